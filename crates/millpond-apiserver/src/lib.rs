@@ -1,1 +1,5 @@
 //! The embedded Kubernetes API.
+
+pub mod resource;
+pub mod schema;
+pub mod status;

@@ -45,10 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         && !GENERATORS.iter().any(|(name, _)| name == only)
     {
         let names: Vec<_> = GENERATORS.iter().map(|(name, _)| *name).collect();
-        bail!(
-            "no generator is named `{only}`; there are: {}",
-            names.join(", ")
-        );
+        bail!("no generator is named `{only}`; there are: {}", names.join(", "));
     }
     let mut stale = Vec::new();
     for (name, generator) in GENERATORS {
@@ -70,11 +67,9 @@ fn settle(root: &Path, file: &GeneratedFile, check: bool) -> Result<bool> {
     let differs = std::fs::read(&path).map_or(true, |present| present != file.contents);
     if differs && !check {
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)
-                .with_context(|| format!("create `{}`", parent.display()))?;
+            std::fs::create_dir_all(parent).with_context(|| format!("create `{}`", parent.display()))?;
         }
-        std::fs::write(&path, &file.contents)
-            .with_context(|| format!("write `{}`", path.display()))?;
+        std::fs::write(&path, &file.contents).with_context(|| format!("write `{}`", path.display()))?;
     }
     Ok(differs)
 }
@@ -85,17 +80,10 @@ fn report(stale: &[PathBuf], check: bool) -> Result<()> {
         return Ok(());
     }
     for path in stale {
-        println!(
-            "{} {}",
-            if check { "differs:" } else { "wrote" },
-            path.display()
-        );
+        println!("{} {}", if check { "differs:" } else { "wrote" }, path.display());
     }
     if check {
-        bail!(
-            "{} generated file(s) are out of date\nhint: run `cargo xtask generate` and commit",
-            stale.len()
-        );
+        bail!("{} generated file(s) are out of date\nhint: run `cargo xtask generate` and commit", stale.len());
     }
     Ok(())
 }

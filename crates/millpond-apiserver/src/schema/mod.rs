@@ -122,6 +122,39 @@ pub struct Property {
     pub patch_merge_key: Option<Box<str>>,
     /// Where the field stands in protobuf bodies (built-in types).
     pub proto: Option<ProtoField>,
+    /// What becomes of an empty value (built-in types).
+    pub zero: Zero,
+}
+
+impl Property {
+    /// A property with nothing but a schema.
+    pub fn new(schema: SchemaRef) -> Self {
+        Self {
+            schema,
+            description: None,
+            default: None,
+            patch: PatchStrategy::default(),
+            patch_merge_key: None,
+            proto: None,
+            zero: Zero::default(),
+        }
+    }
+}
+
+/// How the real API server prints a field of a built-in type that is empty: a consequence of the Go field
+/// being a pointer or not, and of its `omitempty`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Zero {
+    /// An empty value (`""`, `0`, `false`, `[]`, `{}`) means the same as none and is left out.
+    #[default]
+    Omitted,
+    /// The field is always there, with the empty value of its type when nothing was set
+    /// (`null` for lists, maps and times).
+    Always,
+    /// An empty value differs from none; none is left out.
+    Distinct,
+    /// An empty value differs from none; none is printed as `null`.
+    DistinctOrNull,
 }
 
 /// `x-kubernetes-patch-strategy`.
@@ -138,6 +171,9 @@ pub struct PatchStrategy {
 pub struct ProtoField {
     /// Field number.
     pub number: u32,
+    /// Numbers of the messages around the field that JSON does not show (fields of an embedded Go struct
+    /// stand in their parent's object), outermost first; 0 where there is none.
+    pub within: [u8; 2],
     /// Encoding of the value (of one item, for lists; of the value, for maps).
     pub wire: Wire,
 }
@@ -171,6 +207,14 @@ pub enum Wire {
     Duration,
     /// `metav1.FieldsV1` and `runtime.RawExtension` and apiextensions `JSON`: raw JSON bytes in field 1.
     RawJson,
+    /// Message whose field 1 repeats text; a list of strings in JSON (`ExtraValue`).
+    StringList,
+    /// apiextensions `JSONSchemaPropsOrArray`: one schema or a list of them.
+    SchemaOrArray,
+    /// apiextensions `JSONSchemaPropsOrBool`: a schema, or true or false.
+    SchemaOrBool,
+    /// apiextensions `JSONSchemaPropsOrStringArray`: a schema or a list of strings.
+    SchemaOrStrings,
 }
 
 /// Encoding of map values in protobuf.
@@ -184,6 +228,10 @@ pub enum MapValue {
     Quantity,
     /// Message of the map's value schema.
     Message,
+    /// Message whose field 1 repeats text; a list of strings in JSON.
+    StringList,
+    /// apiextensions `JSONSchemaPropsOrStringArray`.
+    SchemaOrStrings,
 }
 
 pub mod builtin;

@@ -1,5 +1,6 @@
 //! The embedded Kubernetes API.
 
+pub mod builtin;
 pub mod resource;
 pub mod schema;
 pub mod status;

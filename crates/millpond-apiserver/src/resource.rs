@@ -104,12 +104,12 @@ pub struct Scale {
 pub enum NameRule {
     /// RFC 1123 subdomain, 253 bytes (most kinds).
     Subdomain,
-    /// RFC 1123 label, 63 bytes (Namespace).
+    /// RFC 1123 label, 63 bytes (Namespace, Service, StatefulSet).
     Label,
-    /// RFC 1035 label, 63 bytes, first a letter (Service).
-    Label1035,
     /// One path segment: no `/` or `%`, not `.` or `..` (RBAC).
     PathSegment,
+    /// A canonical IP address (IPAddress).
+    Ip,
 }
 
 /// Columns of the Table form.
@@ -189,25 +189,40 @@ pub enum Behaviour {
     Custom,
 }
 
-/// Hooks of a built-in kind. Each works on JSON in the served version.
+/// Hooks of a built-in kind. Each works on JSON in the served version, metadata (name, uid, creationTimestamp)
+/// already filled in by the caller. Metadata itself is checked by [`crate::meta`].
 #[derive(Clone, Copy)]
 pub struct BuiltinKind {
-    /// Fills in defaults, as the real API server does after decoding.
+    /// Fills in defaults and canonical forms, as the real API server does after decoding.
     pub default: fn(&mut Value),
-    /// Before create: clears what a client may not set, fills what the server sets (status, phase …).
+    /// Before create: clears what a client may not set, fills what the server sets (status, phase, generation …).
     pub prepare_create: fn(&mut Value),
-    /// Before update of the main resource: carries over what may not change by this path.
+    /// Before update of the main resource: carries over what may not change by this path; sets the generation.
     pub prepare_update: fn(new: &mut Value, old: &Value),
+    /// Before update of `/status`: carries over all that may not change by this path.
+    pub prepare_status: fn(new: &mut Value, old: &Value),
     /// Validates a new object, or a change when `old` is there.
     pub validate: fn(new: &Value, old: Option<&Value>) -> Vec<FieldError>,
-    /// Whether a change of spec raises `metadata.generation` (kinds that track one).
-    pub generation: bool,
+    /// Validates a change through `/status`.
+    pub validate_status: fn(new: &Value, old: &Value) -> Vec<FieldError>,
+    /// Set when the stored form differs from the served one.
+    pub conversion: Option<Conversion>,
 }
 
 impl fmt::Debug for BuiltinKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BuiltinKind").field("generation", &self.generation).finish_non_exhaustive()
+        f.debug_struct("BuiltinKind").field("conversion", &self.conversion).finish_non_exhaustive()
     }
+}
+
+/// How a served form becomes the stored one and back (`events.k8s.io` Events, `autoscaling/v1` autoscalers).
+/// Both directions also rewrite `apiVersion`.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversion {
+    /// Served form to stored form.
+    pub to_storage: fn(&mut Value),
+    /// Stored form to served form.
+    pub from_storage: fn(&mut Value),
 }
 
 impl Resource {

@@ -1,0 +1,130 @@
+//! The built-in kinds of Kubernetes 1.36: descriptors, defaults, preparation and validation.
+//!
+//! [`resources`] is the whole interface to the generic handlers: one [`Resource`] per kind, with hooks. The
+//! hooks are pure functions over JSON in the served version; nothing here stores, looks up or talks to anybody.
+//! What needs a look at other objects (priority classes, free service addresses) is a helper that takes what
+//! was looked up.
+//!
+//! Read on in [`table`] (which kinds there are) and [`fields`] (what field selectors read).
+
+mod conversion;
+mod fields;
+mod hooks;
+mod table;
+
+use std::sync::Arc;
+
+use crate::resource::{Behaviour, BuiltinKind, Columns, OtherSubresource, Resource, Scale, Subresources, Verbs};
+use crate::resource::{NameRule, SelectableFields};
+use crate::schema::{Schema, SchemaRef};
+
+/// One line of the table: what distinguishes a built-in kind from the others.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    short_names: &'static [&'static str],
+    categories: &'static [&'static str],
+    namespaced: bool,
+    verbs: Verbs,
+    status: bool,
+    scale: Option<ScalePaths>,
+    others: &'static [OtherSubresource],
+    name_rule: NameRule,
+    fields: Option<fields::Table>,
+    storage: Option<&'static str>,
+    storage_version: Option<&'static str>,
+    deprecation: Option<&'static str>,
+    hooks: &'static BuiltinKind,
+}
+
+/// Paths of a `/scale` subresource.
+#[derive(Debug, Clone, Copy)]
+struct ScalePaths {
+    spec_replicas: &'static str,
+    status_replicas: &'static str,
+    label_selector: &'static str,
+}
+
+/// Descriptors of all built-in kinds, in the order of discovery.
+pub fn resources() -> Vec<Resource> {
+    table::rows().iter().map(Row::resource).collect()
+}
+
+impl Row {
+    fn resource(&self) -> Resource {
+        let names = |list: &[&str]| list.iter().map(|&name| Arc::from(name)).collect();
+        Resource {
+            group: self.group.into(),
+            version: self.version.into(),
+            kind: self.kind.into(),
+            list_kind: format!("{}List", self.kind).into(),
+            plural: self.plural.into(),
+            singular: self.kind.to_lowercase().into(),
+            short_names: names(self.short_names),
+            categories: names(self.categories),
+            namespaced: self.namespaced,
+            storage_version: self.storage_version.unwrap_or(self.version).into(),
+            storage: self.storage_name(),
+            verbs: self.verbs,
+            subresources: self.subresources(),
+            name_rule: self.name_rule,
+            schema: SchemaRef::from(Schema::default()),
+            columns: Columns::NameAndAge,
+            selectable_fields: self.fields.map_or(SelectableFields::NameOnly, SelectableFields::Builtin),
+            deprecation: self.deprecation.map(Arc::from),
+            behaviour: Behaviour::Builtin(self.hooks),
+        }
+    }
+
+    fn storage_name(&self) -> Arc<str> {
+        match (self.storage, self.group) {
+            (Some(name), _) => name.into(),
+            (None, "") => self.plural.into(),
+            (None, group) => format!("{}.{group}", self.plural).into(),
+        }
+    }
+
+    fn subresources(&self) -> Subresources {
+        let scale = self.scale.map(|paths| Scale {
+            spec_replicas: paths.spec_replicas.into(),
+            status_replicas: paths.status_replicas.into(),
+            label_selector: Some(paths.label_selector.into()),
+        });
+        Subresources { status: self.status, scale, others: self.others }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_group_version_and_plural_is_served_once() {
+        let mut seen = HashSet::new();
+        for resource in resources() {
+            let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+            assert!(seen.insert(key), "{} {} twice", resource.api_version(), resource.plural);
+        }
+    }
+
+    #[test]
+    fn both_groups_of_event_share_one_collection() {
+        let storages: HashSet<_> =
+            resources().into_iter().filter(|r| &*r.kind == "Event").map(|r| (r.storage, r.storage_version)).collect();
+        assert_eq!(storages.len(), 1);
+    }
+
+    #[test]
+    fn only_resources_that_share_a_collection_convert() {
+        for resource in resources() {
+            let Behaviour::Builtin(hooks) = resource.behaviour else { panic!("{} is custom", resource.kind) };
+            let shared = &*resource.group == "events.k8s.io" || resource.version != resource.storage_version;
+            assert_eq!(hooks.conversion.is_some(), shared, "{} {}", resource.api_version(), resource.kind);
+        }
+    }
+}

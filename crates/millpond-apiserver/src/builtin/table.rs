@@ -1,0 +1,496 @@
+//! Which kinds are served, group by group, in the order of discovery.
+//!
+//! Facts of the Kubernetes 1.36 API. Exec, attach, logs, port-forward and proxy subresources are absent on
+//! purpose: nothing here runs containers, so the paths answer 404.
+
+use super::{Row, ScalePaths, fields, hooks};
+use crate::resource::{NameRule, OtherSubresource, Verbs};
+
+/// Namespaced, all verbs, no subresource, no rules of its own: every row starts from here.
+const BASE: Row = Row {
+    group: "",
+    version: "v1",
+    kind: "",
+    plural: "",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    verbs: Verbs::All,
+    status: false,
+    scale: None,
+    others: &[],
+    name_rule: NameRule::Subdomain,
+    fields: None,
+    storage: None,
+    storage_version: None,
+    deprecation: None,
+    hooks: &hooks::PLAIN,
+};
+
+/// `/scale` of a workload whose selector is a `LabelSelector` (or a map) in `spec.selector`.
+const WORKLOAD_SCALE: Option<ScalePaths> = Some(ScalePaths {
+    spec_replicas: ".spec.replicas",
+    status_replicas: ".status.replicas",
+    label_selector: ".spec.selector",
+});
+
+const GET_PATCH_UPDATE: &[&str] = &["get", "patch", "update"];
+
+const POD_SUBRESOURCES: &[OtherSubresource] = &[
+    OtherSubresource { name: "binding", kind: ("", "v1", "Binding"), verbs: &["create"] },
+    OtherSubresource { name: "ephemeralcontainers", kind: ("", "", "Pod"), verbs: GET_PATCH_UPDATE },
+    OtherSubresource { name: "eviction", kind: ("policy", "v1", "Eviction"), verbs: &["create"] },
+    OtherSubresource { name: "resize", kind: ("", "", "Pod"), verbs: GET_PATCH_UPDATE },
+];
+
+const NAMESPACE_SUBRESOURCES: &[OtherSubresource] =
+    &[OtherSubresource { name: "finalize", kind: ("", "", "Namespace"), verbs: &["update"] }];
+
+const SERVICE_ACCOUNT_SUBRESOURCES: &[OtherSubresource] =
+    &[OtherSubresource { name: "token", kind: ("authentication.k8s.io", "v1", "TokenRequest"), verbs: &["create"] }];
+
+const SIGNING_REQUEST_SUBRESOURCES: &[OtherSubresource] =
+    &[OtherSubresource { name: "approval", kind: ("", "", "CertificateSigningRequest"), verbs: GET_PATCH_UPDATE }];
+
+const ENDPOINTS_DEPRECATION: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
+/// All rows.
+pub(super) fn rows() -> &'static [Row] {
+    ROWS
+}
+
+static ROWS: &[Row] = &[
+    Row { kind: "ConfigMap", plural: "configmaps", short_names: &["cm"], ..BASE },
+    Row {
+        kind: "Endpoints",
+        plural: "endpoints",
+        short_names: &["ep"],
+        deprecation: Some(ENDPOINTS_DEPRECATION),
+        ..BASE
+    },
+    Row { kind: "Event", plural: "events", short_names: &["ev"], fields: Some(fields::EVENT), ..BASE },
+    Row { kind: "LimitRange", plural: "limitranges", short_names: &["limits"], ..BASE },
+    Row {
+        kind: "Namespace",
+        plural: "namespaces",
+        short_names: &["ns"],
+        namespaced: false,
+        verbs: Verbs::AllButDeleteCollection,
+        status: true,
+        others: NAMESPACE_SUBRESOURCES,
+        name_rule: NameRule::Label,
+        fields: Some(fields::NAMESPACE),
+        ..BASE
+    },
+    Row {
+        kind: "Node",
+        plural: "nodes",
+        short_names: &["no"],
+        namespaced: false,
+        status: true,
+        fields: Some(fields::NODE),
+        ..BASE
+    },
+    Row {
+        kind: "PersistentVolumeClaim",
+        plural: "persistentvolumeclaims",
+        short_names: &["pvc"],
+        status: true,
+        ..BASE
+    },
+    Row {
+        kind: "PersistentVolume",
+        plural: "persistentvolumes",
+        short_names: &["pv"],
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Row {
+        kind: "Pod",
+        plural: "pods",
+        short_names: &["po"],
+        categories: &["all"],
+        status: true,
+        others: POD_SUBRESOURCES,
+        fields: Some(fields::POD),
+        ..BASE
+    },
+    Row { kind: "PodTemplate", plural: "podtemplates", ..BASE },
+    Row {
+        kind: "ReplicationController",
+        plural: "replicationcontrollers",
+        short_names: &["rc"],
+        categories: &["all"],
+        status: true,
+        scale: WORKLOAD_SCALE,
+        fields: Some(fields::REPLICATION_CONTROLLER),
+        ..BASE
+    },
+    Row { kind: "ResourceQuota", plural: "resourcequotas", short_names: &["quota"], status: true, ..BASE },
+    Row { kind: "Secret", plural: "secrets", fields: Some(fields::SECRET), ..BASE },
+    Row {
+        kind: "ServiceAccount",
+        plural: "serviceaccounts",
+        short_names: &["sa"],
+        others: SERVICE_ACCOUNT_SUBRESOURCES,
+        ..BASE
+    },
+    Row {
+        kind: "Service",
+        plural: "services",
+        short_names: &["svc"],
+        categories: &["all"],
+        status: true,
+        name_rule: NameRule::Label,
+        fields: Some(fields::SERVICE),
+        ..BASE
+    },
+    Row {
+        group: "apiregistration.k8s.io",
+        kind: "APIService",
+        plural: "apiservices",
+        categories: &["api-extensions"],
+        namespaced: false,
+        status: true,
+        name_rule: NameRule::PathSegment,
+        ..BASE
+    },
+    Row { group: "apps", kind: "ControllerRevision", plural: "controllerrevisions", ..BASE },
+    Row {
+        group: "apps",
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        short_names: &["ds"],
+        categories: &["all"],
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "apps",
+        kind: "Deployment",
+        plural: "deployments",
+        short_names: &["deploy"],
+        categories: &["all"],
+        status: true,
+        scale: WORKLOAD_SCALE,
+        ..BASE
+    },
+    Row {
+        group: "apps",
+        kind: "ReplicaSet",
+        plural: "replicasets",
+        short_names: &["rs"],
+        categories: &["all"],
+        status: true,
+        scale: WORKLOAD_SCALE,
+        ..BASE
+    },
+    Row {
+        group: "apps",
+        kind: "StatefulSet",
+        plural: "statefulsets",
+        short_names: &["sts"],
+        categories: &["all"],
+        status: true,
+        scale: WORKLOAD_SCALE,
+        name_rule: NameRule::Label,
+        ..BASE
+    },
+    Row {
+        group: "events.k8s.io",
+        kind: "Event",
+        plural: "events",
+        short_names: &["ev"],
+        fields: Some(fields::NEW_EVENT),
+        storage: Some("events"),
+        hooks: &hooks::NEW_EVENT,
+        ..BASE
+    },
+    Row {
+        group: "authentication.k8s.io",
+        kind: "SelfSubjectReview",
+        plural: "selfsubjectreviews",
+        namespaced: false,
+        verbs: Verbs::CreateOnly,
+        ..BASE
+    },
+    Row {
+        group: "authentication.k8s.io",
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        namespaced: false,
+        verbs: Verbs::CreateOnly,
+        ..BASE
+    },
+    Row {
+        group: "authorization.k8s.io",
+        kind: "LocalSubjectAccessReview",
+        plural: "localsubjectaccessreviews",
+        verbs: Verbs::CreateOnly,
+        ..BASE
+    },
+    Row {
+        group: "authorization.k8s.io",
+        kind: "SelfSubjectAccessReview",
+        plural: "selfsubjectaccessreviews",
+        namespaced: false,
+        verbs: Verbs::CreateOnly,
+        ..BASE
+    },
+    Row {
+        group: "authorization.k8s.io",
+        kind: "SelfSubjectRulesReview",
+        plural: "selfsubjectrulesreviews",
+        namespaced: false,
+        verbs: Verbs::CreateOnly,
+        ..BASE
+    },
+    Row {
+        group: "authorization.k8s.io",
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        namespaced: false,
+        verbs: Verbs::CreateOnly,
+        ..BASE
+    },
+    Row {
+        group: "autoscaling",
+        version: "v2",
+        kind: "HorizontalPodAutoscaler",
+        plural: "horizontalpodautoscalers",
+        short_names: &["hpa"],
+        categories: &["all"],
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "autoscaling",
+        kind: "HorizontalPodAutoscaler",
+        plural: "horizontalpodautoscalers",
+        short_names: &["hpa"],
+        categories: &["all"],
+        status: true,
+        storage_version: Some("v2"),
+        hooks: &hooks::AUTOSCALER_V1,
+        ..BASE
+    },
+    Row {
+        group: "batch",
+        kind: "CronJob",
+        plural: "cronjobs",
+        short_names: &["cj"],
+        categories: &["all"],
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "batch",
+        kind: "Job",
+        plural: "jobs",
+        categories: &["all"],
+        status: true,
+        fields: Some(fields::JOB),
+        ..BASE
+    },
+    Row {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        short_names: &["csr"],
+        namespaced: false,
+        status: true,
+        others: SIGNING_REQUEST_SUBRESOURCES,
+        fields: Some(fields::CERTIFICATE_SIGNING_REQUEST),
+        ..BASE
+    },
+    Row { group: "networking.k8s.io", kind: "IngressClass", plural: "ingressclasses", namespaced: false, ..BASE },
+    Row {
+        group: "networking.k8s.io",
+        kind: "Ingress",
+        plural: "ingresses",
+        short_names: &["ing"],
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "networking.k8s.io",
+        kind: "IPAddress",
+        plural: "ipaddresses",
+        short_names: &["ip"],
+        namespaced: false,
+        name_rule: NameRule::Ip,
+        ..BASE
+    },
+    Row {
+        group: "networking.k8s.io",
+        kind: "NetworkPolicy",
+        plural: "networkpolicies",
+        short_names: &["netpol"],
+        ..BASE
+    },
+    Row {
+        group: "networking.k8s.io",
+        kind: "ServiceCIDR",
+        plural: "servicecidrs",
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "policy",
+        kind: "PodDisruptionBudget",
+        plural: "poddisruptionbudgets",
+        short_names: &["pdb"],
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+        namespaced: false,
+        name_rule: NameRule::PathSegment,
+        ..BASE
+    },
+    Row {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRole",
+        plural: "clusterroles",
+        namespaced: false,
+        name_rule: NameRule::PathSegment,
+        ..BASE
+    },
+    Row {
+        group: "rbac.authorization.k8s.io",
+        kind: "RoleBinding",
+        plural: "rolebindings",
+        name_rule: NameRule::PathSegment,
+        ..BASE
+    },
+    Row { group: "rbac.authorization.k8s.io", kind: "Role", plural: "roles", name_rule: NameRule::PathSegment, ..BASE },
+    Row { group: "storage.k8s.io", kind: "CSIDriver", plural: "csidrivers", namespaced: false, ..BASE },
+    Row { group: "storage.k8s.io", kind: "CSINode", plural: "csinodes", namespaced: false, ..BASE },
+    Row { group: "storage.k8s.io", kind: "CSIStorageCapacity", plural: "csistoragecapacities", ..BASE },
+    Row {
+        group: "storage.k8s.io",
+        kind: "StorageClass",
+        plural: "storageclasses",
+        short_names: &["sc"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "storage.k8s.io",
+        kind: "VolumeAttachment",
+        plural: "volumeattachments",
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "storage.k8s.io",
+        kind: "VolumeAttributesClass",
+        plural: "volumeattributesclasses",
+        short_names: &["vac"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "MutatingAdmissionPolicy",
+        plural: "mutatingadmissionpolicies",
+        categories: &["api-extensions"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "MutatingAdmissionPolicyBinding",
+        plural: "mutatingadmissionpolicybindings",
+        categories: &["api-extensions"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "MutatingWebhookConfiguration",
+        plural: "mutatingwebhookconfigurations",
+        categories: &["api-extensions"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicy",
+        plural: "validatingadmissionpolicies",
+        categories: &["api-extensions"],
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicyBinding",
+        plural: "validatingadmissionpolicybindings",
+        categories: &["api-extensions"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingWebhookConfiguration",
+        plural: "validatingwebhookconfigurations",
+        categories: &["api-extensions"],
+        namespaced: false,
+        ..BASE
+    },
+    Row {
+        group: "apiextensions.k8s.io",
+        kind: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        short_names: &["crd", "crds"],
+        categories: &["api-extensions"],
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "scheduling.k8s.io",
+        kind: "PriorityClass",
+        plural: "priorityclasses",
+        short_names: &["pc"],
+        namespaced: false,
+        ..BASE
+    },
+    Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", ..BASE },
+    Row { group: "node.k8s.io", kind: "RuntimeClass", plural: "runtimeclasses", namespaced: false, ..BASE },
+    Row { group: "discovery.k8s.io", kind: "EndpointSlice", plural: "endpointslices", ..BASE },
+    Row { group: "resource.k8s.io", kind: "DeviceClass", plural: "deviceclasses", namespaced: false, ..BASE },
+    Row { group: "resource.k8s.io", kind: "ResourceClaim", plural: "resourceclaims", status: true, ..BASE },
+    Row { group: "resource.k8s.io", kind: "ResourceClaimTemplate", plural: "resourceclaimtemplates", ..BASE },
+    Row {
+        group: "resource.k8s.io",
+        kind: "ResourceSlice",
+        plural: "resourceslices",
+        namespaced: false,
+        fields: Some(fields::RESOURCE_SLICE),
+        ..BASE
+    },
+    Row {
+        group: "flowcontrol.apiserver.k8s.io",
+        kind: "FlowSchema",
+        plural: "flowschemas",
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Row {
+        group: "flowcontrol.apiserver.k8s.io",
+        kind: "PriorityLevelConfiguration",
+        plural: "prioritylevelconfigurations",
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+];

@@ -1,6 +1,9 @@
 //! The embedded Kubernetes API.
 
 pub mod builtin;
+pub mod names;
+pub mod print;
 pub mod resource;
 pub mod schema;
+pub mod selector;
 pub mod status;

@@ -7,6 +7,8 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::print::go_quoted;
+
 /// A request that was refused: everything a `metav1.Status` of kind `Failure` carries.
 #[derive(Debug, Clone)]
 pub struct ApiError {
@@ -360,7 +362,7 @@ impl FieldProblem {
 /// How Go's `field.Error` shows a value: strings quoted, composites as JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => go_quoted(text),
         other => other.to_string(),
     }
 }

@@ -1,0 +1,48 @@
+//! Servers for tests: the real Kubernetes, and Millpond's own binary, started
+//! on loopback and gone when the test is.
+//!
+//! ```text
+//!  tests/realcluster/*/go.mod ──► real::Parts ──► cache of binaries
+//!                                     │
+//!            ┌────────────────────────┼───────────────────────┐
+//!            ▼                        ▼                       ▼
+//!       RealCluster              Controllers               Kubectl
+//!    etcd, kube-apiserver   kube-controller-manager,    drives any server
+//!            │               kube-scheduler, kwok              │
+//!            └──── kubeconfig ────────┴──── kubeconfig ────────┘
+//!                                     ▲
+//!                             EmbeddedServer (`millpond up`)
+//! ```
+//!
+//! Everything that a server says goes to files in a folder of its own; the
+//! end of the log is part of the error when a server does not come up. Set
+//! `MILLPOND_KEEP` to keep those folders.
+//!
+//! Children never outlive the process that started them, not even when it is
+//! killed or holds them in a `static`: see `warden.rs`.
+//!
+//! Tests that need the real parts are named `real_…` and marked `#[ignore]`,
+//! so that a plain `cargo test` counts them as ignored, and
+//! `cargo test -- --ignored real_` (a step of `cargo xtask test`) runs them.
+//!
+//! Not here: what is tested. This room only starts and stops.
+
+mod controllers;
+mod embedded;
+mod kubeconfig;
+mod kubectl;
+mod pki;
+mod probe;
+mod process;
+pub mod real;
+mod real_cluster;
+mod scratch;
+mod warden;
+
+pub use controllers::{Controllers, ControllersBuilder};
+pub use embedded::EmbeddedServer;
+pub use kubeconfig::Access;
+pub use kubectl::Kubectl;
+pub use process::{Process, free_port};
+pub use real_cluster::{RealCluster, RealClusterBuilder};
+pub use scratch::Scratch;

@@ -1,0 +1,91 @@
+//! Keys and certificates of one real control plane.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::kubeconfig::write_private;
+
+/// Names that a client may know the API server by.
+const SERVER_NAMES: &[&str] = &[
+    "127.0.0.1",
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "10.0.0.1",
+];
+
+/// Files that kube-apiserver and kube-controller-manager are started with.
+#[derive(Debug)]
+pub(crate) struct Pki {
+    pub(crate) ca_pem: String,
+    pub(crate) ca_file: PathBuf,
+    pub(crate) server_file: PathBuf,
+    pub(crate) server_key_file: PathBuf,
+    pub(crate) service_account_key_file: PathBuf,
+    pub(crate) service_account_public_file: PathBuf,
+}
+
+impl Pki {
+    /// Makes a CA, a serving certificate and a service account key in `folder`.
+    pub(crate) fn create(folder: &Path) -> Result<Self> {
+        let (ca, ca_pem) = authority()?;
+        let account_key = service_account_key()?;
+        let (server_pem, server_key_pem) = server(&ca)?;
+        let file = |name: &str, contents: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            write_private(&path, contents.as_bytes())?;
+            Ok(path)
+        };
+        Ok(Self {
+            ca_file: file("ca.crt", &ca_pem)?,
+            server_file: file("server.crt", &server_pem)?,
+            server_key_file: file("server.key", &server_key_pem)?,
+            service_account_key_file: file("sa.key", &account_key.serialize_pem())?,
+            service_account_public_file: file("sa.pub", &account_key.public_key_pem())?,
+            ca_pem,
+        })
+    }
+}
+
+/// A key that service account tokens are signed with.
+pub(crate) fn service_account_key() -> Result<KeyPair> {
+    KeyPair::generate().context("make a service account key")
+}
+
+fn authority() -> Result<(Issuer<'static, KeyPair>, String)> {
+    let key = KeyPair::generate().context("make a CA key")?;
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "millpond-testkit");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    let certificate = params
+        .self_signed(&key)
+        .context("sign the CA certificate")?;
+    Ok((Issuer::new(params, key), certificate.pem()))
+}
+
+fn server(ca: &Issuer<'static, KeyPair>) -> Result<(String, String)> {
+    let key = KeyPair::generate().context("make a server key")?;
+    let names: Vec<String> = SERVER_NAMES.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(names).context("name the server")?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = params
+        .signed_by(&key, ca)
+        .context("sign the server certificate")?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}

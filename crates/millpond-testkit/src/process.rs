@@ -1,0 +1,156 @@
+//! One child process with its log.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::warden;
+
+/// How long [`Process::stop`] waits for a clean end. A kube-apiserver drains
+/// for many seconds after SIGTERM; nobody waits for that in a test.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// Between two looks at a process that should end, or come up.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Lines of a log that go into an error.
+const LOG_TAIL_LINES: usize = 25;
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts a command; what it prints goes to `FOLDER/NAME.log`.
+    pub fn spawn(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("open `{}`", log.display()))?;
+        let err = out.try_clone().context("share the log")?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            // A Ctrl-C at the terminal is for the parent to handle.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start `{}`", command.get_program().display()))?;
+        let process = Self {
+            name: name.to_owned(),
+            child,
+            log,
+            ended: None,
+        };
+        warden::watch(process.id())?;
+        Ok(process)
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The file that holds what it printed.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Fails, with the end of the log, if the process has ended.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        match self.poll()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended ({status}):\n{}", self.name, self.log_tail()),
+        }
+    }
+
+    /// Sends SIGTERM and waits; after a while, SIGKILL.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        if self.poll()?.is_none() {
+            self.signal(Signal::TERM)?;
+        }
+        let deadline = Instant::now() + STOP_GRACE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.poll()? {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        self.kill()
+    }
+
+    /// Sends SIGKILL and waits.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        if let Some(status) = self.poll()? {
+            return Ok(status);
+        }
+        self.child
+            .kill()
+            .with_context(|| format!("kill {}", self.name))?;
+        let status = self
+            .child
+            .wait()
+            .with_context(|| format!("wait for {}", self.name))?;
+        self.set_ended(status);
+        Ok(status)
+    }
+
+    /// The last lines that it printed.
+    pub fn log_tail(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    /// Sends any signal, e.g. SIGSTOP to play a process that hangs.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // Not waited for yet, so the id is still this child's.
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
+    }
+
+    fn poll(&mut self) -> Result<Option<ExitStatus>> {
+        if self.ended.is_none()
+            && let Some(status) = self
+                .child
+                .try_wait()
+                .with_context(|| format!("look after {}", self.name))?
+        {
+            self.set_ended(status);
+        }
+        Ok(self.ended)
+    }
+
+    fn set_ended(&mut self, status: ExitStatus) {
+        self.ended = Some(status);
+        // The warden only misses a process that is gone.
+        let _ = warden::forget(self.child.id());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nothing is left to do for a child that cannot be killed.
+        let _ = self.kill();
+    }
+}
+
+/// A loopback port that nobody listened on a moment ago.
+pub fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a loopback port")?;
+    Ok(listener.local_addr().context("read the bound port")?.port())
+}

@@ -1,0 +1,166 @@
+//! The real parts of Kubernetes: built once from `tests/realcluster/` into a
+//! cache outside the tree, then found there.
+//!
+//! The cache lies at `$MILLPOND_CACHE`, or `$XDG_CACHE_HOME/millpond`, or
+//! `~/.cache/millpond`. A part's folder is named after the hash of everything
+//! that decides what is built, so that another pin is another folder and two
+//! trees on one machine share what they have in common. Old folders may be
+//! removed at any time.
+
+mod build;
+mod part;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+pub use part::Part;
+
+/// What a working control plane with its client needs.
+pub const CLUSTER_PARTS: &[Part] = &[
+    Part::ETCD,
+    Part::KUBE_APISERVER,
+    Part::KUBECTL,
+    Part::KUBE_CONTROLLER_MANAGER,
+    Part::KUBE_SCHEDULER,
+    Part::KWOK,
+];
+
+/// The folder of binaries.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    cache: PathBuf,
+}
+
+impl Parts {
+    /// Finds every part of a cluster in the cache, and builds what is missing.
+    pub fn ensure() -> Result<Self> {
+        Self::ensure_each(CLUSTER_PARTS)
+    }
+
+    /// Finds the given parts in the cache, and builds what is missing.
+    pub fn ensure_each(wanted: &[Part]) -> Result<Self> {
+        let parts = Self::locate()?;
+        for part in wanted {
+            if !parts.has(part)? {
+                parts.build(part)?;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Finds the cache and builds nothing.
+    pub fn locate() -> Result<Self> {
+        let base = cache_base(|name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(Into::into)
+        })
+        .context("no place for the cache of real parts\nhint: set `MILLPOND_CACHE` to a folder")?;
+        Ok(Self {
+            cache: base.join("real"),
+        })
+    }
+
+    /// Whether a part is there already.
+    pub fn has(&self, part: &Part) -> Result<bool> {
+        Ok(self.path(part)?.exists())
+    }
+
+    /// The binary of a part, whether it is there or not.
+    pub fn path(&self, part: &Part) -> Result<PathBuf> {
+        Ok(self.folder(part)?.join(part.name))
+    }
+
+    /// The data files of a part (kwok's stages), in the order of its table.
+    pub fn data_files(&self, part: &Part) -> Result<Vec<PathBuf>> {
+        let folder = self.folder(part)?;
+        Ok(part
+            .data_files
+            .iter()
+            .map(|file| folder.join(part::data_name(file)))
+            .collect())
+    }
+
+    /// Builds a part, or waits for another process that does.
+    pub fn build(&self, part: &Part) -> Result<()> {
+        build::ensure_go()?;
+        std::fs::create_dir_all(&self.cache)
+            .with_context(|| format!("create `{}`", self.cache.display()))?;
+        let lock = self.cache.join(format!(".{}.lock", part.name));
+        let lock = File::create(&lock).with_context(|| format!("create `{}`", lock.display()))?;
+        lock.lock().context("lock the cache of real parts")?;
+        if self.has(part)? {
+            return Ok(());
+        }
+        build::build(part, &self.folder(part)?).with_context(|| format!("build {}", part.name))
+    }
+
+    fn folder(&self, part: &Part) -> Result<PathBuf> {
+        Ok(self.cache.join(format!("{}-{}", part.name, part.key()?)))
+    }
+}
+
+/// The version of Kubernetes that the parts are pinned to, as `v1.2.3`.
+pub fn kubernetes_version() -> Result<String> {
+    let file = modules().join("kubernetes").join("go.mod");
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("read `{}`", file.display()))?;
+    let pinned = text
+        .split_whitespace()
+        .skip_while(|word| *word != "k8s.io/kubernetes")
+        .nth(1);
+    match pinned {
+        Some(version) if version.starts_with('v') => Ok(version.to_owned()),
+        _ => bail!(
+            "`{}` requires no version of k8s.io/kubernetes",
+            file.display()
+        ),
+    }
+}
+
+/// The Go modules that pin the parts.
+fn modules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/realcluster")
+}
+
+fn cache_base(env: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    env("MILLPOND_CACHE")
+        .or_else(|| Some(env("XDG_CACHE_HOME")?.join("millpond")))
+        .or_else(|| Some(env("HOME")?.join(".cache").join("millpond")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_environment_says() {
+        let all = [
+            ("MILLPOND_CACHE", "/m"),
+            ("XDG_CACHE_HOME", "/x"),
+            ("HOME", "/h"),
+        ];
+        let base = |known: &[(&str, &str)]| {
+            let found = |name: &str| Some(known.iter().find(|(key, _)| *key == name)?.1.into());
+            cache_base(found)
+        };
+        assert_eq!(base(&all), Some("/m".into()));
+        assert_eq!(base(&all[1..]), Some("/x/millpond".into()));
+        assert_eq!(base(&all[2..]), Some("/h/.cache/millpond".into()));
+        assert_eq!(base(&[]), None);
+    }
+
+    #[test]
+    fn every_part_has_a_key_of_its_own() {
+        let mut keys: Vec<_> = CLUSTER_PARTS
+            .iter()
+            .map(|part| part.key().unwrap())
+            .collect();
+        keys.push(Part::E2E_TEST.key().unwrap());
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! The table of parts: which package of which pinned module becomes which
+//! binary.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use ring::digest::{Context as Digest, SHA256};
+
+use super::{kubernetes_version, modules};
+
+/// One binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its file name.
+    pub name: &'static str,
+    /// Folder under `tests/realcluster/`.
+    pub(super) folder: &'static str,
+    /// Import path of the package.
+    pub(super) package: &'static str,
+    /// The package's tests become the binary, not its `main`.
+    pub(super) is_test: bool,
+    /// The binary tells Kubernetes' version; kubectl complains of one that it
+    /// does not know.
+    pub(super) tells_version: bool,
+    /// The module whose folder holds [`data_files`](Self::data_files).
+    pub(super) data_module: &'static str,
+    /// Files that the binary is started with.
+    pub(super) data_files: &'static [&'static str],
+}
+
+impl Part {
+    /// The store behind the API server.
+    pub const ETCD: Self = Self {
+        name: "etcd",
+        folder: "etcd",
+        package: ".",
+        ..Self::KUBERNETES
+    };
+    /// The API server.
+    pub const KUBE_APISERVER: Self = Self {
+        name: "kube-apiserver",
+        package: "k8s.io/kubernetes/cmd/kube-apiserver",
+        ..Self::VERSIONED
+    };
+    /// The controllers of the built-in kinds.
+    pub const KUBE_CONTROLLER_MANAGER: Self = Self {
+        name: "kube-controller-manager",
+        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+        ..Self::VERSIONED
+    };
+    /// The scheduler.
+    pub const KUBE_SCHEDULER: Self = Self {
+        name: "kube-scheduler",
+        package: "k8s.io/kubernetes/cmd/kube-scheduler",
+        ..Self::VERSIONED
+    };
+    /// The command line.
+    pub const KUBECTL: Self = Self {
+        name: "kubectl",
+        package: "k8s.io/kubernetes/cmd/kubectl",
+        ..Self::VERSIONED
+    };
+    /// Kubernetes' end-to-end suite. By far the longest build.
+    pub const E2E_TEST: Self = Self {
+        name: "e2e.test",
+        package: "k8s.io/kubernetes/test/e2e",
+        is_test: true,
+        ..Self::VERSIONED
+    };
+    /// Kubelets and pods that pretend.
+    pub const KWOK: Self = Self {
+        name: "kwok",
+        folder: "kwok",
+        package: "sigs.k8s.io/kwok/cmd/kwok",
+        data_module: "sigs.k8s.io/kwok",
+        data_files: &[
+            "kustomize/stage/node/fast/node-initialize.yaml",
+            "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+            "kustomize/stage/pod/fast/pod-ready.yaml",
+            "kustomize/stage/pod/fast/pod-complete.yaml",
+            "kustomize/stage/pod/fast/pod-delete.yaml",
+        ],
+        ..Self::KUBERNETES
+    };
+
+    const VERSIONED: Self = Self {
+        tells_version: true,
+        ..Self::KUBERNETES
+    };
+    const KUBERNETES: Self = Self {
+        name: "",
+        folder: "kubernetes",
+        package: "",
+        is_test: false,
+        tells_version: false,
+        data_module: "",
+        data_files: &[],
+    };
+
+    /// The module that pins the part.
+    pub(super) fn module_folder(&self) -> PathBuf {
+        modules().join(self.folder)
+    }
+
+    /// `build` or `test -c`.
+    pub(super) fn verb(&self) -> &'static [&'static str] {
+        if self.is_test {
+            &["test", "-c"]
+        } else {
+            &["build"]
+        }
+    }
+
+    /// The flags that decide what comes out.
+    pub(super) fn flags(&self) -> Result<Vec<String>> {
+        let mut linker = String::from("-s -w");
+        if self.tells_version {
+            let version = kubernetes_version()?;
+            let mut numbers = version.trim_start_matches('v').split('.');
+            let major = numbers.next().unwrap_or_default();
+            let minor = numbers.next().unwrap_or_default();
+            for (variable, value) in [
+                ("gitVersion", version.as_str()),
+                ("gitMajor", major),
+                ("gitMinor", minor),
+            ] {
+                linker = format!("{linker} -X k8s.io/component-base/version.{variable}={value}");
+            }
+        }
+        let flags = [
+            "-trimpath",
+            "-buildvcs=false",
+            "-mod=readonly",
+            "-ldflags",
+            &linker,
+        ];
+        Ok(flags.map(String::from).to_vec())
+    }
+
+    /// Hash of the module's pins, its sources and the flags. 64 bits of it:
+    /// nobody attacks a cache of one's own builds, and short paths read better.
+    pub(super) fn key(&self) -> Result<String> {
+        let folder = self.module_folder();
+        let mut digest = Digest::new(&SHA256);
+        for name in ["go.mod", "go.sum"] {
+            let path = folder.join(name);
+            digest.update(
+                &std::fs::read(&path).with_context(|| format!("read `{}`", path.display()))?,
+            );
+        }
+        // Only etcd has a `main` of ours.
+        if let Ok(source) = std::fs::read(folder.join("main.go")) {
+            digest.update(&source);
+        }
+        let flags = self.flags()?;
+        let words = self
+            .verb()
+            .iter()
+            .copied()
+            .chain(flags.iter().map(String::as_str))
+            .chain([self.package]);
+        for word in words {
+            digest.update(word.as_bytes());
+            digest.update(b"\n");
+        }
+        let hash = digest.finish();
+        let head = hash.as_ref().first_chunk().context("a hash has bytes")?;
+        Ok(format!("{:016x}", u64::from_be_bytes(*head)))
+    }
+}
+
+/// Where a data file lies in the part's folder.
+pub(super) fn data_name(file: &str) -> PathBuf {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    PathBuf::from("stages").join(name)
+}

@@ -1,0 +1,261 @@
+//! etcd and kube-apiserver on loopback, with controllers on request.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::controllers::{Controllers, ControllersBuilder};
+use crate::kubeconfig::{Access, write_private};
+use crate::kubectl::Kubectl;
+use crate::pki::Pki;
+use crate::probe;
+use crate::process::{Process, free_port};
+use crate::real::{Part, Parts};
+use crate::scratch::Scratch;
+
+/// A port that was free may be taken a moment later by another test.
+const START_ATTEMPTS: u32 = 3;
+
+/// What both etcd and kube-apiserver say about a port that is taken.
+const PORT_TAKEN: &str = "address already in use";
+
+/// What the cluster is to have.
+#[derive(Clone, Debug, Default)]
+pub struct RealClusterBuilder {
+    controllers: ControllersBuilder,
+    durable: bool,
+    apiserver_args: Vec<String>,
+}
+
+impl RealClusterBuilder {
+    /// kube-controller-manager; see [`ControllersBuilder::controller_manager`].
+    pub fn controller_manager(mut self, controllers: &str) -> Self {
+        self.controllers = self.controllers.controller_manager(controllers);
+        self
+    }
+
+    /// kube-scheduler.
+    pub fn scheduler(mut self) -> Self {
+        self.controllers = self.controllers.scheduler();
+        self
+    }
+
+    /// kwok for all nodes.
+    pub fn kwok(mut self) -> Self {
+        self.controllers = self.controllers.kwok();
+        self
+    }
+
+    /// Whether etcd waits for the disk, as it must wherever speed is compared.
+    /// Off by default: what is tested here is not etcd.
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
+        self
+    }
+
+    /// One more flag for kube-apiserver.
+    pub fn apiserver_arg(mut self, arg: impl Into<String>) -> Self {
+        self.apiserver_args.push(arg.into());
+        self
+    }
+
+    /// Starts everything and waits until the API is ready.
+    pub fn start(&self) -> Result<RealCluster> {
+        let parts = Parts::ensure()?;
+        let mut attempt = 1;
+        loop {
+            match self.try_start(&parts) {
+                Err(error)
+                    if attempt < START_ATTEMPTS && format!("{error:#}").contains(PORT_TAKEN) =>
+                {
+                    attempt += 1;
+                }
+                outcome => return outcome.context("start a real cluster"),
+            }
+        }
+    }
+
+    fn try_start(&self, parts: &Parts) -> Result<RealCluster> {
+        let scratch = Scratch::new("real")?;
+        let pki = Pki::create(scratch.path())?;
+        let port = free_port()?;
+        let token = token()?;
+        let tokens = scratch.path().join("tokens.csv");
+        write_private(
+            &tokens,
+            format!("{token},admin,admin,\"system:masters\"\n").as_bytes(),
+        )?;
+        let access = Access {
+            server: format!("https://127.0.0.1:{port}"),
+            ca_pem: pki.ca_pem.clone(),
+            token: Some(token),
+            client_pem: None,
+        };
+        let kubeconfig = scratch.path().join("kubeconfig");
+        access.write(&kubeconfig)?;
+
+        let (etcd, store) = self.start_etcd(parts, scratch.path())?;
+        let mut command = Command::new(parts.path(&Part::KUBE_APISERVER)?);
+        apiserver_args(&mut command, &store, port, &pki, &tokens);
+        command.args(&self.apiserver_args);
+        let apiserver = Process::spawn(Part::KUBE_APISERVER.name, &mut command, scratch.path())?;
+        let mut processes = vec![etcd, apiserver];
+        probe::wait_ready(|| Ok(access.clone()), &mut processes)?;
+
+        let controllers = self.controllers.start_in(
+            parts,
+            &kubeconfig,
+            &pki.service_account_key_file,
+            scratch.path(),
+        )?;
+        Ok(RealCluster {
+            controllers,
+            processes,
+            parts: parts.clone(),
+            access,
+            kubeconfig,
+            scratch,
+        })
+    }
+
+    fn start_etcd(&self, parts: &Parts, folder: &Path) -> Result<(Process, String)> {
+        let client = format!("http://127.0.0.1:{}", free_port()?);
+        let peer = format!("http://127.0.0.1:{}", free_port()?);
+        let mut command = Command::new(parts.path(&Part::ETCD)?);
+        command
+            .arg("--data-dir")
+            .arg(folder.join("etcd"))
+            .args(["--log-level", "warn"])
+            .args([
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("default={peer}")]);
+        if !self.durable {
+            command.arg("--unsafe-no-fsync");
+        }
+        Ok((
+            Process::spawn(Part::ETCD.name, &mut command, folder)?,
+            client,
+        ))
+    }
+}
+
+fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, tokens: &Path) {
+    command
+        .args(["--etcd-servers", store])
+        .args([
+            "--bind-address",
+            "127.0.0.1",
+            "--advertise-address",
+            "127.0.0.1",
+        ])
+        .args(["--secure-port", &port.to_string()])
+        .args(["--endpoint-reconciler-type", "none"])
+        .args(["--service-cluster-ip-range", "10.0.0.0/24"])
+        .args(["--service-account-issuer", "https://kubernetes.default.svc"])
+        .args(["--authorization-mode", "Node,RBAC"])
+        // Nothing mounts tokens here, and pods need not wait for accounts.
+        .args(["--disable-admission-plugins", "ServiceAccount"]);
+    let files: [(&str, &Path); 6] = [
+        ("--tls-cert-file", &pki.server_file),
+        ("--tls-private-key-file", &pki.server_key_file),
+        ("--client-ca-file", &pki.ca_file),
+        (
+            "--service-account-key-file",
+            &pki.service_account_public_file,
+        ),
+        (
+            "--service-account-signing-key-file",
+            &pki.service_account_key_file,
+        ),
+        ("--token-auth-file", tokens),
+    ];
+    for (flag, file) in files {
+        command.arg(flag).arg(file);
+    }
+}
+
+/// A bearer token that nobody guesses.
+fn token() -> Result<String> {
+    use ring::rand::SecureRandom as _;
+    let mut bytes = [0; 16];
+    ring::rand::SystemRandom::new()
+        .fill(&mut bytes)
+        .ok()
+        .context("make a token")?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+/// A running control plane. Dropping it kills it.
+#[derive(Debug)]
+pub struct RealCluster {
+    // In this order: those that would complain of a lost server go first, the
+    // folder that all of them write to goes last.
+    controllers: Controllers,
+    processes: Vec<Process>,
+    parts: Parts,
+    access: Access,
+    kubeconfig: PathBuf,
+    scratch: Scratch,
+}
+
+impl RealCluster {
+    /// Says what it is to have.
+    pub fn builder() -> RealClusterBuilder {
+        RealClusterBuilder::default()
+    }
+
+    /// A kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Address, CA and token.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The folder of logs and data.
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The binaries that it was started from.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// kubectl, as an administrator.
+    pub fn kubectl(&self) -> Result<Kubectl> {
+        Kubectl::new(&self.parts, &self.kubeconfig, self.scratch.path())
+    }
+
+    /// Fails, with the end of its log, if one of the processes has ended.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        self.processes
+            .iter_mut()
+            .try_for_each(Process::ensure_running)?;
+        self.controllers.ensure_running()
+    }
+
+    /// etcd and kube-apiserver, e.g. to read the memory that they take.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// A client, as an administrator.
+    #[cfg(feature = "client")]
+    pub async fn client(&self) -> Result<kube::Client> {
+        crate::kubeconfig::client(&self.kubeconfig).await
+    }
+}

@@ -53,33 +53,15 @@ impl ControllersBuilder {
         let key = scratch.path().join("sa.key");
         write_private(&key, pki::service_account_key()?.serialize_pem().as_bytes())?;
         let processes = self.spawn(parts, kubeconfig, &key, scratch.path())?;
-        Ok(Controllers {
-            processes,
-            _scratch: Some(scratch),
-        })
+        Ok(Controllers { processes, _scratch: Some(scratch) })
     }
 
     /// The same, with the key that the server knows, and logs in `folder`.
-    pub(crate) fn start_in(
-        &self,
-        parts: &Parts,
-        kubeconfig: &Path,
-        key: &Path,
-        folder: &Path,
-    ) -> Result<Controllers> {
-        Ok(Controllers {
-            processes: self.spawn(parts, kubeconfig, key, folder)?,
-            _scratch: None,
-        })
+    pub(crate) fn start_in(&self, parts: &Parts, kubeconfig: &Path, key: &Path, folder: &Path) -> Result<Controllers> {
+        Ok(Controllers { processes: self.spawn(parts, kubeconfig, key, folder)?, _scratch: None })
     }
 
-    fn spawn(
-        &self,
-        parts: &Parts,
-        kubeconfig: &Path,
-        key: &Path,
-        folder: &Path,
-    ) -> Result<Vec<Process>> {
+    fn spawn(&self, parts: &Parts, kubeconfig: &Path, key: &Path, folder: &Path) -> Result<Vec<Process>> {
         let mut processes = Vec::new();
         let mut start = |part: &Part, fill: &dyn Fn(&mut Command) -> Result<()>| -> Result<()> {
             let mut command = Command::new(parts.path(part)?);
@@ -95,10 +77,7 @@ impl ControllersBuilder {
                 command
                     .args(["--leader-elect=false", "--secure-port=0"])
                     .args(CLIENT_LIMITS)
-                    .args([
-                        "--concurrent-replicaset-syncs=20",
-                        "--concurrent-gc-syncs=20",
-                    ])
+                    .args(["--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=20"])
                     .arg("--service-account-private-key-file")
                     .arg(key)
                     .arg("--root-ca-file")
@@ -121,11 +100,7 @@ impl ControllersBuilder {
         }
         if self.kwok {
             start(&Part::KWOK, &|command| {
-                command.args([
-                    "--manage-all-nodes",
-                    "--node-lease-duration-seconds",
-                    NODE_LEASE,
-                ]);
+                command.args(["--manage-all-nodes", "--node-lease-duration-seconds", NODE_LEASE]);
                 for stage in parts.data_files(&Part::KWOK)? {
                     command.arg("--config").arg(stage);
                 }
@@ -152,9 +127,7 @@ impl Controllers {
 
     /// Fails, with the end of its log, if one of them has ended.
     pub fn ensure_running(&mut self) -> Result<()> {
-        self.processes
-            .iter_mut()
-            .try_for_each(Process::ensure_running)
+        self.processes.iter_mut().try_for_each(Process::ensure_running)
     }
 
     /// The processes, in the order that they were started in.

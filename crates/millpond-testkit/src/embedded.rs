@@ -31,21 +31,13 @@ impl EmbeddedServer {
         let args: Vec<_> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
         let port = free_port()?;
         let (process, access) = launch(binary, &args, port, scratch.path())?;
-        Ok(Self {
-            process,
-            access,
-            binary: binary.to_owned(),
-            args,
-            port,
-            scratch,
-        })
+        Ok(Self { process, access, binary: binary.to_owned(), args, port, scratch })
     }
 
     /// Starts it again, after [`stop`](Self::stop) or [`kill`](Self::kill), on
     /// the same folder and port.
     pub fn restart(&mut self) -> Result<()> {
-        (self.process, self.access) =
-            launch(&self.binary, &self.args, self.port, self.scratch.path())?;
+        (self.process, self.access) = launch(&self.binary, &self.args, self.port, self.scratch.path())?;
         Ok(())
     }
 
@@ -95,26 +87,13 @@ fn data_folder(scratch: &Path) -> PathBuf {
     scratch.join("data")
 }
 
-fn launch(
-    binary: &Path,
-    args: &[OsString],
-    port: u16,
-    scratch: &Path,
-) -> Result<(Process, Access)> {
+fn launch(binary: &Path, args: &[OsString], port: u16, scratch: &Path) -> Result<(Process, Access)> {
     let data = data_folder(scratch);
     let mut command = Command::new(binary);
-    command
-        .arg("up")
-        .arg("--data-dir")
-        .arg(&data)
-        .args(["--port", &port.to_string()])
-        .args(args);
+    command.arg("up").arg("--data-dir").arg(&data).args(["--port", &port.to_string()]).args(args);
     let mut process = Process::spawn("millpond", &mut command, scratch)?;
     let kubeconfig = data.join("kubeconfig");
-    let access = probe::wait_ready(
-        || Access::read(&kubeconfig),
-        std::slice::from_mut(&mut process),
-    )
-    .context("start `millpond up`")?;
+    let access = probe::wait_ready(|| Access::read(&kubeconfig), std::slice::from_mut(&mut process))
+        .context("start `millpond up`")?;
     Ok((process, access))
 }

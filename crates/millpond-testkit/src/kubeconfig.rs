@@ -26,8 +26,7 @@ pub struct Access {
 impl Access {
     /// Reads the current context of a kubeconfig file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("read `{}`", path.display()))?;
+        let text = std::fs::read_to_string(path).with_context(|| format!("read `{}`", path.display()))?;
         Self::parse(&text).with_context(|| format!("kubeconfig `{}`", path.display()))
     }
 
@@ -55,10 +54,7 @@ impl Access {
             user.insert("token".into(), token.as_str().into());
         }
         if let Some((certificate, key)) = &self.client_pem {
-            user.insert(
-                "client-certificate-data".into(),
-                BASE64.encode(certificate).into(),
-            );
+            user.insert("client-certificate-data".into(), BASE64.encode(certificate).into());
             user.insert("client-key-data".into(), BASE64.encode(key).into());
         }
         let cluster = serde_json::json!({
@@ -99,8 +95,7 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
         .mode(0o600)
         .open(path)
         .with_context(|| format!("create `{}`", path.display()))?;
-    file.write_all(contents)
-        .with_context(|| format!("write `{}`", path.display()))
+    file.write_all(contents).with_context(|| format!("write `{}`", path.display()))
 }
 
 fn decode(data: &str) -> Result<String> {
@@ -109,10 +104,7 @@ fn decode(data: &str) -> Result<String> {
 }
 
 fn named<T: Named>(entries: Vec<T>, name: &str, what: &str) -> Result<T> {
-    entries
-        .into_iter()
-        .find(|entry| entry.name() == name)
-        .with_context(|| format!("has no {what} `{name}`"))
+    entries.into_iter().find(|entry| entry.name() == name).with_context(|| format!("has no {what} `{name}`"))
 }
 
 trait Named {
@@ -209,7 +201,8 @@ mod tests {
 
     #[test]
     fn names_what_a_kubeconfig_lacks() {
-        let text = "current-context: a\ncontexts: [{name: a, context: {cluster: b, user: c}}]\nclusters: []\nusers: []\n";
+        let text =
+            "current-context: a\ncontexts: [{name: a, context: {cluster: b, user: c}}]\nclusters: []\nusers: []\n";
         let error = format!("{:#}", Access::parse(text).unwrap_err());
         assert_eq!(error, "has no cluster `b`");
     }

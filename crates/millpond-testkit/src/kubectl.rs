@@ -63,11 +63,7 @@ impl Kubectl {
         // A kubectl that does not read its input closes it; its answer counts.
         let _ = writer.join();
         if !output.status.success() {
-            bail!(
-                "kubectl {}: {}",
-                args.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
         String::from_utf8(output.stdout).context("read what kubectl printed")
     }

@@ -4,21 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
 use crate::kubeconfig::write_private;
 
 /// Names that a client may know the API server by.
-const SERVER_NAMES: &[&str] = &[
-    "127.0.0.1",
-    "localhost",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-    "10.0.0.1",
-];
+const SERVER_NAMES: &[&str] =
+    &["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.0.0.1"];
 
 /// Files that kube-apiserver and kube-controller-manager are started with.
 #[derive(Debug)]
@@ -61,18 +54,10 @@ pub(crate) fn service_account_key() -> Result<KeyPair> {
 fn authority() -> Result<(Issuer<'static, KeyPair>, String)> {
     let key = KeyPair::generate().context("make a CA key")?;
     let mut params = CertificateParams::default();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "millpond-testkit");
+    params.distinguished_name.push(DnType::CommonName, "millpond-testkit");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
-    let certificate = params
-        .self_signed(&key)
-        .context("sign the CA certificate")?;
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let certificate = params.self_signed(&key).context("sign the CA certificate")?;
     Ok((Issuer::new(params, key), certificate.pem()))
 }
 
@@ -80,12 +65,8 @@ fn server(ca: &Issuer<'static, KeyPair>) -> Result<(String, String)> {
     let key = KeyPair::generate().context("make a server key")?;
     let names: Vec<String> = SERVER_NAMES.iter().map(ToString::to_string).collect();
     let mut params = CertificateParams::new(names).context("name the server")?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let certificate = params
-        .signed_by(&key, ca)
-        .context("sign the server certificate")?;
+    let certificate = params.signed_by(&key, ca).context("sign the server certificate")?;
     Ok((certificate.pem(), key.serialize_pem()))
 }

@@ -49,12 +49,7 @@ impl Process {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start `{}`", command.get_program().display()))?;
-        let process = Self {
-            name: name.to_owned(),
-            child,
-            log,
-            ended: None,
-        };
+        let process = Self { name: name.to_owned(), child, log, ended: None };
         warden::watch(process.id())?;
         Ok(process)
     }
@@ -97,13 +92,8 @@ impl Process {
         if let Some(status) = self.poll()? {
             return Ok(status);
         }
-        self.child
-            .kill()
-            .with_context(|| format!("kill {}", self.name))?;
-        let status = self
-            .child
-            .wait()
-            .with_context(|| format!("wait for {}", self.name))?;
+        self.child.kill().with_context(|| format!("kill {}", self.name))?;
+        let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
         self.set_ended(status);
         Ok(status)
     }
@@ -125,10 +115,7 @@ impl Process {
 
     fn poll(&mut self) -> Result<Option<ExitStatus>> {
         if self.ended.is_none()
-            && let Some(status) = self
-                .child
-                .try_wait()
-                .with_context(|| format!("look after {}", self.name))?
+            && let Some(status) = self.child.try_wait().with_context(|| format!("look after {}", self.name))?
         {
             self.set_ended(status);
         }

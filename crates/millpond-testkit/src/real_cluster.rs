@@ -66,9 +66,7 @@ impl RealClusterBuilder {
         let mut attempt = 1;
         loop {
             match self.try_start(&parts) {
-                Err(error)
-                    if attempt < START_ATTEMPTS && format!("{error:#}").contains(PORT_TAKEN) =>
-                {
+                Err(error) if attempt < START_ATTEMPTS && format!("{error:#}").contains(PORT_TAKEN) => {
                     attempt += 1;
                 }
                 outcome => return outcome.context("start a real cluster"),
@@ -82,10 +80,7 @@ impl RealClusterBuilder {
         let port = free_port()?;
         let token = token()?;
         let tokens = scratch.path().join("tokens.csv");
-        write_private(
-            &tokens,
-            format!("{token},admin,admin,\"system:masters\"\n").as_bytes(),
-        )?;
+        write_private(&tokens, format!("{token},admin,admin,\"system:masters\"\n").as_bytes())?;
         let access = Access {
             server: format!("https://127.0.0.1:{port}"),
             ca_pem: pki.ca_pem.clone(),
@@ -103,20 +98,9 @@ impl RealClusterBuilder {
         let mut processes = vec![etcd, apiserver];
         probe::wait_ready(|| Ok(access.clone()), &mut processes)?;
 
-        let controllers = self.controllers.start_in(
-            parts,
-            &kubeconfig,
-            &pki.service_account_key_file,
-            scratch.path(),
-        )?;
-        Ok(RealCluster {
-            controllers,
-            processes,
-            parts: parts.clone(),
-            access,
-            kubeconfig,
-            scratch,
-        })
+        let controllers =
+            self.controllers.start_in(parts, &kubeconfig, &pki.service_account_key_file, scratch.path())?;
+        Ok(RealCluster { controllers, processes, parts: parts.clone(), access, kubeconfig, scratch })
     }
 
     fn start_etcd(&self, parts: &Parts, folder: &Path) -> Result<(Process, String)> {
@@ -127,38 +111,20 @@ impl RealClusterBuilder {
             .arg("--data-dir")
             .arg(folder.join("etcd"))
             .args(["--log-level", "warn"])
-            .args([
-                "--listen-client-urls",
-                &client,
-                "--advertise-client-urls",
-                &client,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-            ])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}")]);
         if !self.durable {
             command.arg("--unsafe-no-fsync");
         }
-        Ok((
-            Process::spawn(Part::ETCD.name, &mut command, folder)?,
-            client,
-        ))
+        Ok((Process::spawn(Part::ETCD.name, &mut command, folder)?, client))
     }
 }
 
 fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, tokens: &Path) {
     command
         .args(["--etcd-servers", store])
-        .args([
-            "--bind-address",
-            "127.0.0.1",
-            "--advertise-address",
-            "127.0.0.1",
-        ])
+        .args(["--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"])
         .args(["--secure-port", &port.to_string()])
         .args(["--endpoint-reconciler-type", "none"])
         .args(["--service-cluster-ip-range", "10.0.0.0/24"])
@@ -170,14 +136,8 @@ fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, toke
         ("--tls-cert-file", &pki.server_file),
         ("--tls-private-key-file", &pki.server_key_file),
         ("--client-ca-file", &pki.ca_file),
-        (
-            "--service-account-key-file",
-            &pki.service_account_public_file,
-        ),
-        (
-            "--service-account-signing-key-file",
-            &pki.service_account_key_file,
-        ),
+        ("--service-account-key-file", &pki.service_account_public_file),
+        ("--service-account-signing-key-file", &pki.service_account_key_file),
         ("--token-auth-file", tokens),
     ];
     for (flag, file) in files {
@@ -189,10 +149,7 @@ fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, toke
 fn token() -> Result<String> {
     use ring::rand::SecureRandom as _;
     let mut bytes = [0; 16];
-    ring::rand::SystemRandom::new()
-        .fill(&mut bytes)
-        .ok()
-        .context("make a token")?;
+    ring::rand::SystemRandom::new().fill(&mut bytes).ok().context("make a token")?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
@@ -242,9 +199,7 @@ impl RealCluster {
 
     /// Fails, with the end of its log, if one of the processes has ended.
     pub fn ensure_running(&mut self) -> Result<()> {
-        self.processes
-            .iter_mut()
-            .try_for_each(Process::ensure_running)?;
+        self.processes.iter_mut().try_for_each(Process::ensure_running)?;
         self.controllers.ensure_running()
     }
 

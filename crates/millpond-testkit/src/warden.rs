@@ -75,9 +75,7 @@ fn order(order: &str, what: &str) -> Result<()> {
 }
 
 fn start() -> Result<ChildStdin> {
-    let mut shell = shell()
-        .spawn()
-        .context("start `sh` as the warden of test servers")?;
+    let mut shell = shell().spawn().context("start `sh` as the warden of test servers")?;
     shell.stdin.take().context("the warden has no pipe")
 }
 

@@ -22,36 +22,24 @@ async fn real_cluster_tells_the_pinned_version_and_is_gone_after_the_drop() -> R
 
     let printed = cluster.kubectl()?.run(&["version", "-o", "json"])?;
     let printed: Value = serde_json::from_str(&printed)?;
-    assert_eq!(
-        printed["clientVersion"]["gitVersion"],
-        printed["serverVersion"]["gitVersion"]
-    );
+    assert_eq!(printed["clientVersion"]["gitVersion"], printed["serverVersion"]["gitVersion"]);
 
     let folder = cluster.folder().to_owned();
     let server = cluster.access().server.clone();
     drop(cluster);
     assert!(!folder.exists(), "{} is left", folder.display());
     let address = server.trim_start_matches("https://");
-    assert!(
-        std::net::TcpStream::connect(address).is_err(),
-        "{server} still answers"
-    );
+    assert!(std::net::TcpStream::connect(address).is_err(), "{server} still answers");
     Ok(())
 }
 
 #[tokio::test]
 #[ignore = "needs the real cluster"]
 async fn real_deployment_runs_on_a_kwok_node() -> Result<()> {
-    let mut cluster = RealCluster::builder()
-        .controller_manager("*")
-        .scheduler()
-        .kwok()
-        .start()?;
+    let mut cluster = RealCluster::builder().controller_manager("*").scheduler().kwok().start()?;
     let client = cluster.client().await?;
     create_node(&client, "pretender", "4").await?;
-    cluster
-        .kubectl()?
-        .run(&["create", "deployment", "web", "--image=web", "--replicas=3"])?;
+    cluster.kubectl()?.run(&["create", "deployment", "web", "--image=web", "--replicas=3"])?;
 
     let running = wait_for_pods(&client, 3, |pod| phase(pod) == Some("Running")).await;
     cluster.ensure_running()?;
@@ -70,31 +58,23 @@ async fn real_scheduler_honours_nominated_nodes() -> Result<()> {
     let cluster = RealCluster::builder().scheduler().kwok().start()?;
     let client = cluster.client().await?;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    let plan = [
-        ("small-a", "2", "na"),
-        ("small-b", "2", "na"),
-        ("large", "4", "nb"),
-    ];
+    let plan = [("small-a", "2", "na"), ("small-b", "2", "na"), ("large", "4", "nb")];
     for (name, cpu, node) in plan {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {"containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": cpu}}}]},
         });
-        pods.create(&PostParams::default(), &serde_json::from_value(pod)?)
-            .await?;
+        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
         // Before the node exists.
         let nominated = json!({"status": {"nominatedNodeName": node}});
-        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(nominated))
-            .await?;
+        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(nominated)).await?;
     }
     create_node(&client, "na", "4").await?;
     create_node(&client, "nb", "4").await?;
 
     let bound = wait_for_pods(&client, plan.len(), |pod| bound_to(pod).is_some()).await?;
     for (name, _, node) in plan {
-        let pod = bound
-            .iter()
-            .find(|pod| pod.metadata.name.as_deref() == Some(name));
+        let pod = bound.iter().find(|pod| pod.metadata.name.as_deref() == Some(name));
         assert_eq!(pod.and_then(bound_to), Some(node), "{name}");
     }
     Ok(())
@@ -108,24 +88,16 @@ async fn create_node(client: &kube::Client, name: &str, cpu: &str) -> Result<()>
         "status": {"capacity": resources, "allocatable": resources},
     });
     let nodes: Api<Node> = Api::all(client.clone());
-    nodes
-        .create(&PostParams::default(), &serde_json::from_value(node)?)
-        .await?;
+    nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
     // The API server taints new nodes; without the node life-cycle controller
     // nobody takes the taint away again.
     let untainted = json!({"spec": {"taints": null}});
-    nodes
-        .patch(name, &PatchParams::default(), &Patch::Merge(untainted))
-        .await?;
+    nodes.patch(name, &PatchParams::default(), &Patch::Merge(untainted)).await?;
     Ok(())
 }
 
 /// Watches until that many pods fulfil the condition.
-async fn wait_for_pods(
-    client: &kube::Client,
-    count: usize,
-    condition: impl Fn(&Pod) -> bool,
-) -> Result<Vec<Pod>> {
+async fn wait_for_pods(client: &kube::Client, count: usize, condition: impl Fn(&Pod) -> bool) -> Result<Vec<Pod>> {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let mut events = watcher(pods.clone(), watcher::Config::default()).boxed();
     let waiting = async {
@@ -138,9 +110,7 @@ async fn wait_for_pods(
             }
         }
     };
-    tokio::time::timeout(PATIENCE, waiting)
-        .await
-        .context("the pods are not as wished")?
+    tokio::time::timeout(PATIENCE, waiting).await.context("the pods are not as wished")?
 }
 
 fn phase(pod: &Pod) -> Option<&str> {

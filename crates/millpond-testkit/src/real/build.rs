@@ -17,9 +17,7 @@ pub(super) fn ensure_go() -> Result<()> {
     match Command::new("go").arg("version").output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => bail!("`go version` failed: {}\n{GO_HINT}", text(&output)),
-        Err(error) => bail!(
-            "`go` cannot be run: {error}; the real parts of Kubernetes are built with it\n{GO_HINT}"
-        ),
+        Err(error) => bail!("`go` cannot be run: {error}; the real parts of Kubernetes are built with it\n{GO_HINT}"),
     }
 }
 
@@ -27,49 +25,28 @@ pub(super) fn ensure_go() -> Result<()> {
 /// cache is whole.
 pub(super) fn build(part: &Part, folder: &Path) -> Result<()> {
     let parent = folder.parent().context("the cache has no folder")?;
-    let draft = tempfile::Builder::new()
-        .prefix(".draft-")
-        .tempdir_in(parent)
-        .context("make a folder to build in")?;
+    let draft = tempfile::Builder::new().prefix(".draft-").tempdir_in(parent).context("make a folder to build in")?;
     let mut command = go(part);
-    command
-        .args(part.verb())
-        .args(part.flags()?)
-        .arg("-o")
-        .arg(draft.path().join(part.name))
-        .arg(part.package);
+    command.args(part.verb()).args(part.flags()?).arg("-o").arg(draft.path().join(part.name)).arg(part.package);
     run(&mut command)?;
     copy_data(part, draft.path())?;
     let draft = draft.keep();
-    std::fs::rename(&draft, folder)
-        .with_context(|| format!("move the build to `{}`", folder.display()))
+    std::fs::rename(&draft, folder).with_context(|| format!("move the build to `{}`", folder.display()))
 }
 
 fn copy_data(part: &Part, draft: &Path) -> Result<()> {
     if part.data_files.is_empty() {
         return Ok(());
     }
-    let output = run(go(part).args([
-        "list",
-        "-mod=readonly",
-        "-m",
-        "-f",
-        "{{.Dir}}",
-        part.data_module,
-    ]))?;
+    let output = run(go(part).args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", part.data_module]))?;
     let module = String::from_utf8(output.stdout).context("read the module's folder")?;
     for file in part.data_files {
-        let (from, to) = (
-            Path::new(module.trim()).join(file),
-            draft.join(data_name(file)),
-        );
+        let (from, to) = (Path::new(module.trim()).join(file), draft.join(data_name(file)));
         if let Some(folder) = to.parent() {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("create `{}`", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
         }
         // Not `fs::copy`: files of the module cache are read-only, and stay so.
-        let contents =
-            std::fs::read(&from).with_context(|| format!("read `{}`", from.display()))?;
+        let contents = std::fs::read(&from).with_context(|| format!("read `{}`", from.display()))?;
         std::fs::write(&to, contents).with_context(|| format!("write `{}`", to.display()))?;
     }
     Ok(())
@@ -77,21 +54,14 @@ fn copy_data(part: &Part, draft: &Path) -> Result<()> {
 
 fn go(part: &Part) -> Command {
     let mut command = Command::new("go");
-    command
-        .current_dir(part.module_folder())
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off");
+    command.current_dir(part.module_folder()).env("CGO_ENABLED", "0").env("GOWORK", "off");
     command
 }
 
 fn run(command: &mut Command) -> Result<Output> {
     let output = command.output().context("run `go`")?;
     if !output.status.success() {
-        bail!(
-            "`{command:?}` failed ({}):\n{}",
-            output.status,
-            text(&output)
-        );
+        bail!("`{command:?}` failed ({}):\n{}", output.status, text(&output));
     }
     Ok(output)
 }

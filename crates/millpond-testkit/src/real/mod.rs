@@ -18,14 +18,8 @@ use anyhow::{Context as _, Result, bail};
 pub use part::Part;
 
 /// What a working control plane with its client needs.
-pub const CLUSTER_PARTS: &[Part] = &[
-    Part::ETCD,
-    Part::KUBE_APISERVER,
-    Part::KUBECTL,
-    Part::KUBE_CONTROLLER_MANAGER,
-    Part::KUBE_SCHEDULER,
-    Part::KWOK,
-];
+pub const CLUSTER_PARTS: &[Part] =
+    &[Part::ETCD, Part::KUBE_APISERVER, Part::KUBECTL, Part::KUBE_CONTROLLER_MANAGER, Part::KUBE_SCHEDULER, Part::KWOK];
 
 /// The folder of binaries.
 #[derive(Clone, Debug)]
@@ -52,15 +46,9 @@ impl Parts {
 
     /// Finds the cache and builds nothing.
     pub fn locate() -> Result<Self> {
-        let base = cache_base(|name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(Into::into)
-        })
-        .context("no place for the cache of real parts\nhint: set `MILLPOND_CACHE` to a folder")?;
-        Ok(Self {
-            cache: base.join("real"),
-        })
+        let base = cache_base(|name| std::env::var_os(name).filter(|value| !value.is_empty()).map(Into::into))
+            .context("no place for the cache of real parts\nhint: set `MILLPOND_CACHE` to a folder")?;
+        Ok(Self { cache: base.join("real") })
     }
 
     /// Whether a part is there already.
@@ -76,18 +64,13 @@ impl Parts {
     /// The data files of a part (kwok's stages), in the order of its table.
     pub fn data_files(&self, part: &Part) -> Result<Vec<PathBuf>> {
         let folder = self.folder(part)?;
-        Ok(part
-            .data_files
-            .iter()
-            .map(|file| folder.join(part::data_name(file)))
-            .collect())
+        Ok(part.data_files.iter().map(|file| folder.join(part::data_name(file))).collect())
     }
 
     /// Builds a part, or waits for another process that does.
     pub fn build(&self, part: &Part) -> Result<()> {
         build::ensure_go()?;
-        std::fs::create_dir_all(&self.cache)
-            .with_context(|| format!("create `{}`", self.cache.display()))?;
+        std::fs::create_dir_all(&self.cache).with_context(|| format!("create `{}`", self.cache.display()))?;
         let lock = self.cache.join(format!(".{}.lock", part.name));
         let lock = File::create(&lock).with_context(|| format!("create `{}`", lock.display()))?;
         lock.lock().context("lock the cache of real parts")?;
@@ -105,18 +88,11 @@ impl Parts {
 /// The version of Kubernetes that the parts are pinned to, as `v1.2.3`.
 pub fn kubernetes_version() -> Result<String> {
     let file = modules().join("kubernetes").join("go.mod");
-    let text =
-        std::fs::read_to_string(&file).with_context(|| format!("read `{}`", file.display()))?;
-    let pinned = text
-        .split_whitespace()
-        .skip_while(|word| *word != "k8s.io/kubernetes")
-        .nth(1);
+    let text = std::fs::read_to_string(&file).with_context(|| format!("read `{}`", file.display()))?;
+    let pinned = text.split_whitespace().skip_while(|word| *word != "k8s.io/kubernetes").nth(1);
     match pinned {
         Some(version) if version.starts_with('v') => Ok(version.to_owned()),
-        _ => bail!(
-            "`{}` requires no version of k8s.io/kubernetes",
-            file.display()
-        ),
+        _ => bail!("`{}` requires no version of k8s.io/kubernetes", file.display()),
     }
 }
 
@@ -137,11 +113,7 @@ mod tests {
 
     #[test]
     fn the_cache_is_where_the_environment_says() {
-        let all = [
-            ("MILLPOND_CACHE", "/m"),
-            ("XDG_CACHE_HOME", "/x"),
-            ("HOME", "/h"),
-        ];
+        let all = [("MILLPOND_CACHE", "/m"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h")];
         let base = |known: &[(&str, &str)]| {
             let found = |name: &str| Some(known.iter().find(|(key, _)| *key == name)?.1.into());
             cache_base(found)
@@ -154,10 +126,7 @@ mod tests {
 
     #[test]
     fn every_part_has_a_key_of_its_own() {
-        let mut keys: Vec<_> = CLUSTER_PARTS
-            .iter()
-            .map(|part| part.key().unwrap())
-            .collect();
+        let mut keys: Vec<_> = CLUSTER_PARTS.iter().map(|part| part.key().unwrap()).collect();
         keys.push(Part::E2E_TEST.key().unwrap());
         keys.sort();
         keys.dedup();

@@ -30,18 +30,10 @@ pub struct Part {
 
 impl Part {
     /// The store behind the API server.
-    pub const ETCD: Self = Self {
-        name: "etcd",
-        folder: "etcd",
-        package: ".",
-        ..Self::KUBERNETES
-    };
+    pub const ETCD: Self = Self { name: "etcd", folder: "etcd", package: ".", ..Self::KUBERNETES };
     /// The API server.
-    pub const KUBE_APISERVER: Self = Self {
-        name: "kube-apiserver",
-        package: "k8s.io/kubernetes/cmd/kube-apiserver",
-        ..Self::VERSIONED
-    };
+    pub const KUBE_APISERVER: Self =
+        Self { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver", ..Self::VERSIONED };
     /// The controllers of the built-in kinds.
     pub const KUBE_CONTROLLER_MANAGER: Self = Self {
         name: "kube-controller-manager",
@@ -49,24 +41,13 @@ impl Part {
         ..Self::VERSIONED
     };
     /// The scheduler.
-    pub const KUBE_SCHEDULER: Self = Self {
-        name: "kube-scheduler",
-        package: "k8s.io/kubernetes/cmd/kube-scheduler",
-        ..Self::VERSIONED
-    };
+    pub const KUBE_SCHEDULER: Self =
+        Self { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler", ..Self::VERSIONED };
     /// The command line.
-    pub const KUBECTL: Self = Self {
-        name: "kubectl",
-        package: "k8s.io/kubernetes/cmd/kubectl",
-        ..Self::VERSIONED
-    };
+    pub const KUBECTL: Self = Self { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl", ..Self::VERSIONED };
     /// Kubernetes' end-to-end suite. By far the longest build.
-    pub const E2E_TEST: Self = Self {
-        name: "e2e.test",
-        package: "k8s.io/kubernetes/test/e2e",
-        is_test: true,
-        ..Self::VERSIONED
-    };
+    pub const E2E_TEST: Self =
+        Self { name: "e2e.test", package: "k8s.io/kubernetes/test/e2e", is_test: true, ..Self::VERSIONED };
     /// Kubelets and pods that pretend.
     pub const KWOK: Self = Self {
         name: "kwok",
@@ -83,10 +64,7 @@ impl Part {
         ..Self::KUBERNETES
     };
 
-    const VERSIONED: Self = Self {
-        tells_version: true,
-        ..Self::KUBERNETES
-    };
+    const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };
     const KUBERNETES: Self = Self {
         name: "",
         folder: "kubernetes",
@@ -104,11 +82,7 @@ impl Part {
 
     /// `build` or `test -c`.
     pub(super) fn verb(&self) -> &'static [&'static str] {
-        if self.is_test {
-            &["test", "-c"]
-        } else {
-            &["build"]
-        }
+        if self.is_test { &["test", "-c"] } else { &["build"] }
     }
 
     /// The flags that decide what comes out.
@@ -119,21 +93,11 @@ impl Part {
             let mut numbers = version.trim_start_matches('v').split('.');
             let major = numbers.next().unwrap_or_default();
             let minor = numbers.next().unwrap_or_default();
-            for (variable, value) in [
-                ("gitVersion", version.as_str()),
-                ("gitMajor", major),
-                ("gitMinor", minor),
-            ] {
+            for (variable, value) in [("gitVersion", version.as_str()), ("gitMajor", major), ("gitMinor", minor)] {
                 linker = format!("{linker} -X k8s.io/component-base/version.{variable}={value}");
             }
         }
-        let flags = [
-            "-trimpath",
-            "-buildvcs=false",
-            "-mod=readonly",
-            "-ldflags",
-            &linker,
-        ];
+        let flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", &linker];
         Ok(flags.map(String::from).to_vec())
     }
 
@@ -144,21 +108,14 @@ impl Part {
         let mut digest = Digest::new(&SHA256);
         for name in ["go.mod", "go.sum"] {
             let path = folder.join(name);
-            digest.update(
-                &std::fs::read(&path).with_context(|| format!("read `{}`", path.display()))?,
-            );
+            digest.update(&std::fs::read(&path).with_context(|| format!("read `{}`", path.display()))?);
         }
         // Only etcd has a `main` of ours.
         if let Ok(source) = std::fs::read(folder.join("main.go")) {
             digest.update(&source);
         }
         let flags = self.flags()?;
-        let words = self
-            .verb()
-            .iter()
-            .copied()
-            .chain(flags.iter().map(String::as_str))
-            .chain([self.package]);
+        let words = self.verb().iter().copied().chain(flags.iter().map(String::as_str)).chain([self.package]);
         for word in words {
             digest.update(word.as_bytes());
             digest.update(b"\n");

@@ -203,8 +203,6 @@ pub enum Wire {
     MicroTime,
     /// `intstr.IntOrString`.
     IntOrString,
-    /// `metav1.Duration`.
-    Duration,
     /// `metav1.FieldsV1` and `runtime.RawExtension` and apiextensions `JSON`: raw JSON bytes in field 1.
     RawJson,
     /// Message whose field 1 repeats text; a list of strings in JSON (`ExtraValue`).
@@ -226,6 +224,8 @@ pub enum MapValue {
     Bytes,
     /// `resource.Quantity`.
     Quantity,
+    /// `metav1.Time`.
+    Time,
     /// Message of the map's value schema.
     Message,
     /// Message whose field 1 repeats text; a list of strings in JSON.

@@ -292,9 +292,8 @@ fn special_wire(word: &str) -> Wire {
 /// Scalars are so many that all properties share one schema for each sort.
 fn scalar(word: &str) -> Option<(SchemaRef, Wire)> {
     static SCALARS: LazyLock<[(&str, Arc<Schema>, Wire); 6]> = LazyLock::new(|| {
-        let schema = |ty, format: Option<&str>| {
-            Arc::new(Schema { ty, format: format.map(Into::into), ..Schema::default() })
-        };
+        let schema =
+            |ty, format: Option<&str>| Arc::new(Schema { ty, format: format.map(Into::into), ..Schema::default() });
         [
             ("string", schema(Type::String, None), Wire::String),
             ("bytes", schema(Type::String, Some("byte")), Wire::Bytes),

@@ -105,8 +105,7 @@ mod tests {
             omit_zero: false,
             number: Some(1),
         };
-        let source =
-            Field { json: String::new(), ty: "VolumeSource".to_owned(), number: Some(2), ..name.clone() };
+        let source = Field { json: String::new(), ty: "VolumeSource".to_owned(), number: Some(2), ..name.clone() };
         let count = Field {
             json: "count".to_owned(),
             ty: "int32".to_owned(),

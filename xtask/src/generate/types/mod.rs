@@ -97,11 +97,12 @@ impl Modules {
             dir: PathBuf,
         }
 
-        let output = match Command::new("go").args(["mod", "download", "-json"]).args(MODULES).current_dir(pins).output() {
-            Ok(output) => output,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context("run `go mod download`"),
-        };
+        let output =
+            match Command::new("go").args(["mod", "download", "-json"]).args(MODULES).current_dir(pins).output() {
+                Ok(output) => output,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error).context("run `go mod download`"),
+            };
         let mut modules = BTreeMap::new();
         for download in serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Download>() {
             let download = download.context("read the answer of `go mod download`")?;
@@ -145,8 +146,7 @@ impl Packages {
             let (module, rest) = path.split_once('.').context("a package without a folder")?;
             let dir = self.modules.dir(&format!("k8s.io/{module}"))?.join(rest.replace('.', "/"));
             let proto = dir.join("generated.proto");
-            let text =
-                std::fs::read_to_string(&proto).with_context(|| format!("read `{}`", proto.display()))?;
+            let text = std::fs::read_to_string(&proto).with_context(|| format!("read `{}`", proto.display()))?;
             let package = Package { structs: golang::read(&dir)?, messages: proto::parse(&text)? };
             self.read.insert(name.to_owned(), package);
         }

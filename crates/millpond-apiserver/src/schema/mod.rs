@@ -235,4 +235,5 @@ pub enum MapValue {
 }
 
 pub mod builtin;
+pub mod canonical;
 pub mod custom;

@@ -3,6 +3,7 @@
 pub mod builtin;
 pub mod names;
 pub mod print;
+pub mod quantity;
 pub mod resource;
 pub mod schema;
 pub mod selector;

@@ -1,6 +1,7 @@
 //! The embedded Kubernetes API.
 
 pub mod builtin;
+pub mod meta;
 pub mod names;
 pub mod print;
 pub mod quantity;

@@ -32,7 +32,8 @@ pub fn label_key_problems(key: &str) -> Vec<String> {
             if first.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(subdomain_problems(first).into_iter().map(|problem| format!("prefix part {problem}")));
+                let found = problems_of(first, MAX_SUBDOMAIN, "bytes", is_subdomain(first), SUBDOMAIN);
+                problems.extend(found.into_iter().map(|problem| format!("prefix part {problem}")));
             }
             name
         }
@@ -44,7 +45,7 @@ pub fn label_key_problems(key: &str) -> Vec<String> {
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     } else if name.len() > MAX_LABEL {
-        problems.push(format!("name part {}", too_long(MAX_LABEL)));
+        problems.push(format!("name part {}", too_long(MAX_LABEL, "bytes")));
     }
     if !is_qualified_name(name) {
         problems.push(format!("name part {QUALIFIED}"));
@@ -55,24 +56,24 @@ pub fn label_key_problems(key: &str) -> Vec<String> {
 /// Problems of a label value.
 pub fn label_value_problems(value: &str) -> Vec<String> {
     let well_formed = value.is_empty() || is_qualified_name(value);
-    problems(value, MAX_LABEL, well_formed, LABEL_VALUE)
+    problems_of(value, MAX_LABEL, "bytes", well_formed, LABEL_VALUE)
 }
 
 /// Problems of an RFC 1123 subdomain, the rule for most object names.
 pub fn subdomain_problems(name: &str) -> Vec<String> {
-    problems(name, MAX_SUBDOMAIN, is_subdomain(name), SUBDOMAIN)
+    problems_of(name, MAX_SUBDOMAIN, "characters", is_subdomain(name), SUBDOMAIN)
 }
 
 /// Problems of an RFC 1123 label, the rule for namespaces.
 pub fn label_problems(name: &str) -> Vec<String> {
     let message = if is_subdomain(name) { "must not contain dots" } else { LABEL };
-    problems(name, MAX_LABEL, is_label(name), message)
+    problems_of(name, MAX_LABEL, "characters", is_label(name), message)
 }
 
 /// Problems of an RFC 1035 label: as RFC 1123, but it starts with a letter.
 pub fn label_1035_problems(name: &str) -> Vec<String> {
     let well_formed = is_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase());
-    problems(name, MAX_LABEL, well_formed, LABEL_1035)
+    problems_of(name, MAX_LABEL, "characters", well_formed, LABEL_1035)
 }
 
 /// Problems of a name that only has to fit into one path segment (RBAC).
@@ -83,10 +84,11 @@ pub fn path_segment_problems(name: &str) -> Vec<String> {
     ["/", "%"].into_iter().filter(|part| name.contains(part)).map(|part| format!("may not contain '{part}'")).collect()
 }
 
-fn problems(text: &str, max: usize, well_formed: bool, message: &str) -> Vec<String> {
+/// Names of objects are said to have characters, labels to have bytes; both mean bytes.
+fn problems_of(text: &str, max: usize, unit: &str, well_formed: bool, message: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > max {
-        found.push(too_long(max));
+        found.push(too_long(max, unit));
     }
     if !well_formed {
         found.push(message.to_owned());
@@ -94,8 +96,8 @@ fn problems(text: &str, max: usize, well_formed: bool, message: &str) -> Vec<Str
     found
 }
 
-fn too_long(max: usize) -> String {
-    format!("must be no more than {max} bytes")
+fn too_long(max: usize, unit: &str) -> String {
+    format!("must be no more than {max} {unit}")
 }
 
 fn is_qualified_name(name: &str) -> bool {
@@ -145,6 +147,7 @@ mod tests {
             ["prefix part must be no more than 253 bytes"]
         );
         assert_eq!(label_value_problems(&"-".repeat(64)).len(), 2);
+        assert_eq!(subdomain_problems(&"a".repeat(254)), ["must be no more than 253 characters"]);
         assert_eq!(label_problems("a.b"), ["must not contain dots"]);
         assert_eq!(subdomain_problems("a..b"), [SUBDOMAIN]);
         assert_eq!(subdomain_problems(""), [SUBDOMAIN]);

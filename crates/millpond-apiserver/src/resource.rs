@@ -207,6 +207,10 @@ pub struct BuiltinKind {
     pub validate_status: fn(new: &Value, old: &Value) -> Vec<FieldError>,
     /// Set when the stored form differs from the served one.
     pub conversion: Option<Conversion>,
+    /// Whether an update may leave out `metadata.resourceVersion` and so overwrite whatever is there.
+    pub unconditional_update: bool,
+    /// Whether an update of an object that does not exist creates it.
+    pub create_on_update: bool,
 }
 
 impl fmt::Debug for BuiltinKind {

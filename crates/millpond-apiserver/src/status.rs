@@ -110,7 +110,12 @@ impl ApiError {
 
     /// 422 with one cause per field.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let joined = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -237,6 +242,8 @@ pub enum FieldProblem {
     Required,
     /// The value is malformed.
     Invalid(Value),
+    /// The value is malformed; the text is how the real server shows it (types whose fields it orders by itself).
+    InvalidAs(String),
     /// The value is of another type.
     TypeInvalid(Value),
     /// The value is not one of the supported ones (listed in `detail` by [`FieldError::not_supported`]).
@@ -264,6 +271,11 @@ impl FieldError {
     /// A malformed value.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self { field: field.into(), problem: FieldProblem::Invalid(value.into()), detail: detail.into() }
+    }
+
+    /// A malformed value that is shown as the given text.
+    pub fn invalid_as(field: impl Into<String>, shown: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: FieldProblem::InvalidAs(shown.into()), detail: detail.into() }
     }
 
     /// A value of another type.
@@ -312,6 +324,7 @@ impl FieldError {
                 self.problem.text().to_owned()
             }
             FieldProblem::TooMany(actual) => format!("{}: {actual}", self.problem.text()),
+            FieldProblem::InvalidAs(shown) => format!("{}: {shown}", self.problem.text()),
             FieldProblem::Invalid(value)
             | FieldProblem::TypeInvalid(value)
             | FieldProblem::NotSupported(value)
@@ -332,7 +345,7 @@ impl FieldProblem {
     fn text(&self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid(_) | Self::TypeInvalid(_) => "Invalid value",
+            Self::Invalid(_) | Self::InvalidAs(_) | Self::TypeInvalid(_) => "Invalid value",
             Self::NotSupported(_) => "Unsupported value",
             Self::Duplicate(_) => "Duplicate value",
             Self::NotFound(_) => "Not found",
@@ -346,7 +359,7 @@ impl FieldProblem {
     fn reason(&self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid(_) => "FieldValueInvalid",
+            Self::Invalid(_) | Self::InvalidAs(_) => "FieldValueInvalid",
             Self::TypeInvalid(_) => "FieldValueTypeInvalid",
             Self::NotSupported(_) => "FieldValueNotSupported",
             Self::Duplicate(_) => "FieldValueDuplicate",

@@ -10,13 +10,17 @@
 mod conversion;
 mod fields;
 mod hooks;
+pub(crate) mod ip;
+pub(crate) mod json;
+pub(crate) mod path;
+pub(crate) mod shape;
 mod table;
 
 use std::sync::Arc;
 
 use crate::resource::{Behaviour, BuiltinKind, Columns, OtherSubresource, Resource, Scale, Subresources, Verbs};
 use crate::resource::{NameRule, SelectableFields};
-use crate::schema::{Schema, SchemaRef};
+use crate::schema;
 
 /// One line of the table: what distinguishes a built-in kind from the others.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +75,8 @@ impl Row {
             verbs: self.verbs,
             subresources: self.subresources(),
             name_rule: self.name_rule,
-            schema: SchemaRef::from(Schema::default()),
+            schema: schema::builtin::kind(self.group, self.version, self.kind)
+                .expect("the generated table has every built-in kind"),
             columns: Columns::NameAndAge,
             selectable_fields: self.fields.map_or(SelectableFields::NameOnly, SelectableFields::Builtin),
             deprecation: self.deprecation.map(Arc::from),
@@ -109,6 +114,13 @@ mod tests {
         for resource in resources() {
             let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
             assert!(seen.insert(key), "{} {} twice", resource.api_version(), resource.plural);
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_schema() {
+        for resource in resources() {
+            assert!(!resource.schema.properties.is_empty(), "{} {}", resource.api_version(), resource.kind);
         }
     }
 

@@ -66,10 +66,18 @@ static ROWS: &[Row] = &[
         plural: "endpoints",
         short_names: &["ep"],
         deprecation: Some(ENDPOINTS_DEPRECATION),
+        hooks: &hooks::UPSERTED,
         ..BASE
     },
-    Row { kind: "Event", plural: "events", short_names: &["ev"], fields: Some(fields::EVENT), ..BASE },
-    Row { kind: "LimitRange", plural: "limitranges", short_names: &["limits"], ..BASE },
+    Row {
+        kind: "Event",
+        plural: "events",
+        short_names: &["ev"],
+        fields: Some(fields::EVENT),
+        hooks: &hooks::UPSERTED,
+        ..BASE
+    },
+    Row { kind: "LimitRange", plural: "limitranges", short_names: &["limits"], hooks: &hooks::UPSERTED, ..BASE },
     Row {
         kind: "Namespace",
         plural: "namespaces",
@@ -144,6 +152,7 @@ static ROWS: &[Row] = &[
         status: true,
         name_rule: NameRule::Label,
         fields: Some(fields::SERVICE),
+        hooks: &hooks::UPSERTED,
         ..BASE
     },
     Row {
@@ -154,6 +163,7 @@ static ROWS: &[Row] = &[
         namespaced: false,
         status: true,
         name_rule: NameRule::PathSegment,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row { group: "apps", kind: "ControllerRevision", plural: "controllerrevisions", ..BASE },
@@ -343,6 +353,7 @@ static ROWS: &[Row] = &[
         plural: "poddisruptionbudgets",
         short_names: &["pdb"],
         status: true,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -351,6 +362,7 @@ static ROWS: &[Row] = &[
         plural: "clusterrolebindings",
         namespaced: false,
         name_rule: NameRule::PathSegment,
+        hooks: &hooks::UPSERTED,
         ..BASE
     },
     Row {
@@ -359,6 +371,7 @@ static ROWS: &[Row] = &[
         plural: "clusterroles",
         namespaced: false,
         name_rule: NameRule::PathSegment,
+        hooks: &hooks::UPSERTED,
         ..BASE
     },
     Row {
@@ -366,12 +379,40 @@ static ROWS: &[Row] = &[
         kind: "RoleBinding",
         plural: "rolebindings",
         name_rule: NameRule::PathSegment,
+        hooks: &hooks::UPSERTED,
         ..BASE
     },
-    Row { group: "rbac.authorization.k8s.io", kind: "Role", plural: "roles", name_rule: NameRule::PathSegment, ..BASE },
-    Row { group: "storage.k8s.io", kind: "CSIDriver", plural: "csidrivers", namespaced: false, ..BASE },
-    Row { group: "storage.k8s.io", kind: "CSINode", plural: "csinodes", namespaced: false, ..BASE },
-    Row { group: "storage.k8s.io", kind: "CSIStorageCapacity", plural: "csistoragecapacities", ..BASE },
+    Row {
+        group: "rbac.authorization.k8s.io",
+        kind: "Role",
+        plural: "roles",
+        name_rule: NameRule::PathSegment,
+        hooks: &hooks::UPSERTED,
+        ..BASE
+    },
+    Row {
+        group: "storage.k8s.io",
+        kind: "CSIDriver",
+        plural: "csidrivers",
+        namespaced: false,
+        hooks: &hooks::CAUTIOUS,
+        ..BASE
+    },
+    Row {
+        group: "storage.k8s.io",
+        kind: "CSINode",
+        plural: "csinodes",
+        namespaced: false,
+        hooks: &hooks::CAUTIOUS,
+        ..BASE
+    },
+    Row {
+        group: "storage.k8s.io",
+        kind: "CSIStorageCapacity",
+        plural: "csistoragecapacities",
+        hooks: &hooks::CAUTIOUS,
+        ..BASE
+    },
     Row {
         group: "storage.k8s.io",
         kind: "StorageClass",
@@ -386,6 +427,7 @@ static ROWS: &[Row] = &[
         plural: "volumeattachments",
         namespaced: false,
         status: true,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -402,6 +444,7 @@ static ROWS: &[Row] = &[
         plural: "mutatingadmissionpolicies",
         categories: &["api-extensions"],
         namespaced: false,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -410,6 +453,7 @@ static ROWS: &[Row] = &[
         plural: "mutatingadmissionpolicybindings",
         categories: &["api-extensions"],
         namespaced: false,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -418,6 +462,7 @@ static ROWS: &[Row] = &[
         plural: "mutatingwebhookconfigurations",
         categories: &["api-extensions"],
         namespaced: false,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -427,6 +472,7 @@ static ROWS: &[Row] = &[
         categories: &["api-extensions"],
         namespaced: false,
         status: true,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -435,6 +481,7 @@ static ROWS: &[Row] = &[
         plural: "validatingadmissionpolicybindings",
         categories: &["api-extensions"],
         namespaced: false,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -443,6 +490,7 @@ static ROWS: &[Row] = &[
         plural: "validatingwebhookconfigurations",
         categories: &["api-extensions"],
         namespaced: false,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -453,6 +501,7 @@ static ROWS: &[Row] = &[
         categories: &["api-extensions"],
         namespaced: false,
         status: true,
+        hooks: &hooks::CAUTIOUS,
         ..BASE
     },
     Row {
@@ -463,8 +512,15 @@ static ROWS: &[Row] = &[
         namespaced: false,
         ..BASE
     },
-    Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", ..BASE },
-    Row { group: "node.k8s.io", kind: "RuntimeClass", plural: "runtimeclasses", namespaced: false, ..BASE },
+    Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", hooks: &hooks::LEASE, ..BASE },
+    Row {
+        group: "node.k8s.io",
+        kind: "RuntimeClass",
+        plural: "runtimeclasses",
+        namespaced: false,
+        hooks: &hooks::LEASE,
+        ..BASE
+    },
     Row { group: "discovery.k8s.io", kind: "EndpointSlice", plural: "endpointslices", ..BASE },
     Row { group: "resource.k8s.io", kind: "DeviceClass", plural: "deviceclasses", namespaced: false, ..BASE },
     Row { group: "resource.k8s.io", kind: "ResourceClaim", plural: "resourceclaims", status: true, ..BASE },

@@ -1,0 +1,228 @@
+//! What becomes of an object on its way through Go's types, which clients of the real API server see: empty
+//! optional fields vanish, fields without `omitempty` are always there, quantities and times are rewritten.
+
+use serde_json::{Map, Value, json};
+
+use super::json::{Fields, group_of, version_of};
+use crate::quantity::Quantity;
+use crate::schema::{self, Property, Schema, SchemaRef, Type, Zero};
+
+/// Tidies an object, fills in its defaults, and completes it.
+pub(super) fn defaulting(object: &mut Value, defaults: fn(&mut Value)) {
+    let schema = schema_of(object);
+    if let Some(schema) = &schema {
+        tidy(schema, object);
+    }
+    defaults(object);
+    if let Some(schema) = &schema {
+        complete(schema, object);
+    }
+}
+
+/// Runs a preparation, then completes the object.
+pub(super) fn preparing(object: &mut Value, prepare: impl FnOnce(&mut Value)) {
+    prepare(object);
+    if let Some(schema) = schema_of(object) {
+        complete(&schema, object);
+    }
+}
+
+/// The type of an object that says its kind.
+pub(super) fn schema_of(object: &Value) -> Option<SchemaRef> {
+    let api_version = object.text("apiVersion");
+    schema::builtin::kind(group_of(api_version), version_of(api_version), object.text("kind"))
+}
+
+/// Takes away what Go would not keep, and rewrites quantities and times.
+pub(crate) fn tidy(schema: &Schema, value: &mut Value) {
+    match value {
+        Value::Object(map) if schema.additional.is_some() => tidy_map(schema, map),
+        Value::Object(map) if !schema.properties.is_empty() => tidy_object(schema, map),
+        Value::Array(items) => {
+            if let Some(item_schema) = &schema.items {
+                for item in items {
+                    if item.is_null() {
+                        *item = zero_value(item_schema);
+                    }
+                    tidy(item_schema, item);
+                }
+            }
+        }
+        Value::String(_) | Value::Number(_) => rewrite_scalar(schema, value, false),
+        _ => {}
+    }
+}
+
+fn tidy_object(schema: &Schema, map: &mut Map<String, Value>) {
+    map.retain(|key, value| {
+        let Some(property) = schema.properties.get(key.as_str()) else { return true };
+        if value.is_null() {
+            return false;
+        }
+        if is_resource_list(schema, property) {
+            round_resource_list(value);
+        } else {
+            tidy(&property.schema, value);
+        }
+        !(property.zero == Zero::Omitted && is_empty(value))
+    });
+}
+
+fn tidy_map(schema: &Schema, map: &mut Map<String, Value>) {
+    let Some(value_schema) = &schema.additional else { return };
+    for value in map.values_mut() {
+        if value.is_null() {
+            *value = zero_value(value_schema);
+        }
+        tidy(value_schema, value);
+    }
+}
+
+/// `core.v1.ResourceList`: amounts there are never finer than thousandths.
+fn is_resource_list(owner: &Schema, property: &Property) -> bool {
+    let of_quantities = |values: &SchemaRef| values.format.as_deref() == Some("quantity");
+    property.schema.additional.as_ref().is_some_and(of_quantities)
+        && !owner.name.as_deref().is_some_and(|name| name.starts_with("io.k8s.api.resource."))
+}
+
+fn round_resource_list(value: &mut Value) {
+    let quantity = Schema { format: Some("quantity".into()), ..Schema::default() };
+    for amount in value.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if amount.is_null() {
+            *amount = json!("0");
+        }
+        rewrite_scalar(&quantity, amount, true);
+    }
+}
+
+fn rewrite_scalar(schema: &Schema, value: &mut Value, resource_list: bool) {
+    match schema.format.as_deref() {
+        Some("quantity") => {
+            let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+            if let Ok(quantity) = Quantity::parse(&text) {
+                let quantity = if resource_list { quantity.rounded_up_to_milli() } else { quantity };
+                *value = quantity.canonical().into();
+            }
+        }
+        Some("date-time") => {
+            let micro = schema.name.as_deref().is_some_and(|name| name.ends_with(".MicroTime"));
+            if let Some(time) = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()) {
+                *value = if micro {
+                    format!("{}", time.strftime("%FT%T%.6fZ"))
+                } else {
+                    format!("{}", time.strftime("%FT%TZ"))
+                }
+                .into();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
+/// Adds the fields that Go always prints.
+pub(crate) fn complete(schema: &Schema, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(value_schema) = &schema.additional {
+                map.values_mut().for_each(|value| complete(value_schema, value));
+            }
+            complete_object(schema, map);
+        }
+        Value::Array(items) => {
+            if let Some(item_schema) = &schema.items {
+                items.iter_mut().for_each(|item| complete(item_schema, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn complete_object(schema: &Schema, map: &mut Map<String, Value>) {
+    for (name, property) in &schema.properties {
+        match map.get_mut(&**name) {
+            Some(value) => complete(&property.schema, value),
+            None => match property.zero {
+                Zero::Always => {
+                    let mut value = zero_value(&property.schema);
+                    complete(&property.schema, &mut value);
+                    map.insert(name.to_string(), value);
+                }
+                Zero::DistinctOrNull => {
+                    map.insert(name.to_string(), Value::Null);
+                }
+                Zero::Omitted | Zero::Distinct => {}
+            },
+        }
+    }
+}
+
+/// What Go prints for a value that was never set.
+fn zero_value(schema: &Schema) -> Value {
+    match (schema.ty, schema.format.as_deref()) {
+        (Type::String, Some("quantity")) => json!("0"),
+        (Type::String, Some("date-time" | "byte")) | (Type::Array, _) => Value::Null,
+        (Type::String, _) => json!(""),
+        (Type::Integer | Type::Number | Type::IntOrString, _) => json!(0),
+        (Type::Boolean, _) => json!(false),
+        (Type::Object, _) if !schema.properties.is_empty() || schema.name.is_some() => json!({}),
+        (Type::Object | Type::Any, _) => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through_go(mut object: Value) -> Value {
+        defaulting(&mut object, |_| {});
+        object
+    }
+
+    #[test]
+    fn empty_optional_fields_vanish_and_required_ones_appear() {
+        let pod = through_go(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {}, "annotations": null},
+            "spec": {"hostNetwork": false, "nodeName": "", "priority": 0, "containers": [{"image": ""}], "volumes": []},
+        }));
+        assert_eq!(
+            pod,
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+                "spec": {"priority": 0, "containers": [{"name": "", "resources": {}}]},
+                "status": {},
+            })
+        );
+    }
+
+    #[test]
+    fn quantities_and_times_are_rewritten() {
+        let pod = through_go(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"creationTimestamp": "2026-01-02T03:04:05.678+01:00"},
+            "spec": {
+                "containers": [{"name": "a", "resources": {"limits": {"cpu": 1, "memory": "1024Mi", "x/y": "1n"}}}],
+                "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1000"}}],
+            },
+        }));
+        assert_eq!(pod["metadata"]["creationTimestamp"], "2026-01-02T02:04:05Z");
+        assert_eq!(
+            pod["spec"]["containers"][0]["resources"]["limits"],
+            json!({"cpu": "1", "memory": "1Gi", "x/y": "1m"})
+        );
+        assert_eq!(pod["spec"]["volumes"][0]["emptyDir"]["sizeLimit"], "1k");
+        let lease = through_go(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"renewTime": "2026-01-02T03:04:05Z"},
+        }));
+        assert_eq!(lease["spec"]["renewTime"], "2026-01-02T03:04:05.000000Z");
+    }
+}

@@ -3,15 +3,30 @@
 //! A task is a module with one public entry. Whatever a task needs beyond the
 //! Rust toolchain it builds or names; see `docs/ARCHITECTURE.md` for how the
 //! rooms of the tree hang together.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool speaks on stdout and stderr")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool speaks on stdout and stderr"
+)]
 
+mod cargo;
+mod conformance;
 mod generate;
+mod real_cluster;
+mod test;
+mod tidy;
 mod tree;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Tasks of the Millpond tree")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Tasks of the Millpond tree"
+)]
 struct Cli {
     #[command(subcommand)]
     task: Task,
@@ -19,19 +34,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Run every check and test of the tree, and say what ran
+    Test(test::Args),
+    /// Check the habits of the tree: arrows, dead files, module docs
+    Tidy,
     /// Write the files of the tree that are made from others
     Generate(generate::Args),
+    /// Start a real Kubernetes control plane on loopback, until Ctrl-C
+    RealCluster(real_cluster::Args),
+    /// Run Kubernetes' own conformance tests against Millpond
+    K8sConformance(conformance::Args),
 }
 
-fn main() -> std::process::ExitCode {
+fn main() -> ExitCode {
     let result = match Cli::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Tidy => tidy::run(),
         Task::Generate(args) => generate::run(&args),
+        Task::RealCluster(args) => real_cluster::run(&args),
+        Task::K8sConformance(args) => conformance::run(&args),
     };
     match result {
-        Ok(()) => std::process::ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            std::process::ExitCode::FAILURE
+            ExitCode::FAILURE
         }
     }
 }

@@ -72,6 +72,13 @@ impl Process {
         }
     }
 
+    /// Waits for it to end by itself.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
+        self.set_ended(status);
+        Ok(status)
+    }
+
     /// Sends SIGTERM and waits; after a while, SIGKILL.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         if self.poll()?.is_none() {
@@ -93,9 +100,7 @@ impl Process {
             return Ok(status);
         }
         self.child.kill().with_context(|| format!("kill {}", self.name))?;
-        let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
-        self.set_ended(status);
-        Ok(status)
+        self.wait()
     }
 
     /// The last lines that it printed.
@@ -123,7 +128,9 @@ impl Process {
     }
 
     fn set_ended(&mut self, status: ExitStatus) {
-        self.ended = Some(status);
+        if self.ended.replace(status).is_some() {
+            return;
+        }
         // The warden only misses a process that is gone.
         let _ = warden::forget(self.child.id());
     }

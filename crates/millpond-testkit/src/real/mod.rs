@@ -67,6 +67,11 @@ impl Parts {
         Ok(part.data_files.iter().map(|file| folder.join(part::data_name(file))).collect())
     }
 
+    /// Fails, with what to do about it, if there is no Go to build with.
+    pub fn can_build() -> Result<()> {
+        build::ensure_go()
+    }
+
     /// Builds a part, or waits for another process that does.
     pub fn build(&self, part: &Part) -> Result<()> {
         build::ensure_go()?;

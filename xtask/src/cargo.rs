@@ -1,0 +1,90 @@
+//! Calling cargo.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::tree;
+
+/// cargo, at the root of the tree.
+pub(crate) fn cargo() -> Command {
+    // The cargo that runs this task, so that `cargo +toolchain xtask` holds.
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(tree::root());
+    command
+}
+
+/// Builds the `millpond` binary and tells where it is.
+pub(crate) fn build_millpond(release: bool) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args([
+        "build",
+        "--locked",
+        "--package=millpond",
+        "--message-format=json-render-diagnostics",
+    ]);
+    if release {
+        command.arg("--release");
+    }
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run cargo")?;
+    if !output.status.success() {
+        bail!("`millpond` does not build");
+    }
+    let messages = String::from_utf8(output.stdout).context("read cargo's messages")?;
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo built no binary of `millpond`")
+}
+
+/// The crates of the workspace.
+#[derive(Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+}
+
+/// One crate of the workspace.
+#[derive(Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// An arrow from a crate to another.
+#[derive(Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// Only crates of the workspace have one.
+    pub(crate) path: Option<PathBuf>,
+    /// `dev`, `build`, or nothing for a normal dependency.
+    pub(crate) kind: Option<String>,
+}
+
+/// What rustc is called for.
+#[derive(Deserialize)]
+pub(crate) struct Target {
+    pub(crate) src_path: PathBuf,
+}
+
+/// Reads the workspace, without its foreign dependencies.
+pub(crate) fn metadata() -> Result<Metadata> {
+    let output = cargo()
+        .args(["metadata", "--format-version=1", "--no-deps", "--locked"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run cargo")?;
+    if !output.status.success() {
+        bail!("`cargo metadata` failed");
+    }
+    serde_json::from_slice(&output.stdout).context("read cargo's metadata")
+}

@@ -1,0 +1,194 @@
+//! `cargo xtask k8s-conformance`: Kubernetes' own end-to-end suite, as the
+//! judge of an API server.
+//!
+//! Beside the server run the real kube-controller-manager, kube-scheduler and
+//! kwok, and three nodes that pretend. No container runs, so specs that look
+//! into one cannot pass on any server; the rest can. `suite` runs `e2e.test`,
+//! `report` says what came out.
+
+mod report;
+mod suite;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
+use millpond_testkit::{Controllers, EmbeddedServer, Kubectl, RealCluster};
+
+use crate::cargo;
+use crate::real_cluster::ensure_parts;
+
+use self::suite::Selection;
+
+/// The specs of API machinery that need no container and no webhook.
+const FOCUS: &str = r"\[sig-api-machinery\].*(Watchers|FieldValidation|CustomResourceDefinition resources|Servers with support for Table|ServerSideApply|Garbage|Namespaces|Discovery|chunking).*\[Conformance\]";
+
+/// What cannot run here, or would take most of the time.
+const SKIP: &str = r"Webhook|Slow";
+
+/// What takes longer than a few seconds.
+const NOT_QUICK: &str = r"Garbage collector";
+
+/// Nodes for the specs that schedule.
+const NODES: usize = 3;
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Specs whose full name matches this expression
+    #[arg(long, value_name = "REGEX", default_value = FOCUS, hide_default_value = true)]
+    focus: String,
+    /// Leave out specs whose full name matches this expression
+    #[arg(long, value_name = "REGEX", default_value = SKIP)]
+    skip: String,
+    /// Which API server is judged
+    #[arg(long, value_enum, default_value_t = Against::Embedded)]
+    against: Against,
+    /// Only the specs that take a few seconds
+    #[arg(long)]
+    quick: bool,
+    /// Judge the release build of `millpond`
+    #[arg(long)]
+    release: bool,
+    /// How many specs run at the same time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    jobs: usize,
+    /// Write names, outcomes, times and messages to a JSON file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Only list the specs
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// `millpond up --bare`
+    Embedded,
+    /// kube-apiserver and etcd
+    Real,
+}
+
+impl Args {
+    /// What the test command runs.
+    pub(crate) fn quick() -> Self {
+        Self {
+            focus: FOCUS.into(),
+            skip: SKIP.into(),
+            against: Against::Embedded,
+            quick: true,
+            release: false,
+            jobs: 4,
+            report: None,
+            list: false,
+        }
+    }
+}
+
+/// Starts a server with controllers, runs the suite, reports.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut wanted = CLUSTER_PARTS.to_vec();
+    wanted.push(Part::E2E_TEST);
+    let parts = ensure_parts(&wanted)?;
+    let server = Server::start(args, &parts)?;
+    let kubectl = server.kubectl(&parts)?;
+    create_nodes(&kubectl)?;
+
+    let mut skip = vec![args.skip.as_str()];
+    if args.quick {
+        skip.push(NOT_QUICK);
+    }
+    let suite = suite::Suite::new(&parts, &server.kubeconfig(), server.folder())?;
+    let specs = suite.list(&Selection { focus: &args.focus, skip: &skip })?;
+    if specs.is_empty() {
+        bail!("no spec matches `{}`", args.focus);
+    }
+    if args.list {
+        specs.iter().for_each(|spec| println!("{spec}"));
+        println!("{} specs", specs.len());
+        return Ok(());
+    }
+    let started = Instant::now();
+    println!("{} specs against {}", specs.len(), server.title());
+    let outcomes = suite.run(&specs, args.jobs)?;
+    if let Some(file) = &args.report {
+        report::write(file, &outcomes)?;
+    }
+    report::print(&outcomes, specs.len(), server.title(), started.elapsed())
+}
+
+/// The server under judgement and all that runs beside it.
+enum Server {
+    Real(RealCluster),
+    // The controllers go first when it is dropped.
+    Embedded { _controllers: Controllers, server: EmbeddedServer },
+}
+
+impl Server {
+    fn start(args: &Args, parts: &Parts) -> Result<Self> {
+        match args.against {
+            Against::Real => {
+                let cluster = RealCluster::builder().controller_manager("*").scheduler().kwok();
+                Ok(Self::Real(cluster.start()?))
+            }
+            Against::Embedded => {
+                let server = EmbeddedServer::start(&cargo::build_millpond(args.release)?, &["--bare"])?;
+                let controllers = Controllers::builder().controller_manager("*").scheduler().kwok();
+                let controllers = controllers.start(parts, &server.kubeconfig())?;
+                Ok(Self::Embedded { _controllers: controllers, server })
+            }
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Real(_) => "kube-apiserver and etcd",
+            Self::Embedded { .. } => "`millpond up --bare`",
+        }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        match self {
+            Self::Real(cluster) => cluster.kubeconfig().to_owned(),
+            Self::Embedded { server, .. } => server.kubeconfig(),
+        }
+    }
+
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Real(cluster) => cluster.folder(),
+            Self::Embedded { server, .. } => server.folder(),
+        }
+    }
+
+    fn kubectl(&self, parts: &Parts) -> Result<Kubectl> {
+        match self {
+            Self::Real(cluster) => cluster.kubectl(),
+            Self::Embedded { server, .. } => Kubectl::new(parts, &server.kubeconfig(), server.folder()),
+        }
+    }
+}
+
+/// Makes the nodes and waits until kwok and the controllers have them Ready.
+fn create_nodes(kubectl: &Kubectl) -> Result<()> {
+    let nodes: Vec<_> = (1..=NODES)
+        .map(|number| {
+            let name = format!("node-{number}");
+            let resources = serde_json::json!({"cpu": "32", "memory": "256Gi", "pods": "110"});
+            serde_json::json!({
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+                "status": {"capacity": resources, "allocatable": resources},
+            })
+        })
+        .collect();
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": nodes}).to_string();
+    kubectl.run_with_input(&["create", "-f", "-"], &list).context("create nodes")?;
+    kubectl
+        .run(&["wait", "--for=condition=Ready", "--timeout=60s", "nodes", "--all"])
+        .context("wait for the nodes")?;
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! What a person reads after a conformance run, and what a machine can.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::suite::Outcome;
+
+/// Lines of a failure's message that are printed; the report holds it all.
+const MESSAGE_LINES: usize = 12;
+
+/// Prints each spec and a closing line; fails unless every one of the `chosen`
+/// specs passed.
+pub(super) fn print(outcomes: &[Outcome], chosen: usize, title: &str, took: Duration) -> Result<()> {
+    for outcome in outcomes {
+        println!("{:8} {:6.1} s  {}", outcome.state, outcome.seconds, outcome.name);
+    }
+    let passed = outcomes.iter().filter(|outcome| outcome.state == "passed").count();
+    for outcome in outcomes.iter().filter(|outcome| outcome.state != "passed") {
+        println!("\n{}: {}", outcome.state, outcome.name);
+        for line in outcome.message.lines().take(MESSAGE_LINES) {
+            println!("    {line}");
+        }
+    }
+    println!("\n{passed} of {chosen} specs passed against {title} in {} s", took.as_secs());
+    if passed != chosen || outcomes.len() != chosen {
+        bail!("{} of {chosen} specs did not pass", chosen.saturating_sub(passed).max(1));
+    }
+    Ok(())
+}
+
+/// Writes the outcomes as JSON.
+pub(super) fn write(file: &Path, outcomes: &[Outcome]) -> Result<()> {
+    let text = serde_json::to_string_pretty(outcomes).context("render the report")?;
+    std::fs::write(file, text + "\n").with_context(|| format!("write `{}`", file.display()))
+}

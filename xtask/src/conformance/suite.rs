@@ -1,0 +1,219 @@
+//! Running `e2e.test`: list the specs, deal them out to a few processes, read
+//! their reports.
+//!
+//! The specs mostly wait, so several processes at once are much faster than
+//! one. Ginkgo has a way to do that, which needs its own command; dealing out
+//! names is simpler. Specs marked `[Serial]` run afterwards, alone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use millpond_testkit::Process;
+use millpond_testkit::real::{Part, Parts};
+use serde::{Deserialize, Serialize};
+
+/// For one process. Specs have shorter ones of their own; this ends a suite
+/// that hangs as a whole.
+const SUITE_TIMEOUT: &str = "3h";
+
+/// Marks specs that want the cluster for themselves.
+const SERIAL: &str = "[Serial]";
+
+/// Which specs to run.
+pub(super) struct Selection<'a> {
+    pub(super) focus: &'a str,
+    pub(super) skip: &'a [&'a str],
+}
+
+/// What came of one spec.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Outcome {
+    pub(super) name: String,
+    /// Ginkgo's own word: `passed`, `failed`, `skipped`, `timedout` …
+    pub(super) state: String,
+    pub(super) seconds: f64,
+    /// Why it failed.
+    pub(super) message: String,
+}
+
+/// The suite, pointed at a server.
+pub(super) struct Suite {
+    binary: PathBuf,
+    kubeconfig: PathBuf,
+    folder: PathBuf,
+}
+
+impl Suite {
+    /// `folder` takes logs and reports.
+    pub(super) fn new(parts: &Parts, kubeconfig: &Path, folder: &Path) -> Result<Self> {
+        let binary = parts.path(&Part::E2E_TEST)?;
+        Ok(Self { binary, kubeconfig: kubeconfig.to_owned(), folder: folder.to_owned() })
+    }
+
+    /// The names of the specs that match, sorted. Asks the binary, not the
+    /// server.
+    pub(super) fn list(&self, selection: &Selection<'_>) -> Result<Vec<String>> {
+        let mut command = self.command("list");
+        command.arg("--ginkgo.dry-run").arg(format!("--ginkgo.focus={}", selection.focus));
+        command.args(selection.skip.iter().map(|skip| format!("--ginkgo.skip={skip}")));
+        let output = command.output().context("run e2e.test")?;
+        if !output.status.success() {
+            bail!("e2e.test cannot list its specs:\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let mut names: Vec<_> = self.read_report("list")?.into_iter().map(|outcome| outcome.name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Runs the specs: those that may share the server over `jobs` processes,
+    /// then the others.
+    pub(super) fn run(&self, specs: &[String], jobs: usize) -> Result<Vec<Outcome>> {
+        let (serial, shared): (Vec<_>, Vec<_>) = specs.iter().partition(|name| name.contains(SERIAL));
+        let mut workers = Vec::new();
+        for number in 0..jobs.clamp(1, shared.len().max(1)) {
+            let hand: Vec<_> = shared.iter().copied().skip(number).step_by(jobs.max(1)).collect();
+            workers.extend(self.start(&format!("e2e-{}", number + 1), &hand)?);
+        }
+        let mut outcomes = self.finish(workers)?;
+        let alone = self.start("e2e-serial", &serial)?;
+        outcomes.extend(self.finish(alone.into_iter().collect())?);
+        outcomes.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(outcomes)
+    }
+
+    fn start(&self, label: &str, specs: &[&String]) -> Result<Option<Worker>> {
+        if specs.is_empty() {
+            return Ok(None);
+        }
+        let mut command = self.command(label);
+        command.arg("--ginkgo.v").args(specs.iter().map(|name| format!("--ginkgo.focus={}$", regex::escape(name))));
+        let process = Process::spawn(label, &mut command, &self.folder)?;
+        Ok(Some(Worker { label: label.to_owned(), process }))
+    }
+
+    /// Waits for the processes. A failed spec makes `e2e.test` fail, so it is
+    /// the report that counts; without a report the log is the error.
+    fn finish(&self, workers: Vec<Worker>) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::new();
+        for mut worker in workers {
+            worker.process.wait()?;
+            let read = self.read_report(&worker.label);
+            outcomes.extend(read.with_context(|| format!("e2e.test ended early:\n{}", worker.process.log_tail()))?);
+        }
+        Ok(outcomes)
+    }
+
+    fn command(&self, label: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .current_dir(&self.folder)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=0"])
+            .args(["--disable-log-dump=true", "--ginkgo.no-color", "--ginkgo.timeout", SUITE_TIMEOUT])
+            .arg("--ginkgo.json-report")
+            .arg(self.report_file(label));
+        command
+    }
+
+    fn report_file(&self, label: &str) -> PathBuf {
+        self.folder.join(format!("{label}.json"))
+    }
+
+    fn read_report(&self, label: &str) -> Result<Vec<Outcome>> {
+        let file = self.report_file(label);
+        let text = std::fs::read(&file).with_context(|| format!("read `{}`", file.display()))?;
+        outcomes(&text).with_context(|| format!("understand `{}`", file.display()))
+    }
+}
+
+struct Worker {
+    label: String,
+    process: Process,
+}
+
+/// Ginkgo's report, as far as it matters here.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Report {
+    spec_reports: Option<Vec<Spec>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Spec {
+    container_hierarchy_texts: Option<Vec<String>>,
+    leaf_node_text: String,
+    leaf_node_type: String,
+    state: String,
+    #[serde(rename = "RunTime")]
+    run_time_ns: u64,
+    #[serde(default)]
+    failure: Failure,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Failure {
+    message: String,
+}
+
+/// What a report says of the specs that were chosen. A failure outside of a
+/// spec (of the set-up of the whole suite) is an outcome as well.
+fn outcomes(report: &[u8]) -> Result<Vec<Outcome>> {
+    let reports: Vec<Report> = serde_json::from_slice(report)?;
+    let specs = reports.into_iter().flat_map(|report| report.spec_reports.unwrap_or_default());
+    let mut found = Vec::new();
+    for spec in specs {
+        let is_spec = spec.leaf_node_type == "It";
+        let chosen = if is_spec { spec.state != "skipped" || !spec.failure.message.is_empty() } else { spec.state != "passed" };
+        if !chosen {
+            continue;
+        }
+        let mut words = spec.container_hierarchy_texts.unwrap_or_default();
+        words.push(if is_spec { spec.leaf_node_text } else { spec.leaf_node_type });
+        found.push(Outcome {
+            name: words.join(" "),
+            state: spec.state,
+            seconds: Duration::from_nanos(spec.run_time_ns).as_secs_f64(),
+            message: spec.failure.message,
+        });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_gives_chosen_specs_and_failed_set_ups() {
+        let report = br#"[{"SpecReports": [
+            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "work", "LeafNodeType": "It",
+             "State": "passed", "RunTime": 1500000000},
+            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "fail", "LeafNodeType": "It",
+             "State": "failed", "RunTime": 1, "Failure": {"Message": "because"}},
+            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "not chosen", "LeafNodeType": "It",
+             "State": "skipped", "RunTime": 0},
+            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "want a provider", "LeafNodeType": "It",
+             "State": "skipped", "RunTime": 1, "Failure": {"Message": "only for clouds"}},
+            {"ContainerHierarchyTexts": null, "LeafNodeText": "", "LeafNodeType": "SynchronizedAfterSuite",
+             "State": "passed", "RunTime": 1},
+            {"ContainerHierarchyTexts": null, "LeafNodeText": "", "LeafNodeType": "SynchronizedBeforeSuite",
+             "State": "failed", "RunTime": 1, "Failure": {"Message": "no nodes"}}
+        ]}]"#;
+        let found = outcomes(report).unwrap();
+        let found: Vec<_> = found.iter().map(|o| (o.name.as_str(), o.state.as_str(), o.message.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("[sig-a] Things work", "passed", ""),
+                ("[sig-a] Things fail", "failed", "because"),
+                ("[sig-a] Things want a provider", "skipped", "only for clouds"),
+                ("SynchronizedBeforeSuite", "failed", "no nodes"),
+            ]
+        );
+    }
+}

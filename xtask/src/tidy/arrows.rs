@@ -1,0 +1,125 @@
+//! Which crate may depend on which, and what every crate's manifest has.
+
+use std::path::PathBuf;
+
+use super::{Finding, Tree};
+use crate::cargo::Package;
+
+/// Each crate with the crates of ours that it may depend on. A new arrow needs
+/// a record in `docs/adr/`, a new crate a line here.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("millpond-plan", &[]),
+    ("millpond-api", &[]),
+    ("millpond-apiserver", &[]),
+    ("millpond-state", &["millpond-plan", "millpond-api"]),
+    ("millpond-providers", &["millpond-plan", "millpond-api"]),
+    ("millpond-controllers", &["millpond-plan", "millpond-api", "millpond-state", "millpond-providers"]),
+    ("millpond-ci", &["millpond-plan", "millpond-api", "millpond-providers"]),
+    ("millpond-agent", &["millpond-api"]),
+    ("millpond-web", &["millpond-plan", "millpond-api", "millpond-state"]),
+    ("millpond-sim", ROOMS),
+    ("millpond", ROOMS_AND_SIM),
+    ("millpond-bench", ROOMS_AND_SIM),
+    // Tools: nothing that ships depends on them.
+    ("millpond-testkit", &[]),
+    ("xtask", &["millpond-api", "millpond-apiserver", TESTKIT]),
+];
+
+/// The crates below the stand-ins.
+const ROOMS: &[&str] = &[
+    "millpond-plan",
+    "millpond-api",
+    "millpond-apiserver",
+    "millpond-state",
+    "millpond-providers",
+    "millpond-controllers",
+    "millpond-ci",
+    "millpond-agent",
+    "millpond-web",
+];
+
+const ROOMS_AND_SIM: &[&str] = &[
+    "millpond-plan",
+    "millpond-api",
+    "millpond-apiserver",
+    "millpond-state",
+    "millpond-providers",
+    "millpond-controllers",
+    "millpond-ci",
+    "millpond-agent",
+    "millpond-web",
+    "millpond-sim",
+];
+
+/// The tests of any crate may start servers.
+const TESTKIT: &str = "millpond-testkit";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in &tree.metadata.packages {
+        let manifest = tree.relative(&package.manifest_path);
+        findings.extend(check_arrows(package, &manifest));
+        let text = tree.files.iter().find(|file| file.path == manifest).map_or("", |file| &file.text);
+        if !text.contains("[lints]\nworkspace = true") {
+            findings.push(Finding::file(manifest, "does not take the lints of the workspace"));
+        }
+    }
+    findings
+}
+
+fn check_arrows(package: &Package, manifest: &PathBuf) -> Vec<Finding> {
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
+        return vec![Finding::file(manifest, "a crate that the table of arrows does not know")];
+    };
+    let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+    let refused = ours.filter(|dependency| {
+        let for_tests = dependency.kind.as_deref() == Some("dev") && dependency.name == TESTKIT;
+        !for_tests && !allowed.contains(&dependency.name.as_str())
+    });
+    refused
+        .map(|dependency| {
+            let (name, other) = (&package.name, &dependency.name);
+            Finding::file(manifest, format!("`{name}` may not depend on `{other}`; a new arrow needs a record in docs/adr"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cargo::Dependency;
+
+    fn findings(name: &str, dependencies: &[(&str, Option<&str>)]) -> Vec<String> {
+        let dependencies = dependencies
+            .iter()
+            .map(|(name, kind)| Dependency {
+                name: (*name).into(),
+                path: name.starts_with("millpond").then(PathBuf::new),
+                kind: kind.map(Into::into),
+            })
+            .collect();
+        let package = Package { name: name.into(), manifest_path: PathBuf::new(), dependencies, targets: Vec::new() };
+        check_arrows(&package, &PathBuf::from("Cargo.toml")).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn arrows_point_down_only() {
+        assert_eq!(findings("millpond-sim", &[("millpond-apiserver", None), ("serde", None)]), [""; 0]);
+        assert_eq!(
+            findings("millpond-apiserver", &[("millpond-sim", None)]),
+            ["Cargo.toml: `millpond-apiserver` may not depend on `millpond-sim`; a new arrow needs a record in docs/adr"]
+        );
+    }
+
+    #[test]
+    fn only_tests_may_use_the_testkit() {
+        assert_eq!(findings("millpond-apiserver", &[("millpond-testkit", Some("dev"))]), [""; 0]);
+        assert_eq!(findings("millpond-apiserver", &[("millpond-testkit", None)]).len(), 1);
+        assert_eq!(findings("millpond-plan", &[("millpond-api", Some("dev"))]).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_without_a_line_is_found() {
+        assert_eq!(findings("millpond-new", &[]), ["Cargo.toml: a crate that the table of arrows does not know"]);
+    }
+}

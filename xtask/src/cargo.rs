@@ -21,19 +21,11 @@ pub(crate) fn cargo() -> Command {
 /// Builds the `millpond` binary and tells where it is.
 pub(crate) fn build_millpond(release: bool) -> Result<PathBuf> {
     let mut command = cargo();
-    command.args([
-        "build",
-        "--locked",
-        "--package=millpond",
-        "--message-format=json-render-diagnostics",
-    ]);
+    command.args(["build", "--locked", "--package=millpond", "--message-format=json-render-diagnostics"]);
     if release {
         command.arg("--release");
     }
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .context("run cargo")?;
+    let output = command.stderr(Stdio::inherit()).output().context("run cargo")?;
     if !output.status.success() {
         bail!("`millpond` does not build");
     }

@@ -3,11 +3,7 @@
 //! A task is a module with one public entry. Whatever a task needs beyond the
 //! Rust toolchain it builds or names; see `docs/ARCHITECTURE.md` for how the
 //! rooms of the tree hang together.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line tool speaks on stdout and stderr"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool speaks on stdout and stderr")]
 
 mod cargo;
 mod conformance;
@@ -22,11 +18,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "cargo xtask",
-    bin_name = "cargo xtask",
-    about = "Tasks of the Millpond tree"
-)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Tasks of the Millpond tree")]
 struct Cli {
     #[command(subcommand)]
     task: Task,

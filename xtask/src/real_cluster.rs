@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 
 /// What the command line says.
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// Run kube-controller-manager, with all its controllers or the given list
     /// (`*,-nodelifecycle`, `deployment,replicaset`)

@@ -168,7 +168,8 @@ fn outcomes(report: &[u8]) -> Result<Vec<Outcome>> {
     let mut found = Vec::new();
     for spec in specs {
         let is_spec = spec.leaf_node_type == "It";
-        let chosen = if is_spec { spec.state != "skipped" || !spec.failure.message.is_empty() } else { spec.state != "passed" };
+        let chosen =
+            if is_spec { spec.state != "skipped" || !spec.failure.message.is_empty() } else { spec.state != "passed" };
         if !chosen {
             continue;
         }

@@ -62,6 +62,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report(&stale, args.check)
 }
 
+/// Runs all generators, and only compares.
+pub(crate) fn check() -> Result<()> {
+    run(&Args { check: true, only: None })
+}
+
 /// Brings one file up to date, or only looks; tells whether it differed.
 fn settle(root: &Path, file: &GeneratedFile, check: bool) -> Result<bool> {
     let path = root.join(&file.path);

@@ -17,9 +17,9 @@ pub(super) struct Build {
 impl Build {
     /// Starts to build what the cache does not have. Fails at once if it
     /// cannot be built at all.
-    pub(super) fn start(wanted: Vec<Part>) -> Result<Self> {
+    pub(super) fn start(wanted: &[Part]) -> Result<Self> {
         let parts = Parts::locate()?;
-        let missing = missing(&parts, &wanted)?;
+        let missing = missing(&parts, wanted)?;
         let count = missing.len();
         if count == 0 {
             println!("\nreal parts: all {} are in the cache", wanted.len());

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut build = None;
     if steps.iter().any(|step| matches!(step.work, Work::AwaitParts)) {
         // Fails at once where there is no Go, before minutes of compiling.
-        build = Some(Build::start(wanted_parts())?);
+        build = Some(Build::start(&wanted_parts())?);
     }
     let mut summary = Summary::default();
     for (number, step) in (1..).zip(&steps) {
@@ -97,11 +97,7 @@ fn plan(args: &Args) -> Vec<Step> {
         task_step("tidy", "cargo xtask tidy", tidy::run),
         task_step("generated files", "cargo xtask generate --check", generate::check),
         deny_step(),
-        cargo_step(
-            "clippy",
-            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
-            &[],
-        ),
+        cargo_step("clippy", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], &[]),
     ];
     if args.quick {
         steps.push(tests_step("unit tests", &["--workspace", "--lib", "--bins"]));
@@ -134,11 +130,7 @@ fn plan(args: &Args) -> Vec<Step> {
     steps
 }
 
-fn cargo_step(
-    name: &'static str,
-    args: &'static [&'static str],
-    env: &'static [(&'static str, &'static str)],
-) -> Step {
+fn cargo_step(name: &'static str, args: &'static [&'static str], env: &'static [(&'static str, &'static str)]) -> Step {
     Step { name, detail: format!("cargo {}", args.join(" ")), work: Work::Cargo(args, env) }
 }
 

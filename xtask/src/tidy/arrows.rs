@@ -79,7 +79,10 @@ fn check_arrows(package: &Package, manifest: &PathBuf) -> Vec<Finding> {
     refused
         .map(|dependency| {
             let (name, other) = (&package.name, &dependency.name);
-            Finding::file(manifest, format!("`{name}` may not depend on `{other}`; a new arrow needs a record in docs/adr"))
+            Finding::file(
+                manifest,
+                format!("`{name}` may not depend on `{other}`; a new arrow needs a record in docs/adr"),
+            )
         })
         .collect()
 }
@@ -107,7 +110,9 @@ mod tests {
         assert_eq!(findings("millpond-sim", &[("millpond-apiserver", None), ("serde", None)]), [""; 0]);
         assert_eq!(
             findings("millpond-apiserver", &[("millpond-sim", None)]),
-            ["Cargo.toml: `millpond-apiserver` may not depend on `millpond-sim`; a new arrow needs a record in docs/adr"]
+            [
+                "Cargo.toml: `millpond-apiserver` may not depend on `millpond-sim`; a new arrow needs a record in docs/adr"
+            ]
         );
     }
 

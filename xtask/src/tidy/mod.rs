@@ -4,8 +4,8 @@
 //! what to do about it; it never changes anything.
 
 mod arrows;
+mod ignored;
 mod modules;
-mod tests;
 mod text;
 
 use std::fmt;
@@ -91,8 +91,8 @@ pub(crate) fn run() -> Result<()> {
     let tree = Tree::read(tree::root())?;
     let mut findings = Vec::new();
     findings.extend(arrows::check(&tree));
+    findings.extend(ignored::check(&tree));
     findings.extend(modules::check(&tree));
-    findings.extend(tests::check(&tree));
     findings.extend(text::check(&tree));
     findings.sort();
     for finding in &findings {

@@ -99,7 +99,7 @@ mod tests {
         ];
         let sources: HashMap<_, _> = sources.iter().map(|(path, text)| (Path::new(*path), *text)).collect();
         let reached = reach(&["c/src/lib.rs".into()], &sources);
-        let mut dead: Vec<_> = sources.keys().filter(|path| !reached.contains(**path)).collect();
+        let mut dead: Vec<_> = sources.keys().copied().filter(|path| !reached.contains(*path)).collect();
         dead.sort();
         assert_eq!(dead, [Path::new("c/src/dead.rs"), Path::new("c/src/deep.rs")]);
     }

@@ -14,8 +14,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 /// is not ignored would fail where there is no Go.
 fn check_file(file: &SourceFile) -> Vec<Finding> {
     // Spelt apart, so that this file does not find itself.
-    let attributes = Regex::new(r"(?m)^\s*#\[(?:tokio::)?test\b[^\]]*\](?<more>(?:\s*#\[[^\]]*\])*)\s*(?:async\s+)?fn\s+(?<name>\w+)")
-        .expect("a constant expression");
+    let attributes = Regex::new(
+        r"(?m)^\s*#\[(?:tokio::)?test\b[^\]]*\](?<more>(?:\s*#\[[^\]]*\])*)\s*(?:async\s+)?fn\s+(?<name>\w+)",
+    )
+    .expect("a constant expression");
     let mut findings = Vec::new();
     for found in attributes.captures_iter(&file.text) {
         let name = &found["name"];

@@ -9,3 +9,4 @@ pub mod resource;
 pub mod schema;
 pub mod selector;
 pub mod status;
+pub mod store;

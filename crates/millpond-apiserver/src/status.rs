@@ -20,6 +20,8 @@ pub struct ApiError {
     pub message: String,
     /// What the error is about; boxed to keep `Result<_, ApiError>` small.
     pub details: Option<Box<Details>>,
+    /// `metadata.continue`: where an expired list may go on.
+    pub continue_token: Option<Box<str>>,
 }
 
 /// `status.details`.
@@ -66,7 +68,7 @@ pub fn qualified(group: &str, plural: &str) -> String {
 impl ApiError {
     /// An error without details.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -186,6 +188,9 @@ impl ApiError {
         });
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
+        }
+        if let Some(token) = &self.continue_token {
+            status["metadata"]["continue"] = json!(token);
         }
         if let Some(details) = &self.details {
             status["details"] = details.to_value();

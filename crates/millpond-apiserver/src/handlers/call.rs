@@ -1,0 +1,157 @@
+//! One request to one resource, with everything the verbs need.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+use serde_json::Value;
+
+use crate::auth::Identity;
+use crate::http::negotiate::Accepted;
+use crate::http::path::ResourcePath;
+use crate::http::query::Query;
+use crate::resource::{Resource, SelectableFields};
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::server::Server;
+use crate::status::ApiError;
+use crate::store::StoredObject;
+
+/// A request, resolved to a resource.
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) path: ResourcePath,
+    pub(crate) query: Query,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) identity: Identity,
+    pub(crate) accepted: Accepted,
+    /// Texts of Warning headers, in order.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Call {
+    /// The name in the path; requests without one never get here.
+    pub(crate) fn name(&self) -> &str {
+        self.path.name.as_deref().unwrap_or_default()
+    }
+
+    /// The namespace in the path; empty for cluster-wide requests.
+    pub(crate) fn namespace(&self) -> &str {
+        self.path.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The key of the object that the path names.
+    pub(crate) fn key(&self) -> Arc<str> {
+        key_of(&self.resource, self.namespace(), self.name())
+    }
+
+    /// The object that the path names.
+    pub(crate) fn fetch(&self) -> Result<Arc<StoredObject>, ApiError> {
+        self.server.store.get(&self.resource.storage, &self.key()).ok_or_else(|| self.not_found())
+    }
+
+    /// The 404 for the object that the path names.
+    pub(crate) fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.resource.group, &self.resource.plural, self.name())
+    }
+
+    /// Who changes fields: the parameter, or the program part of the User-Agent.
+    pub(crate) fn field_manager(&self) -> String {
+        if !self.query.field_manager.is_empty() {
+            return self.query.field_manager.clone();
+        }
+        let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let program = agent.unwrap_or("unknown").split('/').next().unwrap_or_default();
+        program.chars().filter(|c| !c.is_control()).take(128).collect()
+    }
+}
+
+/// The key of an object in its collection.
+pub(crate) fn key_of(resource: &Resource, namespace: &str, name: &str) -> Arc<str> {
+    if resource.namespaced { format!("{namespace}/{name}").into() } else { name.into() }
+}
+
+/// Namespace and name of a key.
+pub(crate) fn split_key<'a>(resource: &Resource, key: &'a str) -> (&'a str, &'a str) {
+    if resource.namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) }
+}
+
+/// The objects that a list, a watch or a delete of a collection is about.
+pub(crate) struct Selection {
+    pub(crate) resource: Arc<Resource>,
+    /// Keys start with this.
+    pub(crate) prefix: String,
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Selection {
+    /// Reads the selectors of a request.
+    pub(crate) fn of(call: &Call) -> Result<Self, ApiError> {
+        let fields = FieldSelector::parse(&call.query.field_selector)?;
+        fields.check(&call.resource)?;
+        let fields = match &call.path.name {
+            // A watch on one object.
+            Some(name) => FieldSelector::by_name(name),
+            None => fields,
+        };
+        let prefix = match &call.path.namespace {
+            Some(namespace) if call.resource.namespaced => format!("{namespace}/"),
+            _ => String::new(),
+        };
+        let labels = LabelSelector::parse(&call.query.label_selector)?;
+        Ok(Self { resource: call.resource.clone(), prefix, labels, fields })
+    }
+
+    /// No selector: every object under the prefix.
+    pub(crate) fn selects_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether an object is selected.
+    pub(crate) fn matches(&self, object: &StoredObject, key: &str) -> bool {
+        key.starts_with(&self.prefix)
+            && (self.labels.is_empty() || self.labels.matches(|label| object.label(label)))
+            && (self.fields.is_empty() || self.fields.matches(|field| self.field(object, key, field)))
+    }
+
+    fn field<'a>(&self, object: &'a StoredObject, key: &'a str, field: &str) -> Option<Cow<'a, str>> {
+        let (namespace, name) = split_key(&self.resource, key);
+        match field {
+            "metadata.name" => return Some(Cow::Borrowed(name)),
+            "metadata.namespace" => return Some(Cow::Borrowed(namespace)),
+            _ => {}
+        }
+        let position = selectable_names(&self.resource).position(|candidate| candidate == field)?;
+        let values = object.index.fields.get_or_init(|| field_values(&self.resource, &object.to_value()));
+        values.get(position).map(|value| Cow::Borrowed(&**value))
+    }
+}
+
+fn selectable_names(resource: &Resource) -> Box<dyn Iterator<Item = &str> + '_> {
+    match &resource.selectable_fields {
+        SelectableFields::NameOnly => Box::new(std::iter::empty()),
+        SelectableFields::Builtin(table) => Box::new(table.iter().map(|(name, _)| *name)),
+        SelectableFields::Custom(table) => Box::new(table.iter().map(|(name, _)| &**name)),
+    }
+}
+
+/// Values of the selectable fields of an object, in the order of the descriptor.
+fn field_values(resource: &Resource, object: &Value) -> Box<[Box<str>]> {
+    match &resource.selectable_fields {
+        SelectableFields::NameOnly => Box::default(),
+        SelectableFields::Builtin(table) => table.iter().map(|(_, read)| read(object).into()).collect(),
+        SelectableFields::Custom(table) => {
+            table.iter().map(|(_, path)| scalar_text(path.iter().fold(object, |at, step| &at[&**step])).into()).collect()
+        }
+    }
+}
+
+fn scalar_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

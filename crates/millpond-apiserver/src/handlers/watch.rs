@@ -1,0 +1,345 @@
+//! Watch: what is there, then every change, in order, none left out.
+//!
+//! A watcher has no queue of its own: it remembers a revision and reads on in the store's history when its
+//! collection changes. One that is slower than the history is old gets 410 and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::call::{Call, Selection};
+use super::read::{parse_revision, served};
+use super::respond::{self, ApiResponse};
+use crate::convert;
+use crate::http::ApiBody;
+use crate::http::negotiate::Form;
+use crate::server::Server;
+use crate::status::{ApiError, FieldError};
+use crate::store::{Event, EventKind, StoredObject};
+use crate::table::{self, IncludeObject};
+
+/// Watches without a timeout of their own end after half an hour to an hour, spread so that clients
+/// do not all come back at once.
+const DEFAULT_TIMEOUT_S: u64 = 1800;
+/// How often an idle watcher that allows bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// Events written in one piece at most; a burst is delivered in few writes.
+const EVENTS_PER_PIECE: usize = 512;
+
+/// Starts a watch.
+pub(crate) fn watch(call: &Call) -> Result<ApiResponse, ApiError> {
+    check_options(call)?;
+    let selection = Selection::of(call)?;
+    let revision = parse_revision(&call.query.resource_version)?;
+    let deadline = Instant::now() + timeout(call);
+    let mut watcher = Watcher {
+        server: call.server.clone(),
+        changed: call.server.store.subscribe(&call.resource.storage),
+        shutdown: call.server.shutdown.clone(),
+        writer: FrameWriter::of(call)?,
+        selection,
+        cursor: revision,
+        initial: Vec::new().into_iter(),
+        bookmarks: call.query.allow_bookmarks,
+        initial_end: call.query.send_initial_events == Some(true),
+        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
+        deadline,
+        ended: false,
+    };
+    if call.query.send_initial_events.unwrap_or(revision == 0) {
+        watcher.start_with_current_state();
+    } else if revision == 0 {
+        watcher.cursor = call.server.store.revision();
+    }
+    let body = ApiBody::stream(futures::stream::unfold(watcher, |mut watcher| async move {
+        watcher.next().await.map(|piece| (piece, watcher))
+    }));
+    Ok(respond::with_type(StatusCode::OK, "application/json", body))
+}
+
+fn check_options(call: &Call) -> Result<(), ApiError> {
+    let query = &call.query;
+    let mut errors = Vec::new();
+    match (query.send_initial_events, query.resource_version_match.as_str()) {
+        (Some(_), "NotOlderThan") | (None, "") => {}
+        (Some(_), _) => errors.push(FieldError::forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        )),
+        (None, _) => errors.push(FieldError::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )),
+    }
+    if query.send_initial_events == Some(true) && !query.allow_bookmarks {
+        errors.push(FieldError::forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set",
+        ));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
+}
+
+fn timeout(call: &Call) -> Duration {
+    let seconds = match call.query.timeout_s {
+        Some(seconds) if seconds > 0 => seconds,
+        _ => DEFAULT_TIMEOUT_S + rand::random_range(0..DEFAULT_TIMEOUT_S),
+    };
+    Duration::from_secs(seconds)
+}
+
+struct Watcher {
+    server: Arc<Server>,
+    changed: Receiver<u64>,
+    shutdown: CancellationToken,
+    selection: Selection,
+    writer: FrameWriter,
+    /// Everything up to this revision was looked at.
+    cursor: u64,
+    initial: std::vec::IntoIter<(Arc<str>, Arc<StoredObject>)>,
+    bookmarks: bool,
+    /// A bookmark that closes the initial events is still due.
+    initial_end: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    ended: bool,
+}
+
+impl Watcher {
+    fn start_with_current_state(&mut self) {
+        let selection = &self.selection;
+        let keep = |object: &StoredObject, key: &str| selection.matches(object, key);
+        let listing = self.server.store.list(&selection.resource.storage, &selection.prefix, None, 0, keep);
+        self.cursor = listing.revision;
+        self.initial = listing.items.into_iter();
+    }
+
+    /// The next piece of the body; `None` ends it.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            if let Some(piece) = self.initial_piece() {
+                return Some(piece);
+            }
+            self.changed.borrow_and_update();
+            if let Some(piece) = self.changes() {
+                return Some(piece);
+            }
+            let wake = if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline };
+            tokio::select! {
+                _ = self.changed.changed() => {}
+                () = self.shutdown.cancelled() => return None,
+                () = tokio::time::sleep_until(wake) => {
+                    self.ended = Instant::now() >= self.deadline;
+                    self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                    if self.bookmarks {
+                        return Some(self.writer.bookmark(self.cursor, false));
+                    }
+                }
+            }
+        }
+    }
+
+    fn initial_piece(&mut self) -> Option<Bytes> {
+        let mut piece = BytesMut::new();
+        for (_, object) in self.initial.by_ref().take(EVENTS_PER_PIECE) {
+            self.writer.write(&mut piece, "ADDED", &object, object.revision);
+        }
+        if piece.is_empty() && self.initial_end {
+            self.initial_end = false;
+            return Some(self.writer.bookmark(self.cursor, true));
+        }
+        (!piece.is_empty()).then(|| piece.freeze())
+    }
+
+    /// Changes after the cursor, as one piece.
+    fn changes(&mut self) -> Option<Bytes> {
+        loop {
+            let collection = &self.selection.resource.storage;
+            let (events, complete_to) = match self.server.store.events_after(collection, self.cursor, EVENTS_PER_PIECE) {
+                Ok(found) => found,
+                Err(compacted) => {
+                    self.ended = true;
+                    let text = format!("too old resource version: {} ({})", self.cursor, compacted.oldest);
+                    return Some(error_frame(&ApiError::expired(text)));
+                }
+            };
+            let more = events.len() == EVENTS_PER_PIECE;
+            self.cursor = self.cursor.max(complete_to);
+            if let Some(piece) = self.piece_of(&events) {
+                return Some(piece);
+            }
+            if !more {
+                return None;
+            }
+        }
+    }
+
+    fn piece_of(&mut self, events: &[Arc<Event>]) -> Option<Bytes> {
+        if let ([event], true) = (events, self.writer.shares_frames()) {
+            // The usual case: one change, whose bytes every watcher shares.
+            return match self.shown(event)? {
+                Shown::AsIs(kind) if kind == kind_text(event.kind) => Some(shared_frame(event)),
+                shown => Some(self.frame_of(event, shown)),
+            };
+        }
+        let mut piece = BytesMut::new();
+        for event in events {
+            let Some(shown) = self.shown(event) else { continue };
+            match shown {
+                Shown::AsIs(kind) if self.writer.shares_frames() && kind == kind_text(event.kind) => {
+                    piece.extend_from_slice(&shared_frame(event));
+                }
+                shown => piece.extend_from_slice(&self.frame_of(event, shown)),
+            }
+        }
+        (!piece.is_empty()).then(|| piece.freeze())
+    }
+
+    fn frame_of(&mut self, event: &Event, shown: Shown) -> Bytes {
+        let mut piece = BytesMut::new();
+        match shown {
+            Shown::AsIs(kind) => self.writer.write(&mut piece, kind, &event.object, event.revision()),
+            Shown::Left => {
+                let previous = event.previous.as_ref().expect("an object that left was there before");
+                self.writer.write(&mut piece, "DELETED", previous, event.revision());
+            }
+        }
+        piece.freeze()
+    }
+
+    /// How a change looks through the selectors: an object may enter or leave the selection by changing.
+    fn shown(&self, event: &Event) -> Option<Shown> {
+        let selection = &self.selection;
+        if selection.prefix.is_empty() && selection.selects_all() {
+            return Some(Shown::AsIs(kind_text(event.kind)));
+        }
+        let before = event.previous.as_ref().is_some_and(|previous| selection.matches(previous, &event.key));
+        let after = event.kind != EventKind::Deleted && selection.matches(&event.object, &event.key);
+        match (before, after) {
+            (false, false) => None,
+            (false, true) => Some(Shown::AsIs("ADDED")),
+            (true, true) => Some(Shown::AsIs("MODIFIED")),
+            (true, false) if event.kind == EventKind::Deleted => Some(Shown::AsIs("DELETED")),
+            (true, false) => Some(Shown::Left),
+        }
+    }
+}
+
+enum Shown {
+    /// The object of the event under this type.
+    AsIs(&'static str),
+    /// The object left the selection: its former state, at the revision of the change.
+    Left,
+}
+
+fn kind_text(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Added => "ADDED",
+        EventKind::Modified => "MODIFIED",
+        EventKind::Deleted => "DELETED",
+    }
+}
+
+fn shared_frame(event: &Event) -> Bytes {
+    let frame = event.frame.get_or_init(|| {
+        let mut frame = BytesMut::with_capacity(event.object.bytes.len() + 40);
+        write_plain(&mut frame, kind_text(event.kind), &event.object.bytes);
+        frame.freeze()
+    });
+    frame.clone()
+}
+
+fn write_plain(piece: &mut BytesMut, kind: &str, object: &[u8]) {
+    piece.extend_from_slice(b"{\"type\":\"");
+    piece.extend_from_slice(kind.as_bytes());
+    piece.extend_from_slice(b"\",\"object\":");
+    piece.extend_from_slice(object);
+    piece.extend_from_slice(b"}\n");
+}
+
+fn error_frame(error: &ApiError) -> Bytes {
+    let mut frame = BytesMut::new();
+    write_plain(&mut frame, "ERROR", error.to_status().to_string().as_bytes());
+    frame.freeze()
+}
+
+/// Writes events in the form that the client asked for.
+struct FrameWriter {
+    resource: Arc<crate::resource::Resource>,
+    server: Arc<Server>,
+    form: Form,
+    include: IncludeObject,
+    /// Tables after the first come without column definitions.
+    headers_sent: bool,
+}
+
+impl FrameWriter {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        Ok(Self {
+            resource: call.resource.clone(),
+            server: call.server.clone(),
+            form: call.accepted.form,
+            include: IncludeObject::parse(call.query.include_object.as_deref())?,
+            headers_sent: false,
+        })
+    }
+
+    fn shares_frames(&self) -> bool {
+        self.form == Form::Plain && !convert::differs(&self.resource)
+    }
+
+    fn write(&mut self, piece: &mut BytesMut, kind: &str, object: &StoredObject, revision: u64) {
+        if self.shares_frames() && object.revision == revision {
+            return write_plain(piece, kind, &object.bytes);
+        }
+        let mut value = served(&self.resource, object);
+        value["metadata"]["resourceVersion"] = json!(revision.to_string());
+        let text = self.formed(&value).to_string();
+        write_plain(piece, kind, text.as_bytes());
+    }
+
+    fn formed(&mut self, object: &Value) -> Value {
+        match self.form {
+            Form::Plain => object.clone(),
+            Form::PartialMetadata => table::partial_metadata(object),
+            Form::Table => {
+                let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                let no_headers = std::mem::replace(&mut self.headers_sent, true);
+                let now = self.server.clock.now();
+                table::render(&self.resource, std::iter::once(object), self.include, now, &meta, no_headers)
+            }
+        }
+    }
+
+    fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
+        let (kind, api_version) = match self.form {
+            Form::Plain => (self.resource.kind.to_string(), self.resource.api_version()),
+            Form::PartialMetadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
+            Form::Table => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
+        };
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        if self.form == Form::Table {
+            object["columnDefinitions"] = json!(null);
+            object["rows"] = json!([]);
+        }
+        let mut frame = BytesMut::new();
+        write_plain(&mut frame, "BOOKMARK", object.to_string().as_bytes());
+        frame.freeze()
+    }
+}

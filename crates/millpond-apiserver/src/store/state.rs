@@ -1,0 +1,227 @@
+//! What is in memory: every object, and the recent history that watches and paged lists read from.
+//!
+//! The history is the queue of every watcher: a watcher keeps a revision and asks for what came after.
+//! One that falls behind the history is told so (410) instead of holding memory.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::object::StoredObject;
+
+/// History kept at least, whatever its age (kine's rule).
+pub(super) const HISTORY_MIN_REVISIONS: usize = 1_000;
+/// History kept at most: a watcher that is further behind must list again.
+pub(super) const HISTORY_MAX_REVISIONS: usize = 200_000;
+/// Bytes of objects that only the history holds. Bounds memory under a storm of writes to large objects.
+pub(super) const HISTORY_MAX_BYTES: usize = 96 << 20;
+/// Age beyond which history may go.
+pub(super) const HISTORY_MAX_AGE_MS: u64 = 5 * 60 * 1000;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It was created.
+    Added,
+    /// It was changed.
+    Modified,
+    /// It is gone; the event holds its last state.
+    Deleted,
+}
+
+/// One change.
+#[derive(Debug)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// `namespace/name`, or `name`.
+    pub key: Arc<str>,
+    /// The object after the change; for deletions its last state, at the revision of the deletion.
+    pub object: Arc<StoredObject>,
+    /// The object before the change.
+    pub previous: Option<Arc<StoredObject>>,
+    /// The watch frame of an unconverted JSON watch: written by the first watcher, shared by all.
+    pub(crate) frame: OnceLock<Bytes>,
+}
+
+impl Event {
+    /// The revision of the change.
+    pub fn revision(&self) -> u64 {
+        self.object.revision
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self.kind {
+            EventKind::Deleted => self.object.bytes.len(),
+            _ => self.previous.as_ref().map_or(0, |previous| previous.bytes.len()),
+        }
+    }
+}
+
+/// All objects of one resource.
+pub(super) struct Collection {
+    pub(super) objects: BTreeMap<Arc<str>, Arc<StoredObject>>,
+    events: VecDeque<Arc<Event>>,
+    pub(super) changed: watch::Sender<u64>,
+}
+
+impl Default for Collection {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), events: VecDeque::new(), changed: watch::Sender::new(0) }
+    }
+}
+
+/// Everything in memory.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) revision: u64,
+    /// History is complete above this revision.
+    pub(super) compacted: u64,
+    pub(super) collections: HashMap<Arc<str>, Collection>,
+    /// One entry per event in the collections' histories, oldest first.
+    history: VecDeque<HistoryEntry>,
+    history_bytes: usize,
+}
+
+struct HistoryEntry {
+    revision: u64,
+    time_unix_ms: u64,
+    collection: Arc<str>,
+    bytes: usize,
+}
+
+/// The revision asked for is older than the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("revision is older than the history, which starts at {oldest}")]
+pub struct Compacted {
+    /// The oldest revision that can still be asked for.
+    pub oldest: u64,
+}
+
+impl State {
+    /// Takes in one committed change and returns its event.
+    pub(super) fn apply(
+        &mut self,
+        collection_name: &Arc<str>,
+        key: Arc<str>,
+        deleted: bool,
+        object: Arc<StoredObject>,
+        time_unix_ms: u64,
+    ) -> Arc<Event> {
+        debug_assert!(object.revision > self.revision, "revisions only rise");
+        self.revision = object.revision;
+        let collection = self.collections.entry(collection_name.clone()).or_default();
+        let previous = if deleted {
+            collection.objects.remove(&key)
+        } else {
+            collection.objects.insert(key.clone(), object.clone())
+        };
+        let kind = match (deleted, &previous) {
+            (true, _) => EventKind::Deleted,
+            (false, None) => EventKind::Added,
+            (false, Some(_)) => EventKind::Modified,
+        };
+        let event = Arc::new(Event { kind, key, object, previous, frame: OnceLock::new() });
+        self.remember(collection_name, event.clone(), time_unix_ms);
+        event
+    }
+
+    /// Puts an event into the history.
+    pub(super) fn remember(&mut self, collection_name: &Arc<str>, event: Arc<Event>, time_unix_ms: u64) {
+        let bytes = event.held_bytes();
+        self.history_bytes += bytes;
+        self.history.push_back(HistoryEntry {
+            revision: event.revision(),
+            time_unix_ms,
+            collection: collection_name.clone(),
+            bytes,
+        });
+        self.collections.entry(collection_name.clone()).or_default().events.push_back(event);
+    }
+
+    /// Drops history that is too old or too much.
+    pub(super) fn trim_history(&mut self, now_unix_ms: u64) {
+        while self.history.len() > HISTORY_MIN_REVISIONS {
+            let Some(oldest) = self.history.front() else { break };
+            let old = oldest.time_unix_ms + HISTORY_MAX_AGE_MS < now_unix_ms;
+            let much = self.history.len() > HISTORY_MAX_REVISIONS || self.history_bytes > HISTORY_MAX_BYTES;
+            if !old && !much {
+                break;
+            }
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(oldest) = self.history.pop_front() else { return };
+        self.history_bytes -= oldest.bytes;
+        self.compacted = oldest.revision;
+        if let Some(collection) = self.collections.get_mut(&oldest.collection) {
+            let dropped = collection.events.pop_front();
+            debug_assert_eq!(dropped.map(|event| event.revision()), Some(oldest.revision));
+        }
+    }
+
+    /// Forgets all history, so that every older revision is answered with 410 (for tests of that answer).
+    pub(super) fn forget_history(&mut self) {
+        while !self.history.is_empty() {
+            self.drop_oldest();
+        }
+        self.compacted = self.revision;
+    }
+
+    /// Events of a collection after `after`, oldest first, at most `max`.
+    pub(super) fn events_after(&self, name: &str, after: u64, max: usize) -> Result<Vec<Arc<Event>>, Compacted> {
+        if after < self.compacted {
+            return Err(Compacted { oldest: self.compacted });
+        }
+        let Some(collection) = self.collections.get(name) else { return Ok(Vec::new()) };
+        let start = collection.events.partition_point(|event| event.revision() <= after);
+        Ok(collection.events.iter().skip(start).take(max).cloned().collect())
+    }
+
+    /// Objects of a collection whose key starts with `prefix` and comes after `after_key`.
+    pub(super) fn range(&self, name: &str, prefix: &str, after_key: Option<&str>) -> Range<'_> {
+        let objects = self.collections.get(name).map(|collection| &collection.objects);
+        let start: Bound<&str> = match after_key {
+            Some(key) => Bound::Excluded(key),
+            None => Bound::Included(prefix),
+        };
+        objects.map(|objects| objects.range::<str, _>((start, Bound::Unbounded)))
+    }
+
+    /// The same as of an older revision: newer changes are undone on the way.
+    pub(super) fn range_at(
+        &self,
+        name: &str,
+        prefix: &str,
+        after_key: Option<&str>,
+        revision: u64,
+    ) -> Result<BTreeMap<Arc<str>, Arc<StoredObject>>, Compacted> {
+        let mut objects: BTreeMap<Arc<str>, Arc<StoredObject>> = self
+            .range(name, prefix, after_key)
+            .into_iter()
+            .flatten()
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, object)| (key.clone(), object.clone()))
+            .collect();
+        for event in self.events_after(name, revision, usize::MAX)?.iter().rev() {
+            let wanted = event.key.starts_with(prefix) && after_key.is_none_or(|after| *event.key > *after);
+            match &event.previous {
+                _ if !wanted => {}
+                Some(previous) => {
+                    objects.insert(event.key.clone(), previous.clone());
+                }
+                None => {
+                    objects.remove(&event.key);
+                }
+            }
+        }
+        Ok(objects)
+    }
+}
+
+pub(super) type Range<'a> = Option<std::collections::btree_map::Range<'a, Arc<str>, Arc<StoredObject>>>;

@@ -252,7 +252,7 @@ impl ItemPrefix {
     fn of(resource: &Resource) -> Self {
         let typed = matches!(resource.behaviour, Behaviour::Builtin(_));
         Self(typed.then(|| {
-            format!("{{\"apiVersion\":{},\"kind\":{},", json!(convert::storage_api_version(resource)), json!(resource.kind))
+            format!("{{\"apiVersion\":{},\"kind\":{},", json!(resource.api_version()), json!(resource.kind))
                 .into_bytes()
         }))
     }

@@ -77,6 +77,8 @@ pub struct Listing {
 
 struct Shared {
     state: RwLock<State>,
+    /// The latest revision, for those who follow everything.
+    changed: watch::Sender<u64>,
     clock: Clock,
 }
 
@@ -97,7 +99,7 @@ enum Mode {
 impl Store {
     /// A store that forgets everything when dropped.
     pub fn in_memory(clock: Clock) -> Self {
-        let shared = Arc::new(Shared { state: RwLock::default(), clock });
+        let shared = Arc::new(Shared { state: RwLock::default(), changed: watch::Sender::new(0), clock });
         Self { shared, mode: Mode::Memory(Arc::default()) }
     }
 
@@ -125,6 +127,7 @@ impl Store {
                     (event.object.clone(), notifier(&state, &write.collection))
                 };
                 changed.1.send_replace(changed.0.revision);
+                self.shared.changed.send_replace(changed.0.revision);
                 Ok(changed.0)
             }
         }
@@ -206,6 +209,29 @@ impl Store {
             return collection.changed.subscribe();
         }
         self.shared.state.write().collections.entry(collection.clone()).or_default().changed.subscribe()
+    }
+
+    /// Events of all collections after a revision, with the names of their collections.
+    #[expect(clippy::type_complexity, reason = "a pair of a list and a number, read in one place")]
+    pub fn all_events_after(&self, after: u64, max: usize) -> Result<(Vec<(Arc<str>, Arc<Event>)>, u64), Compacted> {
+        let state = self.shared.state.read();
+        let events = state.all_events_after(after, max)?;
+        let complete_to =
+            if events.len() == max { events.last().map_or(after, |(_, event)| event.revision()) } else { state.revision };
+        Ok((events, complete_to))
+    }
+
+    /// A receiver that wakes when anything changes.
+    pub fn subscribe_all(&self) -> watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+
+    /// The object with this uid among those that are being deleted.
+    pub fn find_deleting(&self, uid: &str) -> Option<((Arc<str>, Arc<str>), Arc<StoredObject>)> {
+        let state = self.shared.state.read();
+        let (collection, key) = state.deleting.get(uid)?;
+        let object = state.collections.get(collection)?.objects.get(key)?;
+        Some(((collection.clone(), key.clone()), object.clone()))
     }
 
     /// Number of objects in each collection.

@@ -81,6 +81,8 @@ pub(super) struct State {
     /// History is complete above this revision.
     pub(super) compacted: u64,
     pub(super) collections: HashMap<Arc<str>, Collection>,
+    /// Uid → place of the objects that are being deleted: the collector looks for owners that wait.
+    pub(super) deleting: HashMap<Box<str>, (Arc<str>, Arc<str>)>,
     /// One entry per event in the collections' histories, oldest first.
     history: VecDeque<HistoryEntry>,
     history_bytes: usize,
@@ -113,6 +115,11 @@ impl State {
     ) -> Arc<Event> {
         debug_assert!(object.revision > self.revision, "revisions only rise");
         self.revision = object.revision;
+        if deleted {
+            self.deleting.remove(&object.index.uid);
+        } else if object.index.deleting {
+            self.deleting.insert(object.index.uid.clone(), (collection_name.clone(), key.clone()));
+        }
         let collection = self.collections.entry(collection_name.clone()).or_default();
         let previous = if deleted {
             collection.objects.remove(&key)
@@ -181,6 +188,21 @@ impl State {
         let Some(collection) = self.collections.get(name) else { return Ok(Vec::new()) };
         let start = collection.events.partition_point(|event| event.revision() <= after);
         Ok(collection.events.iter().skip(start).take(max).cloned().collect())
+    }
+
+    /// Events of all collections after `after`, oldest first, at most `max`.
+    pub(super) fn all_events_after(&self, after: u64, max: usize) -> Result<Vec<(Arc<str>, Arc<Event>)>, Compacted> {
+        if after < self.compacted {
+            return Err(Compacted { oldest: self.compacted });
+        }
+        let start = self.history.partition_point(|entry| entry.revision <= after);
+        let entries = self.history.iter().skip(start).take(max);
+        Ok(entries.filter_map(|entry| Some((entry.collection.clone(), self.event_at(entry)?))).collect())
+    }
+
+    fn event_at(&self, entry: &HistoryEntry) -> Option<Arc<Event>> {
+        let events = &self.collections.get(&entry.collection)?.events;
+        events.binary_search_by_key(&entry.revision, |event| event.revision()).ok().map(|at| events[at].clone())
     }
 
     /// Objects of a collection whose key starts with `prefix` and comes after `after_key`.

@@ -1,0 +1,131 @@
+//! Checks and changes that need a look at other objects: live namespaces, priority classes, service addresses.
+
+use serde_json::{Value, json};
+
+use crate::handlers::call::Call;
+use crate::handlers::update::Part;
+use crate::status::{ApiError, Cause};
+
+/// Namespaces that cannot be deleted.
+const ETERNAL_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
+
+/// Before an object is created.
+pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+    if call.resource.namespaced {
+        check_namespace(call, object)?;
+    }
+    match &*call.resource.storage {
+        "pods" => resolve_priority(call, object),
+        "persistentvolumeclaims" => {
+            default_storage_class(call, object);
+            Ok(())
+        }
+        "services" => crate::service_ip::assign(call, object, None),
+        "customresourcedefinitions.apiextensions.k8s.io" => crate::crd::on_write(call, object, None),
+        _ => Ok(()),
+    }
+}
+
+/// Before an object is changed.
+pub(crate) fn on_update(call: &Call, new: &mut Value, old: &Value, part: Part) -> Result<(), ApiError> {
+    match (&*call.resource.storage, part) {
+        ("services", Part::Main) => crate::service_ip::assign(call, new, Some(old)),
+        ("customresourcedefinitions.apiextensions.k8s.io", Part::Main) => crate::crd::on_write(call, new, Some(old)),
+        _ => Ok(()),
+    }
+}
+
+/// Before an object is deleted.
+pub(crate) fn on_delete(call: &Call, name: &str) -> Result<(), ApiError> {
+    if &*call.resource.storage == "namespaces" && ETERNAL_NAMESPACES.contains(&name) {
+        return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+/// Objects are created only in namespaces that are there and stay.
+fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {
+    let namespace = call.namespace();
+    let Some(found) = call.server.store.get("namespaces", namespace) else {
+        return Err(ApiError::not_found("", "namespaces", namespace));
+    };
+    if !found.index.deleting {
+        return Ok(());
+    }
+    let resource = &call.resource;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut error = ApiError::forbidden(&resource.group, &resource.plural, name, &why);
+    error.details.get_or_insert_default().causes = vec![Cause {
+        reason: "NamespaceTerminating",
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    }];
+    Err(error)
+}
+
+/// Classes that are always there.
+const SYSTEM_PRIORITIES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+/// Turns a priority class into numbers, as the Priority admission does.
+fn resolve_priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
+    let name = pod["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
+    let (value, policy) = if name.is_empty() {
+        match default_priority_class(call) {
+            Some(class) => {
+                pod["spec"]["priorityClassName"] = class["metadata"]["name"].clone();
+                (class["value"].as_i64().unwrap_or(0), class["preemptionPolicy"].clone())
+            }
+            None => (0, Value::Null),
+        }
+    } else if let Some((_, value)) = SYSTEM_PRIORITIES.iter().find(|(system, _)| *system == name) {
+        (*value, Value::Null)
+    } else {
+        let class = call.server.store.get("priorityclasses.scheduling.k8s.io", &name).ok_or_else(|| {
+            let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let why = format!("no PriorityClass with name {name} was found");
+            ApiError::forbidden("", "pods", pod_name, &why)
+        })?;
+        let class = class.to_value();
+        (class["value"].as_i64().unwrap_or(0), class["preemptionPolicy"].clone())
+    };
+    let given = pod["spec"]["priority"].as_i64();
+    if given.is_some_and(|given| given != value) {
+        let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let why = format!(
+            "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",
+            given.unwrap_or_default()
+        );
+        return Err(ApiError::forbidden("", "pods", pod_name, &why));
+    }
+    pod["spec"]["priority"] = json!(value);
+    if pod["spec"]["preemptionPolicy"].is_null() || policy.is_string() {
+        pod["spec"]["preemptionPolicy"] = if policy.is_string() { policy } else { json!("PreemptLowerPriority") };
+    }
+    Ok(())
+}
+
+fn default_priority_class(call: &Call) -> Option<Value> {
+    let classes = call.server.store.list("priorityclasses.scheduling.k8s.io", "", None, 0, |_, _| true);
+    let defaults = classes.items.iter().map(|(_, class)| class.to_value()).filter(|class| class["globalDefault"] == true);
+    defaults.min_by_key(|class| class["value"].as_i64())
+}
+
+/// A claim that names no class gets the default one.
+fn default_storage_class(call: &Call, claim: &mut Value) {
+    const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+    if !claim["spec"]["storageClassName"].is_null() {
+        return;
+    }
+    let classes = call.server.store.list("storageclasses.storage.k8s.io", "", None, 0, |_, _| true);
+    let defaults = classes.items.iter().map(|(_, class)| class.to_value());
+    let mut defaults: Vec<Value> = defaults.filter(|class| class["metadata"]["annotations"][DEFAULT] == "true").collect();
+    // The newest default wins, then the first by name.
+    defaults.sort_by_key(|class| {
+        let created = class["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+        (std::cmp::Reverse(created), class["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+    });
+    if let Some(class) = defaults.first() {
+        claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
+    }
+}

@@ -1,0 +1,162 @@
+//! Create.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::call::{Call, key_of};
+use super::respond::{self, ApiResponse};
+use super::{decode, reviews};
+use crate::apply;
+use crate::clock::rfc3339;
+use crate::resource::Verbs;
+use crate::status::ApiError;
+use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::{admission, convert, kind, meta};
+
+/// How often a generated name that is taken is generated anew.
+const GENERATE_NAME_TRIES: usize = 8;
+
+/// What became of a write.
+pub(crate) enum Outcome {
+    /// It is in the store.
+    Stored(Arc<StoredObject>),
+    /// It would have been (dry run): the object in its served version.
+    DryRun(Box<Value>),
+}
+
+impl Outcome {
+    /// The answer to the client.
+    pub(crate) fn respond(&self, call: &Call, status: StatusCode) -> ApiResponse {
+        match self {
+            Self::Stored(object) => respond::object(call, status, object),
+            Self::DryRun(object) => respond::value(call, status, object),
+        }
+    }
+}
+
+/// POST to a collection.
+pub(crate) async fn create(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
+    let mut object = decode::object(call, body)?;
+    place(call, &mut object)?;
+    if call.resource.verbs == Verbs::CreateOnly {
+        return reviews::answer(call, object);
+    }
+    kind::default(&call.resource, &mut object);
+    let outcome = create_object(call, object, true).await?;
+    Ok(outcome.respond(call, StatusCode::CREATED))
+}
+
+/// Puts the object into the namespace of the path.
+pub(crate) fn place(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+    let metadata = &mut object["metadata"];
+    let given = metadata["namespace"].as_str().unwrap_or_default();
+    if !call.resource.namespaced {
+        if !given.is_empty() {
+            return Err(ApiError::bad_request("namespace field should not be set for a cluster-scoped resource"));
+        }
+        return Ok(());
+    }
+    if call.path.namespace.is_none() {
+        return Err(ApiError::bad_request("an empty namespace may not be set during creation"));
+    }
+    if given.is_empty() {
+        metadata["namespace"] = json!(call.namespace());
+    } else if given != call.namespace() {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Creates an object that is decoded and defaulted. `track` is off when apply has set the owners already.
+pub(crate) async fn create_object(call: &mut Call, mut object: Value, track: bool) -> Result<Outcome, ApiError> {
+    let generated = generate_base(&object);
+    for attempt in 1.. {
+        if let Some(base) = &generated {
+            object["metadata"]["name"] = json!(meta::generate_name(base));
+        }
+        match try_create(call, object.clone(), track).await {
+            Err(error) if error.reason == "AlreadyExists" && generated.is_some() && attempt < GENERATE_NAME_TRIES => {}
+            result => return result,
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn generate_base(object: &Value) -> Option<String> {
+    let metadata = &object["metadata"];
+    let named = metadata["name"].as_str().is_some_and(|name| !name.is_empty());
+    metadata["generateName"].as_str().filter(|base| !named && !base.is_empty()).map(str::to_owned)
+}
+
+async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<Outcome, ApiError> {
+    let resource = call.resource.clone();
+    if object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if track {
+        let manager = call.manager("Update");
+        apply::track_create(&mut object, &resource.schema, &manager);
+    }
+    set_system_fields(call, &mut object);
+    admission::on_create(call, &mut object)?;
+    kind::prepare_create(&resource, &mut object);
+    let mut errors = meta::validate_new(&resource, &object);
+    errors.extend(kind::validate(&resource, &object, None, false));
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&resource.group, &resource.kind, &name, &errors));
+    }
+    if call.query.dry_run {
+        return dry_run(call, object, &name);
+    }
+    let key = key_of(&resource, call.namespace(), &name);
+    convert::to_stored(&resource, &mut object);
+    let write = Write {
+        collection: resource.storage.clone(),
+        key,
+        expect: Expect::Absent,
+        draft: Draft::new(&object),
+        delete: false,
+    };
+    match call.server.store.commit(write).await {
+        Ok(stored) => {
+            call.server.after_write(&resource, &stored, false).await;
+            Ok(Outcome::Stored(stored))
+        }
+        Err(CommitError::Raced) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
+        Err(error) => Err(unavailable(&error)),
+    }
+}
+
+fn dry_run(call: &Call, object: Value, name: &str) -> Result<Outcome, ApiError> {
+    let resource = &call.resource;
+    let key = key_of(resource, call.namespace(), name);
+    if call.server.store.get(&resource.storage, &key).is_some() {
+        return Err(ApiError::already_exists(&resource.group, &resource.plural, name));
+    }
+    Ok(Outcome::DryRun(Box::new(object)))
+}
+
+/// Fills in what only the server says.
+fn set_system_fields(call: &Call, object: &mut Value) {
+    let metadata = &mut object["metadata"];
+    metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
+    metadata["creationTimestamp"] = json!(rfc3339(call.server.clock.now()));
+    if let Value::Object(fields) = metadata {
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
+            fields.remove(key);
+        }
+        fields.retain(|_, value| !value.is_null());
+    }
+}
+
+/// 500 for a store that cannot write.
+pub(crate) fn unavailable(error: &CommitError) -> ApiError {
+    ApiError::internal(error)
+}
+

@@ -1,0 +1,124 @@
+//! From the bytes of a body to an object of the kind that the path names.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use crate::http::negotiate::content_type;
+use crate::http::query::FieldValidation;
+use crate::protobuf;
+use crate::resource::{Behaviour, Resource};
+use crate::schema::strict;
+use crate::schema::{SchemaRef, custom};
+use crate::status::ApiError;
+
+/// Parses a body in any of the accepted forms; duplicate fields are returned beside the tree.
+pub(crate) fn parse(call: &Call, body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
+    parse_as(content_type(&call.headers), body)
+}
+
+/// The same for a body of the given media type.
+pub(crate) fn parse_as(media_type: &str, body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
+    match media_type {
+        "application/json" => strict::parse_json(body).map_err(|problem| ApiError::bad_request(problem.to_string())),
+        "application/yaml" => strict::parse_yaml(body).map_err(|problem| ApiError::bad_request(problem.to_string())),
+        "application/vnd.kubernetes.protobuf" => match protobuf::decode(body) {
+            Ok(object) => Ok((object, Vec::new())),
+            Err(problem) => Err(ApiError::bad_request(problem.to_string())),
+        },
+        other => Err(unsupported(other, "application/json, application/yaml, application/vnd.kubernetes.protobuf")),
+    }
+}
+
+/// 415.
+pub(crate) fn unsupported(_media_type: &str, accepted: &str) -> ApiError {
+    ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+    )
+}
+
+/// Parses and checks a body that is an object of the call's kind.
+pub(crate) fn object(call: &mut Call, body: &Bytes) -> Result<Value, ApiError> {
+    let (mut object, duplicates) = parse(call, body)?;
+    let resource = call.resource.clone();
+    check_kind(&resource, &mut object)?;
+    conform(call, &mut object, duplicates)?;
+    Ok(object)
+}
+
+/// Makes sure that `apiVersion` and `kind` are those of the path, filling them in for built-ins.
+pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+    let Value::Object(fields) = object else {
+        let found = strict::go_json_type(object);
+        return Err(ApiError::bad_request(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        )));
+    };
+    let expected_version = resource.api_version();
+    for (key, expected) in [("apiVersion", expected_version.as_str()), ("kind", &*resource.kind)] {
+        if fields.get(key).is_none_or(|value| value.is_null() || value == "") {
+            fields.insert(key.to_owned(), json!(expected));
+        }
+    }
+    let (version, kind) = (fields["apiVersion"].as_str().unwrap_or_default(), fields["kind"].as_str().unwrap_or_default());
+    if version != expected_version {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected_version})"
+        )));
+    }
+    if kind != &*resource.kind {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: converting ({version}, Kind={kind}) to ({version}, Kind={}): unknown conversion",
+            resource.version, resource.kind, resource.kind
+        )));
+    }
+    if !fields.get("metadata").is_some_and(Value::is_object) {
+        fields.insert("metadata".to_owned(), json!({}));
+    }
+    Ok(())
+}
+
+/// Checks types, drops unknown fields, and reports them as the client asked for.
+pub(crate) fn conform(call: &mut Call, object: &mut Value, duplicates: Vec<String>) -> Result<(), ApiError> {
+    let resource = call.resource.clone();
+    let kind = &resource.kind;
+    if matches!(resource.behaviour, Behaviour::Builtin(_)) {
+        strict::check_types(object, &resource.schema).map_err(|problem| {
+            ApiError::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
+                resource.version
+            ))
+        })?;
+    }
+    let mut problems = duplicates;
+    problems.extend(drop_unknown(&resource.schema, object, &resource.behaviour));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    match call.query.field_validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => call.warnings.extend(problems),
+        FieldValidation::Strict => {
+            let list = problems.join(", ");
+            return Err(ApiError::bad_request(match resource.behaviour {
+                Behaviour::Builtin(_) => format!(
+                    "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {list}",
+                    resource.version
+                ),
+                Behaviour::Custom => format!("strict decoding error: {list}"),
+            }));
+        }
+    }
+    Ok(())
+}
+
+fn drop_unknown(schema: &SchemaRef, object: &mut Value, behaviour: &Behaviour) -> Vec<String> {
+    let unknown = strict::unknown_fields(object, schema);
+    if !unknown.is_empty() || matches!(behaviour, Behaviour::Custom) {
+        custom::prune(object, schema);
+    }
+    unknown
+}

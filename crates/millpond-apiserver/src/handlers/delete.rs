@@ -1,0 +1,310 @@
+//! Delete: at once, after a time to end, or when the last finalizer goes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::call::{Call, Selection, split_key};
+use super::create::unavailable;
+use super::decode;
+use super::read::served;
+use super::respond::{self, ApiResponse};
+use super::update::is_finished;
+use crate::clock::rfc3339;
+use crate::convert;
+use crate::resource::Resource;
+use crate::status::{ApiError, FieldError};
+use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+
+/// Collections whose delete answers with the object instead of a Status.
+const RETURNS_OBJECT: &[&str] = &[
+    "namespaces",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "pods",
+    "podtemplates",
+    "resourcequotas",
+    "services",
+    "serviceaccounts",
+    "deviceclasses.resource.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    "resourceclaimtemplates.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "storageclasses.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+    "volumeattributesclasses.storage.k8s.io",
+];
+
+const RETRIES: usize = 64;
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// `metav1.DeleteOptions`.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Options {
+    pub(crate) grace_period_s: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+/// What happens to the objects that the deleted one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// They stay.
+    Orphan,
+    /// They go afterwards.
+    Background,
+    /// They go first.
+    Foreground,
+}
+
+impl Options {
+    /// Reads options from the body, or from the query where there is no body.
+    pub(crate) fn of(call: &Call, body: &Bytes) -> Result<Self, ApiError> {
+        let mut options = if body.is_empty() { Self::of_query(call)? } else { Self::of_body(call, body)? };
+        options.dry_run |= call.query.dry_run;
+        if options.grace_period_s.is_some_and(|seconds| seconds < 0) {
+            // Negative means: as short as possible.
+            options.grace_period_s = Some(1);
+        }
+        Ok(options)
+    }
+
+    fn of_query(call: &Call) -> Result<Self, ApiError> {
+        let query = &call.query;
+        let propagation = propagation(query.propagation_policy.as_deref(), query.orphan_dependents)?;
+        Ok(Self { grace_period_s: query.grace_period_s, propagation, ..Self::default() })
+    }
+
+    fn of_body(call: &Call, body: &Bytes) -> Result<Self, ApiError> {
+        let (value, _) = decode::parse(call, body)?;
+        Self::of_value(&value)
+    }
+
+    /// Reads options from their object form.
+    pub(crate) fn of_value(value: &Value) -> Result<Self, ApiError> {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let dry_run = value["dryRun"].as_array().is_some_and(|list| !list.is_empty());
+        if let Some(unknown) = value["dryRun"].as_array().into_iter().flatten().find(|entry| *entry != "All") {
+            let error = FieldError::not_supported("dryRun", unknown.clone(), &["All"]);
+            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+        }
+        Ok(Self {
+            grace_period_s: value["gracePeriodSeconds"].as_i64(),
+            propagation: propagation(value["propagationPolicy"].as_str(), value["orphanDependents"].as_bool())?,
+            uid: text(&value["preconditions"]["uid"]),
+            resource_version: text(&value["preconditions"]["resourceVersion"]),
+            dry_run,
+        })
+    }
+}
+
+fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Propagation>, ApiError> {
+    let invalid = |error| Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+    match (policy, orphan) {
+        (Some(_), Some(_)) => invalid(FieldError::invalid(
+            "propagationPolicy",
+            policy.unwrap_or_default(),
+            "orphanDependents and deletionPropagation cannot be both set",
+        )),
+        (Some("Orphan"), None) | (None, Some(true)) => Ok(Some(Propagation::Orphan)),
+        (Some("Background"), None) | (None, Some(false)) => Ok(Some(Propagation::Background)),
+        (Some("Foreground"), None) => Ok(Some(Propagation::Foreground)),
+        (None, None) => Ok(None),
+        (Some(other), None) => invalid(FieldError::not_supported(
+            "propagationPolicy",
+            other,
+            &["Foreground", "Background", "Orphan", "nil"],
+        )),
+    }
+}
+
+/// What a delete came to.
+pub(crate) enum Deleted {
+    /// The object is gone; this was its last state.
+    Gone(Value),
+    /// The object is on its way out.
+    Going(Value),
+}
+
+/// DELETE of one object.
+pub(crate) async fn delete(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
+    let options = Options::of(call, body)?;
+    let key = call.key();
+    let deleted = delete_object(call, &key, &options).await?.ok_or_else(|| call.not_found())?;
+    Ok(match deleted {
+        Deleted::Going(object) => respond::value(call, StatusCode::OK, &object),
+        Deleted::Gone(object) if RETURNS_OBJECT.contains(&&*call.resource.storage) => {
+            respond::value(call, StatusCode::OK, &object)
+        }
+        Deleted::Gone(object) => respond::encoded(call, StatusCode::OK, &success(&call.resource, &object)),
+    })
+}
+
+/// The Status that tells of a finished delete.
+fn success(resource: &Resource, object: &Value) -> Value {
+    let mut details = json!({"name": object["metadata"]["name"], "kind": resource.plural, "uid": object["metadata"]["uid"]});
+    if !resource.group.is_empty() {
+        details["group"] = json!(resource.group);
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// Deletes one object of the call's resource; `None` when there is none.
+pub(crate) async fn delete_object(call: &Call, key: &Arc<str>, options: &Options) -> Result<Option<Deleted>, ApiError> {
+    let resource = &call.resource;
+    for _ in 0..RETRIES {
+        let Some(stored) = call.server.store.get(&resource.storage, key) else { return Ok(None) };
+        let object = served(resource, &stored);
+        check_preconditions(call, options, &object)?;
+        let (object, gone, changed) = marked(call, object, options);
+        if options.dry_run || !changed {
+            return Ok(Some(if gone { Deleted::Gone(object) } else { Deleted::Going(object) }));
+        }
+        match write(call, key, &stored, &object, gone).await {
+            Ok(written) => {
+                call.server.after_write(resource, &written, gone).await;
+                let object = served(resource, &written);
+                return Ok(Some(if gone { Deleted::Gone(object) } else { Deleted::Going(object) }));
+            }
+            Err(CommitError::Raced) => tokio::task::yield_now().await,
+            Err(error) => return Err(unavailable(&error)),
+        }
+    }
+    let (_, name) = split_key(resource, key);
+    Err(ApiError::conflict(&resource.group, &resource.plural, name, "the object keeps changing; please try again"))
+}
+
+async fn write(
+    call: &Call,
+    key: &Arc<str>,
+    stored: &StoredObject,
+    object: &Value,
+    gone: bool,
+) -> Result<Arc<StoredObject>, CommitError> {
+    let mut object = object.clone();
+    convert::to_stored(&call.resource, &mut object);
+    call.server
+        .store
+        .commit(Write {
+            collection: call.resource.storage.clone(),
+            key: key.clone(),
+            expect: Expect::Revision(stored.revision),
+            draft: Draft::new(&object),
+            delete: gone,
+        })
+        .await
+}
+
+fn check_preconditions(call: &Call, options: &Options, object: &Value) -> Result<(), ApiError> {
+    let metadata = &object["metadata"];
+    let conflict = |what: &str, wanted: &str, found: &Value| {
+        let resource = &call.resource;
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let found = found.as_str().unwrap_or_default();
+        let why = match what {
+            "UID" => format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"),
+            _ => format!("Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"),
+        };
+        Err(ApiError::conflict(&resource.group, &resource.plural, name, &why))
+    };
+    match (&options.uid, &options.resource_version) {
+        (Some(uid), _) if metadata["uid"] != *uid => conflict("UID", uid, &metadata["uid"]),
+        (_, Some(version)) if metadata["resourceVersion"] != *version => {
+            conflict("ResourceVersion", version, &metadata["resourceVersion"])
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The object as the delete leaves it, whether it is gone then, and whether that changes anything.
+fn marked(call: &Call, mut object: Value, options: &Options) -> (Value, bool, bool) {
+    let resource = &call.resource;
+    let before = object.clone();
+    set_propagation_finalizers(&mut object, options.propagation);
+    let grace = grace_period(resource, &object, options);
+    let already = object["metadata"]["deletionTimestamp"].is_string();
+    let remaining = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    if !already || grace < remaining {
+        let now = call.server.clock.now();
+        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        object["metadata"]["deletionTimestamp"] = json!(rfc3339(end));
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+    }
+    if !already {
+        mark_terminating(resource, &mut object);
+    }
+    let gone = is_finished(resource, &object);
+    let changed = gone || object != before;
+    (object, gone, changed)
+}
+
+/// Kinds that show in their status that they end, and generations that count the deletion as a change.
+fn mark_terminating(resource: &Resource, object: &mut Value) {
+    if &*resource.storage == "namespaces" {
+        object["status"]["phase"] = json!("Terminating");
+    }
+    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
+        object["metadata"]["generation"] = json!(generation + 1);
+    }
+}
+
+/// Only pods get time to end: what the request says, else what the pod says; none where nothing runs.
+fn grace_period(resource: &Resource, object: &Value, options: &Options) -> i64 {
+    if &*resource.storage != "pods" {
+        return 0;
+    }
+    let runs = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty())
+        && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !runs {
+        return 0;
+    }
+    options.grace_period_s.or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30).max(0)
+}
+
+fn set_propagation_finalizers(object: &mut Value, propagation: Option<Propagation>) {
+    let Some(propagation) = propagation else { return };
+    let wanted = match propagation {
+        Propagation::Orphan => Some(ORPHAN),
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Background => None,
+    };
+    let mut finalizers: Vec<Value> = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
+    finalizers.extend(wanted.map(|finalizer| json!(finalizer)));
+    match finalizers.is_empty() {
+        false => object["metadata"]["finalizers"] = json!(finalizers),
+        true => {
+            object["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
+        }
+    }
+}
+
+/// DELETE of a collection.
+pub(crate) async fn delete_collection(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
+    let options = Options::of(call, body)?;
+    let selection = Selection::of(call)?;
+    let listing = call.server.store.list(&call.resource.storage, &selection.prefix, None, call.query.limit, |object, key| {
+        selection.matches(object, key)
+    });
+    let mut items = Vec::new();
+    for (key, _) in &listing.items {
+        if let Some(Deleted::Gone(object) | Deleted::Going(object)) = delete_object(call, key, &options).await? {
+            items.push(object);
+        }
+    }
+    let list = json!({
+        "kind": call.resource.list_kind,
+        "apiVersion": call.resource.api_version(),
+        "metadata": {"resourceVersion": call.server.store.revision().to_string()},
+        "items": items,
+    });
+    Ok(respond::encoded(call, StatusCode::OK, &list))
+}

@@ -1,0 +1,418 @@
+//! Update and patch: read, change, check, write; and again when somebody was faster.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::create::{self, Outcome, unavailable};
+use super::decode;
+use super::read::served;
+use super::respond::ApiResponse;
+use crate::apply::{self, FieldSet};
+use crate::clock::rfc3339;
+use crate::http::negotiate::content_type;
+use crate::patch;
+use crate::resource::{Behaviour, Resource};
+use crate::status::{ApiError, FieldError};
+use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::{admission, convert, kind, meta};
+
+/// How often a change is tried again when others change the same object. Each round means that somebody else
+/// made progress.
+const RETRIES: usize = 64;
+
+const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+/// Collections whose objects a PUT may create.
+const CREATE_ON_UPDATE: &[&str] = &[
+    "runtimeclasses.node.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
+    "clusterrolebindings.rbac.authorization.k8s.io",
+    "roles.rbac.authorization.k8s.io",
+    "clusterroles.rbac.authorization.k8s.io",
+    "leases.coordination.k8s.io",
+    "limitranges",
+    "events",
+    "services",
+    "endpoints",
+];
+
+/// Built-in collections whose updates must name the resourceVersion that they come from.
+const CONDITIONAL_UPDATE_ONLY: &[&str] = &[
+    "runtimeclasses.node.k8s.io",
+    "poddisruptionbudgets.policy",
+    "csidrivers.storage.k8s.io",
+    "csistoragecapacities.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "leases.coordination.k8s.io",
+    "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "mutatingadmissionpolicies.admissionregistration.k8s.io",
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "customresourcedefinitions.apiextensions.k8s.io",
+];
+
+/// Which part of an object a request may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but status, where that is a subresource.
+    Main,
+    /// Only status.
+    Status,
+    /// What a subresource with a handler of its own changes (its name): nothing is carried over.
+    Other(&'static str),
+}
+
+/// What a request makes of the current object.
+pub(crate) struct Changed {
+    /// The new object in the served version, defaulted.
+    pub(crate) object: Value,
+    /// The resourceVersion that the client insists on.
+    pub(crate) precondition: Option<String>,
+    /// Owners of fields are still to be computed (apply has done it already).
+    pub(crate) track: bool,
+}
+
+/// PUT.
+pub(crate) async fn put(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
+    let mut object = decode::object(call, body)?;
+    check_name(call, &mut object)?;
+    kind::default(&call.resource, &mut object);
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    if call.server.store.get(&call.resource.storage, &call.key()).is_none() {
+        return create_by_put(call, object, &version, part).await;
+    }
+    if version.is_empty() && needs_version(&call.resource) {
+        let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, call.name(), &[error]));
+    }
+    let precondition = Some(version).filter(|version| !version.is_empty());
+    let outcome = change(call, part, |_, _| {
+        Ok(Changed { object: object.clone(), precondition: precondition.clone(), track: true })
+    })
+    .await?;
+    Ok(outcome.respond(call, StatusCode::OK))
+}
+
+fn needs_version(resource: &Resource) -> bool {
+    matches!(resource.behaviour, Behaviour::Custom) || CONDITIONAL_UPDATE_ONLY.contains(&&*resource.storage)
+}
+
+async fn create_by_put(call: &mut Call, object: Value, version: &str, part: Part) -> Result<ApiResponse, ApiError> {
+    if part != Part::Main || !CREATE_ON_UPDATE.contains(&&*call.resource.storage) {
+        return Err(call.not_found());
+    }
+    if !version.is_empty() {
+        return Err(ApiError::conflict(&call.resource.group, &call.resource.plural, call.name(), MODIFIED));
+    }
+    let outcome = create::create_object(call, object, true).await?;
+    Ok(outcome.respond(call, StatusCode::CREATED))
+}
+
+/// The object must be the one that the path names; its namespace may be left out.
+fn check_name(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Err(ApiError::bad_request("name must be provided"));
+    }
+    if name != call.name() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name()
+        )));
+    }
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    if !namespace.is_empty() && namespace != call.namespace() {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+            call.namespace()
+        )));
+    }
+    if call.resource.namespaced {
+        object["metadata"]["namespace"] = json!(call.namespace());
+    }
+    Ok(())
+}
+
+/// PATCH.
+pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
+    let media_type = content_type(&call.headers).to_owned();
+    if matches!(media_type.as_str(), "application/apply-patch+yaml" | "application/apply-patch+cbor") {
+        return apply_patch(call, body, part).await;
+    }
+    if call.query.force.is_some() {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
+    let patch = Patch::parse(&media_type, body, &call.resource)?;
+    let outcome = change(call, part, |call, old| {
+        let mut object = patch.apply(old, &call.resource)?;
+        decode::check_kind(&call.resource, &mut object)?;
+        decode::conform(call, &mut object, Vec::new())?;
+        check_name(call, &mut object)?;
+        kind::default(&call.resource, &mut object);
+        let given = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let precondition = Some(given.to_owned()).filter(|given| old["metadata"]["resourceVersion"] != *given);
+        Ok(Changed { object, precondition: precondition.filter(|given| !given.is_empty()), track: true })
+    })
+    .await?;
+    Ok(outcome.respond(call, StatusCode::OK))
+}
+
+/// A parsed patch.
+pub(crate) enum Patch {
+    Json(patch::json::JsonPatch),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    pub(crate) fn parse(media_type: &str, body: &Bytes, resource: &Resource) -> Result<Self, ApiError> {
+        let tree = || decode::parse_as("application/json", body).map(|(tree, _)| tree);
+        match media_type {
+            "application/json-patch+json" => Ok(Self::Json(patch::json::parse(body)?)),
+            "application/merge-patch+json" => Ok(Self::Merge(tree()?)),
+            "application/strategic-merge-patch+json" if matches!(resource.behaviour, Behaviour::Builtin(_)) => {
+                Ok(Self::Strategic(tree()?))
+            }
+            other => Err(decode::unsupported(other, match resource.behaviour {
+                Behaviour::Custom => "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                Behaviour::Builtin(_) => "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
+            })),
+        }
+    }
+
+    pub(crate) fn apply(&self, target: &Value, resource: &Resource) -> Result<Value, ApiError> {
+        match self {
+            Self::Json(patch) => patch.apply(target),
+            Self::Merge(patch) => Ok(patch::merge::apply(target, patch)),
+            Self::Strategic(patch) => patch::strategic::apply(target, patch, &resource.schema),
+        }
+    }
+}
+
+/// Server-side apply.
+async fn apply_patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
+    if call.query.field_manager.is_empty() {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
+    let (config, duplicates) = decode::parse_as("application/yaml", body)?;
+    let config = checked_config(call, config, duplicates)?;
+    for _ in 0..RETRIES {
+        if call.server.store.get(&call.resource.storage, &call.key()).is_some() {
+            break;
+        }
+        if part != Part::Main {
+            return Err(call.not_found());
+        }
+        match create_by_apply(call, &config).await {
+            Err(error) if error.reason == "AlreadyExists" => {}
+            result => return result,
+        }
+    }
+    let force = call.query.force.unwrap_or(false);
+    let outcome = change(call, part, |call, old| {
+        let manager = call.manager_of("Apply", part);
+        let reset = reset_fields(&call.resource, part);
+        let mut object = apply::apply_patch(Some(old), &config, &call.resource.schema, &manager, force, &reset)?;
+        let given = config["metadata"]["resourceVersion"].as_str();
+        kind::default(&call.resource, &mut object);
+        Ok(Changed { object, precondition: given.map(str::to_owned), track: false })
+    })
+    .await?;
+    Ok(outcome.respond(call, StatusCode::OK))
+}
+
+fn checked_config(call: &mut Call, mut config: Value, duplicates: Vec<String>) -> Result<Value, ApiError> {
+    let resource = call.resource.clone();
+    if !config.is_object() {
+        return Err(ApiError::bad_request("error decoding YAML: the applied configuration must be an object"));
+    }
+    for (key, expected) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())] {
+        if config[key].as_str().unwrap_or_default().is_empty() {
+            return Err(ApiError::bad_request(format!("{key} must be set in the applied configuration: {expected}")));
+        }
+    }
+    decode::check_kind(&resource, &mut config)?;
+    decode::conform(call, &mut config, duplicates)?;
+    let name = config["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        config["metadata"]["name"] = json!(call.name());
+    }
+    check_name(call, &mut config)?;
+    Ok(config)
+}
+
+async fn create_by_apply(call: &mut Call, config: &Value) -> Result<ApiResponse, ApiError> {
+    if config["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
+        return Err(ApiError::conflict(
+            &call.resource.group,
+            &call.resource.plural,
+            call.name(),
+            &format!("uid mismatch: the provided object specified uid {}, and no existing object was found", config["metadata"]["uid"].as_str().unwrap_or_default()),
+        ));
+    }
+    let manager = call.manager("Apply");
+    let reset = reset_fields(&call.resource, Part::Main);
+    let mut object = apply::apply_patch(None, config, &call.resource.schema, &manager, false, &reset)?;
+    kind::default(&call.resource, &mut object);
+    let outcome = create::create_object(call, object, false).await?;
+    Ok(outcome.respond(call, StatusCode::CREATED))
+}
+
+/// Fields that a request on this part cannot own.
+pub(crate) fn reset_fields(resource: &Resource, part: Part) -> FieldSet {
+    match part {
+        Part::Main if resource.subresources.status => FieldSet::of_paths(&[&["status"]]),
+        Part::Status => FieldSet::of_paths(&[&["spec"]]),
+        _ => FieldSet::default(),
+    }
+}
+
+/// Changes the object that the path names by `make`, again and again until nobody interferes.
+pub(crate) async fn change(
+    call: &mut Call,
+    part: Part,
+    mut make: impl FnMut(&mut Call, &Value) -> Result<Changed, ApiError>,
+) -> Result<Outcome, ApiError> {
+    let warnings = call.warnings.len();
+    for _ in 0..RETRIES {
+        call.warnings.truncate(warnings);
+        let stored = call.fetch()?;
+        let old = served(&call.resource, &stored);
+        let changed = make(call, &old)?;
+        match write_change(call, part, changed, old, &stored).await? {
+            Some(outcome) => return Ok(outcome),
+            None => tokio::task::yield_now().await,
+        }
+    }
+    Err(ApiError::conflict(&call.resource.group, &call.resource.plural, call.name(), MODIFIED))
+}
+
+/// Checks and writes one change; `None` when the object moved on meanwhile.
+async fn write_change(
+    call: &mut Call,
+    part: Part,
+    changed: Changed,
+    old: Value,
+    stored: &Arc<StoredObject>,
+) -> Result<Option<Outcome>, ApiError> {
+    let resource = call.resource.clone();
+    let mut new = changed.object;
+    if changed.precondition.is_some_and(|version| version != stored.revision.to_string()) {
+        return Err(ApiError::conflict(&resource.group, &resource.plural, call.name(), MODIFIED));
+    }
+    keep_system_fields(call, &mut new, &old)?;
+    if changed.track {
+        let manager = call.manager_of("Update", part);
+        apply::track_update(&old, &mut new, &resource.schema, &manager, &reset_fields(&resource, part));
+    }
+    match part {
+        Part::Main => kind::prepare_update(&resource, &mut new, &old),
+        Part::Status => kind::prepare_status(&resource, &mut new, &old),
+        Part::Other(_) => {}
+    }
+    admission::on_update(call, &mut new, &old, part)?;
+    let mut errors = meta::validate_change(&resource, &new, &old);
+    if !matches!(part, Part::Other(_)) {
+        errors.extend(kind::validate(&resource, &new, Some(&old), part == Part::Status));
+    }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&resource.group, &resource.kind, call.name(), &errors));
+    }
+    if call.query.dry_run {
+        return Ok(Some(Outcome::DryRun(Box::new(new))));
+    }
+    if apply::without_effect(&new, &old) {
+        return Ok(Some(Outcome::Stored(stored.clone())));
+    }
+    let delete = is_finished(&resource, &new);
+    convert::to_stored(&resource, &mut new);
+    let write = Write {
+        collection: resource.storage.clone(),
+        key: call.key(),
+        expect: Expect::Revision(stored.revision),
+        draft: Draft::new(&new),
+        delete,
+    };
+    match call.server.store.commit(write).await {
+        Ok(stored) => {
+            call.server.after_write(&resource, &stored, delete).await;
+            Ok(Some(Outcome::Stored(stored)))
+        }
+        Err(CommitError::Raced) => Ok(None),
+        Err(error) => Err(unavailable(&error)),
+    }
+}
+
+/// An object that waits to be deleted goes with its last finalizer, once its time to end has passed.
+pub(crate) fn is_finished(resource: &Resource, object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    metadata["deletionTimestamp"].is_string()
+        && empty(&metadata["finalizers"])
+        && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && (&*resource.storage != "namespaces" || empty(&object["spec"]["finalizers"]))
+}
+
+/// What an update cannot change stays as it was; what it must not contradict is compared.
+fn keep_system_fields(call: &Call, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    let resource = &call.resource;
+    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
+    let old_uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() && uid != old_uid {
+        return Err(ApiError::conflict(
+            &resource.group,
+            &resource.plural,
+            call.name(),
+            &format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"),
+        ));
+    }
+    let Value::Object(metadata) = &mut new["metadata"] else { return Ok(()) };
+    metadata.retain(|_, value| !value.is_null());
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+        "generateName",
+        "selfLink",
+    ] {
+        match old["metadata"].get(key) {
+            Some(value) => metadata.insert(key.to_owned(), value.clone()),
+            None => metadata.remove(key),
+        };
+    }
+    Ok(())
+}
+
+impl Call {
+    /// Who makes this change, for the owners of fields.
+    pub(crate) fn manager(&self, operation: &'static str) -> apply::Manager {
+        self.manager_of(operation, Part::Main)
+    }
+
+    /// The same for a part of the object.
+    pub(crate) fn manager_of(&self, operation: &'static str, part: Part) -> apply::Manager {
+        apply::Manager {
+            name: self.field_manager(),
+            operation,
+            api_version: self.resource.api_version(),
+            subresource: match part {
+                Part::Main => String::new(),
+                Part::Status => "status".to_owned(),
+                Part::Other(name) => name.to_owned(),
+            },
+            time: rfc3339(self.server.clock.now()),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The server: everything that requests share, as a tower service.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::AuditLog;
+use crate::auth::{Identity, Tokens};
+use crate::clock::Clock;
+use crate::handlers::{self, Told};
+use crate::http::ApiBody;
+use crate::metrics::Metrics;
+use crate::openapi::OpenApi;
+use crate::registry::Registry;
+use crate::resource::Resource;
+use crate::service_ip::ServiceAddresses;
+use crate::status::ApiError;
+use crate::store::{Store, StoredObject};
+use crate::{builtin, crd};
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// How long a request other than a watch may take.
+    pub request_timeout: Duration,
+    /// Requests other than watches that are worked on at the same time; more are answered with 429.
+    pub max_in_flight: usize,
+    /// Host and port that `/api` names.
+    pub advertised_address: String,
+    /// Where to write the audit log, if anywhere.
+    pub audit_log: Option<PathBuf>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            request_timeout: Duration::from_secs(60),
+            max_in_flight: 1024,
+            advertised_address: "127.0.0.1".to_owned(),
+            audit_log: None,
+        }
+    }
+}
+
+/// What all requests share.
+pub struct Server {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) clock: Clock,
+    pub(crate) tokens: Tokens,
+    pub(crate) options: ServerOptions,
+    pub(crate) openapi: OpenApi,
+    pub(crate) addresses: ServiceAddresses,
+    /// Ends watches when the server stops.
+    pub(crate) shutdown: CancellationToken,
+    in_flight: tokio::sync::Semaphore,
+    metrics: Metrics,
+    audit: Option<AuditLog>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("options", &self.options).field("tokens", &self.tokens).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server over a store: serves the built-in kinds and the CRDs that the store holds.
+    pub fn new(store: Store, clock: Clock, options: ServerOptions) -> std::io::Result<Arc<Self>> {
+        let audit = options.audit_log.as_deref().map(AuditLog::open).transpose()?;
+        let server = Arc::new(Self {
+            registry: Registry::new(builtin::resources()),
+            in_flight: tokio::sync::Semaphore::new(options.max_in_flight),
+            openapi: OpenApi::default(),
+            addresses: ServiceAddresses::default(),
+            tokens: Tokens::default(),
+            shutdown: CancellationToken::new(),
+            metrics: Metrics::default(),
+            audit,
+            store,
+            clock,
+            options,
+        });
+        crd::register_stored(&server);
+        Ok(server)
+    }
+
+    /// The store behind this server.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The bearer tokens that this server knows.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Ends all watches; `/readyz` fails from now on.
+    pub fn shut_down(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// A service for requests of one identity, without tokens: for clients inside this process.
+    pub fn service_for(self: &Arc<Self>, identity: Identity) -> ApiService {
+        ApiService { server: self.clone(), identity: Some(identity) }
+    }
+
+    /// A service for requests that bring a token.
+    pub fn service(self: &Arc<Self>) -> ApiService {
+        ApiService { server: self.clone(), identity: None }
+    }
+
+    /// What follows a write: CRDs change what is served.
+    pub(crate) async fn after_write(self: &Arc<Self>, resource: &Resource, object: &StoredObject, deleted: bool) {
+        if &*resource.storage == crd::COLLECTION {
+            crd::after_write(self, object, deleted);
+        }
+    }
+
+    pub(crate) fn observe(&self, parts: &Parts, told: &Told, status: StatusCode, took: Duration) {
+        self.metrics.observe(told, status, took);
+        if let Some(audit) = &self.audit {
+            audit.write(self.clock.now(), parts, told, status, took);
+        }
+    }
+
+    pub(crate) fn metrics_text(&self) -> String {
+        self.metrics.render(&self.store)
+    }
+}
+
+/// The API as a tower service: the same in process and behind TLS.
+#[derive(Clone, Debug)]
+pub struct ApiService {
+    server: Arc<Server>,
+    identity: Option<Identity>,
+}
+
+impl<B> tower_service::Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display,
+{
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (server, identity) = (self.server.clone(), self.identity.clone());
+        Box::pin(async move { Ok(limited(server, request, identity).await) })
+    }
+}
+
+/// Refuses what goes beyond the limit of requests in flight. A watch counts only until it has started.
+async fn limited<B>(server: Arc<Server>, request: Request<B>, identity: Option<Identity>) -> Response<ApiBody>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: fmt::Display,
+{
+    let Ok(_permit) = server.in_flight.try_acquire() else {
+        return handlers::refuse(&ApiError::too_many_requests("Too many requests, please try again later.", 1));
+    };
+    handlers::handle(server.clone(), request, identity).await
+}

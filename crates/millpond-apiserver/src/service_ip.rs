@@ -1,0 +1,94 @@
+//! Addresses of services: each ClusterIP service gets one of its own.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::handlers::call::Call;
+use crate::status::{ApiError, FieldError};
+
+/// 10.0.0.0/16; the first address belongs to the API itself.
+const NETWORK: u32 = 0x0a00_0000;
+const SIZE: u32 = 1 << 16;
+/// The address of the `kubernetes` service.
+pub(crate) const API_ADDRESS: &str = "10.0.0.1";
+/// Addresses given out whose service may not be stored yet; forgotten beyond this number.
+const RESERVED_LIMIT: usize = 4096;
+
+/// Addresses that were given out a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceAddresses {
+    reserved: Mutex<HashSet<u32>>,
+}
+
+/// Gives a service its address, or keeps the one it has.
+pub(crate) fn assign(call: &Call, service: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let spec = &mut service["spec"];
+    if spec["type"] == "ExternalName" {
+        if let Value::Object(fields) = spec {
+            fields.remove("clusterIP");
+            fields.remove("clusterIPs");
+        }
+        return Ok(());
+    }
+    let given = spec["clusterIP"].as_str().or_else(|| spec["clusterIPs"][0].as_str()).unwrap_or_default().to_owned();
+    let kept = old.and_then(|old| old["spec"]["clusterIP"].as_str()).unwrap_or_default();
+    let address = match given.as_str() {
+        "" if !kept.is_empty() => kept.to_owned(),
+        "" => next(call)?,
+        "None" => given,
+        same if same == kept => given,
+        wanted => claim(call, wanted)?,
+    };
+    spec["clusterIPs"] = json!([address]);
+    spec["clusterIP"] = json!(address);
+    Ok(())
+}
+
+fn used(call: &Call) -> HashSet<u32> {
+    let services = call.server.store.list("services", "", None, 0, |_, _| true);
+    let addresses = services.items.iter().filter_map(|(_, service)| number(service.to_value()["spec"]["clusterIP"].as_str()?));
+    addresses.collect()
+}
+
+fn number(address: &str) -> Option<u32> {
+    address.parse::<Ipv4Addr>().ok().map(u32::from)
+}
+
+fn next(call: &Call) -> Result<String, ApiError> {
+    let mut reserved = call.server.addresses.reserved.lock();
+    let used = used(call);
+    if reserved.len() > RESERVED_LIMIT {
+        reserved.clear();
+    }
+    // A random start spreads addresses, so that one that was just freed is not given out at once.
+    let start = rand::random_range(0..SIZE);
+    let free = (0..SIZE)
+        .map(|step| NETWORK + (start + step) % SIZE)
+        .find(|address| is_usable(*address) && !used.contains(address) && !reserved.contains(address));
+    let address = free.ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))?;
+    reserved.insert(address);
+    Ok(Ipv4Addr::from(address).to_string())
+}
+
+/// Network, API and broadcast addresses are not for services.
+fn is_usable(address: u32) -> bool {
+    !matches!(address - NETWORK, 0 | 1) && address - NETWORK != SIZE - 1
+}
+
+fn claim(call: &Call, wanted: &str) -> Result<String, ApiError> {
+    let name = call.path.name.as_deref().unwrap_or_default();
+    let refuse = |why: &str| {
+        let error = FieldError::invalid("spec.clusterIPs", json!([wanted]), why);
+        Err(ApiError::invalid("", "Service", name, &[error]))
+    };
+    let Some(address) = number(wanted).filter(|address| (NETWORK..NETWORK + SIZE).contains(address)) else {
+        return refuse("failed to allocate IP: the provided IP is not in the valid range. The range of valid IPs is 10.0.0.0/16");
+    };
+    if used(call).contains(&address) || !call.server.addresses.reserved.lock().insert(address) {
+        return refuse("failed to allocate IP: provided IP is already allocated");
+    }
+    Ok(wanted.to_owned())
+}

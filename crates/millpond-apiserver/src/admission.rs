@@ -21,7 +21,7 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
             Ok(())
         }
         "services" => crate::service_ip::assign(call, object, None),
-        "customresourcedefinitions.apiextensions.k8s.io" => crate::crd::on_write(call, object, None),
+        "customresourcedefinitions.apiextensions.k8s.io" => crate::lifecycle::definitions::on_write(call, object, None),
         _ => Ok(()),
     }
 }
@@ -30,7 +30,9 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
 pub(crate) fn on_update(call: &Call, new: &mut Value, old: &Value, part: Part) -> Result<(), ApiError> {
     match (&*call.resource.storage, part) {
         ("services", Part::Main) => crate::service_ip::assign(call, new, Some(old)),
-        ("customresourcedefinitions.apiextensions.k8s.io", Part::Main) => crate::crd::on_write(call, new, Some(old)),
+        ("customresourcedefinitions.apiextensions.k8s.io", Part::Main) => {
+            crate::lifecycle::definitions::on_write(call, new, Some(old))
+        }
         _ => Ok(()),
     }
 }
@@ -65,7 +67,8 @@ fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {
 }
 
 /// Classes that are always there.
-const SYSTEM_PRIORITIES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+const SYSTEM_PRIORITIES: &[(&str, i64)] =
+    &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Turns a priority class into numbers, as the Priority admission does.
 fn resolve_priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
@@ -107,7 +110,8 @@ fn resolve_priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
 
 fn default_priority_class(call: &Call) -> Option<Value> {
     let classes = call.server.store.list("priorityclasses.scheduling.k8s.io", "", None, 0, |_, _| true);
-    let defaults = classes.items.iter().map(|(_, class)| class.to_value()).filter(|class| class["globalDefault"] == true);
+    let defaults =
+        classes.items.iter().map(|(_, class)| class.to_value()).filter(|class| class["globalDefault"] == true);
     defaults.min_by_key(|class| class["value"].as_i64())
 }
 
@@ -119,7 +123,8 @@ fn default_storage_class(call: &Call, claim: &mut Value) {
     }
     let classes = call.server.store.list("storageclasses.storage.k8s.io", "", None, 0, |_, _| true);
     let defaults = classes.items.iter().map(|(_, class)| class.to_value());
-    let mut defaults: Vec<Value> = defaults.filter(|class| class["metadata"]["annotations"][DEFAULT] == "true").collect();
+    let mut defaults: Vec<Value> =
+        defaults.filter(|class| class["metadata"]["annotations"][DEFAULT] == "true").collect();
     // The newest default wins, then the first by name.
     defaults.sort_by_key(|class| {
         let created = class["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();

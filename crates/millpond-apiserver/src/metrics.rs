@@ -80,4 +80,3 @@ impl Metrics {
 fn duration_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 18))
 }
-

@@ -112,7 +112,8 @@ impl Pki {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         let issuer = Issuer::from_ca_cert_pem(&ca_pem, &ca_key)?;
         let certificate = params.signed_by(&key, &issuer)?;
-        let server_key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| PkiError::Tls(problem.to_owned()))?;
+        let server_key =
+            PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| PkiError::Tls(problem.to_owned()))?;
         Ok(Self { ca_pem, server_certificate: certificate.der().clone(), server_key, ca_key, admin_token })
     }
 

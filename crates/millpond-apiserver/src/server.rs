@@ -16,9 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::auth::{Identity, Tokens};
+use crate::builtin;
 use crate::clock::Clock;
 use crate::handlers::{self, Told};
 use crate::http::ApiBody;
+use crate::lifecycle::definitions;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::registry::Registry;
@@ -26,7 +28,6 @@ use crate::resource::Resource;
 use crate::service_ip::ServiceAddresses;
 use crate::status::ApiError;
 use crate::store::{Store, StoredObject};
-use crate::{builtin, crd};
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -91,7 +92,7 @@ impl Server {
             clock,
             options,
         });
-        crd::register_stored(&server);
+        definitions::register_stored(&server);
         Ok(server)
     }
 
@@ -122,8 +123,8 @@ impl Server {
 
     /// What follows a write: CRDs change what is served.
     pub(crate) async fn after_write(self: &Arc<Self>, resource: &Resource, object: &StoredObject, deleted: bool) {
-        if &*resource.storage == crd::COLLECTION {
-            crd::after_write(self, object, deleted);
+        if &*resource.storage == definitions::COLLECTION {
+            definitions::after_write(self, object, deleted);
         }
     }
 

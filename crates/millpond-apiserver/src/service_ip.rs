@@ -49,7 +49,8 @@ pub(crate) fn assign(call: &Call, service: &mut Value, old: Option<&Value>) -> R
 
 fn used(call: &Call) -> HashSet<u32> {
     let services = call.server.store.list("services", "", None, 0, |_, _| true);
-    let addresses = services.items.iter().filter_map(|(_, service)| number(service.to_value()["spec"]["clusterIP"].as_str()?));
+    let addresses =
+        services.items.iter().filter_map(|(_, service)| number(service.to_value()["spec"]["clusterIP"].as_str()?));
     addresses.collect()
 }
 
@@ -85,7 +86,9 @@ fn claim(call: &Call, wanted: &str) -> Result<String, ApiError> {
         Err(ApiError::invalid("", "Service", name, &[error]))
     };
     let Some(address) = number(wanted).filter(|address| (NETWORK..NETWORK + SIZE).contains(address)) else {
-        return refuse("failed to allocate IP: the provided IP is not in the valid range. The range of valid IPs is 10.0.0.0/16");
+        return refuse(
+            "failed to allocate IP: the provided IP is not in the valid range. The range of valid IPs is 10.0.0.0/16",
+        );
     };
     if used(call).contains(&address) || !call.server.addresses.reserved.lock().insert(address) {
         return refuse("failed to allocate IP: provided IP is already allocated");

@@ -142,9 +142,10 @@ fn field_values(resource: &Resource, object: &Value) -> Box<[Box<str>]> {
     match &resource.selectable_fields {
         SelectableFields::NameOnly => Box::default(),
         SelectableFields::Builtin(table) => table.iter().map(|(_, read)| read(object).into()).collect(),
-        SelectableFields::Custom(table) => {
-            table.iter().map(|(_, path)| scalar_text(path.iter().fold(object, |at, step| &at[&**step])).into()).collect()
-        }
+        SelectableFields::Custom(table) => table
+            .iter()
+            .map(|(_, path)| scalar_text(path.iter().fold(object, |at, step| &at[&**step])).into())
+            .collect(),
     }
 }
 

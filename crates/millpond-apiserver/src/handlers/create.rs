@@ -77,7 +77,7 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, track: boo
     let generated = generate_base(&object);
     for attempt in 1.. {
         if let Some(base) = &generated {
-            object["metadata"]["name"] = json!(meta::generate_name(base));
+            object["metadata"]["name"] = json!(meta::generate_name(base, &mut rand::rng()));
         }
         match try_create(call, object.clone(), track).await {
             Err(error) if error.reason == "AlreadyExists" && generated.is_some() && attempt < GENERATE_NAME_TRIES => {}
@@ -106,7 +106,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     set_system_fields(call, &mut object);
     admission::on_create(call, &mut object)?;
     kind::prepare_create(&resource, &mut object);
-    let mut errors = meta::validate_new(&resource, &object);
+    let mut errors = meta::validate_create(&resource, &object);
     errors.extend(kind::validate(&resource, &object, None, false));
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource.group, &resource.kind, &name, &errors));
@@ -159,4 +159,3 @@ fn set_system_fields(call: &Call, object: &mut Value) {
 pub(crate) fn unavailable(error: &CommitError) -> ApiError {
     ApiError::internal(error)
 }
-

@@ -63,7 +63,8 @@ pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), 
             fields.insert(key.to_owned(), json!(expected));
         }
     }
-    let (version, kind) = (fields["apiVersion"].as_str().unwrap_or_default(), fields["kind"].as_str().unwrap_or_default());
+    let (version, kind) =
+        (fields["apiVersion"].as_str().unwrap_or_default(), fields["kind"].as_str().unwrap_or_default());
     if version != expected_version {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({expected_version})"

@@ -14,10 +14,10 @@ use super::read::served;
 use super::respond::{self, ApiResponse};
 use super::update::is_finished;
 use crate::clock::rfc3339;
-use crate::convert;
 use crate::resource::Resource;
 use crate::status::{ApiError, FieldError};
 use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::{admission, convert};
 
 /// Collections whose delete answers with the object instead of a Status.
 const RETURNS_OBJECT: &[&str] = &[
@@ -137,6 +137,7 @@ pub(crate) enum Deleted {
 /// DELETE of one object.
 pub(crate) async fn delete(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
     let options = Options::of(call, body)?;
+    admission::on_delete(call, call.name())?;
     let key = call.key();
     let deleted = delete_object(call, &key, &options).await?.ok_or_else(|| call.not_found())?;
     Ok(match deleted {
@@ -150,7 +151,8 @@ pub(crate) async fn delete(call: &mut Call, body: &Bytes) -> Result<ApiResponse,
 
 /// The Status that tells of a finished delete.
 fn success(resource: &Resource, object: &Value) -> Value {
-    let mut details = json!({"name": object["metadata"]["name"], "kind": resource.plural, "uid": object["metadata"]["uid"]});
+    let mut details =
+        json!({"name": object["metadata"]["name"], "kind": resource.plural, "uid": object["metadata"]["uid"]});
     if !resource.group.is_empty() {
         details["group"] = json!(resource.group);
     }
@@ -211,7 +213,9 @@ fn check_preconditions(call: &Call, options: &Options, object: &Value) -> Result
         let found = found.as_str().unwrap_or_default();
         let why = match what {
             "UID" => format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"),
-            _ => format!("Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"),
+            _ => format!(
+                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
+            ),
         };
         Err(ApiError::conflict(&resource.group, &resource.plural, name, &why))
     };
@@ -291,11 +295,13 @@ fn set_propagation_finalizers(object: &mut Value, propagation: Option<Propagatio
 pub(crate) async fn delete_collection(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
     let options = Options::of(call, body)?;
     let selection = Selection::of(call)?;
-    let listing = call.server.store.list(&call.resource.storage, &selection.prefix, None, call.query.limit, |object, key| {
-        selection.matches(object, key)
-    });
+    let listing =
+        call.server.store.list(&call.resource.storage, &selection.prefix, None, call.query.limit, |object, key| {
+            selection.matches(object, key)
+        });
     let mut items = Vec::new();
     for (key, _) in &listing.items {
+        admission::on_delete(call, split_key(&call.resource, key).1)?;
         if let Some(Deleted::Gone(object) | Deleted::Going(object)) = delete_object(call, key, &options).await? {
             items.push(object);
         }

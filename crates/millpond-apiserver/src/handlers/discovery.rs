@@ -48,7 +48,11 @@ fn aggregated_group(name: &str, group: &Group) -> Value {
             json!({"version": version.version, "resources": resources, "freshness": "Current"})
         })
         .collect();
-    let metadata = if name.is_empty() { json!({"creationTimestamp": null}) } else { json!({"name": name, "creationTimestamp": null}) };
+    let metadata = if name.is_empty() {
+        json!({"creationTimestamp": null})
+    } else {
+        json!({"name": name, "creationTimestamp": null})
+    };
     json!({"metadata": metadata, "versions": versions})
 }
 
@@ -135,9 +139,7 @@ pub(crate) fn group(resources: &Resources, name: &str) -> Result<Value, ApiError
 }
 
 fn group_entry(name: &str, group: &Group) -> Value {
-    let version = |version: &GroupVersion| {
-        json!({"groupVersion": format!("{name}/{}", version.version), "version": version.version})
-    };
+    let version = |version: &GroupVersion| json!({"groupVersion": format!("{name}/{}", version.version), "version": version.version});
     let versions: Vec<Value> = group.versions.iter().map(version).collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }

@@ -229,7 +229,8 @@ where
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let announced = headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let announced =
+        headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::discovery;
@@ -102,7 +102,10 @@ fn plain(server: &Server, parts: &Parts, path: &str) -> Result<ApiResponse, ApiE
                 paths.push(format!("/apis/{name}"));
                 paths.extend(group.versions.iter().map(|version| format!("/apis/{name}/{}", version.version)));
             }
-            paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+            paths.extend(
+                ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+                    .map(str::to_owned),
+            );
             Ok(respond::json(StatusCode::OK, &json!({"paths": paths})))
         }
         "/version" => Ok(respond::json(StatusCode::OK, &version())),
@@ -126,7 +129,8 @@ fn openapi_v3(server: &Server, parts: &Parts, group_version: &str) -> Result<Api
         ["apis", group, version] => ((*group).to_owned(), (*version).to_owned()),
         _ => return Err(ApiError::no_such_path()),
     };
-    let document = server.openapi.document(&server.registry.current(), &group, &version).ok_or_else(ApiError::no_such_path)?;
+    let document =
+        server.openapi.document(&server.registry.current(), &group, &version).ok_or_else(ApiError::no_such_path)?;
     Ok(tagged(parts, &document.tag, "application/json", document.text))
 }
 
@@ -161,4 +165,3 @@ fn go_arch() -> &'static str {
         other => other,
     }
 }
-

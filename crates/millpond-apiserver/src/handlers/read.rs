@@ -84,7 +84,10 @@ fn page(call: &Call, selection: &Selection) -> Result<Page, ApiError> {
         let revision = parse_revision(&query.resource_version)?;
         check_not_in_future(call, revision)?;
         store.list_at(collection, prefix, None, limit, revision, keep).map_err(|compacted| {
-            ApiError::expired(format!("The resourceVersion for the provided list is too old: {revision} ({})", compacted.oldest))
+            ApiError::expired(format!(
+                "The resourceVersion for the provided list is too old: {revision} ({})",
+                compacted.oldest
+            ))
         })?
     } else {
         if !query.resource_version.is_empty() {
@@ -139,11 +142,7 @@ fn check_version_match(call: &Call) -> Result<(), ApiError> {
             ));
         }
     }
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
 }
 
 /// Reads a resourceVersion.
@@ -152,7 +151,11 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, ApiError> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        let error = FieldError::invalid("resourceVersion", text, format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
+        let error = FieldError::invalid(
+            "resourceVersion",
+            text,
+            format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
+        );
         ApiError::bad_request(error.to_string())
     })
 }

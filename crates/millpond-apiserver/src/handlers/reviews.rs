@@ -85,7 +85,9 @@ fn user_info(identity: &Identity) -> Value {
 fn token_review(call: &Call, review: &Value) -> Value {
     let token = review["spec"]["token"].as_str().unwrap_or_default();
     match call.server.tokens.identity(token) {
-        Some(identity) => json!({"authenticated": true, "user": user_info(&identity), "audiences": review["spec"]["audiences"]}),
+        Some(identity) => {
+            json!({"authenticated": true, "user": user_info(&identity), "audiences": review["spec"]["audiences"]})
+        }
         None => json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"}),
     }
 }
@@ -96,14 +98,20 @@ pub(crate) fn service_account_token(call: &mut Call, body: &Bytes) -> Result<Api
     let (mut request, _) = decode::parse(call, body)?;
     let lifetime_s = request["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_LIFETIME_S);
     if lifetime_s < TOKEN_MIN_LIFETIME_S {
-        let error =
-            FieldError::invalid("spec.expirationSeconds", lifetime_s, "may not specify a duration less than 10 minutes");
+        let error = FieldError::invalid(
+            "spec.expirationSeconds",
+            lifetime_s,
+            "may not specify a duration less than 10 minutes",
+        );
         return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[error]));
     }
     let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
     let user = format!("system:serviceaccount:{}:{}", call.namespace(), call.name());
-    let groups =
-        ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{}", call.namespace()), "system:authenticated".to_owned()];
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{}", call.namespace()),
+        "system:authenticated".to_owned(),
+    ];
     let uid = account["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     if !call.query.dry_run {
         call.server.tokens.add(token.clone(), Identity { user, uid, groups: groups.to_vec() });
@@ -112,7 +120,8 @@ pub(crate) fn service_account_token(call: &mut Call, body: &Bytes) -> Result<Api
     let end = now.checked_add(SignedDuration::from_secs(lifetime_s)).unwrap_or(now);
     request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["kind"] = json!("TokenRequest");
-    request["metadata"] = json!({"name": call.name(), "namespace": call.namespace(), "creationTimestamp": rfc3339(now)});
+    request["metadata"] =
+        json!({"name": call.name(), "namespace": call.namespace(), "creationTimestamp": rfc3339(now)});
     request["spec"]["expirationSeconds"] = json!(lifetime_s);
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(end)});
     Ok(respond::encoded(call, StatusCode::CREATED, &request))

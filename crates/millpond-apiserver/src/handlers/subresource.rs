@@ -96,7 +96,9 @@ fn scale_of(call: &Call, object: &Value) -> Result<Value, ApiError> {
         let selector = match at_path(object, path) {
             Value::String(text) => text.clone(),
             Value::Object(map) if map.contains_key("matchLabels") || map.contains_key("matchExpressions") => {
-                LabelSelector::from_object(at_path(object, path)).map(|selector| selector.to_string()).unwrap_or_default()
+                LabelSelector::from_object(at_path(object, path))
+                    .map(|selector| selector.to_string())
+                    .unwrap_or_default()
             }
             labels @ Value::Object(_) => LabelSelector::from_labels(labels).to_string(),
             _ => String::new(),
@@ -149,7 +151,8 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
         let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
-            let error = crate::status::FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+            let error =
+                crate::status::FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
             return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
         }
         let mut object = old.clone();
@@ -184,7 +187,10 @@ pub(crate) async fn bind(call: &mut Call, body: &Bytes) -> Result<ApiResponse, A
     change(call, Part::Other("binding"), |call, old| {
         let uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
         if !uid.is_empty() && old["metadata"]["uid"] != uid {
-            return refuse(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old["metadata"]["uid"].as_str().unwrap_or_default()));
+            return refuse(format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                old["metadata"]["uid"].as_str().unwrap_or_default()
+            ));
         }
         if old["metadata"]["deletionTimestamp"].is_string() {
             return refuse(format!("pod {} is being deleted, cannot be assigned to a host", call.name()));
@@ -203,7 +209,10 @@ pub(crate) async fn bind(call: &mut Call, body: &Bytes) -> Result<ApiResponse, A
             }
         }
         let now = rfc3339(call.server.clock.now());
-        set_condition(&mut object, json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "lastProbeTime": null}));
+        set_condition(
+            &mut object,
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "lastProbeTime": null}),
+        );
         Ok(Changed { object, precondition: None, track: true })
     })
     .await?;
@@ -325,7 +334,8 @@ fn check_budget(budget: &Value) -> Result<(), ApiError> {
     let refuse = |message: String, retry_s: u32| {
         let mut error =
             ApiError::too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", retry_s);
-        error.details.get_or_insert_default().causes = vec![Cause { reason: "DisruptionBudget", message, field: String::new() }];
+        error.details.get_or_insert_default().causes =
+            vec![Cause { reason: "DisruptionBudget", message, field: String::new() }];
         Err(error)
     };
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {

@@ -181,10 +181,17 @@ impl Patch {
             "application/strategic-merge-patch+json" if matches!(resource.behaviour, Behaviour::Builtin(_)) => {
                 Ok(Self::Strategic(tree()?))
             }
-            other => Err(decode::unsupported(other, match resource.behaviour {
-                Behaviour::Custom => "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-                Behaviour::Builtin(_) => "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
-            })),
+            other => Err(decode::unsupported(
+                other,
+                match resource.behaviour {
+                    Behaviour::Custom => {
+                        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+                    }
+                    Behaviour::Builtin(_) => {
+                        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+                    }
+                },
+            )),
         }
     }
 
@@ -256,7 +263,10 @@ async fn create_by_apply(call: &mut Call, config: &Value) -> Result<ApiResponse,
             &call.resource.group,
             &call.resource.plural,
             call.name(),
-            &format!("uid mismatch: the provided object specified uid {}, and no existing object was found", config["metadata"]["uid"].as_str().unwrap_or_default()),
+            &format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                config["metadata"]["uid"].as_str().unwrap_or_default()
+            ),
         ));
     }
     let manager = call.manager("Apply");
@@ -320,7 +330,7 @@ async fn write_change(
         Part::Other(_) => {}
     }
     admission::on_update(call, &mut new, &old, part)?;
-    let mut errors = meta::validate_change(&resource, &new, &old);
+    let mut errors = meta::validate_update(&resource, &new, &old);
     if !matches!(part, Part::Other(_)) {
         errors.extend(kind::validate(&resource, &new, Some(&old), part == Part::Status));
     }

@@ -167,7 +167,8 @@ impl Watcher {
     fn changes(&mut self) -> Option<Bytes> {
         loop {
             let collection = &self.selection.resource.storage;
-            let (events, complete_to) = match self.server.store.events_after(collection, self.cursor, EVENTS_PER_PIECE) {
+            let (events, complete_to) = match self.server.store.events_after(collection, self.cursor, EVENTS_PER_PIECE)
+            {
                 Ok(found) => found,
                 Err(compacted) => {
                     self.ended = true;

@@ -116,7 +116,10 @@ mod tests {
             (Some("a"), "pods", Some("b"), Some("status"))
         );
         let namespace = of("/api/v1/namespaces/a/finalize");
-        assert_eq!((namespace.namespace, &*namespace.plural, namespace.name.as_deref()), (None, "namespaces", Some("a")));
+        assert_eq!(
+            (namespace.namespace, &*namespace.plural, namespace.name.as_deref()),
+            (None, "namespaces", Some("a"))
+        );
         let all = of("/apis/apps/v1/deployments/");
         assert_eq!((&*all.group, &*all.plural, all.name), ("apps", "deployments", None));
         assert_eq!(of("/api/v1/nodes/a%2Fb").name.as_deref(), Some("a/b"));

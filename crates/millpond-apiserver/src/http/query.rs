@@ -109,9 +109,7 @@ fn boolean(value: &str) -> bool {
 }
 
 fn number<T: std::str::FromStr>(value: &str) -> Result<T, ApiError> {
-    value.parse().map_err(|_| {
-        ApiError::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"))
-    })
+    value.parse().map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax")))
 }
 
 #[cfg(test)]

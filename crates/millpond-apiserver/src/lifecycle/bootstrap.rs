@@ -14,11 +14,25 @@ use crate::status::ApiError;
 /// Creates what is missing.
 pub async fn run(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        ensure(server, "namespaces", name, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
+        ensure(
+            server,
+            "namespaces",
+            name,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        )
+        .await?;
     }
     for (name, value, description) in [
-        ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
-        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
     ] {
         let class = json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},

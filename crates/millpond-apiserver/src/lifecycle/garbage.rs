@@ -75,8 +75,14 @@ impl Garbage {
     }
 
     fn consider_owned(&self, work: &mut Work, collection: &Arc<str>, key: &Arc<str>, object: &StoredObject) {
-        let absent: Vec<Box<str>> =
-            object.index.owners.iter().map(|owner| &owner.uid).filter(|uid| !self.live.contains(*uid)).cloned().collect();
+        let absent: Vec<Box<str>> = object
+            .index
+            .owners
+            .iter()
+            .map(|owner| &owner.uid)
+            .filter(|uid| !self.live.contains(*uid))
+            .cloned()
+            .collect();
         if absent.is_empty() {
             return;
         }
@@ -97,7 +103,8 @@ impl Garbage {
     /// until those that block it are gone.
     fn consider_waiting(&self, work: &mut Work, collection: &Arc<str>, key: &Arc<str>, object: &Arc<StoredObject>) {
         let value = object.to_value();
-        let has = |name: &str| value["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|f| f == name));
+        let has =
+            |name: &str| value["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|f| f == name));
         let (collection, key, uid) = (collection.clone(), key.clone(), object.index.uid.clone());
         let dependents: Vec<Place> = self.dependents.get(&uid).into_iter().flatten().cloned().collect();
         if has(ORPHAN) {
@@ -108,7 +115,8 @@ impl Garbage {
                 drop_finalizer(&server, &collection, &key, ORPHAN).await;
             });
         } else if has(FOREGROUND) {
-            let blocking: Vec<Place> = dependents.into_iter().filter(|place| blocks(&work.server, place, &uid)).collect();
+            let blocking: Vec<Place> =
+                dependents.into_iter().filter(|place| blocks(&work.server, place, &uid)).collect();
             if blocking.is_empty() {
                 work.spawn(move |server| async move { drop_finalizer(&server, &collection, &key, FOREGROUND).await });
                 return;
@@ -167,7 +175,8 @@ async fn drop_owners(server: &Arc<Server>, collection: &str, key: &str, uids: &[
 }
 
 async fn drop_finalizer(server: &Arc<Server>, collection: &str, key: &str, name: &str) {
-    edit_metadata(server, collection, key, |metadata| retain(metadata, "finalizers", |finalizer| finalizer != name)).await;
+    edit_metadata(server, collection, key, |metadata| retain(metadata, "finalizers", |finalizer| finalizer != name))
+        .await;
 }
 
 fn retain(metadata: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {

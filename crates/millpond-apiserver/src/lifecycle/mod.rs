@@ -163,7 +163,9 @@ impl Work {
 /// The resource in whose version a collection is stored.
 fn resource_of(server: &Server, collection: &str) -> Option<Arc<Resource>> {
     let resources = server.registry.current();
-    let found = resources.preferred().find(|resource| &*resource.storage == collection && resource.version == resource.storage_version);
+    let found = resources
+        .preferred()
+        .find(|resource| &*resource.storage == collection && resource.version == resource.storage_version);
     found.or_else(|| resources.preferred().find(|resource| &*resource.storage == collection)).cloned()
 }
 

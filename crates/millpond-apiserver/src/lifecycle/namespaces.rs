@@ -38,7 +38,9 @@ pub(super) fn end(work: &mut Work, namespace: Arc<str>) {
         work.spawn(move |server| async move { finalize(&server, &namespace).await });
         return;
     }
-    for (collection, key) in content.into_iter().filter_map(|(collection, key, deleting)| (!deleting).then_some((collection, key))) {
+    for (collection, key) in
+        content.into_iter().filter_map(|(collection, key, deleting)| (!deleting).then_some((collection, key)))
+    {
         work.spawn(move |server| async move {
             delete_quietly(&server, &collection, &key, &Options::default()).await;
         });

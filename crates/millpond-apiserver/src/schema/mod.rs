@@ -237,3 +237,4 @@ pub enum MapValue {
 pub mod builtin;
 pub mod canonical;
 pub mod custom;
+pub mod strict;

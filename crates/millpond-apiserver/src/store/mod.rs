@@ -23,9 +23,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 pub use self::object::{Draft, Index, Owner, StoredObject};
+use self::state::State;
 pub use self::state::{Compacted, Event, EventKind};
 pub use self::writer::StoreOptions;
-use self::state::State;
 use self::writer::Writer;
 use crate::clock::Clock;
 
@@ -187,19 +187,11 @@ impl Store {
     }
 
     /// Events of a collection after a revision, and the revision up to which they are complete.
-    pub fn events_after(
-        &self,
-        collection: &str,
-        after: u64,
-        max: usize,
-    ) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
+    pub fn events_after(&self, collection: &str, after: u64, max: usize) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
         let state = self.shared.state.read();
         let events = state.events_after(collection, after, max)?;
-        let complete_to = if events.len() == max {
-            events.last().map_or(after, |event| event.revision())
-        } else {
-            state.revision
-        };
+        let complete_to =
+            if events.len() == max { events.last().map_or(after, |event| event.revision()) } else { state.revision };
         Ok((events, complete_to))
     }
 
@@ -216,8 +208,11 @@ impl Store {
     pub fn all_events_after(&self, after: u64, max: usize) -> Result<(Vec<(Arc<str>, Arc<Event>)>, u64), Compacted> {
         let state = self.shared.state.read();
         let events = state.all_events_after(after, max)?;
-        let complete_to =
-            if events.len() == max { events.last().map_or(after, |(_, event)| event.revision()) } else { state.revision };
+        let complete_to = if events.len() == max {
+            events.last().map_or(after, |(_, event)| event.revision())
+        } else {
+            state.revision
+        };
         Ok((events, complete_to))
     }
 

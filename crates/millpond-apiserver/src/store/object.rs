@@ -146,10 +146,11 @@ impl Index {
             .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
             .collect();
         labels.sort();
-        let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten().map(|owner| Owner {
-            uid: owner.get("uid").and_then(Value::as_str).unwrap_or_default().into(),
-            blocks_deletion: owner.get("blockOwnerDeletion").and_then(Value::as_bool).unwrap_or(false),
-        });
+        let owners =
+            metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten().map(|owner| Owner {
+                uid: owner.get("uid").and_then(Value::as_str).unwrap_or_default().into(),
+                blocks_deletion: owner.get("blockOwnerDeletion").and_then(Value::as_bool).unwrap_or(false),
+            });
         Self {
             uid: text("uid").into(),
             labels: labels.into(),

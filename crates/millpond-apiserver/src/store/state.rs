@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::log::{HistoryRecord, Previous, Record, RecordKind};
 use super::object::StoredObject;
 
 /// History kept at least, whatever its age (kine's rule).
@@ -104,6 +105,11 @@ pub struct Compacted {
 }
 
 impl State {
+    /// An empty state whose next revision follows `revision`.
+    pub(super) fn at(revision: u64, compacted: u64) -> Self {
+        Self { revision, compacted, ..Self::default() }
+    }
+
     /// Takes in one committed change and returns its event.
     pub(super) fn apply(
         &mut self,
@@ -134,6 +140,54 @@ impl State {
         let event = Arc::new(Event { kind, key, object, previous, frame: OnceLock::new() });
         self.remember(collection_name, event.clone(), time_unix_ms);
         event
+    }
+
+    /// Takes in an object that was loaded, without an event.
+    pub(super) fn restore(&mut self, collection_name: &Arc<str>, key: Arc<str>, object: Arc<StoredObject>) {
+        if object.index.deleting {
+            self.deleting.insert(object.index.uid.clone(), (collection_name.clone(), key.clone()));
+        }
+        self.collections.entry(collection_name.clone()).or_default().objects.insert(key, object);
+    }
+
+    /// Takes in an event of before the restart.
+    pub(super) fn recall(
+        &mut self,
+        collection_name: &Arc<str>,
+        key: Arc<str>,
+        deleted: bool,
+        object: Arc<StoredObject>,
+        previous: Option<Arc<StoredObject>>,
+        time_unix_ms: u64,
+    ) {
+        let kind = match (deleted, &previous) {
+            (true, _) => EventKind::Deleted,
+            (false, None) => EventKind::Added,
+            (false, Some(_)) => EventKind::Modified,
+        };
+        let event = Arc::new(Event { kind, key, object, previous, frame: OnceLock::new() });
+        self.remember(collection_name, event, time_unix_ms);
+    }
+
+    /// The history as the log keeps it.
+    pub(super) fn history_records(&self) -> Vec<HistoryRecord> {
+        let entries = self.history.iter().filter_map(|entry| Some((entry, self.event_at(entry)?)));
+        entries
+            .map(|(entry, event)| HistoryRecord {
+                record: Record {
+                    revision: entry.revision,
+                    kind: if event.kind == EventKind::Deleted { RecordKind::Delete } else { RecordKind::Put },
+                    time_unix_ms: entry.time_unix_ms,
+                    resource: entry.collection.clone(),
+                    key: event.key.clone(),
+                    object: event.object.bytes.clone(),
+                },
+                previous: event
+                    .previous
+                    .as_ref()
+                    .map(|previous| Previous { revision: previous.revision, object: previous.bytes.clone() }),
+            })
+            .collect()
     }
 
     /// Puts an event into the history.

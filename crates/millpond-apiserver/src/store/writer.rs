@@ -1,0 +1,340 @@
+//! The one thread that writes: it takes what has queued up, makes it durable with one sync, then lets it be seen.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{oneshot, watch};
+
+use super::log::{self, CompactError, CompactedFile, LiveObject, Log, Record, RecordKind, Snapshot};
+use super::object::{StoredObject, loaded};
+use super::state::State;
+use super::{CommitError, Expect, Shared, Write};
+use crate::clock::Clock;
+
+/// Writes in one commit at most: beyond this the log's sync no longer costs anything per write.
+const BATCH_WRITES: usize = 4096;
+/// Bytes in one commit at most, well below what the log takes.
+const BATCH_BYTES: usize = 8 << 20;
+/// After so long without a write the log notes how far it reaches.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Settings of a durable store.
+#[derive(Debug, Clone, Default)]
+pub struct StoreOptions {
+    /// Compact when the file has grown by so many bytes; the log's own choice where none.
+    pub compaction_growth_bytes: Option<u64>,
+}
+
+type Reply = oneshot::Sender<Result<Arc<StoredObject>, CommitError>>;
+
+enum Job {
+    Write(Box<Write>, Reply),
+    Compacted(Box<Result<CompactedFile, CompactError>>),
+    Close(oneshot::Sender<()>),
+}
+
+/// A handle on the thread.
+pub(super) struct Writer {
+    queue: Mutex<Sender<Job>>,
+    broken: Arc<RwLock<Option<Arc<str>>>>,
+}
+
+impl Writer {
+    pub(super) fn open(
+        directory: &Path,
+        options: StoreOptions,
+        clock: Clock,
+    ) -> Result<(Self, Arc<Shared>), log::OpenError> {
+        let mut log_options = log::Options::new(clock.unix_ms(), uuid::Uuid::new_v4().into_bytes());
+        if let Some(bytes) = options.compaction_growth_bytes {
+            log_options.compaction_growth_bytes = bytes;
+        }
+        let (log, recovered) = Log::open(directory, log_options)?;
+        for note in &recovered.notes {
+            tracing::info!(store = %directory.display(), "{note}");
+        }
+        let revision = recovered.revision;
+        let shared =
+            Arc::new(Shared { state: RwLock::new(rebuilt(recovered)), changed: watch::Sender::new(revision), clock });
+        let (queue, jobs) = channel();
+        let broken = Arc::new(RwLock::new(None));
+        let thread = Thread { log: Some(log), shared: shared.clone(), broken: broken.clone(), queue: queue.clone() };
+        std::thread::Builder::new()
+            .name("millpond-store".to_owned())
+            .spawn(move || thread.run(&jobs))
+            .expect("a process that just started can start one more thread");
+        Ok((Self { queue: Mutex::new(queue), broken }, shared))
+    }
+
+    pub(super) async fn commit(&self, write: Write) -> Result<Arc<StoredObject>, CommitError> {
+        let (reply, answer) = oneshot::channel();
+        let closed = || CommitError::Unavailable("the store is closed".into());
+        self.queue.lock().send(Job::Write(Box::new(write), reply)).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    pub(super) fn broken(&self) -> Option<Arc<str>> {
+        self.broken.read().clone()
+    }
+
+    pub(super) async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        if self.queue.lock().send(Job::Close(reply)).is_ok() {
+            let _ = closed.await;
+        }
+    }
+}
+
+/// Puts the recovered objects and history into memory.
+fn rebuilt(recovered: log::Recovered) -> State {
+    let verified = "the log's checksum holds, and only valid objects are written to it";
+    let mut state = State::at(recovered.revision, recovered.compacted_revision);
+    let mut at_revision: HashMap<u64, Arc<StoredObject>> = HashMap::new();
+    let in_history: std::collections::HashSet<u64> =
+        recovered.history.iter().map(|entry| entry.record.revision).collect();
+    for LiveObject { resource, key, revision, object } in recovered.objects {
+        let object = loaded(revision, object).expect(verified);
+        if in_history.contains(&revision) {
+            at_revision.insert(revision, object.clone());
+        }
+        state.restore(&resource, key, object);
+    }
+    for entry in recovered.history {
+        let record = entry.record;
+        let object = match at_revision.remove(&record.revision) {
+            Some(object) => object,
+            None => loaded(record.revision, record.object).expect(verified),
+        };
+        let previous = entry.previous.map(|previous| loaded(previous.revision, previous.object).expect(verified));
+        let deleted = record.kind == RecordKind::Delete;
+        state.recall(&record.resource, record.key, deleted, object, previous, record.time_unix_ms);
+    }
+    state
+}
+
+struct Thread {
+    /// None after the store was closed.
+    log: Option<Log>,
+    shared: Arc<Shared>,
+    broken: Arc<RwLock<Option<Arc<str>>>>,
+    queue: Sender<Job>,
+}
+
+/// A batch on its way: what is written, and who waits for it.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Record>,
+    objects: Vec<Arc<StoredObject>>,
+    replies: Vec<Reply>,
+    /// Revisions that keys of this batch have now; none when deleted.
+    overlay: HashMap<(Arc<str>, Arc<str>), Option<u64>>,
+    bytes: usize,
+}
+
+impl Thread {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        while self.log.is_some() {
+            let first = match jobs.recv_timeout(IDLE) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.idle();
+                    match jobs.recv() {
+                        Ok(job) => job,
+                        Err(_) => break,
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            self.take(first, jobs);
+        }
+    }
+
+    fn idle(&mut self) {
+        let now = self.shared.clock.unix_ms();
+        self.shared.state.write().trim_history(now);
+        if let Some(log) = &mut self.log
+            && let Err(problem) = log.settle()
+        {
+            self.note_failure(&problem);
+        }
+    }
+
+    /// Commits the first job together with all that wait behind it.
+    fn take(&mut self, first: Job, jobs: &Receiver<Job>) {
+        let mut batch = Batch::default();
+        let mut next = Some(first);
+        let mut after = None;
+        while let Some(job) = next {
+            match job {
+                Job::Write(write, reply) => self.add(&mut batch, *write, reply),
+                other => {
+                    after = Some(other);
+                    break;
+                }
+            }
+            let full = batch.records.len() >= BATCH_WRITES || batch.bytes >= BATCH_BYTES;
+            next = if full { None } else { jobs.try_recv().ok() };
+        }
+        self.commit(batch);
+        match after {
+            Some(Job::Compacted(file)) => self.finish_compaction(*file),
+            Some(Job::Close(reply)) => self.close(reply),
+            Some(Job::Write(..)) | None => {}
+        }
+        self.start_compaction();
+    }
+
+    fn add(&self, batch: &mut Batch, write: Write, reply: Reply) {
+        let state = self.shared.state.read();
+        let place = (write.collection, write.key);
+        let current = match batch.overlay.get(&place) {
+            Some(revision) => *revision,
+            None => state
+                .collections
+                .get(&place.0)
+                .and_then(|collection| collection.objects.get(&place.1))
+                .map(|object| object.revision),
+        };
+        let holds = match write.expect {
+            Expect::Absent => current.is_none(),
+            Expect::Revision(revision) => current == Some(revision),
+        };
+        if !holds {
+            let _ = reply.send(Err(CommitError::Raced));
+            return;
+        }
+        let revision = state.revision + batch.records.len() as u64 + 1;
+        let object = Arc::new(write.draft.seal(revision));
+        batch.bytes += object.bytes.len();
+        batch.records.push(Record {
+            revision,
+            kind: if write.delete { RecordKind::Delete } else { RecordKind::Put },
+            time_unix_ms: self.shared.clock.unix_ms(),
+            resource: place.0.clone(),
+            key: place.1.clone(),
+            object: object.bytes.clone(),
+        });
+        batch.overlay.insert(place, (!write.delete).then_some(revision));
+        batch.objects.push(object);
+        batch.replies.push(reply);
+    }
+
+    fn commit(&mut self, batch: Batch) {
+        if batch.records.is_empty() {
+            return;
+        }
+        let Some(log) = &mut self.log else { return };
+        if let Err(problem) = log.append(&batch.records) {
+            let why = self.note_failure(&problem);
+            for reply in batch.replies {
+                let _ = reply.send(Err(CommitError::Unavailable(why.clone())));
+            }
+            return;
+        }
+        *self.broken.write() = None;
+        self.publish(batch);
+    }
+
+    /// Makes a durable batch visible, wakes the watchers, answers the writers.
+    fn publish(&self, batch: Batch) {
+        let mut wakes: HashMap<Arc<str>, (watch::Sender<u64>, u64)> = HashMap::new();
+        let mut last = 0;
+        {
+            let mut state = self.shared.state.write();
+            for (record, object) in batch.records.into_iter().zip(&batch.objects) {
+                let deleted = record.kind == RecordKind::Delete;
+                state.apply(&record.resource, record.key, deleted, object.clone(), record.time_unix_ms);
+                last = record.revision;
+                let sender = || state.collections[&record.resource].changed.clone();
+                wakes.entry(record.resource.clone()).or_insert_with(|| (sender(), 0)).1 = record.revision;
+            }
+            state.trim_history(self.shared.clock.unix_ms());
+        }
+        for (sender, revision) in wakes.into_values() {
+            sender.send_replace(revision);
+        }
+        self.shared.changed.send_replace(last);
+        for (reply, object) in batch.replies.into_iter().zip(batch.objects) {
+            let _ = reply.send(Ok(object));
+        }
+    }
+
+    fn note_failure(&self, problem: &log::AppendError) -> Arc<str> {
+        let mut why = problem.to_string();
+        let mut source = std::error::Error::source(problem);
+        while let Some(cause) = source {
+            why = format!("{why}: {cause}");
+            source = cause.source();
+        }
+        tracing::error!(problem = %why, "the store cannot write");
+        let why: Arc<str> = why.into();
+        *self.broken.write() = Some(why.clone());
+        why
+    }
+
+    fn start_compaction(&mut self) {
+        let now = self.shared.clock.unix_ms();
+        let Some(job) =
+            self.log.as_mut().filter(|log| log.wants_compaction()).and_then(|log| log.begin_compaction(now))
+        else {
+            return;
+        };
+        let (shared, queue) = (self.shared.clone(), self.queue.clone());
+        let spawned = std::thread::Builder::new().name("millpond-compact".to_owned()).spawn(move || {
+            let result = job.write(shared.state.read().snapshot());
+            let _ = queue.send(Job::Compacted(Box::new(result)));
+        });
+        if let Err(problem) = spawned {
+            tracing::warn!(%problem, "cannot compact the store now");
+        }
+    }
+
+    fn finish_compaction(&mut self, file: Result<CompactedFile, CompactError>) {
+        let Some(log) = &mut self.log else { return };
+        match file.and_then(|file| log.finish_compaction(file)) {
+            Ok(summary) => {
+                tracing::info!(before = summary.bytes_before, after = summary.bytes_after, "compacted the store");
+                // Giving back the space of a large file takes a while.
+                let _ = std::thread::Builder::new().spawn(move || drop(summary.retired));
+            }
+            Err(problem) => tracing::warn!(%problem, "could not compact the store"),
+        }
+    }
+
+    fn close(&mut self, reply: oneshot::Sender<()>) {
+        if let Some(log) = self.log.take()
+            && let Err(problem) = log.close()
+        {
+            self.note_failure(&problem);
+        }
+        let _ = reply.send(());
+    }
+}
+
+impl State {
+    /// Everything, as the log's compaction wants it. The iterator owns what it needs.
+    fn snapshot(&self) -> Snapshot<std::vec::IntoIter<LiveObject>> {
+        let live: Vec<LiveObject> = self
+            .collections
+            .iter()
+            .flat_map(|(name, collection)| {
+                collection.objects.iter().map(move |(key, object)| LiveObject {
+                    resource: name.clone(),
+                    key: key.clone(),
+                    revision: object.revision,
+                    object: object.bytes.clone(),
+                })
+            })
+            .collect();
+        Snapshot {
+            revision: self.revision,
+            compacted_revision: self.compacted,
+            live: live.into_iter(),
+            history: self.history_records(),
+        }
+    }
+}

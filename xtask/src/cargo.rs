@@ -9,12 +9,23 @@ use serde_json::Value;
 
 use crate::tree;
 
+/// Variables by which `cargo run` tells xtask about itself. Build scripts that
+/// look at them (ring's does) would run again, and all that depends on them
+/// would be compiled again, whenever a person's own cargo takes turns with this
+/// one.
+const ABOUT_XTASK: &[&str] = &["CARGO_BIN_", "CARGO_CRATE_", "CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
+
 /// cargo, at the root of the tree.
 pub(crate) fn cargo() -> Command {
     // The cargo that runs this task, so that `cargo +toolchain xtask` holds.
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(tree::root());
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| ABOUT_XTASK.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

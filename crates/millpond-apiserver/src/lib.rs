@@ -17,6 +17,7 @@ pub mod auth;
 pub mod builtin;
 pub mod clock;
 mod convert;
+pub mod embedded;
 mod handlers;
 pub mod http;
 mod kind;
@@ -37,6 +38,7 @@ mod service_ip;
 pub mod status;
 pub mod store;
 
+pub use embedded::{Embedded, EmbeddedOptions, StartError};
 pub use lifecycle::LifecycleOptions;
 pub use server::{ApiService, Server, ServerOptions};
 

@@ -27,6 +27,7 @@ mod metrics;
 pub mod names;
 pub mod pki;
 pub mod print;
+pub mod protobuf;
 pub mod quantity;
 pub mod registry;
 pub mod resource;

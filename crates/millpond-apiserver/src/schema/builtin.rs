@@ -179,7 +179,9 @@ fn parse_property(line: &'static str) -> Option<(&'static str, bool, Property)> 
     let mut property = Property::new(schema);
     property.zero = zero;
     property.default = default;
-    property.proto = parse_number(number, wire)?;
+    if number != "-" {
+        property.proto = Some(parse_number(number, wire)?);
+    }
     for word in words {
         apply_word(&mut property, word)?;
     }
@@ -195,17 +197,14 @@ fn parse_zero(word: &str) -> (Zero, &str) {
     (Zero::Omitted, word)
 }
 
-/// `7`, `2.1` or `-`.
-fn parse_number(word: &str, wire: Wire) -> Option<Option<ProtoField>> {
-    if word == "-" {
-        return Some(None);
-    }
+/// `7` or `2.1`.
+fn parse_number(word: &str, wire: Wire) -> Option<ProtoField> {
     let (outer, number) = word.rsplit_once('.').map_or((None, word), |(outer, number)| (Some(outer), number));
     let mut within = [0; 2];
     for (place, outer) in within.iter_mut().zip(outer.iter().flat_map(|outer| outer.split('.'))) {
         *place = outer.parse().ok()?;
     }
-    Some(Some(ProtoField { number: number.parse().ok()?, within, wire }))
+    Some(ProtoField { number: number.parse().ok()?, within, wire })
 }
 
 /// A word behind the type.

@@ -7,24 +7,43 @@
 
 use serde_json::{Map, Value};
 
-use super::{Property, Schema, Type, Zero};
+use super::{Property, Schema, Type, Zero, builtin};
 
 /// Drops empty values that mean nothing and adds those that are always printed, at every depth. Keys that the
 /// schema does not know are left alone.
 pub fn canonicalize(schema: &Schema, value: &mut Value) {
     match value {
+        Value::Object(_) | Value::Array(_) if schema.ty == Type::Any => canonicalize_union(schema, value),
         Value::Object(map) if schema.properties.is_empty() => {
             if let Some(values) = &schema.additional {
-                map.values_mut().for_each(|value| canonicalize_element(values, value));
+                for value in map.values_mut() {
+                    canonicalize_element(values, value);
+                }
             }
         }
         Value::Object(map) => canonicalize_fields(schema, map),
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
-                items.iter_mut().for_each(|item| canonicalize_element(schema, item));
+                for item in items {
+                    canonicalize_element(schema, item);
+                }
             }
         }
         _ => {}
+    }
+}
+
+/// apiextensions' `JSONSchemaPropsOrBool` and the like: whatever is an object there is a schema.
+fn canonicalize_union(schema: &Schema, value: &mut Value) {
+    let Some((props, _)) = schema.name.as_deref().and_then(|name| name.rsplit_once("Or")) else { return };
+    let Some(props) = builtin::lookup(props) else { return };
+    match value {
+        Value::Array(items) => {
+            for item in items.iter_mut().filter(|item| item.is_object()) {
+                canonicalize(&props, item);
+            }
+        }
+        schema => canonicalize(&props, schema),
     }
 }
 
@@ -92,7 +111,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::builtin;
 
     fn canonical(group: &str, version: &str, kind: &str, mut value: Value) -> Value {
         canonicalize(&builtin::kind(group, version, kind).unwrap(), &mut value);

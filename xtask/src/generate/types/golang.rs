@@ -27,8 +27,8 @@ pub(super) fn read(dir: &Path) -> Result<BTreeMap<String, Vec<Field>>> {
     let mut structs = BTreeMap::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("read folder `{}`", dir.display()))? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.ends_with(".go") || name.ends_with("_test.go") || name.contains("generated") {
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.extension().is_none_or(|end| end != "go") || name.ends_with("_test") || name.contains("generated") {
             continue;
         }
         let text = std::fs::read_to_string(&path).with_context(|| format!("read `{}`", path.display()))?;

@@ -40,7 +40,8 @@ pub(super) struct Schema {
 pub(super) struct Kind {
     pub(super) group: String,
     pub(super) version: String,
-    pub(super) kind: String,
+    #[serde(rename = "kind")]
+    pub(super) name: String,
 }
 
 impl Schema {

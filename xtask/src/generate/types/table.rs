@@ -86,10 +86,10 @@ pub(super) fn describe(full: &str, schema: &Schema, kinds: &[Kind], packages: &m
         lines.push_str(" atomic");
     }
     if kinds.len() >= COMMON_KINDS {
-        write!(lines, " kind */*/{}", kinds[0].kind)?;
+        write!(lines, " kind */*/{}", kinds[0].name)?;
     } else {
         for kind in kinds {
-            write!(lines, " kind {}/{}/{}", kind.group, kind.version, kind.kind)?;
+            write!(lines, " kind {}/{}/{}", kind.group, kind.version, kind.name)?;
         }
     }
     if let Some(word) = special(full) {

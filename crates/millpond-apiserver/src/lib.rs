@@ -148,12 +148,6 @@ mod table {
         json!({"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":o["metadata"]})
     }
 }
-mod protobuf {
-    #![allow(missing_docs)]
-    pub fn decode(_: &[u8]) -> Result<serde_json::Value, String> {
-        Err("not yet".into())
-    }
-}
 mod crd {
     #![allow(missing_docs, unused_variables)]
     use crate::resource::Resource;

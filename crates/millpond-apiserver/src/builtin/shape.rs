@@ -36,6 +36,7 @@ pub(super) fn schema_of(object: &Value) -> Option<SchemaRef> {
 /// Takes away what Go would not keep, and rewrites quantities and times.
 pub(crate) fn tidy(schema: &Schema, value: &mut Value) {
     match value {
+        Value::Object(_) | Value::Array(_) if schema.ty == Type::Any => in_union(schema, value, tidy),
         Value::Object(map) if schema.additional.is_some() => tidy_map(schema, map),
         Value::Object(map) if !schema.properties.is_empty() => tidy_object(schema, map),
         Value::Array(items) => {
@@ -50,6 +51,20 @@ pub(crate) fn tidy(schema: &Schema, value: &mut Value) {
         }
         Value::String(_) | Value::Number(_) => rewrite_scalar(schema, value, false),
         _ => {}
+    }
+}
+
+/// apiextensions' `JSONSchemaPropsOrBool` and the like: whatever is an object there is a schema.
+fn in_union(schema: &Schema, value: &mut Value, work: fn(&Schema, &mut Value)) {
+    let Some((props, _)) = schema.name.as_deref().and_then(|name| name.rsplit_once("Or")) else { return };
+    let Some(props) = schema::builtin::lookup(props) else { return };
+    match value {
+        Value::Array(items) => {
+            for item in items.iter_mut().filter(|item| item.is_object()) {
+                work(&props, item);
+            }
+        }
+        value => work(&props, value),
     }
 }
 
@@ -133,6 +148,7 @@ fn is_empty(value: &Value) -> bool {
 /// Adds the fields that Go always prints.
 pub(crate) fn complete(schema: &Schema, value: &mut Value) {
     match value {
+        Value::Object(_) | Value::Array(_) if schema.ty == Type::Any => in_union(schema, value, complete),
         Value::Object(map) => {
             if let Some(value_schema) = &schema.additional {
                 map.values_mut().for_each(|value| complete(value_schema, value));
@@ -175,7 +191,7 @@ fn zero_value(schema: &Schema) -> Value {
         (Type::String, _) => json!(""),
         (Type::Integer | Type::Number | Type::IntOrString, _) => json!(0),
         (Type::Boolean, _) => json!(false),
-        (Type::Object, _) if !schema.properties.is_empty() || schema.name.is_some() => json!({}),
+        (Type::Object, _) if schema.additional.is_none() && !schema.preserve_unknown => json!({}),
         (Type::Object | Type::Any, _) => Value::Null,
     }
 }

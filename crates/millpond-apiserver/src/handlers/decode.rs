@@ -15,7 +15,11 @@ use crate::status::ApiError;
 
 /// Parses a body in any of the accepted forms; duplicate fields are returned beside the tree.
 pub(crate) fn parse(call: &Call, body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
-    parse_as(content_type(&call.headers), body)
+    let media_type = content_type(&call.headers);
+    if media_type == protobuf::MEDIA_TYPE {
+        return Ok((parse_protobuf(&call.resource, body)?, Vec::new()));
+    }
+    parse_as(media_type, body)
 }
 
 /// The same for a body of the given media type.
@@ -23,12 +27,18 @@ pub(crate) fn parse_as(media_type: &str, body: &Bytes) -> Result<(Value, Vec<Str
     match media_type {
         "application/json" => strict::parse_json(body).map_err(|problem| ApiError::bad_request(problem.to_string())),
         "application/yaml" => strict::parse_yaml(body).map_err(|problem| ApiError::bad_request(problem.to_string())),
-        "application/vnd.kubernetes.protobuf" => match protobuf::decode(body) {
-            Ok(object) => Ok((object, Vec::new())),
-            Err(problem) => Err(ApiError::bad_request(problem.to_string())),
-        },
         other => Err(unsupported(other, "application/json, application/yaml, application/vnd.kubernetes.protobuf")),
     }
+}
+
+/// A body that does not say its kind is of the resource's.
+fn parse_protobuf(resource: &Resource, body: &Bytes) -> Result<Value, ApiError> {
+    let default = protobuf::Kind {
+        group: resource.group.to_string(),
+        version: resource.version.to_string(),
+        kind: resource.kind.to_string(),
+    };
+    protobuf::decode(body, &default).map_err(|error| error.to_api_error(&resource.kind, body))
 }
 
 /// 415.
@@ -42,8 +52,12 @@ pub(crate) fn unsupported(_media_type: &str, accepted: &str) -> ApiError {
 
 /// Parses and checks a body that is an object of the call's kind.
 pub(crate) fn object(call: &mut Call, body: &Bytes) -> Result<Value, ApiError> {
-    let (mut object, duplicates) = parse(call, body)?;
     let resource = call.resource.clone();
+    let media_type = content_type(&call.headers);
+    if media_type == protobuf::MEDIA_TYPE && matches!(resource.behaviour, Behaviour::Custom) {
+        return Err(unsupported(media_type, "application/json, application/yaml"));
+    }
+    let (mut object, duplicates) = parse(call, body)?;
     check_kind(&resource, &mut object)?;
     conform(call, &mut object, duplicates)?;
     Ok(object)

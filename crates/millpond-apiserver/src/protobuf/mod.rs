@@ -17,7 +17,8 @@ use std::fmt::Write as _;
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::schema::{SchemaRef, builtin, canonical};
+use crate::builtin::shape;
+use crate::schema::{SchemaRef, builtin};
 use crate::status::ApiError;
 
 use message::Decoder;
@@ -175,7 +176,8 @@ fn decode_as(kind: &Kind, envelope: &Envelope<'_>) -> Result<Value, Problem> {
     object.insert("apiVersion".to_owned(), kind.api_version().into());
     object.insert("kind".to_owned(), kind.kind.as_str().into());
     let mut object = Value::Object(object);
-    canonical::canonicalize(&schema, &mut object);
+    shape::tidy(&schema, &mut object);
+    shape::complete(&schema, &mut object);
     Ok(object)
 }
 

@@ -235,6 +235,5 @@ pub enum MapValue {
 }
 
 pub mod builtin;
-pub mod canonical;
 pub mod custom;
 pub mod strict;

@@ -25,7 +25,8 @@ pub(super) fn print(outcomes: &[Outcome], chosen: usize, title: &str, took: Dura
     }
     println!("\n{passed} of {chosen} specs passed against {title} in {} s", took.as_secs());
     if passed != chosen || outcomes.len() != chosen {
-        bail!("{} of {chosen} specs did not pass", chosen.saturating_sub(passed).max(1));
+        let failed = chosen.saturating_sub(passed).max(1);
+        bail!("{failed} of {chosen} specs did not pass\nhint: `MILLPOND_KEEP=1` keeps the logs of all servers");
     }
     Ok(())
 }

@@ -41,6 +41,7 @@ pub(super) struct Outcome {
 /// The suite, pointed at a server.
 pub(super) struct Suite {
     binary: PathBuf,
+    kubectl: PathBuf,
     kubeconfig: PathBuf,
     folder: PathBuf,
 }
@@ -49,7 +50,8 @@ impl Suite {
     /// `folder` takes logs and reports.
     pub(super) fn new(parts: &Parts, kubeconfig: &Path, folder: &Path) -> Result<Self> {
         let binary = parts.path(&Part::E2E_TEST)?;
-        Ok(Self { binary, kubeconfig: kubeconfig.to_owned(), folder: folder.to_owned() })
+        let kubectl = parts.path(&Part::KUBECTL)?;
+        Ok(Self { binary, kubectl, kubeconfig: kubeconfig.to_owned(), folder: folder.to_owned() })
     }
 
     /// The names of the specs that match, sorted. Asks the binary, not the
@@ -111,6 +113,8 @@ impl Suite {
             .current_dir(&self.folder)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
+            .arg("--kubectl-path")
+            .arg(&self.kubectl)
             .args(["--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=0"])
             .args(["--disable-log-dump=true", "--ginkgo.no-color", "--ginkgo.timeout", SUITE_TIMEOUT])
             .arg("--ginkgo.json-report")

@@ -71,7 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let mut summary = Summary::default();
     for (number, step) in (1..).zip(&steps) {
-        println!("\n[{number}/{}] {}: {}", steps.len(), step.name, step.detail);
+        println!();
+        if !matches!(step.work, Work::Nothing(_)) {
+            println!("[{number}/{}] {}: {}", steps.len(), step.name, step.detail);
+        }
         let started = Instant::now();
         let outcome = perform(&step.work, &mut build);
         let took = started.elapsed();

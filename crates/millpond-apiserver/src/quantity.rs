@@ -77,6 +77,11 @@ impl Quantity {
         &self.text
     }
 
+    /// Whether both are the same amount, however written.
+    pub fn same_amount(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+
     /// Whether the amount is nothing.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
@@ -100,6 +105,18 @@ impl Quantity {
     /// The amount as a whole number, rounded up.
     pub fn whole(&self) -> i64 {
         ceil(self.nanos, NANOS as i128)
+    }
+
+    /// The sum, written as this amount is.
+    pub fn plus(&self, other: &Self) -> Self {
+        let nanos = self.nanos.saturating_add(other.nanos);
+        let magnitude = nanos.unsigned_abs();
+        let text = match self.format {
+            _ if nanos == 0 => "0".to_owned(),
+            Format::BinarySi => show_binary(nanos < 0, magnitude),
+            format => show_decimal(nanos < 0, &magnitude.to_string(), NANO, format),
+        };
+        Self { nanos, text, format: self.format }
     }
 
     /// Rounded up to thousandths, the finest amount of a resource list.
@@ -382,6 +399,8 @@ mod tests {
             assert!(Quantity::parse(small).unwrap() < Quantity::parse(large).unwrap(), "{small} {large}");
         }
         assert!(same("1000m", "1") && same("1024Mi", "1Gi") && !same("1", "2") && same("x", "x"));
+        let sum = |a, b| Quantity::parse(a).unwrap().plus(&Quantity::parse(b).unwrap()).to_string();
+        assert_eq!([sum("1", "500m"), sum("1Gi", "1M"), sum("1e3", "1")], ["1500m", "1074741824", "1001"]);
         assert_eq!(Quantity::parse("1m").unwrap().whole(), 1);
         assert_eq!(Quantity::parse("1500u").unwrap().milli(), 2);
         assert_eq!(Quantity::parse("-1500m").unwrap().whole(), -1);

@@ -113,7 +113,7 @@ fn autoscaler_from_v2(object: &mut Value) {
     }
 }
 
-fn cpu_metric(percent: &Value) -> Value {
+pub(super) fn cpu_metric(percent: &Value) -> Value {
     json!({
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}},

@@ -8,7 +8,7 @@ use crate::resource::BuiltinKind;
 
 /// A kind without rules of its own.
 pub(super) const PLAIN: BuiltinKind = BuiltinKind {
-    default: |object| shape::defaulting(object, |_| {}),
+    default: shape::default,
     prepare_create: |_| {},
     prepare_update: |_, _| {},
     prepare_status: keep_all_but_status,
@@ -35,6 +35,14 @@ pub(super) fn keep_all_but_status(new: &mut Value, old: &Value) {
     new.retain(|key, _| own(key));
     for (key, value) in old.iter().filter(|(key, _)| !own(key)) {
         new.insert(key.clone(), value.clone());
+    }
+}
+
+/// `/status` changes nothing but `status`; not even labels, annotations, finalizers and owners.
+pub(super) fn keep_all_but_status_and_metadata(new: &mut Value, old: &Value) {
+    keep_all_but_status(new, old);
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        new.object("metadata").put(field, old.at("metadata").at(field).clone());
     }
 }
 

@@ -7,13 +7,20 @@
 //!
 //! Read on in [`table`] (which kinds there are) and [`fields`] (what field selectors read).
 
+mod check;
 mod conversion;
+mod defaults;
 mod fields;
 mod hooks;
 pub(crate) mod ip;
 pub(crate) mod json;
 pub(crate) mod path;
+pub mod pod;
+#[cfg(test)]
+mod recorded;
+mod resources;
 pub(crate) mod shape;
+mod storage;
 mod table;
 
 use std::sync::Arc;

@@ -3,19 +3,17 @@
 
 use serde_json::{Map, Value, json};
 
+use super::defaults;
 use super::json::{Fields, group_of, version_of};
 use crate::quantity::Quantity;
 use crate::schema::{self, Property, Schema, SchemaRef, Type, Zero};
 
 /// Tidies an object, fills in its defaults, and completes it.
-pub(super) fn defaulting(object: &mut Value, defaults: fn(&mut Value)) {
-    let schema = schema_of(object);
-    if let Some(schema) = &schema {
-        tidy(schema, object);
-    }
-    defaults(object);
-    if let Some(schema) = &schema {
-        complete(schema, object);
+pub(super) fn default(object: &mut Value) {
+    if let Some(schema) = schema_of(object) {
+        tidy(&schema, object);
+        defaults::fill(&schema, object);
+        complete(&schema, object);
     }
 }
 
@@ -201,7 +199,9 @@ mod tests {
     use super::*;
 
     fn through_go(mut object: Value) -> Value {
-        defaulting(&mut object, |_| {});
+        let schema = schema_of(&object).unwrap();
+        tidy(&schema, &mut object);
+        complete(&schema, &mut object);
         object
     }
 

@@ -3,7 +3,7 @@
 //! Facts of the Kubernetes 1.36 API. Exec, attach, logs, port-forward and proxy subresources are absent on
 //! purpose: nothing here runs containers, so the paths answer 404.
 
-use super::{Row, ScalePaths, fields, hooks};
+use super::{Row, ScalePaths, fields, hooks, pod, storage};
 use crate::resource::{NameRule, OtherSubresource, Verbs};
 
 /// Namespaced, all verbs, no subresource, no rules of its own: every row starts from here.
@@ -104,6 +104,7 @@ static ROWS: &[Row] = &[
         plural: "persistentvolumeclaims",
         short_names: &["pvc"],
         status: true,
+        hooks: &storage::CLAIM,
         ..BASE
     },
     Row {
@@ -112,6 +113,7 @@ static ROWS: &[Row] = &[
         short_names: &["pv"],
         namespaced: false,
         status: true,
+        hooks: &storage::VOLUME,
         ..BASE
     },
     Row {
@@ -122,9 +124,10 @@ static ROWS: &[Row] = &[
         status: true,
         others: POD_SUBRESOURCES,
         fields: Some(fields::POD),
+        hooks: &pod::POD,
         ..BASE
     },
-    Row { kind: "PodTemplate", plural: "podtemplates", ..BASE },
+    Row { kind: "PodTemplate", plural: "podtemplates", hooks: &pod::POD_TEMPLATE, ..BASE },
     Row {
         kind: "ReplicationController",
         plural: "replicationcontrollers",
@@ -395,7 +398,7 @@ static ROWS: &[Row] = &[
         kind: "CSIDriver",
         plural: "csidrivers",
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &storage::CSI_DRIVER,
         ..BASE
     },
     Row {
@@ -403,14 +406,14 @@ static ROWS: &[Row] = &[
         kind: "CSINode",
         plural: "csinodes",
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &storage::CSI_NODE,
         ..BASE
     },
     Row {
         group: "storage.k8s.io",
         kind: "CSIStorageCapacity",
         plural: "csistoragecapacities",
-        hooks: &hooks::CAUTIOUS,
+        hooks: &storage::CSI_CAPACITY,
         ..BASE
     },
     Row {
@@ -419,6 +422,7 @@ static ROWS: &[Row] = &[
         plural: "storageclasses",
         short_names: &["sc"],
         namespaced: false,
+        hooks: &storage::CLASS,
         ..BASE
     },
     Row {
@@ -427,7 +431,7 @@ static ROWS: &[Row] = &[
         plural: "volumeattachments",
         namespaced: false,
         status: true,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &storage::ATTACHMENT,
         ..BASE
     },
     Row {
@@ -436,6 +440,7 @@ static ROWS: &[Row] = &[
         plural: "volumeattributesclasses",
         short_names: &["vac"],
         namespaced: false,
+        hooks: &storage::ATTRIBUTES_CLASS,
         ..BASE
     },
     Row {

@@ -1,0 +1,44 @@
+//! Names of container images, as far as the pull policy depends on them.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A well-formed reference: a repository with an optional registry, tag and digest.
+static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+    let component = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
+    let label = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])";
+    let host = format!("(?:{label}(?:\\.{label})*|\\[[a-fA-F0-9:]+\\])(?::[0-9]+)?");
+    let tag = "[\\w][\\w.-]{0,127}";
+    let digest = "[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}";
+    let pattern =
+        format!("^(?:(?:{host})/)?{component}(?:/{component})*(?::(?P<tag>{tag}))?(?:@(?P<digest>{digest}))?$");
+    Regex::new(&pattern).expect("the pattern is well formed")
+});
+
+/// Whether the image stands for whatever is newest, so that it is pulled each time.
+pub(super) fn is_latest(image: &str) -> bool {
+    // 64 hex digits alone are an image id, which is no name.
+    let is_id = image.len() == 64 && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let Some(parts) = REFERENCE.captures(image).filter(|_| !is_id) else { return false };
+    match parts.name("tag") {
+        Some(tag) => tag.as_str() == "latest",
+        None => parts.name("digest").is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latest_is_what_has_no_other_tag() {
+        for image in ["nginx", "nginx:latest", "localhost:5000/a/b", "a.example.com/b", "[::1]:5000/x"] {
+            assert!(is_latest(image), "{image}");
+        }
+        let digest = format!("nginx@sha256:{}", "a".repeat(64));
+        for image in ["nginx:1.27", "localhost:5000/a:1", "", "Nginx", "a b", &digest, &"a".repeat(64)] {
+            assert!(!is_latest(image), "{image}");
+        }
+    }
+}

@@ -24,7 +24,7 @@ macro_rules! recorded {
     )*};
 }
 
-recorded!(pod_create, pod_errors);
+recorded!(pod_create, pod_errors, pod_update);
 
 fn check(cases: &str) {
     let resources = super::resources();
@@ -107,12 +107,13 @@ fn outcome(mut object: Value, errors: &[FieldError]) -> [Value; 2] {
     }
 }
 
-/// Errors in order (the real server goes through maps at random), with composite values masked (it shows some of
+/// Errors in order (the real server goes through maps at random), told once, with composite values masked (it shows some of
 /// them in the form of its internal types) and without what follows a line break (its own form of a diff).
 fn comparable(errors: &Value) -> Value {
     let mut texts: Vec<String> =
         errors.as_array().into_iter().flatten().filter_map(Value::as_str).map(masked).collect();
     texts.sort();
+    texts.dedup();
     if texts.is_empty() { errors.clone() } else { texts.into() }
 }
 
@@ -156,6 +157,7 @@ fn update(resource: &Resource, hooks: &BuiltinKind, old: &Value, step: &Value) -
     let mut new = old.clone();
     json_patch::merge(&mut new, step.at("patch"));
     (hooks.default)(&mut new);
+    new["metadata"]["creationTimestamp"] = old["metadata"]["creationTimestamp"].clone();
     let mut errors;
     match step.text("sub") {
         "" => {

@@ -140,6 +140,7 @@ fn add_requirements(term: &mut Value, keys: &str, operator: &str, labels: &Value
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {
+    tolerate_unready_nodes(new.object("spec"));
     hooks::keep_status_and_count_spec(new, old);
 }
 

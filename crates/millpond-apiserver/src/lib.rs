@@ -20,11 +20,13 @@ mod convert;
 pub mod embedded;
 mod handlers;
 pub mod http;
+pub mod json_text;
 mod kind;
 pub mod lifecycle;
 pub mod meta;
 mod metrics;
 pub mod names;
+pub mod patch;
 pub mod pki;
 pub mod print;
 pub mod protobuf;
@@ -46,7 +48,7 @@ pub use server::{ApiService, Server, ServerOptions};
 /// Creates what every cluster has: namespaces, the API's service, the system's priority classes.
 pub use lifecycle::bootstrap::run as bootstrap;
 
-// ---- Shims until the real rooms land: whoever lands `apply`, `patch`, `table`, `protobuf`, `crd`, `openapi`,
+// ---- Shims until the real rooms land: whoever lands `apply`, `table`, `protobuf`, `crd`, `openapi`,
 // `schema::strict` or `schema::custom` deletes the shim of that name and adapts its few callers (handlers/*, kind.rs,
 // lifecycle/definitions.rs) to the real signatures. ----
 mod apply {
@@ -84,40 +86,6 @@ mod apply {
     }
     pub fn without_effect(new: &Value, old: &Value) -> bool {
         new == old
-    }
-}
-mod patch {
-    #![allow(missing_docs)]
-    pub mod json {
-        use crate::status::ApiError;
-        use serde_json::Value;
-        pub struct JsonPatch(json_patch::Patch);
-        pub fn parse(body: &[u8]) -> Result<JsonPatch, ApiError> {
-            serde_json::from_slice(body).map(JsonPatch).map_err(|e| ApiError::bad_request(e.to_string()))
-        }
-        impl JsonPatch {
-            pub fn apply(&self, target: &Value) -> Result<Value, ApiError> {
-                let mut t = target.clone();
-                json_patch::patch(&mut t, &self.0).map_err(|e| ApiError::bad_request(e.to_string()))?;
-                Ok(t)
-            }
-        }
-    }
-    pub mod merge {
-        use serde_json::Value;
-        pub fn apply(target: &Value, patch: &Value) -> Value {
-            let mut t = target.clone();
-            json_patch::merge(&mut t, patch);
-            t
-        }
-    }
-    pub mod strategic {
-        use crate::schema::SchemaRef;
-        use crate::status::ApiError;
-        use serde_json::Value;
-        pub fn apply(target: &Value, patch: &Value, _: &SchemaRef) -> Result<Value, ApiError> {
-            Ok(super::merge::apply(target, patch))
-        }
     }
 }
 mod table {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 /// A text as Go's `%q` shows it.
 pub fn go_quoted(text: &str) -> String {
@@ -47,14 +48,53 @@ fn is_printable(c: char) -> bool {
     VISIBLE.is_match(c.encode_utf8(&mut [0; 4]))
 }
 
+/// A JSON value as Go's `%v` shows a decoded one: `map[a:1 b:[x <nil>]]`.
+pub fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => {
+            number.as_i64().map_or_else(|| go_float(number.as_f64().unwrap_or(0.0)), |n| n.to_string())
+        }
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let entries: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go_value(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+    }
+}
+
+/// A number as Go's `%v` shows a `float64`: shortest digits, an exponent for very large and small ones.
+pub fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..21).contains(&exponent) {
+        return number.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn quotes_as_go_does() {
         assert_eq!(go_quoted("a\"b\\c'd é"), "\"a\\\"b\\\\c'd é\"");
         assert_eq!(go_quoted("\0\n\t\x7f"), r#""\x00\n\t\x7f""#);
         assert_eq!(go_quoted("\u{200b}\u{e000}\u{f0000}e\u{301}"), "\"\\u200b\\ue000\\U000f0000e\u{301}\"");
+    }
+
+    #[test]
+    fn values_print_as_in_go() {
+        let value = json!({"b": [1, 1.5, true, null, "x y"], "a": {}, "c": [1e21, 1e20, 1e-5, 0.0001, -2.5e300]});
+        assert_eq!(
+            go_value(&value),
+            "map[a:map[] b:[1 1.5 true <nil> x y] c:[1e+21 100000000000000000000 1e-05 0.0001 -2.5e+300]]"
+        );
     }
 }

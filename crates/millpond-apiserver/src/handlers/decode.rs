@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use crate::http::negotiate::content_type;
 use crate::http::query::FieldValidation;
+use crate::patch::Patched;
 use crate::protobuf;
 use crate::resource::{Behaviour, Resource};
 use crate::schema::strict;
@@ -128,6 +129,25 @@ pub(crate) fn conform(call: &mut Call, object: &mut Value, duplicates: Vec<Strin
         }
     }
     Ok(())
+}
+
+/// The same for an object that a patch was applied to; refusals show what came out of it.
+pub(crate) fn patched(call: &mut Call, mut patched: Patched) -> Result<Value, ApiError> {
+    let resource = call.resource.clone();
+    if matches!(resource.behaviour, Behaviour::Builtin(_)) {
+        strict::check_types(&patched.object, &resource.schema).map_err(|problem| patched.rejection(problem))?;
+    }
+    let mut problems = std::mem::take(&mut patched.problems);
+    problems.extend(strict::unknown_fields(&patched.object, &resource.schema));
+    if !problems.is_empty() {
+        match call.query.field_validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => call.warnings.extend(problems),
+            FieldValidation::Strict => return Err(patched.strict_rejection(&problems)),
+        }
+    }
+    drop_unknown(&resource.schema, &mut patched.object, &resource.behaviour);
+    Ok(patched.object)
 }
 
 fn drop_unknown(schema: &SchemaRef, object: &mut Value, behaviour: &Behaviour) -> Vec<String> {

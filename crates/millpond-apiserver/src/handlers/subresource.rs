@@ -14,6 +14,7 @@ use super::update::{Changed, Part, Patch, change};
 use super::{create, decode, reviews};
 use crate::clock::rfc3339;
 use crate::http::negotiate::content_type;
+use crate::patch;
 use crate::selector::LabelSelector;
 use crate::status::{ApiError, Cause};
 use crate::store::{CommitError, Draft, Expect, Write};
@@ -39,11 +40,11 @@ pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<
 async fn write_part(call: &mut Call, body: &Bytes, name: &'static str) -> Result<ApiResponse, ApiError> {
     let put = call.method == Method::PUT;
     let given = if put { Some(decode::object(call, body)?) } else { None };
-    let patch = if put { None } else { Some(Patch::parse(content_type(&call.headers), body, &call.resource)?) };
+    let patch = if put { None } else { Some(Patch::of(content_type(&call.headers), &call.resource)?) };
     let outcome = change(call, Part::Other(name), |call, old| {
         let given = match (&given, &patch) {
             (Some(given), _) => given.clone(),
-            (None, Some(patch)) => patch.apply(old, &call.resource)?,
+            (None, Some(patch)) => decode::patched(call, patch.apply(old, body, call)?)?,
             (None, None) => unreachable!("a request is a put or a patch"),
         };
         let given_version = given["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -134,18 +135,20 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
     let paths = call.resource.subresources.scale.clone().ok_or_else(ApiError::no_such_path)?;
     let put = call.method == Method::PUT;
     let given = if put { Some(decode::parse(call, body)?.0) } else { None };
-    let media_type = content_type(&call.headers).to_owned();
-    let patch = match media_type.as_str() {
-        _ if put => None,
+    let (patch, text) = match content_type(&call.headers) {
+        _ if put => (None, body.clone()),
         // A Scale has no lists: strategic merge and merge are the same.
-        "application/strategic-merge-patch+json" => Some(Patch::Merge(decode::parse_as("application/json", body)?.0)),
-        "application/apply-patch+yaml" => Some(Patch::Merge(decode::parse_as("application/yaml", body)?.0)),
-        other => Some(Patch::parse(other, body, &call.resource)?),
+        patch::STRATEGIC_MERGE_PATCH => (Some(Patch::Merge), body.clone()),
+        patch::APPLY_PATCH => {
+            let (scale, _) = decode::parse_as("application/yaml", body)?;
+            (Some(Patch::Merge), Bytes::from(scale.to_string()))
+        }
+        other => (Some(Patch::of(other, &call.resource)?), body.clone()),
     };
     let outcome = change(call, Part::Other("scale"), |call, old| {
         let scale = match (&given, &patch) {
             (Some(given), _) => given.clone(),
-            (None, Some(patch)) => patch.apply(&scale_of(call, old)?, &call.resource)?,
+            (None, Some(patch)) => patch.apply(&scale_of(call, old)?, &text, call)?.object,
             (None, None) => unreachable!("a request is a put or a patch"),
         };
         let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();

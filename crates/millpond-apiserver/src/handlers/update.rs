@@ -14,6 +14,7 @@ use super::respond::ApiResponse;
 use crate::apply::{self, FieldSet};
 use crate::clock::rfc3339;
 use crate::http::negotiate::content_type;
+use crate::http::query::FieldValidation;
 use crate::patch;
 use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
@@ -150,11 +151,11 @@ pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<A
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
         return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
-    let patch = Patch::parse(&media_type, body, &call.resource)?;
+    let patch = Patch::of(&media_type, &call.resource)?;
     let outcome = change(call, part, |call, old| {
-        let mut object = patch.apply(old, &call.resource)?;
-        decode::check_kind(&call.resource, &mut object)?;
-        decode::conform(call, &mut object, Vec::new())?;
+        let mut patched = patch.apply(old, body, call)?;
+        decode::check_kind(&call.resource, &mut patched.object)?;
+        let mut object = decode::patched(call, patched)?;
         check_name(call, &mut object)?;
         kind::default(&call.resource, &mut object);
         let given = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -165,41 +166,34 @@ pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<A
     Ok(outcome.respond(call, StatusCode::OK))
 }
 
-/// A parsed patch.
+/// The patches other than server-side apply.
+#[derive(Clone, Copy)]
 pub(crate) enum Patch {
-    Json(patch::json::JsonPatch),
-    Merge(Value),
-    Strategic(Value),
+    Json,
+    Merge,
+    Strategic,
 }
 
 impl Patch {
-    pub(crate) fn parse(media_type: &str, body: &Bytes, resource: &Resource) -> Result<Self, ApiError> {
-        let tree = || decode::parse_as("application/json", body).map(|(tree, _)| tree);
-        match media_type {
-            "application/json-patch+json" => Ok(Self::Json(patch::json::parse(body)?)),
-            "application/merge-patch+json" => Ok(Self::Merge(tree()?)),
-            "application/strategic-merge-patch+json" if matches!(resource.behaviour, Behaviour::Builtin(_)) => {
-                Ok(Self::Strategic(tree()?))
-            }
-            other => Err(decode::unsupported(
-                other,
-                match resource.behaviour {
-                    Behaviour::Custom => {
-                        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-                    }
-                    Behaviour::Builtin(_) => {
-                        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
-                    }
-                },
-            )),
+    pub(crate) fn of(media_type: &str, resource: &Resource) -> Result<Self, ApiError> {
+        match (media_type, &resource.behaviour) {
+            (patch::JSON_PATCH, _) => Ok(Self::Json),
+            (patch::MERGE_PATCH, _) => Ok(Self::Merge),
+            (patch::STRATEGIC_MERGE_PATCH, Behaviour::Builtin(_)) => Ok(Self::Strategic),
+            (_, Behaviour::Builtin(_)) => Err(patch::unsupported_media_type()),
+            (_, Behaviour::Custom) => Err(patch::unsupported_media_type_of_custom_resource()),
         }
     }
 
-    pub(crate) fn apply(&self, target: &Value, resource: &Resource) -> Result<Value, ApiError> {
+    pub(crate) fn apply(self, target: &Value, body: &[u8], call: &Call) -> Result<patch::Patched, ApiError> {
+        let checking = match call.query.field_validation {
+            FieldValidation::Ignore => patch::Checking::Ignore,
+            FieldValidation::Warn | FieldValidation::Strict => patch::Checking::Strict,
+        };
         match self {
-            Self::Json(patch) => patch.apply(target),
-            Self::Merge(patch) => Ok(patch::merge::apply(target, patch)),
-            Self::Strategic(patch) => patch::strategic::apply(target, patch, &resource.schema),
+            Self::Json => patch::json::apply(target, body, checking),
+            Self::Merge => patch::merge::apply(target, body, checking),
+            Self::Strategic => patch::strategic::apply(target, body, checking, &call.resource.schema),
         }
     }
 }

@@ -219,6 +219,7 @@ fn apply_word(property: &mut Property, word: &str) -> Option<()> {
             property.patch_merge_key = argument.map(Into::into);
         }
         "retain" => property.patch.retain_keys = true,
+        "replace" => property.patch.replace = true,
         "atomic" | "set" | "map" => {
             let SchemaRef::Inline(schema) = &mut property.schema else { return None };
             let schema = Arc::make_mut(schema);

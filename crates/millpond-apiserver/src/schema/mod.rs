@@ -162,6 +162,8 @@ pub enum Zero {
 pub struct PatchStrategy {
     /// Lists merge by key (or as sets) instead of being replaced.
     pub merge: bool,
+    /// An object is replaced as a whole instead of being merged.
+    pub replace: bool,
     /// Keys absent from the patch are dropped (`$retainKeys`).
     pub retain_keys: bool,
 }

@@ -18,7 +18,7 @@
 //! message in field 2, `-` is none); and its type: a scalar, `[item]`, `{value}`, or a type of the table.
 //! Before the type stands `*` for a pointer, whose empty value differs from none; `+` where an empty value is
 //! printed all the same; `*+` for a pointer of which none is printed as null. Behind the type stand `atomic`,
-//! `set`, `map(keys)` for server-side apply; `merge`, `merge(key)`, `retain` for strategic merge patches; `=`
+//! `set`, `map(keys)` for server-side apply; `merge`, `merge(key)`, `retain`, `replace` for strategic merge patches; `=`
 //! and a default in JSON, unless it is the empty value that `+` prints anyway.
 
 use std::fmt::Write as _;
@@ -207,7 +207,7 @@ fn line(lines: &mut String, field: &FlatField, required: bool, schema: &Schema) 
             ("merge", Some(key)) => write!(lines, " merge({key})")?,
             ("merge", None) => lines.push_str(" merge"),
             ("retainKeys", _) => lines.push_str(" retain"),
-            ("replace", _) => {}
+            ("replace", _) => lines.push_str(" replace"),
             (other, _) => bail!("patch strategy `{other}`"),
         }
     }

@@ -27,6 +27,8 @@ Environment:
 enum Command {
     /// Start the embedded control plane
     Up(commands::up::UpArgs),
+    /// Measure the product on this machine
+    Bench(commands::bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     start_logging();
     let result = match cli.command {
         Command::Up(args) => commands::up::run(args),
+        Command::Bench(args) => commands::bench::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,3 +1,4 @@
 //! One module per command.
 
+pub(crate) mod bench;
 pub(crate) mod up;

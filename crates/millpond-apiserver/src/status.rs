@@ -247,7 +247,8 @@ pub enum FieldProblem {
     Required,
     /// The value is malformed.
     Invalid(Value),
-    /// The value is malformed; the text is how the real server shows it (types whose fields it orders by itself).
+    /// The value is malformed; the text is how the real server shows it (types whose fields it orders by itself),
+    /// empty where it shows none.
     InvalidAs(String),
     /// The value is of another type.
     TypeInvalid(Value),
@@ -329,6 +330,7 @@ impl FieldError {
                 self.problem.text().to_owned()
             }
             FieldProblem::TooMany(actual) => format!("{}: {actual}", self.problem.text()),
+            FieldProblem::InvalidAs(shown) if shown.is_empty() => self.problem.text().to_owned(),
             FieldProblem::InvalidAs(shown) => format!("{}: {shown}", self.problem.text()),
             FieldProblem::Invalid(value)
             | FieldProblem::TypeInvalid(value)

@@ -7,8 +7,11 @@
 //!
 //! Read on in [`table`] (which kinds there are) and [`fields`] (what field selectors read).
 
+mod apps;
+mod batch;
 mod check;
 mod conversion;
+mod cron;
 mod defaults;
 mod fields;
 mod hooks;

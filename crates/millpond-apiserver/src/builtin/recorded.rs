@@ -24,7 +24,7 @@ macro_rules! recorded {
     )*};
 }
 
-recorded!(pod_create, pod_errors, pod_update);
+recorded!(pod_create, pod_errors, pod_update, workloads);
 
 fn check(cases: &str) {
     let resources = super::resources();

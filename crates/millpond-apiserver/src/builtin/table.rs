@@ -3,7 +3,7 @@
 //! Facts of the Kubernetes 1.36 API. Exec, attach, logs, port-forward and proxy subresources are absent on
 //! purpose: nothing here runs containers, so the paths answer 404.
 
-use super::{Row, ScalePaths, fields, hooks, pod, storage};
+use super::{Row, ScalePaths, apps, batch, fields, hooks, pod, storage};
 use crate::resource::{NameRule, OtherSubresource, Verbs};
 
 /// Namespaced, all verbs, no subresource, no rules of its own: every row starts from here.
@@ -136,6 +136,7 @@ static ROWS: &[Row] = &[
         status: true,
         scale: WORKLOAD_SCALE,
         fields: Some(fields::REPLICATION_CONTROLLER),
+        hooks: &apps::REPLICATION_CONTROLLER,
         ..BASE
     },
     Row { kind: "ResourceQuota", plural: "resourcequotas", short_names: &["quota"], status: true, ..BASE },
@@ -169,7 +170,13 @@ static ROWS: &[Row] = &[
         hooks: &hooks::CAUTIOUS,
         ..BASE
     },
-    Row { group: "apps", kind: "ControllerRevision", plural: "controllerrevisions", ..BASE },
+    Row {
+        group: "apps",
+        kind: "ControllerRevision",
+        plural: "controllerrevisions",
+        hooks: &apps::CONTROLLER_REVISION,
+        ..BASE
+    },
     Row {
         group: "apps",
         kind: "DaemonSet",
@@ -177,6 +184,7 @@ static ROWS: &[Row] = &[
         short_names: &["ds"],
         categories: &["all"],
         status: true,
+        hooks: &apps::DAEMON_SET,
         ..BASE
     },
     Row {
@@ -187,6 +195,7 @@ static ROWS: &[Row] = &[
         categories: &["all"],
         status: true,
         scale: WORKLOAD_SCALE,
+        hooks: &apps::DEPLOYMENT,
         ..BASE
     },
     Row {
@@ -197,6 +206,7 @@ static ROWS: &[Row] = &[
         categories: &["all"],
         status: true,
         scale: WORKLOAD_SCALE,
+        hooks: &apps::REPLICA_SET,
         ..BASE
     },
     Row {
@@ -208,6 +218,7 @@ static ROWS: &[Row] = &[
         status: true,
         scale: WORKLOAD_SCALE,
         name_rule: NameRule::Label,
+        hooks: &apps::STATEFUL_SET,
         ..BASE
     },
     Row {
@@ -295,6 +306,7 @@ static ROWS: &[Row] = &[
         short_names: &["cj"],
         categories: &["all"],
         status: true,
+        hooks: &batch::CRON_JOB,
         ..BASE
     },
     Row {
@@ -304,6 +316,7 @@ static ROWS: &[Row] = &[
         categories: &["all"],
         status: true,
         fields: Some(fields::JOB),
+        hooks: &batch::JOB,
         ..BASE
     },
     Row {

@@ -1,6 +1,6 @@
 //! Defaults of workloads and autoscalers.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::builtin::conversion;
 use crate::builtin::json::{Fields, Fill};
@@ -56,6 +56,10 @@ pub(super) fn stateful_set(set: &mut Value) {
     retention.default_to("whenScaled", "Retain");
     spec.default_to("replicas", 1);
     spec.default_to("revisionHistoryLimit", REVISION_HISTORY);
+    for claim in spec.items_mut("volumeClaimTemplates") {
+        claim.put("apiVersion", json!("v1"));
+        claim.put("kind", json!("PersistentVolumeClaim"));
+    }
 }
 
 pub(super) fn replication_controller(controller: &mut Value) {
@@ -68,10 +72,6 @@ pub(super) fn replication_controller(controller: &mut Value) {
 }
 
 pub(super) fn job(job: &mut Value) {
-    let labels = job.at("spec").at("template").at("metadata").at("labels").clone();
-    if labels.as_object().is_some_and(|labels| !labels.is_empty()) {
-        job.object("metadata").default_to("labels", labels);
-    }
     let spec = job.object("spec");
     if !spec.has("completions") && !spec.has("parallelism") {
         spec.put("completions", json!(1));
@@ -126,5 +126,4 @@ pub(super) fn autoscaler(autoscaler: &mut Value) {
     if down.at("policies").is_null() {
         down.put("policies", json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]));
     }
-    debug_assert!(behavior.as_object().is_some_and(|map: &Map<_, _>| !map.is_empty()));
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{container, parts, requirements, scheduling, volume};
-use crate::builtin::check::{self, Errors, Tell};
+use crate::builtin::check::{Errors, Tell};
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::meta::validate_labels;
@@ -190,8 +190,3 @@ fn host_network_ports(context: Context<'_>, path: Path<'_>, errors: &mut Errors)
 
 /// The containers that a pod can have, by the list that holds them.
 pub(super) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
-
-/// Names of all keys of a selector-like value that must be there.
-pub(in crate::builtin) fn selector(selector: &Value, path: Path<'_>, errors: &mut Errors) {
-    check::label_selector(selector, path, errors);
-}

@@ -12,6 +12,7 @@
 //! logs, port-forward, webhooks, aggregation, more than one machine.
 
 mod admission;
+pub mod apply;
 mod audit;
 pub mod auth;
 pub mod builtin;
@@ -51,43 +52,6 @@ pub use lifecycle::bootstrap::run as bootstrap;
 // ---- Shims until the real rooms land: whoever lands `apply`, `table`, `protobuf`, `crd`, `openapi`,
 // `schema::strict` or `schema::custom` deletes the shim of that name and adapts its few callers (handlers/*, kind.rs,
 // lifecycle/definitions.rs) to the real signatures. ----
-mod apply {
-    #![allow(missing_docs, unused_variables)]
-    use crate::schema::SchemaRef;
-    use crate::status::ApiError;
-    use serde_json::Value;
-    #[derive(Default)]
-    pub struct FieldSet;
-    impl FieldSet {
-        pub fn of_paths(_: &[&[&str]]) -> Self {
-            Self
-        }
-    }
-    pub struct Manager {
-        pub name: String,
-        pub operation: &'static str,
-        pub api_version: String,
-        pub subresource: String,
-        pub time: String,
-    }
-    pub fn track_create(object: &mut Value, schema: &SchemaRef, manager: &Manager) {}
-    pub fn track_update(old: &Value, new: &mut Value, schema: &SchemaRef, manager: &Manager, reset: &FieldSet) {}
-    pub fn apply_patch(
-        live: Option<&Value>,
-        config: &Value,
-        schema: &SchemaRef,
-        manager: &Manager,
-        force: bool,
-        reset: &FieldSet,
-    ) -> Result<Value, ApiError> {
-        let mut object = live.cloned().unwrap_or(Value::Null);
-        json_patch::merge(&mut object, config);
-        Ok(object)
-    }
-    pub fn without_effect(new: &Value, old: &Value) -> bool {
-        new == old
-    }
-}
 mod table {
     #![allow(missing_docs)]
     use crate::resource::Resource;

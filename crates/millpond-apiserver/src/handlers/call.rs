@@ -55,16 +55,6 @@ impl Call {
     pub(crate) fn not_found(&self) -> ApiError {
         ApiError::not_found(&self.resource.group, &self.resource.plural, self.name())
     }
-
-    /// Who changes fields: the parameter, or the program part of the User-Agent.
-    pub(crate) fn field_manager(&self) -> String {
-        if !self.query.field_manager.is_empty() {
-            return self.query.field_manager.clone();
-        }
-        let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
-        let program = agent.unwrap_or("unknown").split('/').next().unwrap_or_default();
-        program.chars().filter(|c| !c.is_control()).take(128).collect()
-    }
 }
 
 /// The key of an object in its collection.

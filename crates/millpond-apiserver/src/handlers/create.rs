@@ -7,9 +7,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::call::{Call, key_of};
+use super::ownership::Ownership;
 use super::respond::{self, ApiResponse};
+use super::update::Part;
 use super::{decode, reviews};
-use crate::apply;
 use crate::clock::rfc3339;
 use crate::resource::Verbs;
 use crate::status::ApiError;
@@ -100,8 +101,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if track {
-        let manager = call.manager("Update");
-        apply::track_create(&mut object, &resource.schema, &manager);
+        Ownership::new(call, Part::Main).track_create(&mut object);
     }
     set_system_fields(call, &mut object);
     admission::on_create(call, &mut object)?;

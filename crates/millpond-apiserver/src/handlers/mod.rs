@@ -5,6 +5,7 @@ pub(crate) mod create;
 mod decode;
 pub(crate) mod delete;
 mod discovery;
+mod ownership;
 mod plain;
 mod read;
 mod respond;

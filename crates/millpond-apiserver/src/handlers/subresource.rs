@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::call::{Call, key_of};
 use super::delete::{self, Options};
+use super::ownership::{Ownership, ScaleOwnership};
 use super::read::served;
 use super::respond::{self, ApiResponse};
-use super::update::{Changed, Part, Patch, change};
+use super::update::{Changed, Part, Patch, change, check_manager, parse_config};
 use super::{create, decode, reviews};
 use crate::clock::rfc3339;
 use crate::http::negotiate::content_type;
@@ -135,21 +136,33 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
     let paths = call.resource.subresources.scale.clone().ok_or_else(ApiError::no_such_path)?;
     let put = call.method == Method::PUT;
     let given = if put { Some(decode::parse(call, body)?.0) } else { None };
-    let (patch, text) = match content_type(&call.headers) {
-        _ if put => (None, body.clone()),
-        // A Scale has no lists: strategic merge and merge are the same.
-        patch::STRATEGIC_MERGE_PATCH => (Some(Patch::Merge), body.clone()),
-        patch::APPLY_PATCH => {
-            let (scale, _) = decode::parse_as("application/yaml", body)?;
-            (Some(Patch::Merge), Bytes::from(scale.to_string()))
-        }
-        other => (Some(Patch::of(other, &call.resource)?), body.clone()),
+    let applied = !put && content_type(&call.headers) == patch::APPLY_PATCH;
+    let config = if applied {
+        check_manager(call)?;
+        Some(parse_config(body)?.0)
+    } else {
+        None
     };
+    let patch = match content_type(&call.headers) {
+        _ if put || applied => None,
+        // A Scale has no lists: strategic merge and merge are the same.
+        patch::STRATEGIC_MERGE_PATCH => Some(Patch::Merge),
+        other => Some(Patch::of(other, &call.resource)?),
+    };
+    let force = call.query.force.unwrap_or(false);
     let outcome = change(call, Part::Other("scale"), |call, old| {
-        let scale = match (&given, &patch) {
-            (Some(given), _) => given.clone(),
-            (None, Some(patch)) => patch.apply(&scale_of(call, old)?, &text, call)?.object,
-            (None, None) => unreachable!("a request is a put or a patch"),
+        let ownership = Ownership::new(call, Part::Other("scale"));
+        let ownership = ownership.of_scale();
+        let mut live = scale_of(call, old)?;
+        ownership.enter(&mut live, old);
+        let scale = match (&given, &config, &patch) {
+            (Some(given), ..) => tracked(&ownership, &live, given.clone()),
+            (_, Some(config), _) => match ownership.apply(&live, config, force) {
+                Some(applied) => applied?.object,
+                None => return Err(ApiError::no_such_path()),
+            },
+            (_, _, Some(patch)) => tracked(&ownership, &live, patch.apply(&live, body, call)?.object),
+            (None, None, None) => unreachable!("a request is a put or a patch"),
         };
         let version = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
@@ -163,7 +176,8 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
         if object != *old {
             crate::kind::prepare_update(&call.resource, &mut object, old);
         }
-        Ok(Changed { object, precondition: Some(version).filter(|version| !version.is_empty()), track: true })
+        ownership.leave(&scale, &mut object);
+        Ok(Changed { object, precondition: Some(version).filter(|version| !version.is_empty()), track: false })
     })
     .await?;
     let object = match &outcome {
@@ -171,6 +185,12 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
         create::Outcome::DryRun(object) => (**object).clone(),
     };
     Ok(respond::encoded(call, StatusCode::OK, &scale_of(call, &object)?))
+}
+
+/// A Scale with its author among its managers.
+fn tracked(ownership: &ScaleOwnership<'_>, live: &Value, mut scale: Value) -> Value {
+    ownership.track_update(live, &mut scale);
+    scale
 }
 
 fn success() -> Value {
@@ -216,7 +236,7 @@ pub(crate) async fn bind(call: &mut Call, body: &Bytes) -> Result<ApiResponse, A
             &mut object,
             json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "lastProbeTime": null}),
         );
-        Ok(Changed { object, precondition: None, track: true })
+        Ok(Changed { object, precondition: None, track: false })
     })
     .await?;
     Ok(respond::encoded(call, StatusCode::CREATED, &success()))
@@ -368,7 +388,7 @@ async fn mark_disrupted(call: &mut Call) -> Result<(), ApiError> {
                 "message": "Eviction API: evicting", "lastTransitionTime": rfc3339(call.server.clock.now()), "lastProbeTime": null,
             }),
         );
-        Ok(Changed { object, precondition: None, track: true })
+        Ok(Changed { object, precondition: None, track: false })
     })
     .await;
     match result {

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::create::{self, Outcome, unavailable};
 use super::decode;
+use super::ownership::Ownership;
 use super::read::served;
 use super::respond::ApiResponse;
-use crate::apply::{self, FieldSet};
-use crate::clock::rfc3339;
+use crate::apply;
 use crate::http::negotiate::content_type;
 use crate::http::query::FieldValidation;
 use crate::patch;
@@ -68,6 +68,17 @@ pub(crate) enum Part {
     Status,
     /// What a subresource with a handler of its own changes (its name): nothing is carried over.
     Other(&'static str),
+}
+
+impl Part {
+    /// The subresource through which the part is changed; empty for the object itself.
+    pub(crate) fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Other(name) => name,
+        }
+    }
 }
 
 /// What a request makes of the current object.
@@ -200,12 +211,9 @@ impl Patch {
 
 /// Server-side apply.
 async fn apply_patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
-    if call.query.field_manager.is_empty() {
-        let error = FieldError::required("fieldManager", "is required for apply patch");
-        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-    }
-    let (config, duplicates) = decode::parse_as("application/yaml", body)?;
-    let config = checked_config(call, config, duplicates)?;
+    check_manager(call)?;
+    let (config, duplicates) = parse_config(body)?;
+    let force = call.query.force.unwrap_or(false);
     for _ in 0..RETRIES {
         if call.server.store.get(&call.resource.storage, &call.key()).is_some() {
             break;
@@ -213,71 +221,98 @@ async fn apply_patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiRes
         if part != Part::Main {
             return Err(call.not_found());
         }
-        match create_by_apply(call, &config).await {
+        match create_by_apply(call, &config, &duplicates, force).await {
             Err(error) if error.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
-    let force = call.query.force.unwrap_or(false);
     let outcome = change(call, part, |call, old| {
-        let manager = call.manager_of("Apply", part);
-        let reset = reset_fields(&call.resource, part);
-        let mut object = apply::apply_patch(Some(old), &config, &call.resource.schema, &manager, force, &reset)?;
+        let object = applied(call, Some(old), &config, &duplicates, part, force)?;
         let given = config["metadata"]["resourceVersion"].as_str();
-        kind::default(&call.resource, &mut object);
         Ok(Changed { object, precondition: given.map(str::to_owned), track: false })
     })
     .await?;
     Ok(outcome.respond(call, StatusCode::OK))
 }
 
-fn checked_config(call: &mut Call, mut config: Value, duplicates: Vec<String>) -> Result<Value, ApiError> {
-    let resource = call.resource.clone();
-    if !config.is_object() {
-        return Err(ApiError::bad_request("error decoding YAML: the applied configuration must be an object"));
+/// An apply has to say who applies.
+pub(crate) fn check_manager(call: &Call) -> Result<(), ApiError> {
+    if !call.query.field_manager.is_empty() {
+        return Ok(());
     }
-    for (key, expected) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())] {
-        if config[key].as_str().unwrap_or_default().is_empty() {
-            return Err(ApiError::bad_request(format!("{key} must be set in the applied configuration: {expected}")));
-        }
-    }
-    decode::check_kind(&resource, &mut config)?;
-    decode::conform(call, &mut config, duplicates)?;
-    let name = config["metadata"]["name"].as_str().unwrap_or_default();
-    if name.is_empty() {
-        config["metadata"]["name"] = json!(call.name());
-    }
-    check_name(call, &mut config)?;
-    Ok(config)
+    let error = FieldError::required("fieldManager", "is required for apply patch");
+    Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]))
 }
 
-async fn create_by_apply(call: &mut Call, config: &Value) -> Result<ApiResponse, ApiError> {
-    if config["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
+/// Reads an applied configuration; duplicate fields are returned beside it. Nothing at all is an empty one.
+pub(crate) fn parse_config(body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
+    let refuse = |why: &str| ApiError::bad_request(format!("error decoding YAML: {why}"));
+    let (config, duplicates) = decode::parse_as("application/yaml", body).map_err(|error| refuse(&error.message))?;
+    let found = match config {
+        Value::Object(_) => return Ok((config, duplicates)),
+        Value::Null => return Ok((json!({}), duplicates)),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+    };
+    Err(refuse(&format!(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    )))
+}
+
+/// The object that an apply makes of the live one, defaulted.
+fn applied(
+    call: &mut Call,
+    live: Option<&Value>,
+    config: &Value,
+    duplicates: &[String],
+    part: Part,
+    force: bool,
+) -> Result<Value, ApiError> {
+    let mut object = Ownership::new(call, part).apply(live, config, force)?.object;
+    if !duplicates.is_empty() {
+        let problem = format!("error strict decoding YAML: {}", duplicates.join(", "));
+        match call.query.field_validation {
+            FieldValidation::Strict => return Err(ApiError::bad_request(problem)),
+            FieldValidation::Warn => call.warnings.extend(duplicates.iter().cloned()),
+            FieldValidation::Ignore => {}
+        }
+    }
+    create::place(call, &mut object)?;
+    if object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name()
+        )));
+    }
+    check_name(call, &mut object)?;
+    decode::conform(call, &mut object, Vec::new())?;
+    kind::default(&call.resource, &mut object);
+    Ok(object)
+}
+
+async fn create_by_apply(
+    call: &mut Call,
+    config: &Value,
+    duplicates: &[String],
+    force: bool,
+) -> Result<ApiResponse, ApiError> {
+    let mut object = applied(call, None, config, duplicates, Part::Main, force)?;
+    if let Some(uid) = object["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         return Err(ApiError::conflict(
             &call.resource.group,
             &call.resource.plural,
             call.name(),
-            &format!(
-                "uid mismatch: the provided object specified uid {}, and no existing object was found",
-                config["metadata"]["uid"].as_str().unwrap_or_default()
-            ),
+            &format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
         ));
     }
-    let manager = call.manager("Apply");
-    let reset = reset_fields(&call.resource, Part::Main);
-    let mut object = apply::apply_patch(None, config, &call.resource.schema, &manager, false, &reset)?;
-    kind::default(&call.resource, &mut object);
+    // An apply may name the version that it comes from; where there is none, any will do.
+    if let Value::Object(metadata) = &mut object["metadata"] {
+        metadata.remove("resourceVersion");
+    }
     let outcome = create::create_object(call, object, false).await?;
     Ok(outcome.respond(call, StatusCode::CREATED))
-}
-
-/// Fields that a request on this part cannot own.
-pub(crate) fn reset_fields(resource: &Resource, part: Part) -> FieldSet {
-    match part {
-        Part::Main if resource.subresources.status => FieldSet::of_paths(&[&["status"]]),
-        Part::Status => FieldSet::of_paths(&[&["spec"]]),
-        _ => FieldSet::default(),
-    }
 }
 
 /// Changes the object that the path names by `make`, again and again until nobody interferes.
@@ -315,8 +350,7 @@ async fn write_change(
     }
     keep_system_fields(call, &mut new, &old)?;
     if changed.track {
-        let manager = call.manager_of("Update", part);
-        apply::track_update(&old, &mut new, &resource.schema, &manager, &reset_fields(&resource, part));
+        Ownership::new(call, part).track_update(&old, &mut new);
     }
     match part {
         Part::Main => kind::prepare_update(&resource, &mut new, &old),
@@ -331,10 +365,11 @@ async fn write_change(
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource.group, &resource.kind, call.name(), &errors));
     }
+    apply::settle_times(&old, &mut new);
     if call.query.dry_run {
         return Ok(Some(Outcome::DryRun(Box::new(new))));
     }
-    if apply::without_effect(&new, &old) {
+    if new == old {
         return Ok(Some(Outcome::Stored(stored.clone())));
     }
     let delete = is_finished(&resource, &new);
@@ -397,26 +432,4 @@ fn keep_system_fields(call: &Call, new: &mut Value, old: &Value) -> Result<(), A
         };
     }
     Ok(())
-}
-
-impl Call {
-    /// Who makes this change, for the owners of fields.
-    pub(crate) fn manager(&self, operation: &'static str) -> apply::Manager {
-        self.manager_of(operation, Part::Main)
-    }
-
-    /// The same for a part of the object.
-    pub(crate) fn manager_of(&self, operation: &'static str, part: Part) -> apply::Manager {
-        apply::Manager {
-            name: self.field_manager(),
-            operation,
-            api_version: self.resource.api_version(),
-            subresource: match part {
-                Part::Main => String::new(),
-                Part::Status => "status".to_owned(),
-                Part::Other(name) => name.to_owned(),
-            },
-            time: rfc3339(self.server.clock.now()),
-        }
-    }
 }

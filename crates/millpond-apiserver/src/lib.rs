@@ -22,6 +22,7 @@ pub mod embedded;
 mod handlers;
 pub mod http;
 pub mod json_text;
+pub mod jsonpath;
 mod kind;
 pub mod lifecycle;
 pub mod meta;
@@ -41,6 +42,7 @@ pub mod server;
 mod service_ip;
 pub mod status;
 pub mod store;
+pub mod table;
 
 pub use embedded::{Embedded, EmbeddedOptions, StartError};
 pub use lifecycle::LifecycleOptions;
@@ -49,37 +51,9 @@ pub use server::{ApiService, Server, ServerOptions};
 /// Creates what every cluster has: namespaces, the API's service, the system's priority classes.
 pub use lifecycle::bootstrap::run as bootstrap;
 
-// ---- Shims until the real rooms land: whoever lands `apply`, `table`, `protobuf`, `crd`, `openapi`,
+// ---- Shims until the real rooms land: whoever lands `crd`, `openapi`,
 // `schema::strict` or `schema::custom` deletes the shim of that name and adapts its few callers (handlers/*, kind.rs,
 // lifecycle/definitions.rs) to the real signatures. ----
-mod table {
-    #![allow(missing_docs)]
-    use crate::resource::Resource;
-    use crate::status::ApiError;
-    use serde_json::{Value, json};
-    #[derive(Clone, Copy)]
-    pub struct IncludeObject;
-    impl IncludeObject {
-        pub fn parse(_: Option<&str>) -> Result<Self, ApiError> {
-            Ok(Self)
-        }
-    }
-    pub fn render<'a>(
-        _: &Resource,
-        objects: impl Iterator<Item = &'a Value>,
-        _: IncludeObject,
-        _: jiff::Timestamp,
-        meta: &Value,
-        _: bool,
-    ) -> Value {
-        let rows: Vec<Value> =
-            objects.map(|o| json!({"cells": [o["metadata"]["name"]], "object": partial_metadata(o)})).collect();
-        json!({"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":meta,"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"","priority":0}],"rows":rows})
-    }
-    pub fn partial_metadata(o: &Value) -> Value {
-        json!({"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":o["metadata"]})
-    }
-}
 mod crd {
     #![allow(missing_docs, unused_variables)]
     use crate::resource::Resource;

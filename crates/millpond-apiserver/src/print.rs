@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use jiff::SignedDuration;
 use regex::Regex;
 use serde_json::Value;
 
@@ -77,6 +78,31 @@ pub fn go_float(number: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
+/// A span of time as ages are shown: `47s`, `2m3s`, `5h`, `3d4h`, `2y`. A little less than nothing is `0s`, as
+/// clocks differ; more than that is `<invalid>`.
+pub fn human_duration(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let years = days / 365;
+    let parts = |large: i64, unit: &str, small: i64, small_unit: &str| match small {
+        0 => format!("{large}{unit}"),
+        small => format!("{large}{unit}{small}{small_unit}"),
+    };
+    match seconds {
+        ..=-2 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => parts(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => parts(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if days < 8 => parts(days, "d", hours % 24, "h"),
+        _ if days < 365 * 2 => format!("{days}d"),
+        _ if days < 365 * 8 => parts(years, "y", days % 365, "d"),
+        _ => format!("{years}y"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +122,39 @@ mod tests {
             go_value(&value),
             "map[a:map[] b:[1 1.5 true <nil> x y] c:[1e+21 100000000000000000000 1e-05 0.0001 -2.5e+300]]"
         );
+    }
+
+    #[test]
+    fn durations_are_shown_as_ages() {
+        const M: i64 = 60;
+        const H: i64 = 3600;
+        const D: i64 = 86_400;
+        const Y: i64 = 365 * D;
+        for (seconds, shown) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (123, "2m3s"),
+            (10 * M - 1, "9m59s"),
+            (10 * M, "10m"),
+            (3 * H - 1, "179m"),
+            (3 * H, "3h"),
+            (3 * H + 61, "3h1m"),
+            (8 * H, "8h"),
+            (48 * H - 1, "47h"),
+            (2 * D, "2d"),
+            (7 * D + 23 * H, "7d23h"),
+            (8 * D, "8d"),
+            (2 * Y - 1, "729d"),
+            (2 * Y, "2y"),
+            (2 * Y + D, "2y1d"),
+            (8 * Y - 1, "7y364d"),
+            (8 * Y + 200 * D, "8y"),
+        ] {
+            assert_eq!(human_duration(SignedDuration::from_secs(seconds)), shown, "{seconds}");
+        }
+        assert_eq!(human_duration(SignedDuration::from_millis(-1999)), "0s");
     }
 }

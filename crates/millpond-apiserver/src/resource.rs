@@ -127,8 +127,10 @@ pub enum Columns {
 pub struct BuiltinColumns {
     /// Their definitions.
     pub definitions: &'static [ColumnDefinition],
-    /// The cells of one object, in the order of the definitions. `now` is for ages.
+    /// The cells of one object in its stored form, in the order of the definitions. `now` is for ages.
     pub cells: fn(object: &Value, now: jiff::Timestamp) -> Vec<Value>,
+    /// Conditions of the row of one object, none for most.
+    pub conditions: fn(object: &Value) -> Option<Value>,
 }
 
 impl fmt::Debug for BuiltinColumns {

@@ -87,7 +87,7 @@ impl Row {
             name_rule: self.name_rule,
             schema: schema::builtin::kind(self.group, self.version, self.kind)
                 .expect("the generated table has every built-in kind"),
-            columns: Columns::NameAndAge,
+            columns: crate::table::builtin_columns(self.group, self.kind).map_or(Columns::NameAndAge, Columns::Builtin),
             selectable_fields: self.fields.map_or(SelectableFields::NameOnly, SelectableFields::Builtin),
             deprecation: self.deprecation.map(Arc::from),
             behaviour: Behaviour::Builtin(self.hooks),

@@ -29,6 +29,9 @@ enum Command {
     Up(commands::up::UpArgs),
     /// Measure the product on this machine
     Bench(commands::bench::BenchArgs),
+    /// Look after the store of the embedded API
+    #[command(subcommand)]
+    Store(commands::store::StoreCommand),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Up(args) => commands::up::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Store(command) => commands::store::run(&command, &mut std::io::stdout().lock()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

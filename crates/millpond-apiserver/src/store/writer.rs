@@ -285,7 +285,9 @@ impl Thread {
         };
         let (shared, queue) = (self.shared.clone(), self.queue.clone());
         let spawned = std::thread::Builder::new().name("millpond-compact".to_owned()).spawn(move || {
-            let result = job.write(shared.state.read().snapshot());
+            // On its own line: the lock must be free again before the long write begins.
+            let snapshot = shared.state.read().snapshot();
+            let result = job.write(snapshot);
             let _ = queue.send(Job::Compacted(Box::new(result)));
         });
         if let Err(problem) = spawned {

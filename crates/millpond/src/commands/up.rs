@@ -43,7 +43,8 @@ pub(crate) struct UpArgs {
     audit_log: Option<PathBuf>,
 }
 
-fn default_data_dir() -> PathBuf {
+/// Where data is kept when nobody says otherwise.
+pub(crate) fn default_data_dir() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home);
     base.unwrap_or_else(std::env::temp_dir).join("millpond")

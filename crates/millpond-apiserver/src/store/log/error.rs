@@ -93,7 +93,7 @@ pub enum OpenError {
     NotAStore {
         /// The file.
         path: PathBuf,
-        /// Its first bytes, in hexadecimal.
+        /// Its first bytes.
         found: String,
     },
     /// A later version of the format.
@@ -123,8 +123,9 @@ impl OpenError {
         match self {
             Self::AlreadyOpen { .. } => Some("stop the other `millpond up`, or give this one another `--data-dir`"),
             Self::NotWritable { .. } => Some("give this user write permission, or choose another `--data-dir`"),
-            Self::Missing { .. } | Self::NotAStore { .. } => {
-                Some("`--data-dir` names the directory that `millpond up` was started with")
+            Self::Missing { .. } => Some("`--data-dir` names the directory that `millpond up` was started with"),
+            Self::NotAStore { .. } => {
+                Some("the store of a data directory is `millpond.store`; a backup comes from `millpond store backup`")
             }
             Self::UnsupportedFormat { .. } => Some("use the version of millpond that wrote it, or a later one"),
             Self::Damaged(_) => Some(

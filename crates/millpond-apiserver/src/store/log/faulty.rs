@@ -338,8 +338,9 @@ impl OpenFile {
         let file = disk.files.get_mut(&self.file).expect("an open file");
         match fault {
             None => {
-                file.durable.clone_from(&file.cached);
-                file.unsynced.clear();
+                for change in std::mem::take(&mut file.unsynced) {
+                    change.apply(&mut file.durable);
+                }
                 Ok(())
             }
             Some(Fault::Die) => Err(Fault::Die.error()),

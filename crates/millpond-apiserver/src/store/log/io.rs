@@ -167,12 +167,18 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), FileError> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(|error| FileError::new("sync", path, error))
 }
 
-/// The process that holds the lock of a directory, for commands that only
-/// read: `None` when nobody does. The inner value is its id, if it wrote one.
-pub(super) fn lock_holder(directory: &Path) -> Option<Option<u32>> {
+/// Somebody who has a store open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holder {
+    /// The id that it wrote into the lock file, if it did.
+    pub(super) process: Option<u32>,
+}
+
+/// Who has the lock of a directory, for commands that only read.
+pub(super) fn lock_holder(directory: &Path) -> Option<Holder> {
     let mut file = File::open(directory.join(LOCK_FILE_NAME)).ok()?;
     match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => Some(read_holder(&mut file)),
+        Err(TryLockError::WouldBlock) => Some(Holder { process: read_holder(&mut file) }),
         _ => None,
     }
 }

@@ -70,7 +70,10 @@ fn decode_header(page: &[u8; PAGE], path: &Path, filled: usize) -> Result<Header
     };
     Err(match fault {
         HeaderFault::NotAStore if filled == 0 => truncated(path, DATA_START, 0).into(),
-        HeaderFault::NotAStore => OpenError::NotAStore { path: path.to_owned(), found: format!("{:02x?}", &page[..8]) },
+        HeaderFault::NotAStore => OpenError::NotAStore {
+            path: path.to_owned(),
+            found: format!("\"{}\"", page[..filled.min(8)].escape_ascii()),
+        },
         HeaderFault::Format(found) => OpenError::UnsupportedFormat { path: path.to_owned(), found, supported: FORMAT },
         HeaderFault::Checksum { .. } if filled < PAGE => truncated(path, DATA_START, filled as u64).into(),
         HeaderFault::Checksum { expected, found } => {
@@ -168,7 +171,7 @@ pub(super) struct Frames<'f> {
 impl<'f> Frames<'f> {
     /// Frames between `start`, which must be a frame's beginning, and `end`.
     pub(super) fn new(file: &'f dyn LogFile, seal: Seal, start: u64, end: u64) -> Self {
-        Self { window: Window::new(file), seal, position: start, end }
+        Self { window: Window::new(file, end), seal, position: start, end }
     }
 
     /// Verifies the frame at the position and moves behind it.
@@ -314,21 +317,23 @@ const WINDOW_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 struct Window<'f> {
     file: &'f dyn LogFile,
+    end: u64,
     buffer: Vec<u8>,
     start: u64,
     filled: usize,
 }
 
 impl<'f> Window<'f> {
-    fn new(file: &'f dyn LogFile) -> Self {
-        Self { file, buffer: Vec::new(), start: 0, filled: 0 }
+    fn new(file: &'f dyn LogFile, end: u64) -> Self {
+        Self { file, end, buffer: Vec::new(), start: 0, filled: 0 }
     }
 
     /// `count` bytes at `offset`, or fewer at the end of the file.
     fn bytes(&mut self, offset: u64, count: usize) -> io::Result<&[u8]> {
         let held = self.start..self.start + self.filled as u64;
         if !(held.contains(&offset) && offset + count as u64 <= held.end) {
-            self.buffer.resize(count.max(WINDOW_BYTES), 0);
+            let ahead = self.end.saturating_sub(offset).min(WINDOW_BYTES as u64);
+            self.buffer.resize(count.max(ahead as usize), 0);
             self.start = offset;
             self.filled = 0;
             self.filled = read_full(self.file, &mut self.buffer, offset)?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::error::{CopyError, Damage, FileError, OpenError};
 use super::format::{FORMAT, Header, Slot};
-use super::io::{Directory, FILE_NAME, LogIo, NEW_FILE_NAME, create_private, lock_holder, sync_directory};
+use super::io::{Directory, FILE_NAME, Holder, LogIo, NEW_FILE_NAME, create_private, lock_holder, sync_directory};
 use super::record::{ObjectRef, RecordKind, RecordRef};
 use super::recovered::Note;
 use super::replay::{Replay, Retention};
@@ -108,7 +108,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
         }
     };
     let state = match holder {
-        Some(process) => FileState::InUse { process },
+        Some(Holder { process }) => FileState::InUse { process },
         None if preamble.closed => FileState::Closed,
         None => FileState::NotClosed,
     };
@@ -279,7 +279,7 @@ fn verify(path: &Path) -> Result<CopyReport, CopyError> {
 }
 
 /// Opens a file, and finds out whether a server has it: `Some` if so.
-fn open_to_read(path: &Path) -> Result<(File, Option<Option<u32>>), OpenError> {
+fn open_to_read(path: &Path) -> Result<(File, Option<Holder>), OpenError> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
         _ => FileError::new("open", path, error).into(),
@@ -289,7 +289,7 @@ fn open_to_read(path: &Path) -> Result<(File, Option<Option<u32>>), OpenError> {
     Ok((file, holder))
 }
 
-fn access(holder: Option<Option<u32>>) -> Access {
+fn access(holder: Option<Holder>) -> Access {
     match holder {
         Some(_) => Access::Shared,
         None => Access::Exclusive,

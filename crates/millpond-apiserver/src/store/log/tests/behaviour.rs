@@ -170,7 +170,7 @@ fn messages_name_file_place_and_next_step() {
     assert_eq!(
         error.to_string(),
         "`faulty/millpond.store` is not a Millpond store: \
-         its first bytes are [23, 21, 2f, 62, 69, 6e, 2f, 73]"
+         its first bytes are \"#!/bin/s\""
     );
     let disk = FaultyDisk::with_file(FILE_NAME, Vec::new());
     let error = open(&disk).unwrap_err();

@@ -63,7 +63,10 @@ fn no_flipped_bit_of_a_file_that_was_not_closed_loses_anything() {
     let data_end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     let (mut refused, mut noted) = (0, 0);
     for offset in 0..bytes.len() {
-        for bit in 0..8 {
+        // One bit of each zero that only fills up space, all of the others.
+        let filler = bytes[offset] == 0 && !(12288..=data_end).contains(&offset);
+        let bits = if filler { offset % 8..offset % 8 + 1 } else { 0..8 };
+        for bit in bits {
             let mut flipped = bytes.clone();
             flipped[offset] ^= 1 << bit;
             match recover(flipped) {
@@ -78,7 +81,7 @@ fn no_flipped_bit_of_a_file_that_was_not_closed_loses_anything() {
             }
         }
     }
-    assert!(refused > 30_000 && noted > 30_000, "{refused} {noted}");
+    assert!(refused > 2_000 && noted > 2_000, "{refused} {noted}");
 }
 
 #[test]

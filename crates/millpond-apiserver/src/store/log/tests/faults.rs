@@ -32,6 +32,10 @@ fn work(disk: &FaultyDisk) -> (Vec<Record>, Option<Record>) {
             Err(AppendError::Poisoned { .. }) => assert!(was_poisoned),
             Err(other) => panic!("{other}"),
         }
+        // The remains of a failure are seen best right behind it.
+        let unsure = unknown.as_ref();
+        verify(&disk.crash(step, Tear::Everything), &acknowledged, unsure, "at work");
+        verify(&disk.crash(step, Tear::Sectors), &acknowledged, unsure, "at work");
         if step % 5 == 4
             && let Some(job) = log.begin_compaction(0)
         {

@@ -6,6 +6,7 @@ mod compaction;
 mod crashes;
 mod damage;
 mod faults;
+mod files;
 mod fuzz;
 
 use std::collections::BTreeMap;

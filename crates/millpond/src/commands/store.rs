@@ -367,14 +367,62 @@ mod tests {
     fn check_backup_restore() {
         let directory = directory_with_store();
         let at = directory.path();
-        insta::assert_snapshot!(answer(at, "check --data-dir DIR/data"), @"");
-        insta::assert_snapshot!(answer(at, "backup --data-dir DIR/data DIR/copy"), @"");
-        insta::assert_snapshot!(answer(at, "backup --data-dir DIR/data DIR/copy"), @"");
-        insta::assert_snapshot!(answer(at, "restore --data-dir DIR/new DIR/copy"), @"");
-        insta::assert_snapshot!(answer(at, "restore --data-dir DIR/new DIR/copy"), @"");
+        insta::assert_snapshot!(answer(at, "check --data-dir DIR/data"), @"
+        store      DIR/data/millpond.store
+        id         abababababababababababababababab
+        state      closed
+        size       12.3 KiB, 12.3 KiB of it data
+        revision   3, history above 0
+        log        3 records in 2 batches, after a snapshot of 0 objects
+        objects    3
+                   1 apps/deployments
+                   2 pods
+        result     every byte verified
+        ");
         insta::assert_snapshot!(
-            answer(at, "restore --data-dir DIR/new --raise-revision 7 --replace DIR/copy"), @"");
-        insta::assert_snapshot!(answer(at, "check DIR/new/millpond.store -o json"), @"");
+            answer(at, "backup --data-dir DIR/data DIR/copy"),
+            @"backed up to DIR/copy: 3 objects at revision 3, 12.2 KiB, verified"
+        );
+        insta::assert_snapshot!(answer(at, "backup --data-dir DIR/data DIR/copy"), @"
+        error: cannot back up the store
+          caused by: `DIR/copy` exists already
+        hint: choose another name, or move the file away
+        ");
+        insta::assert_snapshot!(
+            answer(at, "restore --data-dir DIR/new DIR/copy"),
+            @"restored to DIR/new/millpond.store: 3 objects at revision 1000000003, 12.2 KiB, verified"
+        );
+        insta::assert_snapshot!(answer(at, "restore --data-dir DIR/new DIR/copy"), @"
+        error: cannot restore the backup
+          caused by: `DIR/new/millpond.store` exists already
+        hint: `--replace` replaces the store that is there
+        ");
+        insta::assert_snapshot!(
+            answer(at, "restore --data-dir DIR/new --raise-revision 7 --replace DIR/copy"),
+            @"restored to DIR/new/millpond.store: 3 objects at revision 10, 12.2 KiB, verified"
+        );
+        insta::assert_snapshot!(answer(at, "check DIR/new/millpond.store -o json"), @r#"
+        {
+          "batches": 0,
+          "compactedRevision": 10,
+          "dataBytes": 12495,
+          "fileBytes": 12495,
+          "format": 1,
+          "generation": 2,
+          "notes": [],
+          "objects": {
+            "apps/deployments": 1,
+            "pods": 2
+          },
+          "path": "DIR/new/millpond.store",
+          "problems": [],
+          "records": 0,
+          "revision": 10,
+          "snapshotObjects": 3,
+          "state": "Closed",
+          "storeId": "abababababababababababababababab"
+        }
+        "#);
     }
 
     #[test]
@@ -385,18 +433,42 @@ mod tests {
         let last = bytes.len() - 12;
         bytes[last] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        insta::assert_snapshot!(answer(directory.path(), "check --data-dir DIR/data"), @"");
+        insta::assert_snapshot!(answer(directory.path(), "check --data-dir DIR/data"), @"
+        store      DIR/data/millpond.store
+        id         abababababababababababababababab
+        state      closed
+        size       12.3 KiB, 12.2 KiB of it data
+        revision   2, history above 0
+        log        2 records in 1 batch, after a snapshot of 0 objects
+        objects    2
+                   2 pods
+        damage     at byte 12456: expected a payload with checksum 1fd2a37d, found d378a3e3
+        result     damaged; the counts are of what can be read
+        error: the store is damaged in one place
+        hint: keep a copy of the file, then bring a backup back with `millpond store restore --replace`
+        ");
         insta::assert_snapshot!(
-            answer(directory.path(), "backup --data-dir DIR/data DIR/copy"), @"");
+            answer(directory.path(), "backup --data-dir DIR/data DIR/copy"), @"
+        error: cannot back up the store
+          caused by: the store `DIR/data/millpond.store` is damaged at byte 12456: expected a payload with checksum 1fd2a37d, found d378a3e3
+        hint: `millpond store check` lists the damage; `millpond store restore` brings a backup back
+        ");
     }
 
     #[test]
     fn mistakes_are_answered_with_the_next_step() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
-        insta::assert_snapshot!(answer(at, "check --data-dir DIR/none"), @"");
-        insta::assert_snapshot!(answer(at, "restore --data-dir DIR/data"), @"");
+        insta::assert_snapshot!(answer(at, "check --data-dir DIR/none"), @"
+        error: cannot check the store
+          caused by: there is no store at `DIR/none/millpond.store`
+        hint: `--data-dir` names the directory that `millpond up` was started with
+        ");
         std::fs::write(at.join("text"), "not a store at all").unwrap();
-        insta::assert_snapshot!(answer(at, "restore --data-dir DIR/data DIR/text"), @"");
+        insta::assert_snapshot!(answer(at, "restore --data-dir DIR/data DIR/text"), @r#"
+        error: cannot restore the backup
+          caused by: `DIR/text` is not a Millpond store: its first bytes are "not a st"
+        hint: the store of a data directory is `millpond.store`; a backup comes from `millpond store backup`
+        "#);
     }
 }

@@ -313,10 +313,15 @@ impl Log {
     }
 
     /// Before the first batch: a closed file is marked as being written.
+    ///
+    /// Its name is made durable as well. Whoever created or compacted it may
+    /// have ended before doing so, and always leaves a closed file.
     fn mark_open(&mut self) -> Result<(), AppendError> {
         if !self.slot.clean {
             return Ok(());
         }
+        let named = self.io.sync_names();
+        named.map_err(|error| self.fail("sync the directory of", error))?;
         self.write_slot(false)?;
         self.sync()
     }

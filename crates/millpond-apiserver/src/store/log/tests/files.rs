@@ -227,7 +227,7 @@ fn backups_of_a_busy_store_are_moments_of_it() {
             let batch = random_batch(&mut random, revision);
             log.append(&batch).unwrap();
             records.extend(batch);
-            if records.len() % 50 == 0 {
+            if records.len().is_multiple_of(50) {
                 let job = log.begin_compaction(0).unwrap();
                 let file = job.write(snapshot(&records, 0)).unwrap();
                 log.finish_compaction(file).unwrap();
@@ -360,12 +360,12 @@ fn child_that_is_killed() {
         records.extend(batch);
         writeln!(stdout, "acknowledged {}", log.revision()).unwrap();
         stdout.flush().unwrap();
-        if records.len() % 7 == 0 {
+        if records.len().is_multiple_of(7) {
             let job = log.begin_compaction(0).unwrap();
             let file = job.write(snapshot(&records, 0)).unwrap();
             log.finish_compaction(file).unwrap();
         }
-        if records.len() % 5 == 0 {
+        if records.len().is_multiple_of(5) {
             log.settle().unwrap();
         }
     }

@@ -28,6 +28,7 @@ pub mod lifecycle;
 pub mod meta;
 mod metrics;
 pub mod names;
+pub mod openapi;
 pub mod patch;
 pub mod pki;
 pub mod print;
@@ -62,29 +63,5 @@ mod crd {
     pub fn prepare(definition: &mut Value, old: Option<&Value>, others: &[Value], now: &str) {}
     pub fn resources(definition: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
         Ok(vec![])
-    }
-}
-mod openapi {
-    #![allow(missing_docs, unused_variables, clippy::unused_self)]
-    use crate::registry::Resources;
-    use crate::status::ApiError;
-    use serde_json::{Value, json};
-    #[derive(Default)]
-    pub struct OpenApi;
-    pub struct Document {
-        pub tag: String,
-        pub media_type: &'static str,
-        pub text: bytes::Bytes,
-    }
-    impl OpenApi {
-        pub fn index(&self, r: &Resources) -> Value {
-            json!({"paths":{}})
-        }
-        pub fn document(&self, r: &Resources, g: &str, v: &str) -> Option<Document> {
-            None
-        }
-        pub fn swagger(&self, r: &Resources, h: &::http::HeaderMap) -> Result<Document, ApiError> {
-            Err(ApiError::no_such_path())
-        }
     }
 }

@@ -94,6 +94,17 @@ impl Plan {
     }
 }
 
+/// Place of a type in the table; a type that is used with a difference still has its name.
+fn type_of(schema: &SchemaRef) -> Option<u16> {
+    match schema {
+        SchemaRef::Named(index) => Some(*index),
+        SchemaRef::Inline(schema) => match builtin::lookup(schema.name.as_deref()?)? {
+            SchemaRef::Named(index) => Some(index),
+            SchemaRef::Inline(_) => None,
+        },
+    }
+}
+
 impl Field {
     fn of(name: &'static str, property: &'static Property, wire: Wire) -> Self {
         let schema = &property.schema;
@@ -103,10 +114,7 @@ impl Field {
             _ if schema.ty == Type::Array => (Shape::List, schema.items.as_ref()),
             _ => (Shape::Single, Some(schema)),
         };
-        let message = match value {
-            Some(SchemaRef::Named(index)) => Some(*index),
-            _ => None,
-        };
+        let message = value.and_then(type_of);
         let narrow = value.is_some_and(|value| value.format.as_deref() == Some("int32"));
         Self { name, shape, wire, message, narrow }
     }

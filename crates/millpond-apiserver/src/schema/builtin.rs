@@ -218,8 +218,10 @@ fn apply_word(property: &mut Property, word: &str) -> Option<()> {
             property.patch.merge = true;
             property.patch_merge_key = argument.map(Into::into);
         }
-        "retain" => property.patch.retain_keys = true,
         "replace" => property.patch.replace = true,
+        "retain" => property.patch.retain_keys = true,
+        // A copy of the type that differs in this alone, and still has its name.
+        "granular" => property.schema = Schema { atomic_map: false, ..(*property.schema).clone() }.into(),
         "atomic" | "set" | "map" => {
             let SchemaRef::Inline(schema) = &mut property.schema else { return None };
             let schema = Arc::make_mut(schema);
@@ -362,6 +364,17 @@ mod tests {
         let volume = lookup("io.k8s.api.core.v1.Volume").unwrap();
         let empty_dir = volume.properties["emptyDir"].proto.unwrap();
         assert_eq!((empty_dir.within, empty_dir.number), ([2, 0], 2));
+    }
+
+    #[test]
+    fn a_use_of_an_atomic_type_can_be_granular() {
+        let volume = lookup("io.k8s.api.core.v1.PersistentVolumeSpec").unwrap();
+        let claim = &volume.properties["claimRef"].schema;
+        let reference = lookup("io.k8s.api.core.v1.ObjectReference").unwrap();
+        assert_eq!(claim.name, reference.name);
+        assert!(reference.atomic_map && !claim.atomic_map);
+        let budget = lookup("io.k8s.api.policy.v1.PodDisruptionBudgetSpec").unwrap();
+        assert!(budget.properties["selector"].patch.replace);
     }
 
     #[test]

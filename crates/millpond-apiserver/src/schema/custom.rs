@@ -11,3 +11,12 @@ pub fn default(o: &mut Value, s: &SchemaRef) {}
 pub fn validate(new: &Value, old: Option<&Value>, s: &SchemaRef) -> Vec<FieldError> {
     vec![]
 }
+pub struct Definition;
+impl Definition {
+    pub fn open_api(&self) -> &Value {
+        &Value::Null
+    }
+}
+pub fn definition(s: &super::Schema) -> Option<&Definition> {
+    None
+}

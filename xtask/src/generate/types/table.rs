@@ -18,8 +18,8 @@
 //! message in field 2, `-` is none); and its type: a scalar, `[item]`, `{value}`, or a type of the table.
 //! Before the type stands `*` for a pointer, whose empty value differs from none; `+` where an empty value is
 //! printed all the same; `*+` for a pointer of which none is printed as null. Behind the type stand `atomic`,
-//! `set`, `map(keys)` for server-side apply; `merge`, `merge(key)`, `retain`, `replace` for strategic merge patches; `=`
-//! and a default in JSON, unless it is the empty value that `+` prints anyway.
+//! `set`, `map(keys)` for server-side apply, `granular` for a use of an atomic type that is not; `merge`,
+//! `merge(key)`, `retain`, `replace` for strategic merge patches; `=` and a default in JSON, unless it is the empty value that `+` prints anyway.
 
 use std::fmt::Write as _;
 
@@ -198,9 +198,13 @@ fn line(lines: &mut String, field: &FlatField, required: bool, schema: &Schema) 
             other => write!(lines, " {other}")?,
         }
     }
-    if schema.map_type.as_deref() == Some("atomic") {
-        ensure!(schema.refers_to().is_none(), "atomic use of a named type");
-        lines.push_str(" atomic");
+    match schema.map_type.as_deref() {
+        None => {}
+        Some("atomic") if schema.refers_to().is_none() => lines.push_str(" atomic"),
+        // Maps are granular unless something is said; a named type may be atomic elsewhere.
+        Some("granular") if schema.refers_to().is_none() => {}
+        Some("granular") => lines.push_str(" granular"),
+        Some(other) => bail!("map type `{other}`"),
     }
     for strategy in schema.patch_strategy.iter().flat_map(|strategies| strategies.split(',')) {
         match (strategy, &schema.patch_merge_key) {

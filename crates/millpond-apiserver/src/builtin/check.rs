@@ -274,3 +274,50 @@ pub(super) fn template_meta(meta: &Value, path: Path<'_>, errors: &mut Errors) {
 pub(super) fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?).ok()
 }
+
+/// Conditions as newer kinds have them.
+pub(super) fn conditions(status: &Value, path: Path<'_>, errors: &mut Errors) {
+    let mut seen = std::collections::HashSet::new();
+    for (index, condition) in status.items("conditions").iter().enumerate() {
+        let place = path.index(index);
+        let kind = condition.text("type");
+        if !seen.insert(kind) {
+            errors.duplicate(place.child("type"), kind);
+        }
+        errors.each(place.child("type"), kind, names::label_key_problems(kind));
+        errors.one_of(place.child("status"), condition.text("status"), &["False", "True", "Unknown"]);
+        if let Some(generation) = condition.number("observedGeneration").filter(|generation| *generation < 0) {
+            errors.invalid(place.child("observedGeneration"), generation, "must be greater than or equal to zero");
+        }
+        if condition.at("lastTransitionTime").is_null() {
+            errors.required(place.child("lastTransitionTime"), "");
+        }
+        let reason = condition.text("reason");
+        if reason.is_empty() {
+            errors.required(place.child("reason"), "");
+        } else {
+            errors.each(place.child("reason"), reason, reason_problems(reason));
+        }
+        if condition.text("message").len() > 32 * 1024 {
+            errors.tell(FieldError::too_long(place.child("message"), 32 * 1024));
+        }
+    }
+}
+
+fn reason_problems(reason: &str) -> Vec<String> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let bytes = reason.as_bytes();
+    let good = bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.last().is_some_and(|byte| word(*byte))
+        && bytes.iter().all(|byte| word(*byte) || matches!(byte, b',' | b':'));
+    if good {
+        return Vec::new();
+    }
+    vec![
+        "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric \
+         characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or \
+         'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
+         '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+            .to_owned(),
+    ]
+}

@@ -72,8 +72,5 @@ pub(super) fn keep_status_and_count_spec(new: &mut Value, old: &Value) {
     set_generation(new, old, new.at("spec") != old.at("spec"));
 }
 
-/// Event in `events.k8s.io` form.
-pub(super) const NEW_EVENT: BuiltinKind = BuiltinKind { conversion: Some(conversion::EVENT), ..UPSERTED };
-
 /// HorizontalPodAutoscaler in `autoscaling/v1` form.
 pub(super) const AUTOSCALER_V1: BuiltinKind = BuiltinKind { conversion: Some(conversion::AUTOSCALER), ..PLAIN };

@@ -24,7 +24,7 @@ macro_rules! recorded {
     )*};
 }
 
-recorded!(pod_create, pod_errors, pod_update, workloads);
+recorded!(core, pod_create, pod_errors, pod_update, workloads);
 
 fn check(cases: &str) {
     let resources = super::resources();

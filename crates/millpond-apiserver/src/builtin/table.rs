@@ -3,7 +3,7 @@
 //! Facts of the Kubernetes 1.36 API. Exec, attach, logs, port-forward and proxy subresources are absent on
 //! purpose: nothing here runs containers, so the paths answer 404.
 
-use super::{Row, ScalePaths, apps, batch, fields, hooks, pod, storage};
+use super::{Row, ScalePaths, apps, batch, core, events, fields, hooks, pod, policy, quota, rbac, storage};
 use crate::resource::{NameRule, OtherSubresource, Verbs};
 
 /// Namespaced, all verbs, no subresource, no rules of its own: every row starts from here.
@@ -60,7 +60,7 @@ pub(super) fn rows() -> &'static [Row] {
 }
 
 static ROWS: &[Row] = &[
-    Row { kind: "ConfigMap", plural: "configmaps", short_names: &["cm"], ..BASE },
+    Row { kind: "ConfigMap", plural: "configmaps", short_names: &["cm"], hooks: &core::CONFIG_MAP, ..BASE },
     Row {
         kind: "Endpoints",
         plural: "endpoints",
@@ -74,10 +74,10 @@ static ROWS: &[Row] = &[
         plural: "events",
         short_names: &["ev"],
         fields: Some(fields::EVENT),
-        hooks: &hooks::UPSERTED,
+        hooks: &events::CORE,
         ..BASE
     },
-    Row { kind: "LimitRange", plural: "limitranges", short_names: &["limits"], hooks: &hooks::UPSERTED, ..BASE },
+    Row { kind: "LimitRange", plural: "limitranges", short_names: &["limits"], hooks: &quota::LIMIT_RANGE, ..BASE },
     Row {
         kind: "Namespace",
         plural: "namespaces",
@@ -88,6 +88,7 @@ static ROWS: &[Row] = &[
         others: NAMESPACE_SUBRESOURCES,
         name_rule: NameRule::Label,
         fields: Some(fields::NAMESPACE),
+        hooks: &core::NAMESPACE,
         ..BASE
     },
     Row {
@@ -97,6 +98,7 @@ static ROWS: &[Row] = &[
         namespaced: false,
         status: true,
         fields: Some(fields::NODE),
+        hooks: &core::NODE,
         ..BASE
     },
     Row {
@@ -139,13 +141,21 @@ static ROWS: &[Row] = &[
         hooks: &apps::REPLICATION_CONTROLLER,
         ..BASE
     },
-    Row { kind: "ResourceQuota", plural: "resourcequotas", short_names: &["quota"], status: true, ..BASE },
-    Row { kind: "Secret", plural: "secrets", fields: Some(fields::SECRET), ..BASE },
+    Row {
+        kind: "ResourceQuota",
+        plural: "resourcequotas",
+        short_names: &["quota"],
+        status: true,
+        hooks: &quota::RESOURCE_QUOTA,
+        ..BASE
+    },
+    Row { kind: "Secret", plural: "secrets", fields: Some(fields::SECRET), hooks: &core::SECRET, ..BASE },
     Row {
         kind: "ServiceAccount",
         plural: "serviceaccounts",
         short_names: &["sa"],
         others: SERVICE_ACCOUNT_SUBRESOURCES,
+        hooks: &core::SERVICE_ACCOUNT,
         ..BASE
     },
     Row {
@@ -228,7 +238,7 @@ static ROWS: &[Row] = &[
         short_names: &["ev"],
         fields: Some(fields::NEW_EVENT),
         storage: Some("events"),
-        hooks: &hooks::NEW_EVENT,
+        hooks: &events::NEW,
         ..BASE
     },
     Row {
@@ -369,7 +379,7 @@ static ROWS: &[Row] = &[
         plural: "poddisruptionbudgets",
         short_names: &["pdb"],
         status: true,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &policy::DISRUPTION_BUDGET,
         ..BASE
     },
     Row {
@@ -378,7 +388,7 @@ static ROWS: &[Row] = &[
         plural: "clusterrolebindings",
         namespaced: false,
         name_rule: NameRule::PathSegment,
-        hooks: &hooks::UPSERTED,
+        hooks: &rbac::CLUSTER_ROLE_BINDING,
         ..BASE
     },
     Row {
@@ -387,7 +397,7 @@ static ROWS: &[Row] = &[
         plural: "clusterroles",
         namespaced: false,
         name_rule: NameRule::PathSegment,
-        hooks: &hooks::UPSERTED,
+        hooks: &rbac::CLUSTER_ROLE,
         ..BASE
     },
     Row {
@@ -395,7 +405,7 @@ static ROWS: &[Row] = &[
         kind: "RoleBinding",
         plural: "rolebindings",
         name_rule: NameRule::PathSegment,
-        hooks: &hooks::UPSERTED,
+        hooks: &rbac::ROLE_BINDING,
         ..BASE
     },
     Row {
@@ -403,7 +413,7 @@ static ROWS: &[Row] = &[
         kind: "Role",
         plural: "roles",
         name_rule: NameRule::PathSegment,
-        hooks: &hooks::UPSERTED,
+        hooks: &rbac::ROLE,
         ..BASE
     },
     Row {
@@ -528,15 +538,16 @@ static ROWS: &[Row] = &[
         plural: "priorityclasses",
         short_names: &["pc"],
         namespaced: false,
+        hooks: &policy::PRIORITY_CLASS,
         ..BASE
     },
-    Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", hooks: &hooks::LEASE, ..BASE },
+    Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", hooks: &policy::LEASE, ..BASE },
     Row {
         group: "node.k8s.io",
         kind: "RuntimeClass",
         plural: "runtimeclasses",
         namespaced: false,
-        hooks: &hooks::LEASE,
+        hooks: &policy::RUNTIME_CLASS,
         ..BASE
     },
     Row { group: "discovery.k8s.io", kind: "EndpointSlice", plural: "endpointslices", ..BASE },

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::builtin::core;
 use crate::builtin::json::{Fields, Fill};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -74,6 +75,7 @@ pub(super) fn node_status(status: &mut Value) {
 }
 
 pub(super) fn secret(secret: &mut Value) {
+    core::encode_string_data(secret);
     secret.default_to("type", "Opaque");
 }
 

@@ -20,7 +20,8 @@ use super::path::Path;
 use super::shape;
 use crate::resource::BuiltinKind;
 
-pub(super) use scheduling::{node_selector, taint_effect};
+pub(super) use requirements::{amount_value, container_resource_name, may_overcommit, overhead, resource_name};
+pub(super) use scheduling::{node_selector, taint_effect, tolerations};
 pub use update::{
     prepare_ephemeral_containers, prepare_resize, validate_binding, validate_ephemeral_containers, validate_resize,
 };

@@ -42,7 +42,7 @@ pub(super) fn of_container(resources: &Value, claims: &HashSet<String>, path: Pa
 }
 
 /// Overhead of a pod, checked as limits are.
-pub(super) fn overhead(overhead: &Value, path: Path<'_>, errors: &mut Errors) {
+pub(in crate::builtin) fn overhead(overhead: &Value, path: Path<'_>, errors: &mut Errors) {
     let as_limits = serde_json::json!({"limits": overhead});
     amounts(&as_limits, container_resource_name, path, errors);
 }
@@ -122,7 +122,7 @@ fn amount_of(name: &str, amount: &Value, name_check: NameCheck, path: Path<'_>, 
 }
 
 /// An amount that is not negative, and whole for resources that cannot be divided.
-pub(super) fn amount_value(name: &str, amount: &Value, path: Path<'_>, errors: &mut Errors) {
+pub(in crate::builtin) fn amount_value(name: &str, amount: &Value, path: Path<'_>, errors: &mut Errors) {
     let Some(amount) = quantity(amount) else { return };
     if amount.is_negative() {
         errors.invalid(path, amount.canonical(), NOT_NEGATIVE);
@@ -212,7 +212,8 @@ fn is_extended(name: &str) -> bool {
         && names::label_key_problems(&format!("requests.{name}")).is_empty()
 }
 
-fn may_overcommit(name: &str) -> bool {
+/// Whether more may be limited than requested.
+pub(in crate::builtin) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 

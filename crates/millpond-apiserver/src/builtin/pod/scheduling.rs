@@ -208,7 +208,7 @@ pub(super) fn spread(spec: &Value, path: Path<'_>, errors: &mut Errors) {
 }
 
 /// Taints that a pod bears.
-pub(super) fn tolerations(tolerations: &[Value], path: Path<'_>, errors: &mut Errors) {
+pub(in crate::builtin) fn tolerations(tolerations: &[Value], path: Path<'_>, errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let place = path.index(index);
         let (key, operator, effect) = (toleration.text("key"), toleration.text("operator"), toleration.text("effect"));

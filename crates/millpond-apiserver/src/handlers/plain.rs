@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::request::Parts;
 use serde_json::{Value, json};
 
@@ -13,6 +13,9 @@ use crate::http::ApiBody;
 use crate::http::path::Target;
 use crate::server::Server;
 use crate::status::ApiError;
+
+/// How long a document may be kept whose address changes with its text.
+const YEAR: jiff::SignedDuration = jiff::SignedDuration::from_hours(365 * 24);
 
 /// Health answers, which need no identity, as with kube-apiserver.
 pub(crate) fn health(server: &Server, path: &str, query: Option<&str>) -> Option<ApiResponse> {
@@ -131,7 +134,22 @@ fn openapi_v3(server: &Server, parts: &Parts, group_version: &str) -> Result<Api
     };
     let document =
         server.openapi.document(&server.registry.current(), &group, &version).ok_or_else(ApiError::no_such_path)?;
-    Ok(tagged(parts, &document.tag, "application/json", document.text))
+    let hash = document.tag.trim_matches('"');
+    let asked = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|p| p.strip_prefix("hash="));
+    if asked.is_some_and(|asked| asked != hash) {
+        let address = format!("/openapi/v3/{group_version}?hash={hash}");
+        let mut response = respond::with_type(StatusCode::MOVED_PERMANENTLY, "application/json", ApiBody::empty());
+        response.headers_mut().insert(LOCATION, HeaderValue::from_str(&address).map_err(ApiError::internal)?);
+        return Ok(response);
+    }
+    let mut response = tagged(parts, &document.tag, document.media_type, document.text);
+    if asked.is_some() {
+        // The address changes with the text, so what is behind it may be kept.
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        let expires = (server.clock.now() + YEAR).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        response.headers_mut().insert(EXPIRES, HeaderValue::from_str(&expires).map_err(ApiError::internal)?);
+    }
+    Ok(response)
 }
 
 fn openapi_v2(server: &Server, parts: &Parts) -> Result<ApiResponse, ApiError> {

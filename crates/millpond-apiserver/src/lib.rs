@@ -19,6 +19,7 @@ pub mod builtin;
 pub mod clock;
 mod convert;
 pub mod embedded;
+mod go;
 mod handlers;
 pub mod http;
 pub mod json_text;

@@ -40,7 +40,7 @@ fn push_code(text: &mut String, c: char) {
 }
 
 /// What Go calls printable: letters, marks, numbers, punctuation, symbols and the space.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     static VISIBLE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("the pattern is well formed"));
     if c.is_ascii() {

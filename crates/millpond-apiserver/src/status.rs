@@ -7,6 +7,7 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::go;
 use crate::print::go_quoted;
 
 /// A request that was refused: everything a `metav1.Status` of kind `Failure` carries.
@@ -250,12 +251,16 @@ pub enum FieldProblem {
     /// The value is malformed; the text is how the real server shows it (types whose fields it orders by itself),
     /// empty where it shows none.
     InvalidAs(String),
+    /// The value is malformed, and too large or too secret to be shown.
+    InvalidUnshown,
     /// The value is of another type.
     TypeInvalid(Value),
     /// The value is not one of the supported ones (listed in `detail` by [`FieldError::not_supported`]).
     NotSupported(Value),
     /// The value must be unique and is not.
     Duplicate(Value),
+    /// The value must be unique and is not, and is too large to be shown.
+    DuplicateUnshown,
     /// Something that this field names does not exist.
     NotFound(Value),
     /// The value may not be set here.
@@ -291,7 +296,7 @@ impl FieldError {
 
     /// A value that is not in the list.
     pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
-        let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let quoted: Vec<String> = supported.iter().map(|text| go::text::quote(text)).collect();
         let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
         Self { field: field.into(), problem: FieldProblem::NotSupported(value.into()), detail }
     }
@@ -308,7 +313,8 @@ impl FieldError {
 
     /// A value longer than `max` bytes.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
-        let detail = format!("may not be more than {max} bytes");
+        let bytes = if max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {max} {bytes}");
         Self { field: field.into(), problem: FieldProblem::TooLong, detail }
     }
 
@@ -326,9 +332,12 @@ impl FieldError {
     /// The text without the field path.
     pub fn message(&self) -> String {
         let head = match &self.problem {
-            FieldProblem::Required | FieldProblem::Forbidden | FieldProblem::TooLong | FieldProblem::Internal => {
-                self.problem.text().to_owned()
-            }
+            FieldProblem::Required
+            | FieldProblem::Forbidden
+            | FieldProblem::TooLong
+            | FieldProblem::Internal
+            | FieldProblem::InvalidUnshown
+            | FieldProblem::DuplicateUnshown => self.problem.text().to_owned(),
             FieldProblem::TooMany(actual) => format!("{}: {actual}", self.problem.text()),
             FieldProblem::InvalidAs(shown) if shown.is_empty() => self.problem.text().to_owned(),
             FieldProblem::InvalidAs(shown) => format!("{}: {shown}", self.problem.text()),
@@ -352,9 +361,9 @@ impl FieldProblem {
     fn text(&self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid(_) | Self::InvalidAs(_) | Self::TypeInvalid(_) => "Invalid value",
+            Self::Invalid(_) | Self::InvalidAs(_) | Self::InvalidUnshown | Self::TypeInvalid(_) => "Invalid value",
             Self::NotSupported(_) => "Unsupported value",
-            Self::Duplicate(_) => "Duplicate value",
+            Self::Duplicate(_) | Self::DuplicateUnshown => "Duplicate value",
             Self::NotFound(_) => "Not found",
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
@@ -366,10 +375,10 @@ impl FieldProblem {
     fn reason(&self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid(_) | Self::InvalidAs(_) => "FieldValueInvalid",
+            Self::Invalid(_) | Self::InvalidAs(_) | Self::InvalidUnshown => "FieldValueInvalid",
             Self::TypeInvalid(_) => "FieldValueTypeInvalid",
             Self::NotSupported(_) => "FieldValueNotSupported",
-            Self::Duplicate(_) => "FieldValueDuplicate",
+            Self::Duplicate(_) | Self::DuplicateUnshown => "FieldValueDuplicate",
             Self::NotFound(_) => "FieldValueNotFound",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
@@ -383,6 +392,7 @@ impl FieldProblem {
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => go_quoted(text),
-        other => other.to_string(),
+        Value::Number(number) => go::text::number(number),
+        other => go::text::json(other),
     }
 }

@@ -1,0 +1,11 @@
+//! How Go writes and reads things, where Kubernetes' messages and rules depend on it.
+//!
+//! Quoted strings, numbers and JSON as `fmt`, `strconv` and `encoding/json` print them; regular expressions,
+//! durations, dates, addresses and URLs as Go's standard library parses them. Pure functions, no Kubernetes.
+
+pub(crate) mod mail;
+pub(crate) mod net;
+pub(crate) mod regexp;
+pub(crate) mod text;
+pub(crate) mod time;
+pub(crate) mod url;

@@ -61,6 +61,7 @@ pub(crate) fn validate(resource: &Resource, new: &Value, old: Option<&Value>, st
     match (&resource.behaviour, old) {
         (Behaviour::Builtin(kind), Some(old)) if status => (kind.validate_status)(new, old),
         (Behaviour::Builtin(kind), old) => (kind.validate)(new, old),
+        (Behaviour::Custom, Some(old)) if status => custom::validate_status(new, old, &resource.schema),
         (Behaviour::Custom, old) => custom::validate(new, old, &resource.schema),
     }
 }

@@ -18,6 +18,7 @@ pub mod auth;
 pub mod builtin;
 pub mod clock;
 mod convert;
+pub mod crd;
 pub mod embedded;
 mod go;
 mod handlers;
@@ -52,17 +53,3 @@ pub use server::{ApiService, Server, ServerOptions};
 
 /// Creates what every cluster has: namespaces, the API's service, the system's priority classes.
 pub use lifecycle::bootstrap::run as bootstrap;
-
-// ---- Shims until the real rooms land: whoever lands `crd`, `openapi`,
-// `schema::strict` or `schema::custom` deletes the shim of that name and adapts its few callers (handlers/*, kind.rs,
-// lifecycle/definitions.rs) to the real signatures. ----
-mod crd {
-    #![allow(missing_docs, unused_variables)]
-    use crate::resource::Resource;
-    use crate::status::FieldError;
-    use serde_json::Value;
-    pub fn prepare(definition: &mut Value, old: Option<&Value>, others: &[Value], now: &str) {}
-    pub fn resources(definition: &Value) -> Result<Vec<Resource>, Vec<FieldError>> {
-        Ok(vec![])
-    }
-}

@@ -89,6 +89,13 @@ pub fn validate_update(resource: &Resource, new: &Value, old: &Value) -> Vec<Fie
     errors
 }
 
+/// Problems of the metadata of an object inside of another one, which must have a name.
+pub(crate) fn validate_embedded(meta: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_new(meta, NameRule::PathSegment, !meta.text("namespace").is_empty(), &mut errors);
+    errors
+}
+
 fn has_strict_finalizers(resource: &Resource) -> bool {
     matches!(resource.behaviour, Behaviour::Builtin(_)) && !FREE_FINALIZER_GROUPS.contains(&&*resource.group)
 }

@@ -9,7 +9,7 @@ use crate::quantity::Quantity;
 use crate::schema::{self, Property, Schema, SchemaRef, Type, Zero};
 
 /// Tidies an object, fills in its defaults, and completes it.
-pub(super) fn default(object: &mut Value) {
+pub(crate) fn default(object: &mut Value) {
     if let Some(schema) = schema_of(object) {
         tidy(&schema, object);
         defaults::fill(&schema, object);

@@ -529,7 +529,7 @@ static ROWS: &[Row] = &[
         categories: &["api-extensions"],
         namespaced: false,
         status: true,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &crate::crd::HOOKS,
         ..BASE
     },
     Row {

@@ -13,7 +13,8 @@ pub(crate) fn is_address(text: &str) -> bool {
         return specification(text).is_some_and(comment_or_end);
     };
     let quoted_name = text.starts_with('"');
-    let open = if quoted_name { quoted_end(text).map_or(open, |end| end + text[end..].find('<').unwrap_or(0)) } else { open };
+    let open =
+        if quoted_name { quoted_end(text).map_or(open, |end| end + text[end..].find('<').unwrap_or(0)) } else { open };
     let (name, rest) = text.split_at(open);
     let Some(inner) = rest.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else { return false };
     is_phrase(name.trim()) && specification(inner) == Some("")

@@ -32,18 +32,16 @@ impl fmt::Display for RegexpError {
 /// Compiles a pattern written for Go.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, RegexpError> {
     let translated = Translator::new(pattern).run()?;
-    RegexBuilder::new(&translated)
-        .size_limit(MAX_PROGRAM_BYTES)
-        .nest_limit(4 * MAX_DEPTH)
-        .build()
-        .map_err(|error| RegexpError {
+    RegexBuilder::new(&translated).size_limit(MAX_PROGRAM_BYTES).nest_limit(4 * MAX_DEPTH).build().map_err(|error| {
+        RegexpError {
             // What the translation lets through and the engine refuses: size, or an unknown Unicode class.
             problem: match error {
                 regex::Error::CompiledTooBig(_) => "expression too large",
                 _ => "invalid character class range",
             },
             part: pattern.to_owned(),
-        })
+        }
+    })
 }
 
 /// Whether the pattern is well formed for Go (the engine's own limits aside).

@@ -58,9 +58,10 @@ impl Url {
 
     /// The path, escaped: as written when that is a valid encoding.
     pub(crate) fn escaped_path(&self) -> String {
-        let valid = self.raw_path.bytes().all(|byte| {
-            matches!(byte, b'[' | b']' | b'%') || is_sub_delimiter(byte) || !escaped_in_path(byte)
-        });
+        let valid = self
+            .raw_path
+            .bytes()
+            .all(|byte| matches!(byte, b'[' | b']' | b'%') || is_sub_delimiter(byte) || !escaped_in_path(byte));
         if valid || self.raw_path == "*" {
             return self.raw_path.clone();
         }
@@ -177,9 +178,8 @@ fn parse_authority(authority: &str, url: &mut Url) -> Result<(), String> {
     let host = match authority.rsplit_once('@') {
         None => authority,
         Some((user, host)) => {
-            let allowed = |byte: u8| {
-                byte.is_ascii_alphanumeric() || is_sub_delimiter(byte) || b"-._:~%@".contains(&byte)
-            };
+            let allowed =
+                |byte: u8| byte.is_ascii_alphanumeric() || is_sub_delimiter(byte) || b"-._:~%@".contains(&byte);
             if !user.bytes().all(allowed) {
                 return Err("net/url: invalid userinfo".to_owned());
             }
@@ -292,10 +292,7 @@ mod tests {
         ] {
             assert_eq!(parse_request_uri(raw).is_ok(), fine, "{raw}");
         }
-        assert_eq!(
-            parse_request_uri("example.com").unwrap_err(),
-            "parse \"example.com\": invalid URI for request"
-        );
+        assert_eq!(parse_request_uri("example.com").unwrap_err(), "parse \"example.com\": invalid URI for request");
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(crate) fn object(call: &mut Call, body: &Bytes) -> Result<Value, ApiError> {
     }
     let (mut object, duplicates) = parse(call, body)?;
     check_kind(&resource, &mut object)?;
-    conform(call, &mut object, duplicates)?;
+    let text = (media_type == "application/json").then_some(&body[..]);
+    conform(call, &mut object, duplicates, text)?;
     Ok(object)
 }
 
@@ -97,22 +98,29 @@ pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Checks types, drops unknown fields, and reports them as the client asked for.
-pub(crate) fn conform(call: &mut Call, object: &mut Value, duplicates: Vec<String>) -> Result<(), ApiError> {
+/// Checks types, drops unknown fields, and reports them as the client asked for. For built-in types they are
+/// told in the order of the JSON that the object was read from, if there is any.
+pub(crate) fn conform(
+    call: &mut Call,
+    object: &mut Value,
+    duplicates: Vec<String>,
+    text: Option<&[u8]>,
+) -> Result<(), ApiError> {
     let resource = call.resource.clone();
     let kind = &resource.kind;
-    if matches!(resource.behaviour, Behaviour::Builtin(_)) {
-        strict::check_types(object, &resource.schema).map_err(|problem| {
-            ApiError::bad_request(format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
-                resource.version
-            ))
-        })?;
-    }
+    strict::check_types(object, &resource.schema).map_err(|problem| {
+        ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {problem}",
+            resource.version
+        ))
+    })?;
     let mut problems = duplicates;
     problems.extend(drop_unknown(&resource.schema, object, &resource.behaviour));
     if problems.is_empty() {
         return Ok(());
+    }
+    if let (Behaviour::Builtin(_), Some(text)) = (&resource.behaviour, text) {
+        problems = strict::in_document_order(text, &resource.schema);
     }
     match call.query.field_validation {
         FieldValidation::Ignore => {}
@@ -134,9 +142,7 @@ pub(crate) fn conform(call: &mut Call, object: &mut Value, duplicates: Vec<Strin
 /// The same for an object that a patch was applied to; refusals show what came out of it.
 pub(crate) fn patched(call: &mut Call, mut patched: Patched) -> Result<Value, ApiError> {
     let resource = call.resource.clone();
-    if matches!(resource.behaviour, Behaviour::Builtin(_)) {
-        strict::check_types(&patched.object, &resource.schema).map_err(|problem| patched.rejection(problem))?;
-    }
+    strict::check_types(&patched.object, &resource.schema).map_err(|problem| patched.rejection(problem))?;
     let mut problems = std::mem::take(&mut patched.problems);
     problems.extend(strict::unknown_fields(&patched.object, &resource.schema));
     if !problems.is_empty() {

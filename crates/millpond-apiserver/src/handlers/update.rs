@@ -287,7 +287,7 @@ fn applied(
         )));
     }
     check_name(call, &mut object)?;
-    decode::conform(call, &mut object, Vec::new())?;
+    decode::conform(call, &mut object, Vec::new(), None)?;
     kind::default(&call.resource, &mut object);
     Ok(object)
 }

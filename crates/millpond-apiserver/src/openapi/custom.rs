@@ -50,7 +50,14 @@ pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String 
 /// The definition of one object.
 pub(super) fn object(definitions: &mut Definitions<'_>, resource: &Resource) -> Value {
     let published = custom::definition(&resource.schema).map(custom::Definition::open_api);
-    let mut definition = match published {
+    let mut definition = complete(definitions, published);
+    add_extensions(&mut definition, resource, &resource.kind);
+    definition
+}
+
+/// The schema of a CRD, if it has one, with what every object has.
+fn complete(definitions: &mut Definitions<'_>, schema: Option<&Value>) -> Value {
+    match schema {
         // kubectl would take listed properties for all that are allowed.
         Some(schema) if definitions.dialect == Dialect::V2 && preserves_unknown(schema) => json!({"type": "object"}),
         Some(schema) => {
@@ -61,9 +68,7 @@ pub(super) fn object(definitions: &mut Definitions<'_>, resource: &Resource) -> 
             definition
         }
         None => json!({"type": "object"}),
-    };
-    add_extensions(&mut definition, resource, &resource.kind);
-    definition
+    }
 }
 
 /// The definition of a list.
@@ -217,4 +222,120 @@ fn add_embedded(definitions: &mut Definitions<'_>, published: &mut Value) {
         }
     }
     published["required"] = Value::Array(required);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi::descriptions::Descriptions;
+
+    /// A schema with most of what CRDs may say.
+    fn schema() -> Value {
+        json!({
+            "description": "Foo is for testing",
+            "type": "object",
+            "required": ["spec"],
+            "properties": {"spec": {
+                "type": "object",
+                "required": ["replicas", "nullable"],
+                "properties": {
+                    "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 10, "default": 1},
+                    "color": {"type": "string", "enum": ["red"], "maxLength": 10, "pattern": "^[a-z]+$"},
+                    "nullable": {"type": "string", "nullable": true},
+                    "port": {"x-kubernetes-int-or-string": true},
+                    "any": {"x-kubernetes-preserve-unknown-fields": true},
+                    "template": {"type": "object", "x-kubernetes-embedded-resource": true},
+                    "open": {
+                        "type": "object",
+                        "x-kubernetes-embedded-resource": true,
+                        "x-kubernetes-preserve-unknown-fields": true,
+                        "properties": {"spec": {"type": "object"}},
+                    },
+                    "list": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["name"],
+                        "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+                    },
+                    "map": {"type": "object", "additionalProperties": {"type": "string", "default": "x"}},
+                    "either": {
+                        "type": "object",
+                        "oneOf": [{"required": ["a"]}, {"not": {"required": ["b"]}}],
+                        "x-kubernetes-validations": [{"rule": "self.a", "message": "a"}],
+                        "externalDocs": {"url": "https://example.com"},
+                    },
+                },
+            }},
+        })
+    }
+
+    /// The published schema, and its `spec.properties`, without what is said about metadata.
+    fn published(dialect: Dialect) -> (Value, Value) {
+        let descriptions = Descriptions::load();
+        let mut definitions = Definitions::new(dialect, &descriptions, Vec::new());
+        let definition = complete(&mut definitions, Some(&schema()));
+        let properties = definition["properties"]["spec"]["properties"].clone();
+        (definition, properties)
+    }
+
+    fn keys(value: &Value) -> Vec<&str> {
+        let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn names_turn_the_group_around() {
+        assert_eq!(definition_name("stable.example.com", "v1", "Foo"), "com.example.stable.v1.Foo");
+    }
+
+    #[test]
+    fn version_three_carries_everything() {
+        let (definition, properties) = published(Dialect::V3);
+        assert_eq!(keys(&definition["properties"]), ["apiVersion", "kind", "metadata", "spec"]);
+        assert_eq!(
+            definition["properties"]["metadata"]["allOf"],
+            json!([{"$ref": format!("#/components/schemas/{OBJECT_META}")}])
+        );
+        assert_eq!(definition["properties"]["spec"]["required"], json!(["replicas", "nullable"]));
+        let unchanged = schema()["properties"]["spec"]["properties"].clone();
+        for name in ["replicas", "color", "nullable", "any", "list", "map"] {
+            assert_eq!(properties[name], unchanged[name], "{name}");
+        }
+        assert_eq!(properties["port"]["anyOf"], json!([{"type": "integer"}, {"type": "string"}]));
+        assert_eq!(properties["template"]["required"], json!(["kind", "apiVersion"]));
+        assert_eq!(keys(&properties["open"]["properties"]), ["apiVersion", "kind", "metadata", "spec"]);
+        assert_eq!(properties["either"]["oneOf"], unchanged["either"]["oneOf"]);
+        assert_eq!(keys(&properties["either"]), ["oneOf", "type", "x-kubernetes-validations"]);
+    }
+
+    #[test]
+    fn version_two_drops_what_kubectl_does_not_understand() {
+        let (definition, properties) = published(Dialect::V2);
+        assert_eq!(definition["properties"]["metadata"]["$ref"], format!("#/definitions/{OBJECT_META}"));
+        assert_eq!(definition["properties"]["spec"]["required"], json!(["replicas"]));
+        assert_eq!(properties["replicas"], json!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 10}));
+        assert_eq!(properties["nullable"], json!({}));
+        assert_eq!(properties["port"], json!({"x-kubernetes-int-or-string": true}));
+        assert_eq!(keys(&properties["template"]["properties"]), ["apiVersion", "kind", "metadata"]);
+        assert_eq!(
+            properties["open"],
+            json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true})
+        );
+        assert_eq!(properties["map"], json!({"type": "object", "additionalProperties": {"type": "string"}}));
+        assert_eq!(keys(&properties["either"]), ["type", "x-kubernetes-validations"]);
+    }
+
+    #[test]
+    fn a_root_that_takes_anything_lists_nothing_in_version_two() {
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}});
+        let descriptions = Descriptions::load();
+        let mut definitions = Definitions::new(Dialect::V2, &descriptions, Vec::new());
+        assert_eq!(complete(&mut definitions, Some(&open)), json!({"type": "object"}));
+        let mut definitions = Definitions::new(Dialect::V3, &descriptions, Vec::new());
+        assert_eq!(
+            keys(&complete(&mut definitions, Some(&open))["properties"]),
+            ["a", "apiVersion", "kind", "metadata"]
+        );
+    }
 }

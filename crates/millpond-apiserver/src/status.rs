@@ -99,6 +99,11 @@ impl ApiError {
         error
     }
 
+    /// 404 for a path in which not even a group is known: plain text, as Go's own server answers.
+    pub fn page_not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "", "404 page not found")
+    }
+
     /// 409 because the name is taken.
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", qualified(group, plural));

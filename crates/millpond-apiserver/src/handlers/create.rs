@@ -97,7 +97,11 @@ fn generate_base(object: &Value) -> Option<String> {
 async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<Outcome, ApiError> {
     let resource = call.resource.clone();
     if object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        let mut error = ApiError::internal("");
+        error.reason = "";
+        error.details = None;
+        "resourceVersion should not be set on objects to be created".clone_into(&mut error.message);
+        return Err(error);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if track {

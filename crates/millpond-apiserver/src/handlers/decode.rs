@@ -58,20 +58,55 @@ pub(crate) fn object(call: &mut Call, body: &Bytes) -> Result<Value, ApiError> {
     if media_type == protobuf::MEDIA_TYPE && matches!(resource.behaviour, Behaviour::Custom) {
         return Err(unsupported(media_type, "application/json, application/yaml"));
     }
-    let (mut object, duplicates) = parse(call, body)?;
+    let (mut object, duplicates) = parse(call, body).map_err(|problem| match problem.code {
+        StatusCode::BAD_REQUEST if media_type != protobuf::MEDIA_TYPE => {
+            unrecognized(&resource, &format!("couldn't get version/kind; json parse error: {}", problem.message), body)
+        }
+        _ => problem,
+    })?;
+    if !object.is_object() {
+        let found = strict::go_json_type(&object);
+        let target =
+            r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+        let problem = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {target}"
+        );
+        return Err(unrecognized(&resource, &problem, body));
+    }
     check_kind(&resource, &mut object)?;
     let text = (media_type == "application/json").then_some(&body[..]);
     conform(call, &mut object, duplicates, text)?;
     Ok(object)
 }
 
+/// 400 for a body whose kind cannot be told, with the start of the body.
+fn unrecognized(resource: &Resource, problem: &str, body: &[u8]) -> ApiError {
+    const SHOWN: usize = 30;
+    let start = &body[..body.len().min(SHOWN)];
+    let more = if body.len() > SHOWN { " ..." } else { "" };
+    let summary = match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    };
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {problem} ({summary})",
+        resource.kind
+    ))
+}
+
+/// The name of the Go package that holds the internal form of a group's kinds.
+fn go_package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) }
+}
+
 /// Makes sure that `apiVersion` and `kind` are those of the path, filling them in for built-ins.
 pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
     let Value::Object(fields) = object else {
-        let found = strict::go_json_type(object);
-        return Err(ApiError::bad_request(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        )));
+        return Err(ApiError::bad_request(format!("a {} must be an object", resource.kind)));
     };
     let expected_version = resource.api_version();
     for (key, expected) in [("apiVersion", expected_version.as_str()), ("kind", &*resource.kind)] {
@@ -83,13 +118,18 @@ pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), 
         (fields["apiVersion"].as_str().unwrap_or_default(), fields["kind"].as_str().unwrap_or_default());
     if version != expected_version {
         return Err(ApiError::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected_version})"
+            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"",
+            version.rsplit('/').next().unwrap_or(version),
+            resource.kind,
         )));
     }
     if kind != &*resource.kind {
         return Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: converting ({version}, Kind={kind}) to ({version}, Kind={}): unknown conversion",
-            resource.version, resource.kind, resource.kind
+            "{kind} in version {:?} cannot be handled as a {expected}: converting ({}.{kind}) to ({}.{expected}): unknown conversion",
+            resource.version,
+            resource.version,
+            go_package(&resource.group),
+            expected = resource.kind,
         )));
     }
     if !fields.get("metadata").is_some_and(Value::is_object) {
@@ -127,13 +167,10 @@ pub(crate) fn conform(
         FieldValidation::Warn => call.warnings.extend(problems),
         FieldValidation::Strict => {
             let list = problems.join(", ");
-            return Err(ApiError::bad_request(match resource.behaviour {
-                Behaviour::Builtin(_) => format!(
-                    "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {list}",
-                    resource.version
-                ),
-                Behaviour::Custom => format!("strict decoding error: {list}"),
-            }));
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {list}",
+                resource.version
+            )));
         }
     }
     Ok(())

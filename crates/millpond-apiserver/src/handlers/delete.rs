@@ -14,7 +14,7 @@ use super::read::served;
 use super::respond::{self, ApiResponse};
 use super::update::is_finished;
 use crate::clock::rfc3339;
-use crate::resource::Resource;
+use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
 use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
 use crate::{admission, convert};
@@ -211,13 +211,13 @@ fn check_preconditions(call: &Call, options: &Options, object: &Value) -> Result
         let resource = &call.resource;
         let name = metadata["name"].as_str().unwrap_or_default();
         let found = found.as_str().unwrap_or_default();
-        let why = match what {
-            "UID" => format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"),
-            _ => format!(
-                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
-            ),
+        let tail = match what {
+            "UID" => "The object might have been deleted and then recreated",
+            _ => "The object might have been modified",
         };
-        Err(ApiError::conflict(&resource.group, &resource.plural, name, &why))
+        let why =
+            format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {tail}");
+        Err(ApiError::conflict(&resource.group, &resource.kind, name, &why))
     };
     match (&options.uid, &options.resource_version) {
         (Some(uid), _) if metadata["uid"] != *uid => conflict("UID", uid, &metadata["uid"]),
@@ -240,7 +240,9 @@ fn marked(call: &Call, mut object: Value, options: &Options) -> (Value, bool, bo
         let now = call.server.clock.now();
         let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         object["metadata"]["deletionTimestamp"] = json!(rfc3339(end));
-        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        if &*resource.storage != "namespaces" {
+            object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        }
     }
     if !already {
         mark_terminating(resource, &mut object);
@@ -302,7 +304,12 @@ pub(crate) async fn delete_collection(call: &mut Call, body: &Bytes) -> Result<A
     let mut items = Vec::new();
     for (key, _) in &listing.items {
         admission::on_delete(call, split_key(&call.resource, key).1)?;
-        if let Some(Deleted::Gone(object) | Deleted::Going(object)) = delete_object(call, key, &options).await? {
+        if let Some(Deleted::Gone(mut object) | Deleted::Going(mut object)) = delete_object(call, key, &options).await?
+        {
+            if let (Value::Object(fields), Behaviour::Builtin(_)) = (&mut object, &call.resource.behaviour) {
+                fields.remove("kind");
+                fields.remove("apiVersion");
+            }
             items.push(object);
         }
     }

@@ -131,7 +131,7 @@ pub(crate) fn groups(resources: &Resources) -> Value {
 
 /// `/apis/GROUP`.
 pub(crate) fn group(resources: &Resources, name: &str) -> Result<Value, ApiError> {
-    let group = resources.groups.get(name).filter(|_| !name.is_empty()).ok_or_else(ApiError::no_such_path)?;
+    let group = resources.groups.get(name).filter(|_| !name.is_empty()).ok_or_else(ApiError::page_not_found)?;
     let mut entry = group_entry(name, group);
     entry["kind"] = json!("APIGroup");
     entry["apiVersion"] = json!("v1");
@@ -146,7 +146,7 @@ fn group_entry(name: &str, group: &Group) -> Value {
 
 /// `/api/v1` or `/apis/GROUP/VERSION`.
 pub(crate) fn group_version(resources: &Resources, group: &str, version: &str) -> Result<Value, ApiError> {
-    let found = resources.version(group, version).ok_or_else(ApiError::no_such_path)?;
+    let found = resources.version(group, version).ok_or_else(ApiError::page_not_found)?;
     let mut rows = Vec::new();
     for resource in found.resources.values() {
         rows.push(old_row(resource));

@@ -121,8 +121,10 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let found = server.registry.current().find(&path.group, &path.version, &path.plural).cloned();
-    let resource = found.ok_or_else(ApiError::no_such_path)?;
+    let resources = server.registry.current();
+    let known = resources.version(&path.group, &path.version).ok_or_else(ApiError::page_not_found)?;
+    let resource = known.resources.get(path.plural.as_str()).cloned().ok_or_else(ApiError::no_such_path)?;
+    drop(resources);
     if path.namespace.is_some() && !resource.namespaced {
         return Err(ApiError::no_such_path());
     }

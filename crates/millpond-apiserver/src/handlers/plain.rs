@@ -121,7 +121,7 @@ fn plain(server: &Server, parts: &Parts, path: &str) -> Result<ApiResponse, ApiE
         "/openapi/v3" => Ok(respond::json(StatusCode::OK, &server.openapi.index(&server.registry.current()))),
         _ => match path.strip_prefix("/openapi/v3/") {
             Some(group_version) => openapi_v3(server, parts, group_version),
-            None => Err(ApiError::no_such_path()),
+            None => Err(ApiError::page_not_found()),
         },
     }
 }

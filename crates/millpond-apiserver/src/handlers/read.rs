@@ -15,6 +15,7 @@ use crate::convert;
 use crate::http::ApiBody;
 use crate::http::negotiate::{Encoding, Form};
 use crate::resource::{Behaviour, Resource};
+use crate::schema::strict;
 use crate::status::{ApiError, FieldError};
 use crate::store::{Listing, StoredObject};
 use crate::table;
@@ -156,7 +157,7 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, ApiError> {
             text,
             format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
         );
-        ApiError::bad_request(error.to_string())
+        ApiError::bad_request(format!("invalid resource version: {error}"))
     })
 }
 
@@ -198,7 +199,8 @@ fn converted_list(call: &Call, objects: &[Value], mut meta: Value) -> Result<Api
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": meta.take(),
-            "items": objects.iter().map(table::partial_metadata).collect::<Vec<_>>(),
+            // Go's nil slice: this list is `null` when there is nothing.
+            "items": (!objects.is_empty()).then(|| objects.iter().map(table::partial_metadata).collect::<Vec<_>>()),
         }),
         Form::Plain => json!({
             "kind": call.resource.list_kind,
@@ -285,9 +287,11 @@ impl Continue {
     }
 
     fn decode(token: &str) -> Result<Self, ApiError> {
-        let bad = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let bad =
+            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let text = URL_SAFE_NO_PAD.decode(token).map_err(|problem| bad(&problem.to_string()))?;
-        let mut token: Self = serde_json::from_slice(&text).map_err(|problem| bad(&problem.to_string()))?;
+        let (tree, _) = strict::parse_json(&text).map_err(|problem| bad(&problem.to_string()))?;
+        let mut token: Self = serde_json::from_value(tree).map_err(|problem| bad(&problem.to_string()))?;
         if token.rv == 0 {
             return Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
         }

@@ -31,6 +31,10 @@ pub(crate) fn with_type(status: StatusCode, media_type: &'static str, body: ApiB
 
 /// An error as a `Status`.
 pub(crate) fn error(error: &ApiError) -> ApiResponse {
+    if error.code == StatusCode::NOT_FOUND && error.reason.is_empty() {
+        let text = format!("{}\n", error.message);
+        return with_type(error.code, "text/plain; charset=utf-8", ApiBody::whole(text));
+    }
     let mut response = json(error.code, &error.to_status());
     if let Some(seconds) = error.details.as_ref().and_then(|details| details.retry_after_s) {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());

@@ -41,7 +41,7 @@ fn access(call: &Call, review: &Value) -> Result<Value, ApiError> {
             resource.clone(),
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
         );
-        return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, "", &[error]));
+        return Err(ApiError::invalid(&call.resource.group, "", "", &[error]));
     }
     let text = |key: &str| resource[key].as_str().unwrap_or_default();
     let attributes = Attributes {

@@ -173,9 +173,6 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
         }
         let mut object = old.clone();
         set_path(&mut object, &paths.spec_replicas, json!(replicas));
-        if object != *old {
-            crate::kind::prepare_update(&call.resource, &mut object, old);
-        }
         ownership.leave(&scale, &mut object);
         Ok(Changed { object, precondition: Some(version).filter(|version| !version.is_empty()), track: false })
     })

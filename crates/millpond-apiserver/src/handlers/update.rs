@@ -353,7 +353,7 @@ async fn write_change(
         Ownership::new(call, part).track_update(&old, &mut new);
     }
     match part {
-        Part::Main => kind::prepare_update(&resource, &mut new, &old),
+        Part::Main | Part::Other("scale") => kind::prepare_update(&resource, &mut new, &old),
         Part::Status => kind::prepare_status(&resource, &mut new, &old),
         Part::Other(_) => {}
     }
@@ -407,12 +407,13 @@ fn keep_system_fields(call: &Call, new: &mut Value, old: &Value) -> Result<(), A
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
     let old_uid = old["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != old_uid {
-        return Err(ApiError::conflict(
-            &resource.group,
-            &resource.plural,
-            call.name(),
-            &format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"),
-        ));
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}",
+            resource.plural,
+            call.key(),
+        );
+        return Err(ApiError::conflict(&resource.group, &resource.plural, call.name(), &why));
     }
     let Value::Object(metadata) = &mut new["metadata"] else { return Ok(()) };
     metadata.retain(|_, value| !value.is_null());

@@ -77,7 +77,7 @@ fn check_options(call: &Call) -> Result<(), ApiError> {
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )),
     }
-    if query.send_initial_events == Some(true) && !query.allow_bookmarks {
+    if errors.is_empty() && query.send_initial_events == Some(true) && !query.allow_bookmarks {
         errors.push(FieldError::forbidden(
             "sendInitialEvents",
             "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set",

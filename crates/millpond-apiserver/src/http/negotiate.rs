@@ -73,11 +73,13 @@ pub(crate) fn accepted(headers: &HeaderMap) -> Result<Accepted, ApiError> {
         return Ok(Accepted::JSON);
     }
     alternatives.iter().find_map(choose).ok_or_else(|| {
-        ApiError::new(
+        let mut error = ApiError::new(
             http::StatusCode::NOT_ACCEPTABLE,
             "NotAcceptable",
-            "only the following media types are accepted: application/json, application/yaml",
-        )
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml",
+        );
+        error.details = Some(Box::default());
+        error
     })
 }
 

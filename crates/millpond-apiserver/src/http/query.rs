@@ -82,7 +82,7 @@ impl Query {
             "" => {}
             "All" => self.dry_run = true,
             other => {
-                let error = FieldError::not_supported("dryRun", format!("[{other}]"), &["All"]);
+                let error = FieldError::not_supported("dryRun", vec![other], &["All"]);
                 return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
             }
         }
@@ -95,7 +95,7 @@ impl Query {
             "" | "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
-                let error = FieldError::not_supported("fieldValidation", other, &["Ignore", "Strict", "Warn"]);
+                let error = FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
                 return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
             }
         };

@@ -28,9 +28,8 @@ impl Pair {
     fn start() -> Result<Self> {
         let real = RealCluster::builder().controller_manager(CONTROLLERS).start()?;
         let embedded = EmbeddedServer::start(Path::new(env!("CARGO_BIN_EXE_millpond")), &["--bare"])?;
-        let controllers = Controllers::builder()
-            .controller_manager(CONTROLLERS)
-            .start(real.parts(), &embedded.kubeconfig())?;
+        let controllers =
+            Controllers::builder().controller_manager(CONTROLLERS).start(real.parts(), &embedded.kubeconfig())?;
         Ok(Self { real, embedded, _controllers: controllers })
     }
 

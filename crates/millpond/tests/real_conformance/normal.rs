@@ -14,6 +14,7 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r#"(resourceVersion"?: ?"?)\d+"#, "${1}RV"),
         (r"(?i)(resource ?version:? )\d+", "${1}RV"),
         (r"127\.0\.0\.1:\d+", "SERVER"),
+        (r"\bg-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "GENERATED"),
         (r"10\.0\.\d+\.\d+", "CLUSTER-IP"),
         (r"\b\d+(\.\d+)?(ms|s|m\d+s)\b( ago)?", "AGE"),
         (r"(?m)^(I|W|E)\d{4} .*$", ""),

@@ -68,7 +68,7 @@ pub(super) fn compare<'a>(old: &'a Value, new: &'a Value, place: Place<'a>) -> C
 
 fn compare_values<'a>(old: Option<&'a Value>, new: Option<&'a Value>, place: Place<'a>, depth: usize) -> Change<'a> {
     let mut change = Change::default();
-    if depth > MAX_DEPTH {
+    if depth >= MAX_DEPTH {
         change.leaf(old, new);
         return change;
     }

@@ -107,10 +107,10 @@ impl Encoder {
     /// Writes what is inside the braces of a value.
     fn value(&mut self, value: &Value, place: Place<'_>, before: Before, depth: usize) -> Wrote {
         match (place.forms(value).first(), value) {
-            (Some(Form::Map), Value::Object(map)) if !map.is_empty() && !place.whole_map() && depth <= MAX_DEPTH => {
+            (Some(Form::Map), Value::Object(map)) if !map.is_empty() && !place.whole_map() && depth < MAX_DEPTH => {
                 self.map(map, place, before, depth)
             }
-            (Some(Form::List), Value::Array(items)) if !items.is_empty() && depth <= MAX_DEPTH => {
+            (Some(Form::List), Value::Array(items)) if !items.is_empty() && depth < MAX_DEPTH => {
                 match place.relation() {
                     Relation::Atomic => leaf(value, place, before),
                     relation => self.list(items, place, relation, before, depth),

@@ -22,7 +22,7 @@ fn merge_values<'a>(
     depth: usize,
 ) -> Option<Value> {
     let leaf = || config.or(live).cloned();
-    if depth > MAX_DEPTH {
+    if depth >= MAX_DEPTH {
         return leaf();
     }
     match place.forms(config.or(live)?).first() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::path::{KeyField, PathElement};
 use super::value::go_quote;
-use crate::schema::{ListType, Property, Schema, SchemaRef, Type, builtin};
+use crate::schema::{ListType, Property, Schema, SchemaRef, Type, Zero, builtin};
 
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -256,17 +256,23 @@ impl<'s> Place<'s> {
         Ok(PathElement::Key(fields.into_boxed_slice()))
     }
 
-    /// The default of a key field, as an absent `protocol` means `TCP`.
+    /// The default of a key field, as an absent `protocol` means `TCP`. A field that is always there is empty
+    /// when it is absent.
     fn default_of(self, name: &str) -> Option<&'s Value> {
         let property = self.field(name).property?;
-        let default = match &property.default {
-            Some(default) => Some(default),
-            None => match &property.schema {
-                SchemaRef::Inline(schema) => schema.default.as_ref(),
-                SchemaRef::Named(_) => None,
-            },
+        let default = match (&property.default, &property.schema) {
+            (Some(default), _) => Some(default),
+            (None, SchemaRef::Inline(schema)) => schema.default.as_ref(),
+            (None, SchemaRef::Named(_)) => None,
         };
-        default.filter(|default| !default.is_null())
+        let empty = || match property.schema.ty {
+            Type::String => Some(&EMPTY_TEXT),
+            Type::Integer | Type::Number => Some(&*EMPTY_NUMBER),
+            _ => None,
+        };
+        default
+            .filter(|default| !default.is_null())
+            .or_else(|| if property.zero == Zero::Always { empty() } else { None })
     }
 }
 
@@ -297,6 +303,8 @@ impl<'s> Described<'s> {
     }
 }
 
+static EMPTY_TEXT: Value = Value::String(String::new());
+static EMPTY_NUMBER: LazyLock<Value> = LazyLock::new(|| Value::from(0));
 static TEXT: LazyLock<SchemaRef> = LazyLock::new(|| Schema { ty: Type::String, ..Schema::default() }.into());
 
 /// The metadata that custom resources and embedded resources have.

@@ -167,6 +167,12 @@ impl<'a> Change<'a> {
         Self { old, new, changed, removed }
     }
 
+    /// The fields that have another value than before, or one for the first time.
+    #[cfg(test)]
+    pub(super) fn into_changed(self) -> FieldSet<'a> {
+        self.changed
+    }
+
     /// Whether nothing has changed but fields that nobody owns.
     pub(super) fn is_idle(&self) -> bool {
         [&self.changed, &self.removed].into_iter().all(|set| {

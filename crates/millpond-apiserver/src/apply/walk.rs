@@ -21,7 +21,7 @@ pub(super) fn fields_at<'a>(value: &'a Value, place: Place<'a>) -> FieldSet<'a> 
 /// Whether the value itself is a field of the set, and the set below it.
 fn fields<'a>(value: &'a Value, place: Place<'a>, depth: usize) -> (bool, FieldSet<'a>) {
     let leaf = (true, FieldSet::new());
-    if depth > MAX_DEPTH {
+    if depth >= MAX_DEPTH {
         return leaf;
     }
     match (place.forms(value).first(), value) {
@@ -114,7 +114,7 @@ impl<'a> Check<'a> {
     }
 
     fn value(&mut self, value: &'a Value, place: Place<'a>) {
-        if value.is_null() || self.path.len() > MAX_DEPTH {
+        if value.is_null() || self.path.len() >= MAX_DEPTH {
             return;
         }
         match (place.forms(value), value) {

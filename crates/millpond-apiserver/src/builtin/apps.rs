@@ -7,6 +7,7 @@ use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
 use super::pod::spec;
+use super::shape;
 use super::storage;
 use crate::names;
 use crate::resource::BuiltinKind;
@@ -120,6 +121,11 @@ pub(super) const STATEFUL_SET: BuiltinKind = BuiltinKind {
 
 /// DaemonSet.
 pub(super) const DAEMON_SET: BuiltinKind = BuiltinKind {
+    default: |set| {
+        shape::default(set);
+        // The count is a field of Go's type, which is written into the annotation whatever was sent.
+        set_template_generation(set, template_generation(set));
+    },
     prepare_create: |set| {
         hooks::start_anew(set);
         let given = template_generation(set);

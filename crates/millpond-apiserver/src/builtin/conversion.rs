@@ -22,12 +22,23 @@ const EVENT_NAMES: &[(&str, &str)] = &[
     ("deprecatedCount", "count"),
 ];
 
+/// Fields that `v1` prints when they are empty, and `events.k8s.io/v1` does not.
+const ALWAYS_IN_CORE: &[&str] = &["reportingComponent", "reportingInstance"];
+
 fn event_to_core(event: &mut Value) {
     rename(event, EVENT_NAMES.iter().copied());
     event["apiVersion"] = json!("v1");
+    for name in ALWAYS_IN_CORE {
+        if event[*name].is_null() {
+            event[*name] = json!("");
+        }
+    }
 }
 
 fn event_from_core(event: &mut Value) {
+    if let Some(map) = event.as_object_mut() {
+        map.retain(|name, value| *value != "" || !ALWAYS_IN_CORE.contains(&name.as_str()));
+    }
     rename(event, EVENT_NAMES.iter().map(|&(new, core)| (core, new)));
     event["apiVersion"] = json!("events.k8s.io/v1");
 }
@@ -283,7 +294,7 @@ mod tests {
             event,
             json!({
                 "apiVersion": "v1", "kind": "Event", "metadata": {"name": "a", "namespace": "b"},
-                "involvedObject": {"kind": "Pod"}, "message": "hello", "reportingComponent": "c", "reason": "R",
+                "involvedObject": {"kind": "Pod"}, "message": "hello", "reportingComponent": "c", "reportingInstance": "", "reason": "R",
                 "count": 3, "source": {"component": "x"},
             })
         );

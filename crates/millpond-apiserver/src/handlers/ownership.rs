@@ -94,7 +94,7 @@ impl ScaleOwnership<'_> {
     }
 
     fn paths(&self) -> Vec<(String, Vec<String>)> {
-        self.ownership.siblings.all().map(|resource| (resource.api_version(), replicas_path(&resource))).collect()
+        self.ownership.siblings.all().map(|resource| (resource.api_version(), replicas_path(resource))).collect()
     }
 
     /// Gives a Scale the managers that the replicas of `object` have.
@@ -156,16 +156,17 @@ struct Siblings {
 }
 
 impl Siblings {
+    /// Versions of the same group only: between the two groups of Event, the real API server drops managers.
     fn find(&self, api_version: &str) -> Option<&Arc<Resource>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self.resources.find(group, version, &self.resource.plural)?;
-        (found.storage == self.resource.storage).then_some(found)
+        (found.group == self.resource.group && found.storage == self.resource.storage).then_some(found)
     }
 
-    fn all(&self) -> impl Iterator<Item = Arc<Resource>> {
-        let versions = self.resources.groups.values().flat_map(|group| &group.versions);
-        let same = versions.filter_map(|version| version.resources.get(&self.resource.plural));
-        same.filter(|resource| resource.storage == self.resource.storage).cloned()
+    fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        let group = self.resources.groups.get(&self.resource.group);
+        let versions = group.into_iter().flat_map(|group| &group.versions);
+        versions.filter_map(|version| version.resources.get(&self.resource.plural))
     }
 }
 

@@ -287,7 +287,10 @@ fn applied(
         )));
     }
     check_name(call, &mut object)?;
-    decode::conform(call, &mut object, Vec::new(), None)?;
+    // Fields of a custom resource were checked by the apply; nulls that it left are for validation to judge.
+    if matches!(call.resource.behaviour, Behaviour::Builtin(_)) {
+        decode::conform(call, &mut object, Vec::new(), None)?;
+    }
     kind::default(&call.resource, &mut object);
     Ok(object)
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::process::without_proxies;
 use crate::real::{Part, Parts};
 
 /// Runs kubectl against one server.
@@ -30,7 +31,7 @@ impl Kubectl {
     /// A command without arguments, for the caller to fill in and run.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
-        command
+        without_proxies(&mut command)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBECACHEDIR", &self.cache)
             // A person's own preferences must not decide a test.

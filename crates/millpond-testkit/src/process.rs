@@ -41,7 +41,7 @@ impl Process {
             .open(&log)
             .with_context(|| format!("open `{}`", log.display()))?;
         let err = out.try_clone().context("share the log")?;
-        let child = command
+        let child = without_proxies(command)
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
@@ -141,6 +141,15 @@ impl Drop for Process {
         // Nothing is left to do for a child that cannot be killed.
         let _ = self.kill();
     }
+}
+
+/// Forgets the proxies of the person's shell: servers of a test speak to each
+/// other, on loopback, and to nobody else.
+pub(crate) fn without_proxies(command: &mut Command) -> &mut Command {
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command
 }
 
 /// A loopback port that nobody listened on a moment ago.

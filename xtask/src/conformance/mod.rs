@@ -8,6 +8,7 @@
 
 mod report;
 mod suite;
+mod wide;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,16 +18,23 @@ use clap::ValueEnum;
 use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
 use millpond_testkit::{Controllers, EmbeddedServer, Kubectl, RealCluster};
 
-use crate::cargo;
 use crate::real_cluster::ensure_parts;
+use crate::{cargo, tree};
 
-use self::suite::Selection;
+use self::suite::{Selection, Suite};
+use self::wide::Wide;
 
 /// The specs of API machinery that need no container and no webhook.
 const FOCUS: &str = r"\[sig-api-machinery\].*(Watchers|FieldValidation|CustomResourceDefinition resources|Servers with support for Table|ServerSideApply|Garbage|Namespaces|Discovery|chunking).*\[Conformance\]";
 
 /// What cannot run here, or would take most of the time.
 const SKIP: &str = r"Webhook|Slow";
+
+/// What Kubernetes demands of everything that bears its name.
+const CONFORMANCE: &str = r"\[Conformance\]";
+
+/// Matches no spec.
+const NEVER: &str = "^$";
 
 /// What takes longer than ten seconds, on any server: these wait by the clock.
 const NOT_QUICK: &str =
@@ -37,16 +45,21 @@ const NODES: usize = 3;
 
 /// What the command line says.
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// Specs whose full name matches this expression
-    #[arg(long, value_name = "REGEX", default_value = FOCUS, hide_default_value = true)]
-    focus: String,
+    #[arg(long, value_name = "REGEX")]
+    focus: Option<String>,
     /// Leave out specs whose full name matches this expression
-    #[arg(long, value_name = "REGEX", default_value = SKIP)]
-    skip: String,
+    #[arg(long, value_name = "REGEX")]
+    skip: Option<String>,
     /// Which API server is judged
     #[arg(long, value_enum, default_value_t = Against::Embedded)]
     against: Against,
+    /// Every spec that needs no container, as listed in
+    /// tests/realcluster/conformance.txt; `--focus` and `--skip` narrow it
+    #[arg(long)]
+    wide: bool,
     /// Only the specs that take a few seconds
     #[arg(long)]
     quick: bool,
@@ -76,8 +89,9 @@ impl Args {
     /// What the test command runs.
     pub(crate) fn quick() -> Self {
         Self {
-            focus: FOCUS.into(),
-            skip: SKIP.into(),
+            focus: None,
+            skip: None,
+            wide: false,
             against: Against::Embedded,
             quick: true,
             release: false,
@@ -97,15 +111,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let kubectl = server.kubectl(&parts)?;
     create_nodes(&kubectl)?;
 
-    let mut skip = vec![args.skip.as_str()];
-    if args.quick {
-        skip.push(NOT_QUICK);
-    }
-    let suite = suite::Suite::new(&parts, &server.kubeconfig(), server.folder())?;
-    let specs = suite.list(&Selection { focus: &args.focus, skip: &skip })?;
-    if specs.is_empty() {
-        bail!("no spec matches `{}`", args.focus);
-    }
+    let suite = Suite::new(&parts, &server.kubeconfig(), server.folder())?;
+    let specs = choose(args, &suite)?;
     if args.list {
         for spec in &specs {
             println!("{spec}");
@@ -120,6 +127,32 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report::write(file, &outcomes)?;
     }
     report::print(&outcomes, specs.len(), server.title(), started.elapsed())
+}
+
+/// The names of the specs to run.
+fn choose(args: &Args, suite: &Suite) -> Result<Vec<String>> {
+    let (focus, skip) = if args.wide { (CONFORMANCE, NEVER) } else { (FOCUS, SKIP) };
+    let focus = args.focus.as_deref().unwrap_or(focus);
+    let mut skip = vec![args.skip.as_deref().unwrap_or(skip)];
+    if args.quick {
+        skip.push(NOT_QUICK);
+    }
+    let mut specs = suite.list(&Selection { focus, skip: &skip })?;
+    if args.wide {
+        let wide = Wide::read(&tree::root())?;
+        wide.ensure_known(&suite.list(&Selection { focus: CONFORMANCE, skip: &[] })?)?;
+        let real_only = |spec: &String| wide.real_only.iter().any(|(name, _)| name == spec);
+        specs.retain(|spec| wide.common.contains(spec) || (args.against == Against::Real && real_only(spec)));
+        if args.against == Against::Embedded {
+            for (name, reason) in &wide.real_only {
+                println!("left out: {name} ({reason})");
+            }
+        }
+    }
+    if specs.is_empty() {
+        bail!("no spec matches `{focus}`");
+    }
+    Ok(specs)
 }
 
 /// The server under judgement and all that runs beside it.
@@ -179,12 +212,16 @@ fn create_nodes(kubectl: &Kubectl) -> Result<()> {
     let nodes: Vec<_> = (1..=NODES)
         .map(|number| {
             let name = format!("node-{number}");
+            let addresses = serde_json::json!([
+                {"type": "InternalIP", "address": format!("10.1.0.{number}")},
+                {"type": "Hostname", "address": name},
+            ]);
             let resources = serde_json::json!({"cpu": "32", "memory": "256Gi", "pods": "110"});
             serde_json::json!({
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
-                "status": {"capacity": resources, "allocatable": resources},
+                "status": {"capacity": resources, "allocatable": resources, "addresses": addresses},
             })
         })
         .collect();

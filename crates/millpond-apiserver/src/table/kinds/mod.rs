@@ -115,7 +115,6 @@ pub fn builtin_columns(group: &str, kind: &str) -> Option<&'static BuiltinColumn
         ("storage.k8s.io", "VolumeAttachment") => &storage::VOLUME_ATTACHMENT,
         ("storage.k8s.io", "CSINode") => &storage::CSI_NODE,
         ("storage.k8s.io", "CSIDriver") => &storage::CSI_DRIVER,
-        ("storage.k8s.io", "CSIStorageCapacity") => &storage::CSI_STORAGE_CAPACITY,
         ("storagemigration.k8s.io", "StorageVersionMigration") => &storage::STORAGE_VERSION_MIGRATION,
         ("internal.apiserver.k8s.io", "StorageVersion") => &storage::STORAGE_VERSION,
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &access::ROLE_BINDING,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::read::{flag, is_deleting, joined, list, map, name, optional, optional_quantity, present, quantity, text};
+use super::read::{flag, is_deleting, joined, list, map, name, optional, present, quantity, text};
 use super::{AGE, NAME, age, boolean, integer, or, plain, text as column, wide, with_more};
 use crate::resource::{BuiltinColumns, ColumnDefinition};
 
@@ -182,17 +182,6 @@ pub(super) static CSI_DRIVER: BuiltinColumns = plain(
             json!(flag(object, "/spec/requiresRepublish")),
             json!(or(&joined(object, "/spec/volumeLifecycleModes", ","), "<none>")),
             json!(age(object, now)),
-        ]
-    },
-);
-
-pub(super) static CSI_STORAGE_CAPACITY: BuiltinColumns = plain(
-    &[NAME, column("StorageClassName", "Storage class that the capacity is for"), column("Capacity", "Free space")],
-    |object, _| {
-        vec![
-            json!(name(object)),
-            json!(text(object, "/storageClassName")),
-            json!(optional_quantity(object, "/capacity").unwrap_or_else(|| "<unset>".to_owned())),
         ]
     },
 );

@@ -65,7 +65,7 @@ pub fn shown_path(path: &Path) -> String {
                 shown.push_str(key);
             }
             Step::Index(index) => {
-                fmt::Write::write_fmt(&mut shown, format_args!("[{index}]")).expect("writing to a String cannot fail")
+                fmt::Write::write_fmt(&mut shown, format_args!("[{index}]")).expect("writing to a String cannot fail");
             }
         }
     }

@@ -125,7 +125,7 @@ impl State {
     }
 
     fn add(&mut self, path: &str, value: Value) -> Option<()> {
-        self.check_depth(path, &value)?;
+        check_depth(path, &value)?;
         match self.locate(path)? {
             (Container::Object(map), key) => {
                 map.insert(key, value);
@@ -157,7 +157,7 @@ impl State {
             self.object = value;
             return Some(());
         }
-        self.check_depth(path, &value)?;
+        check_depth(path, &value)?;
         match self.locate(path)? {
             (Container::Object(map), key) => {
                 map.insert(key, value);
@@ -219,12 +219,12 @@ impl State {
         };
         Some((container, decoded(key)))
     }
+}
 
-    /// Keeps objects readable: what is nested too deeply could not be read back, nor dropped, safely.
-    fn check_depth(&self, path: &str, value: &Value) -> Option<()> {
-        let above = path.bytes().filter(|byte| *byte == b'/').count();
-        (above + json_text::depth(value) <= MAX_DEPTH).then_some(())
-    }
+/// Keeps objects readable: what is nested too deeply could not be read back, nor dropped, safely.
+fn check_depth(path: &str, value: &Value) -> Option<()> {
+    let above = path.bytes().filter(|byte| *byte == b'/').count();
+    (above + json_text::depth(value) <= MAX_DEPTH).then_some(())
 }
 
 enum Container<'a> {

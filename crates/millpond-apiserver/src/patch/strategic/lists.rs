@@ -4,13 +4,14 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::super::GO_MAP;
 use super::order::{Identity, in_order};
 use super::{
     ELEMENT_ORDER, MergeError, Object, PATCH, bad_directive, bad_type, below, is_list, merge_objects, no_merge_key,
     property, without_directives,
 };
 use crate::print::go_value;
-use crate::schema::{Schema, SchemaRef};
+use crate::schema::Schema;
 
 /// What the schema says about a list.
 pub(super) struct ListPatch<'a> {
@@ -25,7 +26,7 @@ pub(super) struct ListPatch<'a> {
 impl<'a> ListPatch<'a> {
     pub(super) fn of(schema: &'a Schema, key: &str) -> Result<Self, MergeError> {
         let property = property(schema, key)?;
-        let items = property.schema.items.as_ref().map(|items: &SchemaRef| &**items);
+        let items = property.schema.items.as_deref();
         let items = match items {
             Some(items) if is_list(items) => return Err(MergeError::Other("unexpected slice of slice".to_owned())),
             Some(items) => items,
@@ -48,20 +49,25 @@ pub(super) fn merge_ordered(object: &mut Object, patch: &mut Object, schema: &Sc
         let change = patch.get(key).cloned().map(list_of).transpose()?;
         let list = ListPatch::of(schema, key)?;
         check_order(change.as_deref().unwrap_or_default(), &order, list.merge_key)?;
-        let merged = match (current.clone(), change.clone()) {
+        let types = |current: &[Value]| holds_objects(current, change.as_deref().unwrap_or_default());
+        let objects = types(current.as_deref().unwrap_or_default());
+        let (merged, seen) = match (current, change.clone()) {
             (None, None) => continue,
-            (Some(current), None) => current,
-            (None, Some(change)) => change.into_iter().filter_map(without_directives).collect(),
-            (Some(current), Some(change)) if list.merges => merge_list(current, change, &list, false)?,
-            (Some(_), Some(change)) => change,
+            (Some(current), None) => (current.clone(), current),
+            (None, Some(change)) => (change.into_iter().filter_map(without_directives).collect(), Vec::new()),
+            (Some(current), Some(change)) if list.merges => {
+                let MergedList { items, seen } = merge(current, change, &list, false)?;
+                (items, seen)
+            }
+            (Some(current), Some(change)) => (change, current),
         };
-        let current = current.unwrap_or_default();
-        let objects = holds_objects(&current, change.as_deref().unwrap_or_default())?;
-        if let (true, None, Some(item)) = (objects, list.merge_key, merged.iter().find_map(Value::as_object)) {
+        let objects = objects?;
+        let listed = merged.iter().chain(&order).chain(&seen).find_map(Value::as_object);
+        if let (true, None, Some(item)) = (objects, list.merge_key, listed) {
             return Err(no_merge_key(item, ""));
         }
         let identity = Identity::new(list.merge_key, objects);
-        object.insert(key.to_owned(), Value::Array(in_order(merged, &order, &current, &identity)?));
+        object.insert(key.to_owned(), Value::Array(in_order(merged, &order, &seen, &identity)?));
         patch.remove(key);
     }
     Ok(())
@@ -80,23 +86,29 @@ fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Re
         return Ok(());
     }
     let identity = Identity::new(merge_key, merge_key.is_some());
-    let mut remaining = order.iter();
-    for item in change {
-        if item.as_object().is_some_and(|item| item.contains_key(PATCH)) {
+    if let Some(item) = change.iter().find(|item| merge_key.is_some() && !item.is_object()) {
+        return Err(bad_type(GO_MAP, item));
+    }
+    let mut kept =
+        change.iter().filter(|item| item.get(PATCH).is_none_or(|directive| directive != "delete")).peekable();
+    let mut order_left = order.iter();
+    while let Some(item) = kept.peek() {
+        // Only while there is an order left are other directives passed over, as in the real server.
+        let Some(ordered) = order_left.as_slice().first() else {
+            return Err(MergeError::Other(format!(
+                "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
+                go_value(&Value::from(change)),
+                go_value(&Value::from(order)),
+            )));
+        };
+        if has_key(item, PATCH) {
+            kept.next();
             continue;
         }
-        loop {
-            let Some(ordered) = remaining.next() else {
-                return Err(MergeError::Other(format!(
-                    "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
-                    go_value(&Value::from(change)),
-                    go_value(&Value::from(order)),
-                )));
-            };
-            if identity.required(item)? == identity.required(ordered)? {
-                break;
-            }
+        if identity.required(item)? == identity.required(ordered)? {
+            kept.next();
         }
+        order_left.next();
     }
     Ok(())
 }
@@ -108,8 +120,27 @@ pub(super) fn merge_list(
     list: &ListPatch<'_>,
     deletes_items: bool,
 ) -> Result<Vec<Value>, MergeError> {
+    merge(current, patch, list, deletes_items).map(|merged| merged.items)
+}
+
+/// A merged list.
+struct MergedList {
+    items: Vec<Value>,
+    /// The list before, as the real server sees it afterwards: of the same length, but with deleted items
+    /// closed up in place, and new ones in the room that became free. An order given by `$setElementOrder`
+    /// is interleaved with this, so that clients see a new item behind the old ones that took a deleted
+    /// one's place.
+    seen: Vec<Value>,
+}
+
+fn merge(
+    current: Vec<Value>,
+    patch: Vec<Value>,
+    list: &ListPatch<'_>,
+    deletes_items: bool,
+) -> Result<MergedList, MergeError> {
     if current.is_empty() && patch.is_empty() {
-        return Ok(current);
+        return Ok(MergedList { items: Vec::new(), seen: Vec::new() });
     }
     if holds_objects(&current, &patch)? {
         return merge_items(current, patch, list);
@@ -117,46 +148,64 @@ pub(super) fn merge_list(
     let identity = Identity::new(None, false);
     if deletes_items {
         let deleted: HashSet<String> = patch.iter().map(|item| identity.of(item)).collect();
-        return Ok(current.into_iter().filter(|item| !deleted.contains(&identity.of(item))).collect());
+        let items = current.iter().filter(|item| !deleted.contains(&identity.of(item))).cloned().collect();
+        return Ok(MergedList { items, seen: current });
     }
-    let mut seen = HashSet::new();
-    let merged = current.iter().chain(&patch).filter(|item| seen.insert(identity.of(item))).cloned().collect();
-    in_order(merged, &patch, &current, &Identity::new(list.merge_key, false))
+    if let (Some(_), Some(item)) = (list.merge_key, current.iter().chain(&patch).next()) {
+        return Err(bad_type(GO_MAP, item));
+    }
+    let mut known = HashSet::new();
+    let merged = current.iter().chain(&patch).filter(|item| known.insert(identity.of(item))).cloned().collect();
+    Ok(MergedList { items: in_order(merged, &patch, &current, &identity)?, seen: current })
 }
 
-fn merge_items(current: Vec<Value>, patch: Vec<Value>, list: &ListPatch<'_>) -> Result<Vec<Value>, MergeError> {
+fn merge_items(current: Vec<Value>, patch: Vec<Value>, list: &ListPatch<'_>) -> Result<MergedList, MergeError> {
     let Some(merge_key) = list.merge_key else {
         return Err(MergeError::Other("cannot merge lists without merge key for struct".to_owned()));
     };
     let identity = Identity::new(Some(merge_key), true);
-    let (current, patch) = apply_directives(current, patch, merge_key, &identity)?;
+    let Directed { current, plain: patch, mut seen, mut free } =
+        apply_directives(current, patch, merge_key, &identity)?;
     let mut merged = current.clone();
     let mut positions = identity.positions(&merged);
     for item in &patch {
         let id = identity.required(item)?;
-        match positions.get(&id) {
-            Some(&position) => {
-                let base = merged[position].as_object().cloned().unwrap_or_default();
-                let change = item.as_object().cloned().unwrap_or_default();
-                merged[position] = Value::Object(merge_objects(base, change, list.items)?);
-            }
-            None => {
-                positions.insert(id, merged.len());
-                merged.push(item.clone());
+        if let Some(&position) = positions.get(&id) {
+            let base = merged[position].as_object().cloned().unwrap_or_default();
+            let change = item.as_object().cloned().unwrap_or_default();
+            merged[position] = Value::Object(merge_objects(base, change, list.items)?);
+        } else {
+            positions.insert(id, merged.len());
+            merged.push(item.clone());
+            if let Some(place) = free.next() {
+                seen[place] = item.clone();
             }
         }
     }
-    in_order(merged, &patch, &current, &identity)
+    Ok(MergedList { items: in_order(merged, &patch, &current, &identity)?, seen })
 }
 
-/// Carries out the `$patch` directives among the items of a patch. Returns the list to start from, and the
-/// items that are left to merge.
+/// A list after the `$patch` directives among the items of a patch were carried out.
+struct Directed {
+    /// The list to start from.
+    current: Vec<Value>,
+    /// The items that are left to merge.
+    plain: Vec<Value>,
+    /// See [`MergedList::seen`].
+    seen: Vec<Value>,
+    /// Places in `seen` that deleted items left.
+    free: std::ops::Range<usize>,
+}
+
 fn apply_directives(
-    mut current: Vec<Value>,
+    current: Vec<Value>,
     patch: Vec<Value>,
     merge_key: &str,
     identity: &Identity<'_>,
-) -> Result<(Vec<Value>, Vec<Value>), MergeError> {
+) -> Result<Directed, MergeError> {
+    let mut seen = current;
+    let total = seen.len();
+    let mut length = total;
     let mut plain = Vec::new();
     let mut replaces = false;
     for value in patch {
@@ -170,7 +219,14 @@ fn apply_directives(
                     return Err(no_merge_key(item, merge_key));
                 }
                 let id = identity.of(&value);
-                current.retain(|item| !has_key(item, merge_key) || identity.of(item) != id);
+                let is_deleted = |item: &Value| has_key(item, merge_key) && identity.of(item) == id;
+                while let Some(at) = seen[..length].iter().position(is_deleted) {
+                    seen[at..length].rotate_left(1);
+                    length -= 1;
+                    if length > at {
+                        seen[length] = seen[length - 1].clone();
+                    }
+                }
             }
             Some("replace") => replaces = true,
             Some("merge") => {
@@ -180,7 +236,11 @@ fn apply_directives(
             _ => return Err(bad_directive(directive, item)),
         }
     }
-    Ok(if replaces { (plain, Vec::new()) } else { (current, plain) })
+    Ok(if replaces {
+        Directed { current: plain, plain: Vec::new(), seen, free: 0..0 }
+    } else {
+        Directed { current: seen[..length].to_vec(), plain, seen, free: length..total }
+    })
 }
 
 fn has_key(item: &Value, key: &str) -> bool {

@@ -54,7 +54,14 @@ pub(super) fn in_order(
     current: &[Value],
     identity: &Identity<'_>,
 ) -> Result<Vec<Value>, MergeError> {
-    for item in merged.iter().chain(wanted).chain(current) {
+    for item in &merged {
+        identity.required(item)?;
+    }
+    let stranger = wanted.iter().position(|item| identity.objects && !item.is_object());
+    if let (Some(position), false) = (stranger, merged.is_empty()) {
+        return Err(MergeError::Other(format!("value for key {position} is not a map")));
+    }
+    for item in wanted.iter().chain(current) {
         identity.required(item)?;
     }
     let wanted = identity.positions(wanted);

@@ -58,11 +58,13 @@ fn patched(target: &Value, patch: &Value) -> Result<Value, ApiError> {
 }
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "the cases read better without ampersands")]
 fn check(target: Value, patch: Value, expected: Value) {
     assert_eq!(patched(&target, &patch).unwrap(), expected, "{target} {patch}");
 }
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "the cases read better without ampersands")]
 fn refused(target: Value, patch: Value, code: u16, message: &str) {
     let error = patched(&target, &patch).unwrap_err();
     assert_eq!((error.code.as_u16(), error.message.as_str()), (code, message), "{target} {patch}");

@@ -20,14 +20,9 @@ pub(super) static EVENT: BuiltinColumns = plain(
         ColumnDefinition { priority: 1, ..NAME },
     ],
     |event, now| {
-        let first = match present(event, "/firstTimestamp") {
-            true => since(event, "/firstTimestamp", now),
-            false => since(event, "/eventTime", now),
-        };
-        let last = match present(event, "/lastTimestamp") {
-            true => since(event, "/lastTimestamp", now),
-            false => first.clone(),
-        };
+        let first = if present(event, "/firstTimestamp") { "/firstTimestamp" } else { "/eventTime" };
+        let first = since(event, first, now);
+        let last = if present(event, "/lastTimestamp") { since(event, "/lastTimestamp", now) } else { first.clone() };
         let (last, count) = if present(event, "/series") {
             (since(event, "/series/lastObservedTime", now), integer(event, "/series/count"))
         } else {

@@ -23,15 +23,15 @@ const TEMPLATE_CONTAINERS: &str = "/spec/template/spec/containers";
 
 pub(super) static REPLICATION_CONTROLLER: BuiltinColumns =
     plain(&[NAME, DESIRED, CURRENT, READY, AGE, CONTAINERS, IMAGES, SELECTOR], |object, now| {
-        replica_cells(object, now, labels(object, "/spec/selector"))
+        replica_cells(object, now, &labels(object, "/spec/selector"))
     });
 
 pub(super) static REPLICA_SET: BuiltinColumns =
     plain(&[NAME, DESIRED, CURRENT, READY, AGE, CONTAINERS, IMAGES, SELECTOR], |object, now| {
-        replica_cells(object, now, selector(object, "/spec/selector"))
+        replica_cells(object, now, &selector(object, "/spec/selector"))
     });
 
-fn replica_cells(object: &Value, now: Timestamp, selector: String) -> Vec<Value> {
+fn replica_cells(object: &Value, now: Timestamp, selector: &str) -> Vec<Value> {
     let [names, images] = containers(object, TEMPLATE_CONTAINERS);
     vec![
         json!(name(object)),

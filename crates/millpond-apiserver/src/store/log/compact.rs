@@ -97,6 +97,7 @@ impl Log {
         }
         let running = Arc::new(());
         self.compaction = Arc::downgrade(&running);
+        self.attempted_bytes = Some(self.end);
         Some(CompactionJob {
             io: Arc::clone(&self.io),
             old: Arc::clone(&self.file),

@@ -94,6 +94,8 @@ pub struct Log {
     pub(super) compaction: Weak<()>,
     /// Size of the file that a compaction is measured against.
     compacted_bytes: u64,
+    /// Size of the file when a compaction was last begun and did not replace it.
+    pub(super) attempted_bytes: Option<u64>,
     options: Options,
 }
 
@@ -150,6 +152,7 @@ impl Log {
             durable_end: Arc::new(DurableEnd(AtomicU64::new(end))),
             compaction: Weak::new(),
             compacted_bytes: DATA_START + recovered.encoded_bytes(),
+            attempted_bytes: None,
             options,
         };
         Ok((log, recovered))
@@ -212,10 +215,13 @@ impl Log {
         synced.map_err(|error| self.fail("sync", error))
     }
 
-    /// Whether the file has grown so far that a compaction pays.
+    /// Whether the file has grown so far that a compaction pays. One that was
+    /// given up (a full disk?) is not tried again before the file has grown on.
     pub fn wants_compaction(&self) -> bool {
+        let step = self.options.compaction_growth_bytes;
         let growth = self.end.saturating_sub(self.compacted_bytes);
-        growth > self.options.compaction_growth_bytes.max(self.compacted_bytes)
+        let again = self.attempted_bytes.is_none_or(|bytes| self.end > bytes + step);
+        growth > step.max(self.compacted_bytes) && again
     }
 
     /// Whether an earlier failure made the log read-only.
@@ -247,6 +253,7 @@ impl Log {
         self.end = slot.durable;
         self.allocated = slot.durable;
         self.compacted_bytes = slot.durable;
+        self.attempted_bytes = None;
         self.durable_end = Arc::new(DurableEnd(AtomicU64::new(self.end)));
     }
 

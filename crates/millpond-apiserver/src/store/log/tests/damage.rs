@@ -110,6 +110,28 @@ fn a_cut_that_was_filled_up_with_zeros_is_refused() {
     }
 }
 
+/// What no slot speaks of can vanish unnoticed; a quiet moment is enough to speak of it.
+#[test]
+fn a_settled_log_misses_its_last_batch() {
+    for settle in [true, false] {
+        let disk = FaultyDisk::new(1);
+        let (mut log, _) = open(&disk).unwrap();
+        log.append(&[put(1, "a", "x")]).unwrap();
+        let end = log.data_bytes() as usize;
+        log.append(&[put(2, "b", "y")]).unwrap();
+        if settle {
+            log.settle().unwrap();
+        }
+        let mut bytes = disk.bytes(FILE_NAME).unwrap();
+        bytes[end..].fill(0);
+        match recover(bytes) {
+            Ok(recovered) => assert!(!settle && recovered.revision == 1),
+            Err(OpenError::Damaged(damage)) => assert!(settle && damage.offset == end as u64),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
 #[test]
 fn bytes_behind_a_closed_store_are_refused_unless_zero() {
     let mut bytes = file(true);

@@ -186,18 +186,7 @@ fn job_spec(spec: &Value, path: Path<'_>, errors: &mut Errors) {
 }
 
 fn managed_by(name: &str, path: Path<'_>, errors: &mut Errors) {
-    match name.split_once('/') {
-        _ if name.is_empty() => errors.required(path, ""),
-        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
-            errors.each(path, domain, names::subdomain_problems(domain));
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
-            if !rest.bytes().all(allowed) {
-                let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                errors.invalid(path, rest, detail);
-            }
-        }
-        _ => errors.invalid(path, name, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-    }
+    check::domain_prefixed_path(name, path, errors);
     if name.len() > 63 {
         errors.tell(FieldError::too_long(path, 63));
     }

@@ -275,6 +275,39 @@ pub(super) fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?).ok()
 }
 
+/// A name like `example.com/foo/bar`: a domain and a path.
+pub(super) fn domain_prefixed_path(name: &str, path: Path<'_>, errors: &mut Errors) {
+    match name.split_once('/') {
+        _ if name.is_empty() => errors.required(path, ""),
+        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
+            errors.each(path, domain, names::subdomain_problems(domain));
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+            if !rest.bytes().all(allowed) {
+                let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+                errors.invalid(path, rest, detail);
+            }
+        }
+        _ => errors.invalid(path, name, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}
+
+/// A domain name with at least two labels.
+pub(super) fn fully_qualified(name: &str, path: Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        errors.required(path, "");
+        return;
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let problems = names::subdomain_problems(name);
+    if !problems.is_empty() {
+        errors.invalid(path, name, problems.join(","));
+    } else if !name.contains('.') {
+        errors.invalid(path, name, "should be a domain with at least two segments separated by dots");
+    } else if let Some(label) = name.split('.').find(|label| !names::label_problems(label).is_empty()) {
+        errors.invalid(path, label, names::label_problems(label).join(","));
+    }
+}
+
 /// Conditions as newer kinds have them.
 pub(super) fn conditions(status: &Value, path: Path<'_>, errors: &mut Errors) {
     let mut seen = std::collections::HashSet::new();

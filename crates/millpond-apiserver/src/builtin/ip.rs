@@ -42,27 +42,33 @@ pub(super) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
 
 /// Problems of a network that need not be in canonical form.
 pub(super) fn network_problems(text: &str) -> Vec<String> {
-    let example = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    let Some((address, length)) = parse_cidr(text) else { return vec![example.to_owned()] };
-    let (written, bits) = text.split_once('/').unwrap_or_default();
-    let mut problems = Vec::new();
-    if (bits.len() > 1 && bits.starts_with('0')) || has_leading_zeros(written) {
-        problems.push("must not have leading 0s".to_owned());
-    }
-    let base = network(address, length);
-    if base != address {
-        let detail = "must not have bits set beyond the prefix length";
-        problems.push(detail.to_owned());
-    }
-    if matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
-        problems.push("must not have an IPv4-mapped IPv6 address".to_owned());
-    }
-    problems
+    let problem = match parse_cidr(text) {
+        None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        Some((address, length)) => {
+            let (written, bits) = text.split_once('/').unwrap_or_default();
+            if (bits.len() > 1 && bits.starts_with('0')) || has_leading_zeros(written) {
+                "must not have leading 0s in IP or prefix length"
+            } else if matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
+                "must not have an IPv4-mapped IPv6 address"
+            } else if network(address, length) != address {
+                "must not have bits set beyond the prefix length"
+            } else {
+                return Vec::new();
+            }
+        }
+    };
+    vec![problem.to_owned()]
 }
 
-/// Whether two texts are one address.
-pub(super) fn same(a: &str, b: &str) -> bool {
-    matches!((parse_legacy(a), parse_legacy(b)), (Some(a), Some(b)) if a == b)
+/// Problems of a network that must be written in canonical form.
+pub(super) fn canonical_network_problems(text: &str) -> Vec<String> {
+    let problems = network_problems(text);
+    match parse_cidr(text) {
+        Some((address, length)) if problems.is_empty() && format!("{address}/{length}") != text => {
+            vec![format!("must be in canonical form (\"{address}/{length}\")")]
+        }
+        _ => problems,
+    }
 }
 
 /// The unspecified, loopback and link-local addresses, which no service may name.

@@ -19,6 +19,7 @@ mod fields;
 mod hooks;
 pub(crate) mod ip;
 pub(crate) mod json;
+mod network;
 pub(crate) mod path;
 pub mod pod;
 mod policy;
@@ -27,6 +28,7 @@ mod rbac;
 #[cfg(test)]
 mod recorded;
 mod resources;
+pub mod service;
 pub(crate) mod shape;
 mod storage;
 mod table;

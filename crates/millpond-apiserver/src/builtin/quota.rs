@@ -208,12 +208,9 @@ fn validate_quota(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     for _ in scopes.iter().filter(|scope| !SCOPES.contains(scope)) {
         errors.invalid(path, spec.at("scopes").clone(), "unsupported scope");
     }
-    for (scope, _) in scopes
-        .iter()
-        .flat_map(|scope| spec.entries("hard").map(move |hard| (scope, hard.0)))
-        .filter(|(scope, name)| matches!(**scope, "BestEffort") && *name != "pods" && QUOTA_RESOURCES.contains(name))
-    {
-        debug_assert!(!scope.is_empty());
+    let counts_pods_only = scopes.contains("BestEffort");
+    let others = |(name, _): &(&str, &Value)| *name != "pods" && QUOTA_RESOURCES.contains(name);
+    for _ in spec.entries("hard").filter(|entry| counts_pods_only && others(entry)) {
         errors.invalid(path, spec.at("scopes").clone(), "unsupported scope applied to resource");
     }
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {

@@ -77,8 +77,21 @@ fn tidy_object(schema: &Schema, map: &mut Map<String, Value>) {
         } else {
             tidy(&property.schema, value);
         }
-        !(property.zero == Zero::Omitted && is_empty(value))
+        match property.zero {
+            Zero::Omitted => !is_empty(value),
+            // An empty list is not stored, and so shown as `null` where the field is always shown.
+            Zero::Always => !is_empty_collection(property, value),
+            Zero::Distinct | Zero::DistinctOrNull => true,
+        }
     });
+}
+
+fn is_empty_collection(property: &Property, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty() && property.schema.additional.is_some(),
+        _ => false,
+    }
 }
 
 fn tidy_map(schema: &Schema, map: &mut Map<String, Value>) {

@@ -3,7 +3,9 @@
 //! Facts of the Kubernetes 1.36 API. Exec, attach, logs, port-forward and proxy subresources are absent on
 //! purpose: nothing here runs containers, so the paths answer 404.
 
-use super::{Row, ScalePaths, apps, batch, core, events, fields, hooks, pod, policy, quota, rbac, storage};
+use super::{
+    Row, ScalePaths, apps, batch, core, events, fields, hooks, network, pod, policy, quota, rbac, service, storage,
+};
 use crate::resource::{NameRule, OtherSubresource, Verbs};
 
 /// Namespaced, all verbs, no subresource, no rules of its own: every row starts from here.
@@ -66,7 +68,7 @@ static ROWS: &[Row] = &[
         plural: "endpoints",
         short_names: &["ep"],
         deprecation: Some(ENDPOINTS_DEPRECATION),
-        hooks: &hooks::UPSERTED,
+        hooks: &service::ENDPOINTS,
         ..BASE
     },
     Row {
@@ -166,7 +168,7 @@ static ROWS: &[Row] = &[
         status: true,
         name_rule: NameRule::Label,
         fields: Some(fields::SERVICE),
-        hooks: &hooks::UPSERTED,
+        hooks: &service::SERVICE,
         ..BASE
     },
     Row {
@@ -340,13 +342,21 @@ static ROWS: &[Row] = &[
         fields: Some(fields::CERTIFICATE_SIGNING_REQUEST),
         ..BASE
     },
-    Row { group: "networking.k8s.io", kind: "IngressClass", plural: "ingressclasses", namespaced: false, ..BASE },
+    Row {
+        group: "networking.k8s.io",
+        kind: "IngressClass",
+        plural: "ingressclasses",
+        namespaced: false,
+        hooks: &network::INGRESS_CLASS,
+        ..BASE
+    },
     Row {
         group: "networking.k8s.io",
         kind: "Ingress",
         plural: "ingresses",
         short_names: &["ing"],
         status: true,
+        hooks: &network::INGRESS,
         ..BASE
     },
     Row {
@@ -356,6 +366,7 @@ static ROWS: &[Row] = &[
         short_names: &["ip"],
         namespaced: false,
         name_rule: NameRule::Ip,
+        hooks: &network::IP_ADDRESS,
         ..BASE
     },
     Row {
@@ -363,6 +374,7 @@ static ROWS: &[Row] = &[
         kind: "NetworkPolicy",
         plural: "networkpolicies",
         short_names: &["netpol"],
+        hooks: &network::NETWORK_POLICY,
         ..BASE
     },
     Row {
@@ -371,6 +383,7 @@ static ROWS: &[Row] = &[
         plural: "servicecidrs",
         namespaced: false,
         status: true,
+        hooks: &network::SERVICE_CIDR,
         ..BASE
     },
     Row {
@@ -550,7 +563,13 @@ static ROWS: &[Row] = &[
         hooks: &policy::RUNTIME_CLASS,
         ..BASE
     },
-    Row { group: "discovery.k8s.io", kind: "EndpointSlice", plural: "endpointslices", ..BASE },
+    Row {
+        group: "discovery.k8s.io",
+        kind: "EndpointSlice",
+        plural: "endpointslices",
+        hooks: &network::ENDPOINT_SLICE,
+        ..BASE
+    },
     Row { group: "resource.k8s.io", kind: "DeviceClass", plural: "deviceclasses", namespaced: false, ..BASE },
     Row { group: "resource.k8s.io", kind: "ResourceClaim", plural: "resourceclaims", status: true, ..BASE },
     Row { group: "resource.k8s.io", kind: "ResourceClaimTemplate", plural: "resourceclaimtemplates", ..BASE },

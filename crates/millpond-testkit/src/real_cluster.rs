@@ -127,7 +127,8 @@ fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, toke
         .args(["--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"])
         .args(["--secure-port", &port.to_string()])
         .args(["--endpoint-reconciler-type", "none"])
-        .args(["--service-cluster-ip-range", "10.0.0.0/24"])
+        // The range that the embedded API gives services addresses from.
+        .args(["--service-cluster-ip-range", "10.0.0.0/16"])
         .args(["--service-account-issuer", "https://kubernetes.default.svc"])
         .args(["--authorization-mode", "Node,RBAC"])
         // As in every cluster that kubeadm makes.

@@ -108,8 +108,8 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         Ownership::new(call, Part::Main).track_create(&mut object);
     }
     set_system_fields(call, &mut object);
-    admission::on_create(call, &mut object)?;
     kind::prepare_create(&resource, &mut object);
+    admission::on_create(call, &mut object)?;
     let mut errors = meta::validate_create(&resource, &object);
     errors.extend(kind::validate(&resource, &object, None, false));
     if !errors.is_empty() {

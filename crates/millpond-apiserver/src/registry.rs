@@ -120,19 +120,20 @@ impl Registry {
         self.inner.read().current.clone()
     }
 
-    /// Takes in the resources of a CRD, in place of those that it had.
-    pub fn set_custom(&self, crd_name: &str, resources: Vec<Resource>) {
+    /// Takes in what a CRD defines now, in place of what it had; `None` stops serving it.
+    ///
+    /// `current` is asked while nobody else can change the registry: two writers of one CRD may finish in either
+    /// order, and the later one must not bring back what the store no longer holds.
+    pub fn refresh(&self, crd_name: &str, current: impl FnOnce() -> Option<Vec<Resource>>) {
         let mut inner = self.inner.write();
-        inner.custom.insert(crd_name.to_owned(), resources.into_iter().map(Arc::new).collect());
-        self.rebuild(&mut inner);
-    }
-
-    /// Stops serving the resources of a CRD.
-    pub fn remove_custom(&self, crd_name: &str) {
-        let mut inner = self.inner.write();
-        if inner.custom.remove(crd_name).is_some() {
-            self.rebuild(&mut inner);
+        match current() {
+            Some(resources) => {
+                inner.custom.insert(crd_name.to_owned(), resources.into_iter().map(Arc::new).collect());
+            }
+            None if inner.custom.remove(crd_name).is_none() => return,
+            None => {}
         }
+        self.rebuild(&mut inner);
     }
 
     fn rebuild(&self, inner: &mut Inner) {

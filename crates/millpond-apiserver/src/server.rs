@@ -122,9 +122,9 @@ impl Server {
     }
 
     /// What follows a write: CRDs change what is served.
-    pub(crate) async fn after_write(self: &Arc<Self>, resource: &Resource, object: &StoredObject, deleted: bool) {
+    pub(crate) fn after_write(self: &Arc<Self>, resource: &Resource, object: &StoredObject) {
         if &*resource.storage == definitions::COLLECTION {
-            definitions::after_write(self, object, deleted);
+            definitions::after_write(self, object);
         }
     }
 

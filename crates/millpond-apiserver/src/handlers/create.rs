@@ -129,7 +129,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     };
     match call.server.store.commit(write).await {
         Ok(stored) => {
-            call.server.after_write(&resource, &stored, false).await;
+            call.server.after_write(&resource, &stored);
             Ok(Outcome::Stored(stored))
         }
         Err(CommitError::Raced) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),

@@ -172,7 +172,7 @@ pub(crate) async fn delete_object(call: &Call, key: &Arc<str>, options: &Options
         }
         match write(call, key, &stored, &object, gone).await {
             Ok(written) => {
-                call.server.after_write(resource, &written, gone).await;
+                call.server.after_write(resource, &written);
                 let object = served(resource, &written);
                 return Ok(Some(if gone { Deleted::Gone(object) } else { Deleted::Going(object) }));
             }

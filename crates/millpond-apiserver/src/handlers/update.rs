@@ -386,7 +386,7 @@ async fn write_change(
     };
     match call.server.store.commit(write).await {
         Ok(stored) => {
-            call.server.after_write(&resource, &stored, delete).await;
+            call.server.after_write(&resource, &stored);
             Ok(Some(Outcome::Stored(stored)))
         }
         Err(CommitError::Raced) => Ok(None),

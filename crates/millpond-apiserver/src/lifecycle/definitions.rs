@@ -36,31 +36,30 @@ fn others(server: &Server, definition: &Value) -> Vec<Value> {
     listing.items.into_iter().map(|(_, object)| object.to_value()).collect()
 }
 
-/// After a CRD was written: serves what it defines now.
-pub(crate) fn after_write(server: &Server, object: &StoredObject, deleted: bool) {
+/// After a CRD was written or removed: serves what the stored one defines.
+pub(crate) fn after_write(server: &Server, object: &StoredObject) {
     let definition = object.to_value();
-    let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-    if deleted {
-        server.registry.remove_custom(name);
-    } else {
-        register(server, name, &definition);
-    }
+    refresh(server, definition["metadata"]["name"].as_str().unwrap_or_default());
 }
 
-fn register(server: &Server, name: &str, definition: &Value) {
-    match crd::resources(definition) {
-        Ok(resources) => server.registry.set_custom(name, resources),
-        Err(errors) => {
-            let problem = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            tracing::error!(crd = name, problem, "a stored CRD cannot be served");
+fn refresh(server: &Server, name: &str) {
+    server.registry.refresh(name, || {
+        let definition = server.store.get(COLLECTION, name)?.to_value();
+        match crd::resources(&definition) {
+            Ok(resources) => Some(resources),
+            Err(errors) => {
+                let problem = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                tracing::error!(crd = name, problem, "a stored CRD cannot be served");
+                None
+            }
         }
-    }
+    });
 }
 
 /// Serves what the stored CRDs define.
 pub(crate) fn register_stored(server: &Server) {
-    for (key, object) in server.store.list(COLLECTION, "", None, 0, |_, _| true).items {
-        register(server, &key, &object.to_value());
+    for (key, _) in server.store.list(COLLECTION, "", None, 0, |_, _| true).items {
+        refresh(server, &key);
     }
 }
 

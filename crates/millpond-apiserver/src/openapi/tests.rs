@@ -170,12 +170,12 @@ fn documents_follow_what_is_served() {
     let before = openapi.index(&registry.current());
     let mut extra = builtin::resources().remove(0);
     extra.group = "stable.example.com".into();
-    registry.set_custom("foos.stable.example.com", vec![extra]);
+    registry.refresh("foos.stable.example.com", || Some(vec![extra]));
     let with = openapi.index(&registry.current());
     assert!(with["paths"]["apis/stable.example.com/v1"].is_object());
     assert_eq!(with["paths"]["apis/apps/v1"], before["paths"]["apis/apps/v1"]);
     let first = openapi.swagger(&registry.current(), &HeaderMap::new()).unwrap();
-    registry.remove_custom("foos.stable.example.com");
+    registry.refresh("foos.stable.example.com", || None);
     assert_eq!(openapi.index(&registry.current()), before);
     assert_ne!(openapi.swagger(&registry.current(), &HeaderMap::new()).unwrap().tag, first.tag);
 }

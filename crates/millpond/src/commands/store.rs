@@ -116,7 +116,7 @@ pub(crate) fn run(command: &StoreCommand, out: &mut impl Write) -> anyhow::Resul
             let source = args.from.data_dir.join(FILE_NAME);
             let report =
                 log::backup(&source, &args.to).map_err(|error| copy_error("cannot back up the store", error))?;
-            Ok(writeln!(out, "{}", copy_line("backed up to", &report))?)
+            say(out, &copy_line("backed up to", &report))
         }
         StoreCommand::Restore(args) => {
             let options = RestoreOptions {
@@ -126,8 +126,16 @@ pub(crate) fn run(command: &StoreCommand, out: &mut impl Write) -> anyhow::Resul
             };
             let report = log::restore(&args.from, &args.to.data_dir, options)
                 .map_err(|error| copy_error("cannot restore the backup", error))?;
-            Ok(writeln!(out, "{}", copy_line("restored to", &report))?)
+            say(out, &copy_line("restored to", &report))
         }
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn say(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
 }
 
@@ -141,7 +149,7 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<()> {
         Output::Table => table(&report),
         Output::Json => json(&report)?,
     };
-    writeln!(out, "{}", text.trim_end())?;
+    say(out, text.trim_end())?;
     let message = match report.problems.len() {
         0 => return Ok(()),
         1 => "the store is damaged in one place".to_owned(),

@@ -162,26 +162,31 @@ mod tests {
         });
     }
 
+    fn check_recorded(text: &str, apply: impl Fn(&Value, &Value, &[u8]) -> Result<Patched, ApiError>) {
+        for line in text.lines() {
+            let case: Value = serde_json::from_str(line).unwrap();
+            let result = apply(&case["kind"], &case["target"], case["patch"].to_string().as_bytes());
+            match (result, &case["error"]) {
+                (Ok(patched), Value::Null) => assert_eq!(patched.object, case["result"], "{line}"),
+                (Err(error), Value::String(expected)) => assert_eq!(error.message, *expected, "{line}"),
+                (Err(_), Value::Bool(true)) => {}
+                (result, _) => panic!("{result:?} for {line}"),
+            }
+        }
+    }
+
     /// Random cases, answered by the libraries inside kube-apiserver 1.36.
     #[test]
     fn recorded_patches_give_the_recorded_results() {
         let deployment = builtin::kind("apps", "v1", "Deployment").unwrap();
         let budget = builtin::kind("policy", "v1", "PodDisruptionBudget").unwrap();
-        let check = |text: &str, apply: &dyn Fn(&Value, &Value, &[u8]) -> Result<Patched, ApiError>| {
-            for line in text.lines() {
-                let case: Value = serde_json::from_str(line).unwrap();
-                let result = apply(&case["kind"], &case["target"], case["patch"].to_string().as_bytes());
-                match (result, &case["error"]) {
-                    (Ok(patched), Value::Null) => assert_eq!(patched.object, case["result"], "{line}"),
-                    (Err(error), Value::String(expected)) => assert_eq!(error.message, *expected, "{line}"),
-                    (Err(_), Value::Bool(true)) => {}
-                    (result, _) => panic!("{result:?} for {line}"),
-                }
-            }
-        };
-        check(include_str!("testdata/json.jsonl"), &|_, target, patch| json::apply(target, patch, Checking::Ignore));
-        check(include_str!("testdata/merge.jsonl"), &|_, target, patch| merge::apply(target, patch, Checking::Ignore));
-        check(include_str!("testdata/strategic.jsonl"), &|kind, target, patch| {
+        check_recorded(include_str!("testdata/json.jsonl"), |_, target, patch| {
+            json::apply(target, patch, Checking::Ignore)
+        });
+        check_recorded(include_str!("testdata/merge.jsonl"), |_, target, patch| {
+            merge::apply(target, patch, Checking::Ignore)
+        });
+        check_recorded(include_str!("testdata/strategic.jsonl"), |kind, target, patch| {
             let schema = if kind == "Deployment" { &deployment } else { &budget };
             strategic::apply(target, patch, Checking::Ignore, schema)
         });

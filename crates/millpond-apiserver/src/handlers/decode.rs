@@ -179,6 +179,10 @@ pub(crate) fn conform(
 /// The same for an object that a patch was applied to; refusals show what came out of it.
 pub(crate) fn patched(call: &mut Call, mut patched: Patched) -> Result<Value, ApiError> {
     let resource = call.resource.clone();
+    patched.check_kind(&resource, call.name())?;
+    if let Some(problem) = patched.type_problem(&resource.schema) {
+        return Err(patched.rejection(problem));
+    }
     strict::check_types(&patched.object, &resource.schema).map_err(|problem| patched.rejection(problem))?;
     let mut problems = std::mem::take(&mut patched.problems);
     problems.extend(strict::unknown_fields(&patched.object, &resource.schema));

@@ -129,9 +129,17 @@ async fn create_by_put(call: &mut Call, object: Value, version: &str, part: Part
 
 /// The object must be the one that the path names; its namespace may be left out.
 fn check_name(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    if call.resource.namespaced && !namespace.is_empty() && namespace != call.namespace() {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(ApiError::bad_request(message));
+    }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
-        return Err(ApiError::bad_request("name must be provided"));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name()
+        )));
     }
     if name != call.name() {
         return Err(ApiError::bad_request(format!(
@@ -139,15 +147,10 @@ fn check_name(call: &Call, object: &mut Value) -> Result<(), ApiError> {
             call.name()
         )));
     }
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    if !namespace.is_empty() && namespace != call.namespace() {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
-            call.namespace()
-        )));
-    }
     if call.resource.namespaced {
         object["metadata"]["namespace"] = json!(call.namespace());
+    } else if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("namespace");
     }
     Ok(())
 }
@@ -164,10 +167,9 @@ pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<A
     }
     let patch = Patch::of(&media_type, &call.resource)?;
     let outcome = change(call, part, |call, old| {
-        let mut patched = patch.apply(old, body, call)?;
-        decode::check_kind(&call.resource, &mut patched.object)?;
-        let mut object = decode::patched(call, patched)?;
+        let mut object = decode::patched(call, patch.apply(old, body, call)?)?;
         check_name(call, &mut object)?;
+        check_uid(call, &object, old)?;
         kind::default(&call.resource, &mut object);
         let given = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         let precondition = Some(given.to_owned()).filter(|given| old["metadata"]["resourceVersion"] != *given);
@@ -175,6 +177,16 @@ pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<A
     })
     .await?;
     Ok(outcome.respond(call, StatusCode::OK))
+}
+
+/// A patch cannot change the uid. (In a PUT the uid is a precondition instead.)
+fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), ApiError> {
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    if uid.is_empty() || old["metadata"]["uid"] == uid {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+    Err(ApiError::invalid(&call.resource.group, &call.resource.kind, call.name(), &[error]))
 }
 
 /// The patches other than server-side apply.

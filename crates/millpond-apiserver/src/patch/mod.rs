@@ -9,9 +9,11 @@ pub mod merge;
 pub mod strategic;
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::print::go_value;
+use crate::print::{go_quoted, go_value};
+use crate::resource::{Behaviour, Resource};
+use crate::schema::Schema;
 use crate::status::{ApiError, Details, FieldError};
 
 /// Media type of JSON patches.
@@ -52,6 +54,52 @@ impl Patched {
     pub fn rejection(&self, detail: impl Into<String>) -> ApiError {
         let shown = self.shown.as_ref().map_or_else(|| self.object.to_string(), go_value);
         ApiError::invalid("", "", "", &[FieldError::invalid("patch", shown, detail)])
+    }
+
+    /// Makes sure that the object is still of its kind. A strategic merge patch cannot change the kind: what it
+    /// says about it is passed over.
+    pub fn check_kind(&mut self, resource: &Resource, name: &str) -> Result<(), ApiError> {
+        let api_version = resource.api_version();
+        let Value::Object(fields) = &mut self.object else {
+            let found = json_type(&self.object);
+            return Err(self.rejection(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type \
+                 struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+                 Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+            )));
+        };
+        let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (given_version, given_kind) = (text("apiVersion"), text("kind"));
+        let custom = matches!(resource.behaviour, Behaviour::Custom);
+        let absent = given_version.is_empty() || given_kind.is_empty();
+        if self.shown.is_some() || (absent && !custom) {
+            fields.insert("apiVersion".to_owned(), json!(api_version));
+            fields.insert("kind".to_owned(), json!(resource.kind));
+        } else if absent {
+            let missing = if given_kind.is_empty() { "Kind" } else { "apiVersion" };
+            return Err(self.rejection(format!("Object '{missing}' is missing in '{}'", self.object)));
+        } else if custom {
+            let pairs = [("kind", given_kind.as_str(), &*resource.kind), ("apiVersion", &given_version, &api_version)];
+            let changed = pairs.into_iter().filter(|(_, given, expected)| given != expected);
+            let errors: Vec<FieldError> = changed
+                .map(|(key, given, expected)| FieldError::invalid(key, given, format!("must be {expected}")))
+                .collect();
+            if !errors.is_empty() {
+                return Err(ApiError::invalid(&resource.group, &given_kind, name, &errors));
+            }
+        } else if given_version != api_version || given_kind != *resource.kind {
+            return Err(self.rejection(format!(
+                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                go_quoted(&given_kind),
+                go_quoted(&given_version)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where the object does not fit its types, in the words that strategic merge patches have of their own.
+    pub fn type_problem(&self, schema: &Schema) -> Option<String> {
+        self.shown.as_ref().and_then(|_| strategic::misfit(&self.object, schema))
     }
 
     /// The refusal of a strict request when `problems` (of the patch, then of the object) were found.
@@ -110,9 +158,8 @@ const GO_MAP: &str = "map[string]interface {}";
 mod tests {
     use super::*;
     use crate::json_text::{MAX_DEPTH, depth};
-    use crate::schema::{Schema, builtin};
+    use crate::schema::builtin;
     use proptest::prelude::*;
-    use serde_json::json;
 
     #[test]
     fn rejections_show_the_object_or_the_patch() {

@@ -4,12 +4,14 @@
 //! `$deleteFromPrimitiveList/LIST`, `$setElementOrder/LIST`. Lists and orders stand in [`lists`].
 
 mod lists;
+mod misfit;
 mod order;
 
 use http::StatusCode;
 use serde_json::{Map, Value};
 
 use self::lists::{ListPatch, merge_list};
+pub(super) use self::misfit::misfit;
 use super::{Checking, GO_MAP, Patched, does_not_apply, wrong_type};
 use crate::json_text;
 use crate::print::{go_quoted, go_value};

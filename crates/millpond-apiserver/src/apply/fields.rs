@@ -187,6 +187,18 @@ impl<'a> FieldSet<'a> {
         out
     }
 
+    /// Whether all members are members of another set, too.
+    pub fn is_subset(&self, other: &FieldSet<'_>) -> bool {
+        let mut subset = self.nodes.len() <= other.nodes.len();
+        if subset {
+            for_pairs(&self.nodes, &other.nodes, |left, right| {
+                subset &= right
+                    .is_some_and(|right| (!left.member || right.member) && left.children.is_subset(&right.children));
+            });
+        }
+        subset
+    }
+
     /// Takes the members of another set out of this one. What is below them stays.
     pub fn subtract(&mut self, other: &FieldSet<'_>) {
         self.remove(other, false);
@@ -444,6 +456,8 @@ mod tests {
         assert_eq!(text(&difference), r#"{"f:a":{},"f:b":{".":{},"f:d":{}}}"#);
         assert_eq!(text(&a.leaves()), r#"{"f:a":{},"f:b":{"f:c":{},"f:d":{}},"f:e":{"f:f":{}}}"#);
         assert_eq!(a.len(), 5);
+        assert!(a.intersection(&b).is_subset(&a) && a.is_subset(&a) && FieldSet::new().is_subset(&a));
+        assert!(!a.is_subset(&b) && !a.is_subset(&a.leaves()));
         let mut none = a.clone();
         none.subtract(&a);
         assert!(none.is_empty());

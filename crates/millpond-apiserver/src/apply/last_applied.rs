@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::conflict::Conflict;
 use super::fields::FieldSet;
-use super::path::write_json;
 use super::typed::Place;
 use super::update::Version;
 use super::walk::{Duplicates, check, fields_at};
+use crate::go::text;
 
 /// The annotation.
 pub const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -78,10 +78,9 @@ fn config_text(config: &Value) -> String {
             None => {}
         }
     }
-    let mut text = String::new();
-    write_json(&mut text, &config);
-    text.push('\n');
-    text
+    let mut line = text::json(&config);
+    line.push('\n');
+    line
 }
 
 fn annotations(object: &Value) -> Option<&Map<String, Value>> {

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value};
 
 use super::fields::{FieldSet, FieldsError};
-use super::value::go_quote;
+use crate::go::text::quote;
 
 /// Updaters beyond this number are merged, the oldest first, so that managedFields cannot grow for ever.
 pub const MAX_UPDATERS: usize = 10;
@@ -49,7 +49,7 @@ pub enum EntryError {
     #[error("missing fieldsType in managed fields entry {0}")]
     MissingFieldsType(usize),
     /// A type of fields that nobody knows.
-    #[error("invalid fieldsType {} in managed fields entry {place}", go_quote(.fields_type))]
+    #[error("invalid fieldsType {} in managed fields entry {place}", quote(.fields_type))]
     FieldsType {
         /// The type.
         fields_type: String,
@@ -99,9 +99,9 @@ impl Entry<'_> {
 
     /// How the manager is named in a conflict.
     pub(super) fn shown(&self) -> String {
-        let mut shown = go_quote(&self.manager);
+        let mut shown = quote(&self.manager);
         if !self.subresource.is_empty() {
-            shown = format!("{shown} with subresource {}", go_quote(&self.subresource));
+            shown = format!("{shown} with subresource {}", quote(&self.subresource));
         }
         if self.operation == Operation::Update {
             shown = format!("{shown} using {}", self.api_version);
@@ -149,6 +149,13 @@ impl<'a> Managed<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Has all fields written anew: those that a client sent may be in any form.
+    pub(super) fn rewrite(&mut self) {
+        for entry in &mut self.entries {
+            entry.unchanged = None;
+        }
     }
 
     /// Adds fields to a manager, or the manager itself, as of now.

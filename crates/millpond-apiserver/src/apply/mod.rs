@@ -50,6 +50,7 @@ pub use reset::Reset;
 pub use update::{SingleVersion, Version, Versions};
 pub use walk::fields_of;
 
+use crate::go::text::is_printable;
 use crate::schema::SchemaRef;
 use managers::{Entry, Managed, assemble, is_reset, time_text};
 use update::{Change, Scope};
@@ -148,7 +149,9 @@ pub fn track_create(object: &mut Value, target: &Target<'_>, manager: &Manager<'
         Some(text) => serde_json::from_str(&text).ok(),
         None => {
             let empty = encode::empty_object(target.schema);
-            let entries = update_entries(known.unwrap_or_default(), &empty, object, target, manager);
+            let mut known = known.unwrap_or_default();
+            known.rewrite();
+            let entries = update_entries(known, &empty, object, target, manager);
             entries.and_then(|entries| assemble(entries, source))
         }
     };
@@ -196,9 +199,12 @@ pub fn track_update(live: &Value, new: &mut Value, target: &Target<'_>, manager:
         set_managed_fields(new, source);
         return;
     }
-    let managed = Managed::decode(source.as_ref()).unwrap_or_default();
+    let mut managed = Managed::decode(source.as_ref()).unwrap_or_default();
     if managed.is_empty() {
         return;
+    }
+    if !same {
+        managed.rewrite();
     }
     let entries = update_entries(managed, live, new, target, manager);
     let managed_fields = entries.and_then(|entries| assemble(entries, source));
@@ -249,20 +255,23 @@ pub fn apply_patch(
 ) -> Result<Applied, ApplyError> {
     let mut bare = live.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     let source = take_managed_fields(&mut bare);
-    let managed = Managed::decode(source.as_ref())
-        .map_err(|error| ApplyError::Failed(format!("failed to decode managed fields: {error}")))?;
     check_kind(config, target)?;
     let empty = encode::empty_object(target.schema);
-    let managed = with_first_manager(managed, live.is_some().then_some(&bare), &empty, target, manager)?;
-    check_config(config, live.is_some().then_some(&bare), target)?;
-    let outcome = apply_once(managed.clone(), &bare, config, target, manager, force);
-    let (object, entries) = match outcome {
+    let known = live.is_some().then_some(&bare);
+    let managers = || {
+        let managed = Managed::decode(source.as_ref())
+            .map_err(|error| ApplyError::Failed(format!("failed to decode managed fields: {error}")))?;
+        with_first_manager(managed, known, &empty, target, manager)
+    };
+    let managed = managers()?;
+    check_config(config, known, target)?;
+    let (object, entries) = match apply_once(managed, &bare, config, target, manager, force) {
         Err(ApplyError::Conflicts(conflicts)) if manager.name == last_applied::KUBECTL => {
             let left = last_applied::remaining(conflicts, &bare, target.scope().version, target.api_version);
             if !left.is_empty() {
                 return Err(ApplyError::Conflicts(left));
             }
-            apply_once(managed, &bare, config, target, manager, true)?
+            apply_once(managers()?, &bare, config, target, manager, true)?
         }
         outcome => outcome?,
     };
@@ -401,11 +410,11 @@ pub fn manager_name<'a>(field_manager: Option<&'a str>, user_agent: &'a str) -> 
         return Cow::Borrowed(name);
     }
     let prefix = user_agent.split('/').next().unwrap_or_default();
-    if prefix.len() <= MAX_MANAGER_NAME && prefix.chars().all(value::printable) {
+    if prefix.len() <= MAX_MANAGER_NAME && prefix.chars().all(is_printable) {
         return Cow::Borrowed(prefix);
     }
     let mut name = String::new();
-    for c in prefix.chars().filter(|c| value::printable(*c)) {
+    for c in prefix.chars().filter(|c| is_printable(*c)) {
         if name.len() + c.len_utf8() > MAX_MANAGER_NAME {
             break;
         }

@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde_json::{Number, Value};
 
-use super::value::{go_number, go_quote, order};
+use super::value::{go_number, order};
+use crate::go::text::quote;
 
 /// One step of a path. Borrows from the objects and schemas that are being compared.
 #[derive(Debug, Clone)]
@@ -196,7 +197,7 @@ fn shown(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => go_number(number),
-        Value::String(text) => go_quote(text),
+        Value::String(text) => quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
         Value::Object(map) => map.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect(),
     }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::path::{KeyField, PathElement};
-use super::value::go_quote;
+use crate::go::text::quote;
 use crate::schema::{ListType, Property, Schema, SchemaRef, Type, Zero, builtin};
 
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
@@ -244,7 +244,7 @@ impl<'s> Place<'s> {
             fields.extend(value.map(|value| KeyField { name: Cow::Borrowed(&**key), value: Cow::Borrowed(value) }));
         }
         if fields.is_empty() {
-            let keys: Vec<String> = keys.iter().map(|key| go_quote(key)).collect();
+            let keys: Vec<String> = keys.iter().map(|key| quote(key)).collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
                 keys.join(" ")

@@ -217,8 +217,11 @@ pub(super) fn apply<'a>(
     let mut applied = fields_at(config, place(scope.version));
     scope.version.reset.filter(&mut applied);
     let (own, last) = record_applied(managed, applier, applied);
+    // Whoever applies all that they applied before removes nothing.
+    let keeps_all =
+        |last: &Entry<'_>| last.api_version == scope.api_version && last.fields.is_subset(&managed.entries[own].fields);
     let merged = match last {
-        Some(last) if !last.fields.is_empty() => prune(merged, managed, &last, scope),
+        Some(last) if !keeps_all(&last) => prune(merged, managed, &last, scope),
         _ => merged,
     };
     let change = Change::new(live, &merged, scope.version);
@@ -238,12 +241,8 @@ fn record_applied<'a>(
     let mut entry = Entry { fields: applied, ..applier };
     match found {
         Some(place) => {
-            let last = managed.entries[place].clone();
-            entry.time.clone_from(&last.time);
-            if entry.fields == last.fields && entry.api_version == last.api_version {
-                entry.unchanged = last.unchanged;
-            }
-            managed.entries[place] = entry;
+            entry.time.clone_from(&managed.entries[place].time);
+            let last = std::mem::replace(&mut managed.entries[place], entry);
             (place, Some(last))
         }
         None => {
@@ -254,7 +253,7 @@ fn record_applied<'a>(
 }
 
 /// Removes what the applier applied last time and not this time, unless somebody else owns it.
-fn prune(merged: Value, managed: &Managed<'_>, last: &Entry<'_>, scope: Scope<'_>) -> Value {
+pub(super) fn prune(merged: Value, managed: &Managed<'_>, last: &Entry<'_>, scope: Scope<'_>) -> Value {
     let Some(version) = scope.find(&last.api_version) else { return merged };
     let converted = scope.convert(&merged, &last.api_version);
     let pruned = remove(&converted, &with_named_fields(&last.fields, place(version)), place(version));

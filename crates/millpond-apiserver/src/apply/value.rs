@@ -2,9 +2,10 @@
 //! error messages show values the way Go prints them.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value};
+
+use crate::go::text;
 
 /// Whether two values mean the same: `1` equals `1.0`, the order of keys does not matter.
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
@@ -103,13 +104,13 @@ pub(super) fn go_syntax(value: &Value) -> String {
         Value::Null => "interface {}(nil)".to_owned(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => go_number(number),
-        Value::String(text) => go_quote(text),
+        Value::String(content) => text::quote(content),
         Value::Array(items) => {
             format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
         }
         Value::Object(map) => {
             let entries: Vec<_> =
-                sorted(map).iter().map(|(key, value)| format!("{}:{}", go_quote(key), go_syntax(value))).collect();
+                sorted(map).iter().map(|(key, value)| format!("{}:{}", text::quote(key), go_syntax(value))).collect();
             format!("map[string]interface {{}}{{{}}}", entries.join(", "))
         }
     }
@@ -127,54 +128,9 @@ pub(super) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// How Go's `%v` shows a float64: the shortest digits, with an exponent below 1e-4 and from 1e6 on.
+/// A number as Go shows it. Those of FieldsV1 and of applied configurations are floats there.
 pub(super) fn go_number(number: &Number) -> String {
-    let float = number.as_f64().unwrap_or(f64::NAN);
-    if float == 0.0 {
-        return "0".to_owned();
-    }
-    let scientific = format!("{float:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        return float.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
-}
-
-/// How Go's `%q` quotes text.
-pub(super) fn go_quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            c if printable(c) => out.push(c),
-            c if u32::from(c) < 0x80 => _ = write!(out, "\\x{:02x}", u32::from(c)),
-            c if u32::from(c) < 0x1_0000 => _ = write!(out, "\\u{:04x}", u32::from(c)),
-            c => _ = write!(out, "\\U{:08x}", u32::from(c)),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Go's `unicode.IsPrint`, as far as the standard library knows: no control characters, and no white space
-/// but the plain space.
-pub(super) fn printable(c: char) -> bool {
-    c == ' '
-        || !(c.is_control()
-            || c.is_whitespace()
-            || matches!(u32::from(c), 0xad | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0xe000..=0xf8ff | 0xfeff | 0xfff0..=0xffff | 0xf_0000..))
+    text::float(number.as_f64().unwrap_or(f64::NAN))
 }
 
 #[cfg(test)]
@@ -209,18 +165,5 @@ mod tests {
             go_syntax(&value),
             r#"map[string]interface {}{"a":true, "b":[]interface {}{1, "x", interface {}(nil)}}"#
         );
-        for (number, shown) in [
-            (json!(8080), "8080"),
-            (json!(-3), "-3"),
-            (json!(0), "0"),
-            (json!(1.5), "1.5"),
-            (json!(1_000_000), "1e+06"),
-            (json!(1_234_567), "1.234567e+06"),
-            (json!(0.00001), "1e-05"),
-        ] {
-            let Value::Number(number) = number else { unreachable!() };
-            assert_eq!(go_number(&number), shown);
-        }
-        assert_eq!(go_quote("a\"b\n\u{1}ü\u{200b}"), "\"a\\\"b\\n\\x01ü\\u200b\"");
     }
 }

@@ -104,9 +104,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         return Err(error);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    if track {
-        Ownership::new(call, Part::Main).track_create(&mut object);
-    }
+    let managed_fields = if track { track_owner(call, &mut object) } else { None };
     set_system_fields(call, &mut object);
     kind::prepare_create(&resource, &mut object);
     admission::on_create(call, &mut object)?;
@@ -124,7 +122,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         collection: resource.storage.clone(),
         key,
         expect: Expect::Absent,
-        draft: Draft::new(&object),
+        draft: Draft::with_managed_fields(&object, managed_fields.as_deref()),
         delete: false,
     };
     match call.server.store.commit(write).await {
@@ -135,6 +133,18 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         Err(CommitError::Raced) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
         Err(error) => Err(unavailable(&error)),
     }
+}
+
+/// Records the author of a new object. Where possible, what is recorded goes straight into the stored text and
+/// is returned as such: owners take as much room as the object itself.
+fn track_owner(call: &Call, object: &mut Value) -> Option<String> {
+    let ownership = Ownership::new(call, Part::Main);
+    let direct = !call.query.dry_run && object["metadata"].get("managedFields").is_none();
+    let managed_fields = if direct { ownership.new_managed_fields(object) } else { None };
+    if managed_fields.is_none() {
+        ownership.track_create(object);
+    }
+    managed_fields
 }
 
 fn dry_run(call: &Call, object: Value, name: &str) -> Result<Outcome, ApiError> {

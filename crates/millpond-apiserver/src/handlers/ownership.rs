@@ -58,6 +58,11 @@ impl Ownership {
         apply::track_create(object, &self.target(), &self.manager());
     }
 
+    /// The managedFields of a new object as JSON, if they can be told without touching the object.
+    pub(crate) fn new_managed_fields(&self, object: &Value) -> Option<String> {
+        apply::new_managed_fields(object, &self.target(), &self.manager())
+    }
+
     /// Records the author of a change.
     pub(crate) fn track_update(&self, old: &Value, new: &mut Value) {
         apply::track_update(old, new, &self.target(), &self.manager());

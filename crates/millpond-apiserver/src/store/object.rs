@@ -73,6 +73,11 @@ const REVISION_OPEN: &[u8] = b"{\"resourceVersion\":\"";
 impl Draft {
     /// Encodes an object; any `metadata.resourceVersion` in it is left out.
     pub fn new(object: &Value) -> Self {
+        Self::with_managed_fields(object, None)
+    }
+
+    /// Encodes an object; `managed_fields` is the JSON of those that are not in it.
+    pub fn with_managed_fields(object: &Value, managed_fields: Option<&str>) -> Self {
         let Value::Object(fields) = object else { unreachable!("requests carry objects: checked when decoded") };
         let empty = Map::new();
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -92,6 +97,10 @@ impl Draft {
         for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
             text.push(b',');
             write_entry(&mut text, key, value);
+        }
+        if let Some(managed_fields) = managed_fields {
+            text.extend_from_slice(b",\"managedFields\":");
+            text.extend_from_slice(managed_fields.as_bytes());
         }
         text.push(b'}');
         for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "apiVersion" | "kind"))

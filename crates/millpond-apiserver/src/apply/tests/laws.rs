@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use super::schema;
 use crate::apply::encode::{empty_object, encode_all_fields};
 use crate::apply::fields::{FieldSet, MAX_DEPTH};
-use crate::apply::update::{Change, Version};
+use crate::apply::managers::Managed;
+use crate::apply::merge::merge;
+use crate::apply::typed::Place;
+use crate::apply::update::{Change, Version, prune};
 use crate::apply::{
     Applied, Manager, Reset, SingleVersion, Target, apply_patch, fields_of, settle_times, strip, track_create,
     track_update,
@@ -143,7 +146,7 @@ fn without_times(mut object: Value) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn fields_v1_is_read_as_it_was_written(set in field_set()) {
@@ -188,6 +191,24 @@ proptest! {
         let mut settled = again.object;
         settle_times(&first, &mut settled);
         prop_assert_eq!(settled, first);
+    }
+
+    #[test]
+    fn who_applies_all_again_prunes_nothing(theirs in config(), mine in config(), more in config()) {
+        let schema = schema::thing();
+        let target = target(&schema);
+        let live = apply(Some(&apply(None, &theirs, "them", false).object), &mine, "me", true).object;
+        let more = merge(&mine, &more, Place::object(&schema));
+        let merged = merge(&live, &more, Place::object(&schema));
+        let mut managed = Managed::decode(Some(&live["metadata"]["managedFields"])).unwrap();
+        if let Some(place) = managed.entries.iter().position(|entry| entry.manager == "me") {
+            let last = managed.entries[place].clone();
+            managed.entries[place].fields = fields_of(&more, &schema);
+            // An empty map that has been filled is no longer a field of its own.
+            if last.fields.is_subset(&managed.entries[place].fields) {
+                prop_assert_eq!(prune(merged.clone(), &managed, &last, target.scope()), merged);
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::server::{Server, ServerOptions};
 use crate::store::Store;
 
 pub(super) const BUILTIN: &str = include_str!("recorded/builtin.json");
+const CUSTOM: &str = include_str!("recorded/custom.json");
 
 /// What a case remembers between its steps: the last resourceVersion of each object.
 type Versions = BTreeMap<(String, String), String>;
@@ -147,5 +148,11 @@ async fn embedded() -> Client {
 #[tokio::test]
 async fn builtin_kinds_answer_as_recorded() {
     let differences = differences(&embedded().await, BUILTIN).await;
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+#[tokio::test]
+async fn custom_resources_answer_as_recorded() {
+    let differences = differences(&embedded().await, CUSTOM).await;
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }

@@ -305,7 +305,7 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: Path<'_>, errors:
     let values: Vec<i64> = codes.items("values").iter().filter_map(Value::as_i64).collect();
     let list = path.child("values");
     if values.is_empty() {
-        errors.invalid(list, codes.at("values").clone(), "at least one value is required");
+        errors.invalid(list, json!([]), "at least one value is required");
     } else if values.len() > 255 {
         errors.tell(FieldError::too_many(list, values.len(), 255));
     }

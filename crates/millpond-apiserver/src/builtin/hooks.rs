@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::json::{Fields, Fill};
-use super::{conversion, shape};
+use super::shape;
 use crate::resource::BuiltinKind;
 
 /// A kind without rules of its own.
@@ -71,6 +71,3 @@ pub(super) fn keep_status_and_count_spec(new: &mut Value, old: &Value) {
     keep_status(new, old);
     set_generation(new, old, new.at("spec") != old.at("spec"));
 }
-
-/// HorizontalPodAutoscaler in `autoscaling/v1` form.
-pub(super) const AUTOSCALER_V1: BuiltinKind = BuiltinKind { conversion: Some(conversion::AUTOSCALER), ..PLAIN };

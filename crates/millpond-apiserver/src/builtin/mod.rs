@@ -8,13 +8,17 @@
 //! Read on in [`table`] (which kinds there are) and [`fields`] (what field selectors read).
 
 mod apps;
+mod autoscaling;
 mod batch;
+pub mod certificates;
 mod check;
 mod conversion;
 pub mod core;
 mod cron;
 mod defaults;
+mod devices;
 mod events;
+mod extension;
 mod fields;
 mod hooks;
 pub(crate) mod ip;

@@ -24,7 +24,7 @@ macro_rules! recorded {
     )*};
 }
 
-recorded!(core, network, pod_create, pod_errors, pod_update, storage, workloads);
+recorded!(core, network, others, pod_create, pod_errors, pod_update, storage, workloads);
 
 fn check(cases: &str) {
     let resources = super::resources();

@@ -4,7 +4,8 @@
 //! purpose: nothing here runs containers, so the paths answer 404.
 
 use super::{
-    Row, ScalePaths, apps, batch, core, events, fields, hooks, network, pod, policy, quota, rbac, service, storage,
+    Row, ScalePaths, apps, autoscaling, batch, certificates, core, devices, events, extension, fields, hooks, network,
+    pod, policy, quota, rbac, service, storage,
 };
 use crate::resource::{NameRule, OtherSubresource, Verbs};
 
@@ -179,7 +180,7 @@ static ROWS: &[Row] = &[
         namespaced: false,
         status: true,
         name_rule: NameRule::PathSegment,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::API_SERVICE,
         ..BASE
     },
     Row {
@@ -298,6 +299,7 @@ static ROWS: &[Row] = &[
         short_names: &["hpa"],
         categories: &["all"],
         status: true,
+        hooks: &autoscaling::V2,
         ..BASE
     },
     Row {
@@ -308,7 +310,7 @@ static ROWS: &[Row] = &[
         categories: &["all"],
         status: true,
         storage_version: Some("v2"),
-        hooks: &hooks::AUTOSCALER_V1,
+        hooks: &autoscaling::V1,
         ..BASE
     },
     Row {
@@ -339,7 +341,9 @@ static ROWS: &[Row] = &[
         namespaced: false,
         status: true,
         others: SIGNING_REQUEST_SUBRESOURCES,
+        name_rule: NameRule::PathSegment,
         fields: Some(fields::CERTIFICATE_SIGNING_REQUEST),
+        hooks: &certificates::SIGNING_REQUEST,
         ..BASE
     },
     Row {
@@ -485,7 +489,7 @@ static ROWS: &[Row] = &[
         plural: "mutatingadmissionpolicies",
         categories: &["api-extensions"],
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::POLICY,
         ..BASE
     },
     Row {
@@ -494,7 +498,7 @@ static ROWS: &[Row] = &[
         plural: "mutatingadmissionpolicybindings",
         categories: &["api-extensions"],
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::POLICY,
         ..BASE
     },
     Row {
@@ -503,7 +507,7 @@ static ROWS: &[Row] = &[
         plural: "mutatingwebhookconfigurations",
         categories: &["api-extensions"],
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::WEBHOOKS,
         ..BASE
     },
     Row {
@@ -513,7 +517,7 @@ static ROWS: &[Row] = &[
         categories: &["api-extensions"],
         namespaced: false,
         status: true,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::VALIDATING_POLICY,
         ..BASE
     },
     Row {
@@ -522,7 +526,7 @@ static ROWS: &[Row] = &[
         plural: "validatingadmissionpolicybindings",
         categories: &["api-extensions"],
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::POLICY,
         ..BASE
     },
     Row {
@@ -531,7 +535,7 @@ static ROWS: &[Row] = &[
         plural: "validatingwebhookconfigurations",
         categories: &["api-extensions"],
         namespaced: false,
-        hooks: &hooks::CAUTIOUS,
+        hooks: &extension::WEBHOOKS,
         ..BASE
     },
     Row {
@@ -570,15 +574,36 @@ static ROWS: &[Row] = &[
         hooks: &network::ENDPOINT_SLICE,
         ..BASE
     },
-    Row { group: "resource.k8s.io", kind: "DeviceClass", plural: "deviceclasses", namespaced: false, ..BASE },
-    Row { group: "resource.k8s.io", kind: "ResourceClaim", plural: "resourceclaims", status: true, ..BASE },
-    Row { group: "resource.k8s.io", kind: "ResourceClaimTemplate", plural: "resourceclaimtemplates", ..BASE },
+    Row {
+        group: "resource.k8s.io",
+        kind: "DeviceClass",
+        plural: "deviceclasses",
+        namespaced: false,
+        hooks: &devices::CLASS,
+        ..BASE
+    },
+    Row {
+        group: "resource.k8s.io",
+        kind: "ResourceClaim",
+        plural: "resourceclaims",
+        status: true,
+        hooks: &devices::CLAIM,
+        ..BASE
+    },
+    Row {
+        group: "resource.k8s.io",
+        kind: "ResourceClaimTemplate",
+        plural: "resourceclaimtemplates",
+        hooks: &devices::TEMPLATE,
+        ..BASE
+    },
     Row {
         group: "resource.k8s.io",
         kind: "ResourceSlice",
         plural: "resourceslices",
         namespaced: false,
         fields: Some(fields::RESOURCE_SLICE),
+        hooks: &devices::SLICE,
         ..BASE
     },
     Row {
@@ -587,6 +612,7 @@ static ROWS: &[Row] = &[
         plural: "flowschemas",
         namespaced: false,
         status: true,
+        hooks: &extension::FLOW_CONTROL,
         ..BASE
     },
     Row {
@@ -595,6 +621,7 @@ static ROWS: &[Row] = &[
         plural: "prioritylevelconfigurations",
         namespaced: false,
         status: true,
+        hooks: &extension::FLOW_CONTROL,
         ..BASE
     },
 ];

@@ -1,0 +1,302 @@
+//! CertificateSigningRequest.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+
+use super::check::{Errors, Tell};
+use super::hooks::{self, PLAIN};
+use super::json::{Fields, Fill};
+use super::path::Path;
+use super::shape;
+use crate::names;
+use crate::resource::BuiltinKind;
+use crate::status::FieldError;
+
+const SPEC: Path<'static> = Path::root("spec");
+const STATUS: Path<'static> = Path::root("status");
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
+const SETTLED: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+/// CertificateSigningRequest. Who asks (`spec.username` and the like) is filled in by the caller, after
+/// `prepare_create` has cleared what the client said.
+pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
+    prepare_create: |request| {
+        shape::preparing(request, |request| {
+            request.drop("status");
+            for field in ["username", "uid", "groups", "extra"] {
+                request.object("spec").drop(field);
+            }
+        });
+    },
+    prepare_update: |new, old| {
+        for part in ["spec", "status"] {
+            new.put(part, old.at(part).clone());
+        }
+    },
+    prepare_status: |new, old| {
+        hooks::keep_all_but_status(new, old);
+        keep_decisions(new, old);
+    },
+    validate: |new, old| match old {
+        None => request(new),
+        Some(old) => {
+            let mut errors = request(new);
+            kept_conditions(new, old, &SETTLED, &mut errors);
+            errors
+        }
+    },
+    validate_status: |new, old| {
+        let mut errors = request(new);
+        kept_conditions(new, old, &SETTLED, &mut errors);
+        unchanged_decisions(new, old, &mut errors);
+        let certificate = |request: &Value| request.at("status").text("certificate").to_owned();
+        if !certificate(old).is_empty() && certificate(new) != certificate(old) {
+            let detail = "updates may not modify existing certificate content";
+            errors.forbidden(STATUS.child("certificate"), detail);
+        }
+        errors
+    },
+    ..PLAIN
+};
+
+/// Before a change through `/approval`: only conditions change; those without times get `now`.
+pub fn prepare_approval(new: &mut Value, old: &Value, now: jiff::Timestamp) {
+    let mut conditions = new.at("status").at("conditions").clone();
+    stamp(&mut conditions, old, now);
+    for part in ["spec", "status"] {
+        new.put(part, old.at(part).clone());
+    }
+    new.object("status").put("conditions", conditions);
+}
+
+/// A change through `/approval`.
+pub fn validate_approval(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = request(new);
+    kept_conditions(new, old, &SETTLED, &mut errors);
+    let certificate = |request: &Value| request.at("status").text("certificate").to_owned();
+    if certificate(new) != certificate(old) {
+        errors.forbidden(STATUS.child("certificate"), "updates may not set certificate content");
+    }
+    errors
+}
+
+fn stamp(conditions: &mut Value, old: &Value, now: jiff::Timestamp) {
+    let now = json!(now.strftime("%FT%TZ").to_string());
+    for condition in conditions.as_array_mut().into_iter().flatten() {
+        condition.default_to("lastUpdateTime", now.clone());
+        let before = old
+            .at("status")
+            .items("conditions")
+            .iter()
+            .find(|before| ["type", "status"].iter().all(|field| before.at(field) == condition.at(field)));
+        let since = before.map(|before| before.at("lastTransitionTime").clone()).filter(Value::is_string);
+        condition.default_to("lastTransitionTime", since.unwrap_or_else(|| now.clone()));
+    }
+}
+
+fn of_type<'a>(request: &'a Value, kind: &str) -> Vec<&'a Value> {
+    request.at("status").items("conditions").iter().filter(|condition| condition.text("type") == kind).collect()
+}
+
+/// Clients that do not know all fields of a decision do not change it.
+fn keep_decisions(new: &mut Value, old: &Value) {
+    for kind in DECISIONS {
+        let before: Vec<Value> = of_type(old, kind).into_iter().cloned().collect();
+        if before.len() != of_type(new, kind).len() {
+            continue;
+        }
+        let conditions = new.object("status").items_mut("conditions");
+        for (condition, before) in conditions.iter_mut().filter(|c| c.text("type") == kind).zip(before) {
+            *condition = before;
+        }
+    }
+}
+
+fn kept_conditions(new: &Value, old: &Value, kinds: &[&str], errors: &mut Errors) {
+    for kind in kinds.iter().filter(|kind| of_type(new, kind).len() < of_type(old, kind).len()) {
+        let detail = format!("updates may not remove a condition of type {kind:?}");
+        errors.forbidden(STATUS.child("conditions"), detail);
+    }
+}
+
+fn unchanged_decisions(new: &Value, old: &Value, errors: &mut Errors) {
+    for kind in DECISIONS {
+        let (now, before) = (of_type(new, kind), of_type(old, kind));
+        if now.len() > before.len() {
+            let detail = format!("updates may not add a condition of type {kind:?}");
+            errors.forbidden(STATUS.child("conditions"), detail);
+        } else if now.len() == before.len() && now != before {
+            let detail = format!("updates may not modify a condition of type {kind:?}\n");
+            errors.forbidden(STATUS.child("conditions"), detail);
+        }
+    }
+}
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+fn request(object: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let spec = object.at("spec");
+    if let Some(problem) = request_problem(spec.text("request")) {
+        errors.invalid(SPEC.child("request"), spec.text("request"), problem);
+    }
+    let usages: Vec<&str> = spec.items("usages").iter().filter_map(Value::as_str).collect();
+    let list = SPEC.child("usages");
+    if usages.is_empty() {
+        errors.required(list, "");
+    }
+    for (index, usage) in usages.iter().enumerate() {
+        errors.one_of(list.index(index), usage, &USAGES);
+    }
+    let mut seen = HashSet::new();
+    for (index, usage) in usages.iter().enumerate().filter(|(_, usage)| !seen.insert(**usage)) {
+        errors.duplicate(list.index(index), *usage);
+    }
+    let signer = spec.text("signerName");
+    if signer == "kubernetes.io/legacy-unknown" {
+        let detail = "the legacy signerName is not allowed via this API version";
+        errors.invalid(SPEC.child("signerName"), signer, detail);
+    } else {
+        signer_name(signer, SPEC.child("signerName"), &mut errors);
+    }
+    if let Some(seconds) = spec.number("expirationSeconds").filter(|seconds| *seconds < 600) {
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.invalid(SPEC.child("expirationSeconds"), seconds, detail);
+    }
+    conditions(object, &mut errors);
+    errors
+}
+
+fn request_problem(encoded: &str) -> Option<String> {
+    let wrong = || Some("PEM block type must be CERTIFICATE REQUEST".to_owned());
+    let Ok(bytes) = BASE64.decode(encoded) else { return wrong() };
+    let Ok((pem, _)) = Pem::read(std::io::Cursor::new(bytes)) else { return wrong() };
+    if pem.label != "CERTIFICATE REQUEST" {
+        return wrong();
+    }
+    X509CertificationRequest::from_der(&pem.contents).err().map(|error| error.to_string())
+}
+
+fn signer_name(name: &str, path: Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        errors.required(path, "");
+        return;
+    }
+    let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
+        errors.invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'");
+        return;
+    };
+    for problem in names::subdomain_problems(domain) {
+        errors.invalid(path, name, format!("validating label {domain:?}: {problem}"));
+    }
+    if !domain.contains('.') {
+        errors.invalid(path, name, "should be a domain with at least two segments separated by dots");
+    }
+    if rest.is_empty() || names::subdomain_problems(&rest.to_lowercase()).iter().any(|p| !p.is_empty()) {
+        for problem in names::subdomain_problems(rest) {
+            errors.invalid(path, name, problem);
+        }
+    }
+}
+
+fn conditions(object: &Value, errors: &mut Errors) {
+    let path = STATUS.child("conditions");
+    let mut seen = HashSet::new();
+    for (index, condition) in object.at("status").items("conditions").iter().enumerate() {
+        let place = path.index(index);
+        let kind = condition.text("type");
+        if kind.is_empty() {
+            errors.required(place.child("type"), "");
+        }
+        let statuses: &[&str] = if SETTLED.contains(&kind) { &["True"] } else { &["False", "True", "Unknown"] };
+        errors.required_one_of(place.child("status"), condition.text("status"), statuses);
+        let other = DECISIONS.iter().find(|decision| **decision != kind);
+        if DECISIONS.contains(&kind) && other.is_some_and(|other| seen.contains(*other)) {
+            errors.invalid(path, kind, "Approved and Denied conditions are mutually exclusive");
+        }
+        if !seen.insert(kind) {
+            errors.duplicate(place.child("type"), kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> jiff::Timestamp {
+        "2026-01-02T03:04:05Z".parse().unwrap()
+    }
+
+    #[test]
+    fn an_approval_changes_conditions_only_and_is_stamped() {
+        let old = json!({"spec": {"signerName": "a.b/c"}, "status": {"certificate": "eHg="}});
+        let mut new = json!({
+            "spec": {"signerName": "other"},
+            "status": {"conditions": [{"type": "Approved", "status": "True"}]},
+        });
+        prepare_approval(&mut new, &old, now());
+        let time = "2026-01-02T03:04:05Z";
+        assert_eq!(
+            new,
+            json!({
+                "spec": {"signerName": "a.b/c"},
+                "status": {"certificate": "eHg=", "conditions": [
+                    {"type": "Approved", "status": "True", "lastUpdateTime": time, "lastTransitionTime": time},
+                ]},
+            })
+        );
+    }
+
+    #[test]
+    fn a_decision_cannot_be_taken_back_or_contradicted() {
+        let with = |kinds: &[&str]| {
+            let conditions: Vec<Value> = kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+            json!({"spec": {"usages": ["any"], "signerName": "a.b/c", "request": "eHg="}, "status": {"conditions": conditions}})
+        };
+        let told =
+            |errors: Vec<FieldError>| -> Vec<String> { errors.iter().skip(1).map(ToString::to_string).collect() };
+        assert_eq!(
+            told(validate_approval(&with(&[]), &with(&["Approved"]))),
+            ["status.conditions: Forbidden: updates may not remove a condition of type \"Approved\""]
+        );
+        assert_eq!(
+            told(validate_approval(&with(&["Approved", "Denied"]), &with(&["Approved"]))),
+            ["status.conditions: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive"]
+        );
+        assert_eq!(
+            told((SIGNING_REQUEST.validate_status)(&with(&["Approved"]), &with(&[]))),
+            ["status.conditions: Forbidden: updates may not add a condition of type \"Approved\""]
+        );
+    }
+}

@@ -51,6 +51,7 @@ impl Options {
     /// Space is taken 8 MiB at a time: against growing the file with each
     /// write this makes a lone commit two to ten times faster, against 1 MiB
     /// still a fifth, while 32 MiB gain nothing and stop the commits for longer.
+    /// The figures are in `docs/adr/0002-own-log.md`.
     pub fn new(now_unix_ms: u64, new_store_id: [u8; 16]) -> Self {
         Self {
             now_unix_ms,

@@ -10,13 +10,13 @@ mod report;
 mod suite;
 mod wide;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
-use millpond_testkit::{Controllers, EmbeddedServer, Kubectl, RealCluster};
+use millpond_testkit::{Controllers, EmbeddedServer, Kubectl, RealCluster, Scratch};
 
 use crate::real_cluster::ensure_parts;
 use crate::{cargo, tree};
@@ -102,16 +102,13 @@ impl Args {
     }
 }
 
-/// Starts a server with controllers, runs the suite, reports.
+/// Chooses the specs, starts a server with controllers, runs, reports.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut wanted = CLUSTER_PARTS.to_vec();
     wanted.push(Part::E2E_TEST);
     let parts = ensure_parts(&wanted)?;
-    let server = Server::start(args, &parts)?;
-    let kubectl = server.kubectl(&parts)?;
-    create_nodes(&kubectl)?;
-
-    let suite = Suite::new(&parts, &server.kubeconfig(), server.folder())?;
+    let scratch = Scratch::new("conformance")?;
+    let suite = Suite::new(&parts, scratch.path())?;
     let specs = choose(args, &suite)?;
     if args.list {
         for spec in &specs {
@@ -120,9 +117,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("{} specs", specs.len());
         return Ok(());
     }
+    let server = Server::start(args, &parts)?;
+    create_nodes(&server.kubectl(&parts)?)?;
     let started = Instant::now();
     println!("{} specs against {}", specs.len(), server.title());
-    let outcomes = suite.run(&specs, args.jobs)?;
+    let outcomes = suite.run(&server.kubeconfig(), &specs, args.jobs)?;
     if let Some(file) = &args.report {
         report::write(file, &outcomes)?;
     }
@@ -189,13 +188,6 @@ impl Server {
         match self {
             Self::Real(cluster) => cluster.kubeconfig().to_owned(),
             Self::Embedded { server, .. } => server.kubeconfig(),
-        }
-    }
-
-    fn folder(&self) -> &Path {
-        match self {
-            Self::Real(cluster) => cluster.folder(),
-            Self::Embedded { server, .. } => server.folder(),
         }
     }
 

@@ -38,24 +38,22 @@ pub(super) struct Outcome {
     pub(super) message: String,
 }
 
-/// The suite, pointed at a server.
+/// The suite, with a place for its logs and reports.
 pub(super) struct Suite {
     binary: PathBuf,
     kubectl: PathBuf,
-    kubeconfig: PathBuf,
     folder: PathBuf,
 }
 
 impl Suite {
     /// `folder` takes logs and reports.
-    pub(super) fn new(parts: &Parts, kubeconfig: &Path, folder: &Path) -> Result<Self> {
+    pub(super) fn new(parts: &Parts, folder: &Path) -> Result<Self> {
         let binary = parts.path(&Part::E2E_TEST)?;
         let kubectl = parts.path(&Part::KUBECTL)?;
-        Ok(Self { binary, kubectl, kubeconfig: kubeconfig.to_owned(), folder: folder.to_owned() })
+        Ok(Self { binary, kubectl, folder: folder.to_owned() })
     }
 
-    /// The names of the specs that match, sorted. Asks the binary, not the
-    /// server.
+    /// The names of the specs that match, sorted. Asks the binary, no server.
     pub(super) fn list(&self, selection: &Selection<'_>) -> Result<Vec<String>> {
         let mut command = self.command("list");
         command.arg("--ginkgo.dry-run").arg(format!("--ginkgo.focus={}", selection.focus));
@@ -69,27 +67,28 @@ impl Suite {
         Ok(names)
     }
 
-    /// Runs the specs: those that may share the server over `jobs` processes,
-    /// then the others.
-    pub(super) fn run(&self, specs: &[String], jobs: usize) -> Result<Vec<Outcome>> {
+    /// Runs the specs against the server of a kubeconfig: those that may share
+    /// it over `jobs` processes, then the others.
+    pub(super) fn run(&self, kubeconfig: &Path, specs: &[String], jobs: usize) -> Result<Vec<Outcome>> {
         let (serial, shared): (Vec<_>, Vec<_>) = specs.iter().partition(|name| name.contains(SERIAL));
         let mut workers = Vec::new();
         for number in 0..jobs.clamp(1, shared.len().max(1)) {
             let hand: Vec<_> = shared.iter().copied().skip(number).step_by(jobs.max(1)).collect();
-            workers.extend(self.start(&format!("e2e-{}", number + 1), &hand)?);
+            workers.extend(self.start(&format!("e2e-{}", number + 1), kubeconfig, &hand)?);
         }
         let mut outcomes = self.finish(workers)?;
-        let alone = self.start("e2e-serial", &serial)?;
+        let alone = self.start("e2e-serial", kubeconfig, &serial)?;
         outcomes.extend(self.finish(alone.into_iter().collect())?);
         outcomes.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(outcomes)
     }
 
-    fn start(&self, label: &str, specs: &[&String]) -> Result<Option<Worker>> {
+    fn start(&self, label: &str, kubeconfig: &Path, specs: &[&String]) -> Result<Option<Worker>> {
         if specs.is_empty() {
             return Ok(None);
         }
         let mut command = self.command(label);
+        command.arg("--kubeconfig").arg(kubeconfig);
         command.arg("--ginkgo.v").args(specs.iter().map(|name| format!("--ginkgo.focus={}$", regex::escape(name))));
         let process = Process::spawn(label, &mut command, &self.folder)?;
         Ok(Some(Worker { label: label.to_owned(), process }))
@@ -111,8 +110,6 @@ impl Suite {
         let mut command = Command::new(&self.binary);
         command
             .current_dir(&self.folder)
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
             .arg("--kubectl-path")
             .arg(&self.kubectl)
             .args(["--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=0"])

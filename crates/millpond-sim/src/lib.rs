@@ -1,1 +1,3 @@
 //! Stand-ins for an empty cluster.
+
+pub mod scheduler;

@@ -1,0 +1,228 @@
+//! One pod against the nodes of a snapshot.
+
+use super::affinity::AffinityState;
+use super::node::Node;
+use super::reason::Reason;
+use super::shape::Shape;
+use super::snapshot::{Interned, PodEntry, Slot, Snapshot, Usage};
+use super::spread::SpreadState;
+use super::taints;
+use super::volumes::VolumeDemands;
+
+/// Why a node refuses a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reasons that the first failing rule gave.
+    pub reasons: Vec<Reason>,
+    /// Whether removing pods from the node could help.
+    pub curable: bool,
+}
+
+impl Refusal {
+    fn curable(reason: Reason) -> Self {
+        Self { reasons: vec![reason], curable: true }
+    }
+
+    fn final_(reason: Reason) -> Self {
+        Self { reasons: vec![reason], curable: false }
+    }
+}
+
+/// What holds for all nodes while a place for one pod is sought.
+pub struct Cycle<'a> {
+    /// The cluster.
+    pub snapshot: &'a Snapshot,
+    /// The pod's uid; its own nomination does not stand in its way.
+    pub key: &'a str,
+    /// What the rules see of the pod.
+    pub pod: &'a Interned,
+    /// What its volumes demand.
+    pub volumes: &'a VolumeDemands,
+    spread: SpreadState<'a>,
+    affinity: AffinityState<'a>,
+}
+
+/// A node as it would be after some pods came or left; for nominations and for preemption.
+#[derive(Clone)]
+pub struct Trial<'a> {
+    slot: Slot,
+    usage: Usage,
+    spread: SpreadState<'a>,
+    affinity: AffinityState<'a>,
+}
+
+impl<'a> Trial<'a> {
+    /// Counts a pod as present.
+    pub fn add(&mut self, entry: &'a PodEntry) {
+        let shape = &entry.shape.shape;
+        self.usage.add(shape);
+        self.spread.update(shape, self.slot, 1);
+        self.affinity.update(shape, self.slot, 1);
+    }
+
+    /// Counts a pod as gone.
+    pub fn remove(&mut self, entry: &'a PodEntry) {
+        let shape = &entry.shape.shape;
+        self.usage.remove(shape);
+        // Spread does not count pods that are on their way out already.
+        if !entry.leaving {
+            self.spread.update(shape, self.slot, -1);
+        }
+        self.affinity.update(shape, self.slot, -1);
+    }
+
+    /// Counts a pod as present again after [`Self::remove`].
+    pub fn restore(&mut self, entry: &'a PodEntry) {
+        let shape = &entry.shape.shape;
+        self.usage.add(shape);
+        if !entry.leaving {
+            self.spread.update(shape, self.slot, 1);
+        }
+        self.affinity.update(shape, self.slot, 1);
+    }
+}
+
+impl<'a> Cycle<'a> {
+    /// Computes what holds for all nodes.
+    pub fn prepare(
+        snapshot: &'a Snapshot,
+        key: &'a str,
+        pod: &'a Interned,
+        volumes: &'a VolumeDemands,
+    ) -> Self {
+        Self {
+            snapshot,
+            key,
+            pod,
+            volumes,
+            spread: SpreadState::prepare(snapshot, &pod.shape),
+            affinity: AffinityState::prepare(snapshot, &pod.shape),
+        }
+    }
+
+    /// The pod's shape.
+    pub fn shape(&self) -> &'a Shape {
+        &self.pod.shape
+    }
+
+    /// Judges a node, with the pods that are expected there and without them.
+    pub fn check(&self, slot: Slot) -> Result<(), Refusal> {
+        self.check_trial(&self.trial(slot))
+    }
+
+    /// The same, with the answer of [`check_local`] for the node as it is given.
+    pub fn check_with_local(&self, slot: Slot, local: &Result<(), Refusal>) -> Result<(), Refusal> {
+        if self.has_rivals(slot) {
+            return self.check(slot);
+        }
+        local.clone()?;
+        self.check_topology(slot, &self.spread, &self.affinity)
+    }
+
+    /// Whether the answer for a node depends on that node alone.
+    pub fn is_local(&self) -> bool {
+        self.spread.is_idle() && self.affinity.is_idle()
+    }
+
+    /// A node as it is.
+    pub fn trial(&self, slot: Slot) -> Trial<'a> {
+        Trial {
+            slot,
+            usage: self.snapshot.state(slot).usage.clone(),
+            spread: self.spread.clone(),
+            affinity: self.affinity.clone(),
+        }
+    }
+
+    /// Judges a node as a trial left it, with and without the pods that are expected there.
+    pub fn check_trial(&self, trial: &Trial<'a>) -> Result<(), Refusal> {
+        if self.has_rivals(trial.slot) {
+            let mut with_rivals = trial.clone();
+            for rival in self.rivals(trial.slot) {
+                with_rivals.add(rival);
+            }
+            self.check_once(&with_rivals)?;
+        }
+        self.check_once(trial)
+    }
+
+    fn check_once(&self, trial: &Trial<'a>) -> Result<(), Refusal> {
+        check_local(self.shape(), self.volumes, self.snapshot.node(trial.slot), &trial.usage)?;
+        self.check_topology(trial.slot, &trial.spread, &trial.affinity)
+    }
+
+    fn check_topology(
+        &self,
+        slot: Slot,
+        spread: &SpreadState<'a>,
+        affinity: &AffinityState<'a>,
+    ) -> Result<(), Refusal> {
+        spread.check(slot).map_err(|reason| Refusal {
+            curable: reason != Reason::SpreadLabelMissing,
+            reasons: vec![reason],
+        })?;
+        affinity.check(slot).map_err(|reason| Refusal {
+            curable: reason != Reason::PodAffinity,
+            reasons: vec![reason],
+        })
+    }
+
+    /// Pods that are expected on a node and do not rank below this one.
+    fn rivals(&self, slot: Slot) -> impl Iterator<Item = &'a PodEntry> {
+        self.snapshot
+            .state(slot)
+            .nominated
+            .iter()
+            .filter(|key| &***key != self.key)
+            .filter_map(|key| self.snapshot.nomination(key))
+            .filter(|entry| entry.shape.shape.priority >= self.pod.shape.priority)
+    }
+
+    /// Whether such pods exist.
+    pub fn has_rivals(&self, slot: Slot) -> bool {
+        !self.snapshot.state(slot).nominated.is_empty() && self.rivals(slot).next().is_some()
+    }
+}
+
+/// The rules that look at one node only, in kube-scheduler's order; the first that fails speaks.
+pub fn check_local(shape: &Shape, volumes: &VolumeDemands, node: &Node, usage: &Usage) -> Result<(), Refusal> {
+    if node.unschedulable && taints::is_kept_away(&[Node::cordon_taint()], &shape.tolerations) {
+        return Err(Refusal::final_(Reason::Cordoned));
+    }
+    if taints::is_kept_away(&node.taints, &shape.tolerations) {
+        return Err(Refusal::final_(Reason::Taint));
+    }
+    if !shape.node_filter.matches(&node.name, &node.labels) {
+        return Err(Refusal::final_(Reason::NodeAffinity));
+    }
+    if usage.ports.conflicts(&shape.host_ports) {
+        return Err(Refusal::curable(Reason::HostPorts));
+    }
+    check_resources(shape, node, usage)?;
+    volumes.check(node).map_err(|reason| match reason {
+        Reason::ClaimInUse => Refusal::curable(reason),
+        other => Refusal::final_(other),
+    })
+}
+
+/// All dimensions that fall short; not curable when the whole node would be too small.
+fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), Refusal> {
+    let mut refusal = Refusal { reasons: Vec::new(), curable: true };
+    if usage.pods + 1 > node.max_pods {
+        refusal.reasons.push(Reason::TooManyPods);
+    }
+    let mut compare = |name: &str, wanted: i64, total: i64, used: i64| {
+        if wanted > 0 && wanted > total - used {
+            refusal.reasons.push(Reason::Insufficient(name.to_owned()));
+            refusal.curable &= wanted <= total;
+        }
+    };
+    let (wanted, total, used) = (&shape.requests, &node.allocatable, &usage.requested);
+    compare("cpu", wanted.cpu_millis, total.cpu_millis, used.cpu_millis);
+    compare("memory", wanted.memory_bytes, total.memory_bytes, used.memory_bytes);
+    compare("ephemeral-storage", wanted.ephemeral_bytes, total.ephemeral_bytes, used.ephemeral_bytes);
+    for (name, amount) in &wanted.named {
+        compare(name, *amount, total.named(name), used.named(name));
+    }
+    if refusal.reasons.is_empty() { Ok(()) } else { Err(refusal) }
+}

@@ -1,0 +1,184 @@
+//! Why a pod has no place, as a type and in kube-scheduler's words.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Why one node does not take a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The node is cordoned.
+    Cordoned,
+    /// A taint is not tolerated.
+    Taint,
+    /// Node selector or required node affinity do not match.
+    NodeAffinity,
+    /// The pod is tied to other nodes by name.
+    TiedElsewhere,
+    /// A host port is taken.
+    HostPorts,
+    /// The node holds as many pods as it may.
+    TooManyPods,
+    /// Too little of a resource is left.
+    Insufficient(String),
+    /// A single-pod claim is in use elsewhere.
+    ClaimInUse,
+    /// A volume cannot be reached from this node.
+    VolumeNodeAffinity,
+    /// No volume could be provisioned for this node.
+    VolumeUnavailable,
+    /// A claim is bound to a volume that does not exist.
+    VolumeMissing,
+    /// A volume lives in another zone.
+    VolumeZone,
+    /// A hard spread constraint would be broken.
+    Spread,
+    /// The node lacks a topology label of a hard spread constraint.
+    SpreadLabelMissing,
+    /// Required pod affinity does not hold.
+    PodAffinity,
+    /// Required pod anti-affinity does not hold.
+    PodAntiAffinity,
+    /// A running pod's anti-affinity forbids it.
+    ExistingAntiAffinity,
+    /// Preemption: there is no pod of lower priority.
+    NoVictims,
+    /// Preemption: removing pods cannot help.
+    PreemptionFutile,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Cordoned => "node(s) were unschedulable",
+            Self::Taint => "node(s) had untolerated taint(s)",
+            Self::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
+            Self::TiedElsewhere => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            Self::HostPorts => "node(s) didn't have free ports for the requested pod ports",
+            Self::TooManyPods => "Too many pods",
+            Self::Insufficient(resource) => return write!(out, "Insufficient {resource}"),
+            Self::ClaimInUse => {
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+                 already in-use by another pod"
+            }
+            Self::VolumeNodeAffinity => "node(s) didn't match PersistentVolume's node affinity",
+            Self::VolumeUnavailable => "node(s) didn't find available persistent volumes to bind",
+            Self::VolumeMissing => {
+                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+            }
+            Self::VolumeZone => "node(s) had no available volume zone",
+            Self::Spread => "node(s) didn't match pod topology spread constraints",
+            Self::SpreadLabelMissing => {
+                "node(s) didn't match pod topology spread constraints (missing required label)"
+            }
+            Self::PodAffinity => "node(s) didn't match pod affinity rules",
+            Self::PodAntiAffinity => "node(s) didn't match pod anti-affinity rules",
+            Self::ExistingAntiAffinity => "node(s) didn't satisfy existing pods anti-affinity rules",
+            Self::NoVictims => "No preemption victims found for incoming pod",
+            Self::PreemptionFutile => "Preemption is not helpful for scheduling",
+        })
+    }
+}
+
+/// Why a pod has no place anywhere; `Display` is the message of the `Unschedulable` condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FitError {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// A reason that needs no look at any node.
+    pub before_nodes: Option<String>,
+    /// How many nodes gave which reason.
+    pub reasons: BTreeMap<Reason, usize>,
+    /// What came of looking for victims.
+    pub preemption: Option<Preemption>,
+}
+
+/// What came of looking for victims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preemption {
+    /// The pod's policy forbids it.
+    Never,
+    /// Victims on the nominated node are still leaving.
+    Waiting,
+    /// No node can be freed; how many nodes there are and why.
+    Futile(usize, BTreeMap<Reason, usize>),
+    /// Victims were chosen, so that there is nothing to say.
+    Found,
+}
+
+impl FitError {
+    /// Counts a reason for one more node.
+    pub fn count(&mut self, reason: &Reason) {
+        match self.reasons.get_mut(reason) {
+            Some(nodes) => *nodes += 1,
+            None => {
+                self.reasons.insert(reason.clone(), 1);
+            }
+        }
+    }
+}
+
+impl fmt::Display for FitError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nodes == 0 {
+            return out.write_str("no nodes available to schedule pods");
+        }
+        write!(out, "0/{} nodes are available:", self.nodes)?;
+        match &self.before_nodes {
+            Some(reason) => write!(out, " {reason}.")?,
+            None => write_histogram(out, &self.reasons)?,
+        }
+        let Some(preemption) = &self.preemption else {
+            return Ok(());
+        };
+        // The first half comes from the part that frees device claims, which never has any here.
+        match preemption {
+            Preemption::Found => Ok(()),
+            Preemption::Never => out.write_str(
+                " no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.",
+            ),
+            Preemption::Waiting => out.write_str(
+                " no new claims to deallocate, preemption: not eligible due to a terminating pod on \
+                 the nominated node.",
+            ),
+            Preemption::Futile(nodes, reasons) => {
+                write!(out, " no new claims to deallocate, preemption: 0/{nodes} nodes are available:")?;
+                write_histogram(out, reasons)
+            }
+        }
+    }
+}
+
+/// ` 2 Insufficient cpu, 1 Too many pods.`, sorted as text like the original.
+fn write_histogram(out: &mut fmt::Formatter<'_>, reasons: &BTreeMap<Reason, usize>) -> fmt::Result {
+    let mut lines: Vec<String> = reasons.iter().map(|(why, nodes)| format!("{nodes} {why}")).collect();
+    lines.sort();
+    if lines.is_empty() { Ok(()) } else { write!(out, " {}.", lines.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_lists_reasons_and_preemption() {
+        let mut error = FitError { nodes: 3, ..FitError::default() };
+        error.count(&Reason::Insufficient("cpu".into()));
+        error.count(&Reason::Insufficient("cpu".into()));
+        error.count(&Reason::Taint);
+        assert_eq!(
+            error.to_string(),
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+        );
+        error.preemption = Some(Preemption::Futile(
+            3,
+            BTreeMap::from([(Reason::PreemptionFutile, 1), (Reason::NoVictims, 2)]),
+        ));
+        assert_eq!(
+            error.to_string(),
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. \
+             no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not \
+             helpful for scheduling, 2 No preemption victims found for incoming pod."
+        );
+        assert_eq!(FitError::default().to_string(), "no nodes available to schedule pods");
+    }
+}

@@ -1,3 +1,15 @@
 //! Stand-ins for an empty cluster.
 
+pub mod clock;
+pub mod cluster;
+pub mod error;
+pub mod events;
+pub mod kinds;
+pub mod marks;
+pub mod meta;
+pub mod mirror;
+pub mod names;
+pub mod options;
+pub mod queue;
 pub mod scheduler;
+pub mod worker;

@@ -62,6 +62,7 @@ impl Resources {
         for (name, amount) in &other.named {
             *self.named.entry(name.clone()).or_default() -= amount;
         }
+        self.named.retain(|_, amount| *amount != 0);
     }
 
     /// Raises every dimension to at least that of `other`.

@@ -1,0 +1,107 @@
+//! What all stand-ins share: one copy of each kind, the clock, names and events.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Client;
+use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
+use crate::events::{Recorder, Sender};
+use crate::kinds::Kind;
+use crate::meta::node_name;
+use crate::mirror::Mirror;
+use crate::names::Names;
+use crate::options::Options;
+
+/// What all stand-ins share.
+pub struct Cluster {
+    /// The client, for what goes past the mirrors (bindings).
+    pub client: Client,
+    /// The settings.
+    pub options: Options,
+    /// The time.
+    pub clock: Clock,
+    /// Names and chance.
+    pub names: Names,
+    /// Events.
+    pub recorder: Recorder,
+    /// Pods, also found by their node.
+    pub pods: Arc<Mirror<Pod>>,
+    /// Nodes.
+    pub nodes: Arc<Mirror<Node>>,
+    /// Namespaces.
+    pub namespaces: Arc<Mirror<Namespace>>,
+    /// Services, whose selectors spread pods by default.
+    pub services: Arc<Mirror<Service>>,
+    /// Deployments.
+    pub deployments: Arc<Mirror<Deployment>>,
+    /// ReplicaSets.
+    pub replica_sets: Arc<Mirror<ReplicaSet>>,
+    /// StatefulSets.
+    pub stateful_sets: Arc<Mirror<StatefulSet>>,
+    /// DaemonSets.
+    pub daemon_sets: Arc<Mirror<DaemonSet>>,
+    /// Revisions of StatefulSets and DaemonSets.
+    pub revisions: Arc<Mirror<ControllerRevision>>,
+    /// Jobs.
+    pub jobs: Arc<Mirror<Job>>,
+    /// Disruption budgets.
+    pub budgets: Arc<Mirror<PodDisruptionBudget>>,
+    /// Claims of volumes.
+    pub claims: Arc<Mirror<PersistentVolumeClaim>>,
+    /// Volumes.
+    pub volumes: Arc<Mirror<PersistentVolume>>,
+    /// Classes of volumes.
+    pub storage_classes: Arc<Mirror<StorageClass>>,
+    /// Classes of priority.
+    pub priority_classes: Arc<Mirror<PriorityClass>>,
+    /// Leases of nodes.
+    pub leases: Arc<Mirror<Lease>>,
+}
+
+impl Cluster {
+    /// The shared parts, and the task that sends events. Nothing is watched yet.
+    pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
+        let permits = Arc::new(Semaphore::new(options.writes_in_flight.max(1)));
+        let clock = Clock::starting_at(options.start_time);
+        let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
+        let by_node = |pod: &Pod| node_name(pod).map(str::to_owned);
+        let cluster = Self {
+            names: Names::new(options.seed),
+            clock,
+            recorder,
+            pods: Arc::new(Mirror::new(client.clone(), Arc::clone(&permits), Some(by_node))),
+            nodes: plain(&client, &permits),
+            namespaces: plain(&client, &permits),
+            services: plain(&client, &permits),
+            deployments: plain(&client, &permits),
+            replica_sets: plain(&client, &permits),
+            stateful_sets: plain(&client, &permits),
+            daemon_sets: plain(&client, &permits),
+            revisions: plain(&client, &permits),
+            jobs: plain(&client, &permits),
+            budgets: plain(&client, &permits),
+            claims: plain(&client, &permits),
+            volumes: plain(&client, &permits),
+            storage_classes: plain(&client, &permits),
+            priority_classes: plain(&client, &permits),
+            leases: plain(&client, &permits),
+            client,
+            options,
+        };
+        (Arc::new(cluster), sender)
+    }
+}
+
+fn plain<K: Kind>(client: &Client, permits: &Arc<Semaphore>) -> Arc<Mirror<K>> {
+    Arc::new(Mirror::new(client.clone(), Arc::clone(permits), None))
+}

@@ -1,0 +1,485 @@
+//! A copy of all objects of one kind, kept by a watch, with the writes going through it.
+//!
+//! The answer of a write is put into the copy at once, so that a controller never acts twice on
+//! what it has just done; the event that the watch brings later is then old news. That replaces
+//! the expectations that Kubernetes' own controllers keep.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, pin_mut};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::WatchStreamExt;
+use kube::{Api, Client, ResourceExt};
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::kinds::Kind;
+use crate::meta::{Key, controller_uid};
+
+/// The name under which stand-ins own fields.
+pub const FIELD_MANAGER: &str = "millpond-sim";
+
+/// Told about every change: the object before and after.
+type Listener<K> = Box<dyn Fn(Option<&Arc<K>>, Option<&Arc<K>>) + Send + Sync>;
+/// An own index: the value under which an object is found.
+pub type IndexBy<K> = fn(&K) -> Option<String>;
+
+struct Entry<K> {
+    object: Arc<K>,
+    version: u64,
+    /// The listing during which a write put it here; such an object may be newer than the list.
+    written_in: Option<u64>,
+}
+
+struct State<K> {
+    objects: BTreeMap<Key, Entry<K>>,
+    by_owner: HashMap<String, BTreeSet<Key>>,
+    ownerless: HashMap<String, BTreeSet<Key>>,
+    by_index: HashMap<String, BTreeSet<Key>>,
+    /// Uids that this process saw deleted before the watch told.
+    buried: HashSet<String>,
+    /// Counts listings, to tell objects that came during one from those that it should have had.
+    listing: u64,
+    listed: BTreeSet<Key>,
+}
+
+/// A copy of all objects of one kind.
+pub struct Mirror<K> {
+    client: Client,
+    permits: Arc<Semaphore>,
+    state: RwLock<State<K>>,
+    listeners: RwLock<Vec<Listener<K>>>,
+    ready: watch::Sender<bool>,
+    index_by: Option<IndexBy<K>>,
+}
+
+impl<K: Kind> Mirror<K> {
+    /// An empty copy; `permits` bounds the writes under way over all kinds.
+    pub fn new(client: Client, permits: Arc<Semaphore>, index_by: Option<IndexBy<K>>) -> Self {
+        let state = State {
+            objects: BTreeMap::new(),
+            by_owner: HashMap::new(),
+            ownerless: HashMap::new(),
+            by_index: HashMap::new(),
+            buried: HashSet::new(),
+            listing: 0,
+            listed: BTreeSet::new(),
+        };
+        Self {
+            client,
+            permits,
+            state: RwLock::new(state),
+            listeners: RwLock::new(Vec::new()),
+            ready: watch::Sender::new(false),
+            index_by,
+        }
+    }
+
+    // Reading
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.state.read().objects.get(key).map(|entry| Arc::clone(&entry.object))
+    }
+
+    /// All objects, by namespace and name.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.state.read().objects.values().map(|entry| Arc::clone(&entry.object)).collect()
+    }
+
+    /// All objects of a namespace, by name.
+    pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
+        let state = self.state.read();
+        let first = Key::new(namespace, "");
+        state
+            .objects
+            .range(first..)
+            .take_while(|(key, _)| key.namespace == namespace)
+            .map(|(_, entry)| Arc::clone(&entry.object))
+            .collect()
+    }
+
+    /// The objects that a controller owns, by name.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        let state = self.state.read();
+        state.collect(state.by_owner.get(uid))
+    }
+
+    /// The objects of a namespace that no controller owns, by name.
+    pub fn ownerless(&self, namespace: &str) -> Vec<Arc<K>> {
+        let state = self.state.read();
+        state.collect(state.ownerless.get(namespace))
+    }
+
+    /// The objects under a value of the own index.
+    pub fn indexed(&self, value: &str) -> Vec<Arc<K>> {
+        let state = self.state.read();
+        state.collect(state.by_index.get(value))
+    }
+
+    /// The number of objects.
+    pub fn len(&self) -> usize {
+        self.state.read().objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `listener` on every later change.
+    pub fn on_change(&self, listener: impl Fn(Option<&Arc<K>>, Option<&Arc<K>>) + Send + Sync + 'static) {
+        self.listeners.write().push(Box::new(listener));
+    }
+
+    /// Waits until the first listing is complete.
+    pub async fn wait_until_ready(&self) {
+        // An error would mean that the sender is gone, but it lives as long as `self`.
+        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    // Watching
+
+    /// Keeps the copy up to date until the token is cancelled.
+    pub async fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) {
+        let config = if streaming {
+            watcher::Config::default().streaming_lists()
+        } else {
+            watcher::Config::default()
+        };
+        let events = watcher::watcher(Api::<K>::all(self.client.clone()), config).default_backoff();
+        let events = events.take_until(token.cancelled_owned());
+        pin_mut!(events);
+        loop {
+            match events.try_next().await {
+                Ok(Some(event)) => self.take_event(event),
+                Ok(None) => return,
+                Err(error) => tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted"),
+            }
+        }
+    }
+
+    fn take_event(&self, event: Event<K>) {
+        match event {
+            Event::Init => {
+                let mut state = self.state.write();
+                state.listing += 1;
+                state.listed.clear();
+            }
+            Event::InitApply(object) => {
+                self.state.write().listed.insert(Key::of(&object));
+                self.put(object, false);
+            }
+            Event::InitDone => {
+                self.drop_unlisted();
+                self.ready.send_replace(true);
+            }
+            Event::Apply(object) => self.put(object, false),
+            Event::Delete(object) => {
+                let uid = object.uid().unwrap_or_default();
+                let version = version(&object);
+                self.remove(&Key::of(&object), |entry| {
+                    entry.object.uid().unwrap_or_default() == uid && entry.version <= version
+                });
+                self.state.write().buried.remove(&uid);
+            }
+        }
+    }
+
+    fn drop_unlisted(&self) {
+        let (listing, gone) = {
+            let mut state = self.state.write();
+            state.buried.clear();
+            let listed = std::mem::take(&mut state.listed);
+            let gone: Vec<Key> = state.objects.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+            (state.listing, gone)
+        };
+        for key in gone {
+            self.remove(&key, |entry| entry.written_in != Some(listing));
+        }
+    }
+
+    /// Takes over an object unless a newer version is known.
+    fn put(&self, mut object: K, written: bool) {
+        object.managed_fields_mut().clear();
+        let key = Key::of(&object);
+        let version = version(&object);
+        let object = Arc::new(object);
+        let before = {
+            let mut state = self.state.write();
+            let uid = object.meta().uid.as_deref().unwrap_or_default();
+            if state.buried.contains(uid) {
+                return;
+            }
+            if state.objects.get(&key).is_some_and(|known| known.version >= version) {
+                return;
+            }
+            let written_in = written.then_some(state.listing);
+            let entry = Entry { object: Arc::clone(&object), version, written_in };
+            let before = state.objects.insert(key.clone(), entry).map(|entry| entry.object);
+            if let Some(before) = &before {
+                state.unindex(&key, before, self.index_by);
+            }
+            state.index(&key, &object, self.index_by);
+            before
+        };
+        self.tell(before.as_ref(), Some(&object));
+    }
+
+    fn remove(&self, key: &Key, applies: impl Fn(&Entry<K>) -> bool) {
+        let before = {
+            let mut state = self.state.write();
+            if !state.objects.get(key).is_some_and(applies) {
+                return;
+            }
+            let Some(entry) = state.objects.remove(key) else {
+                return;
+            };
+            state.unindex(key, &entry.object, self.index_by);
+            entry.object
+        };
+        self.tell(Some(&before), None);
+    }
+
+    fn tell(&self, before: Option<&Arc<K>>, after: Option<&Arc<K>>) {
+        for listener in self.listeners.read().iter() {
+            listener(before, after);
+        }
+    }
+
+    // Writing
+
+    /// Creates an object.
+    pub async fn create(&self, object: &K) -> Result<Arc<K>> {
+        let key = Key::of(object);
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let api = K::api(&self.client, &key.namespace);
+        let created = self.limited(api.create(&params, object)).await;
+        self.written("create", &key, created)
+    }
+
+    /// Merges a patch into an object.
+    pub async fn patch(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
+        let api = K::api(&self.client, &key.namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = self.limited(api.patch(&key.name, &params, &Patch::Merge(patch))).await;
+        self.written("patch", key, patched)
+    }
+
+    /// Merges a patch into the status of an object.
+    pub async fn patch_status(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
+        let api = K::api(&self.client, &key.namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = self.limited(api.patch_subresource("status", &key.name, &params, &Patch::Merge(patch))).await;
+        self.written("patch the status of", key, patched)
+    }
+
+    /// Deletes an object of this uid; one that is gone already counts as deleted.
+    pub async fn delete(&self, object: &K, grace_seconds: Option<u32>) -> Result<()> {
+        let key = Key::of(object);
+        let uid = object.uid().unwrap_or_default();
+        let params = DeleteParams {
+            grace_period_seconds: grace_seconds,
+            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+            ..DeleteParams::background()
+        };
+        let api = K::api(&self.client, &key.namespace);
+        let deleted = self.limited(api.delete(&key.name, &params)).await;
+        match deleted {
+            Ok(either) => {
+                match either.left().filter(lives_on) {
+                    Some(leaving) => self.put(leaving, true),
+                    None => self.bury(&key, &uid),
+                }
+                Ok(())
+            }
+            Err(source) => {
+                let error = self.failed("delete", &key, source);
+                // Another object of that name is a conflict on the uid: ours is gone as well.
+                if error.is_not_found() || error.is_conflict() {
+                    self.bury(&key, &uid);
+                    return Ok(());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes an object that is known to be gone before the watch says so.
+    fn bury(&self, key: &Key, uid: &str) {
+        let is_same = |entry: &Entry<K>| entry.object.uid().as_deref() == Some(uid);
+        {
+            let mut state = self.state.write();
+            if state.objects.get(key).is_some_and(is_same) {
+                state.buried.insert(uid.to_owned());
+            }
+        }
+        self.remove(key, is_same);
+    }
+
+    async fn limited<T>(&self, call: impl Future<Output = T>) -> T {
+        let _permit = self.permits.acquire().await;
+        call.await
+    }
+
+    fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
+        match outcome {
+            Ok(object) => {
+                let answer = Arc::new(object.clone());
+                self.put(object, true);
+                Ok(answer)
+            }
+            Err(source) => Err(self.failed(verb, key, source)),
+        }
+    }
+
+    fn failed(&self, verb: &'static str, key: &Key, source: kube::Error) -> Error {
+        Error::Api { verb, kind: K::kind(&()).into_owned(), key: key.clone(), source }
+    }
+}
+
+impl<K: Kind> State<K> {
+    fn collect(&self, keys: Option<&BTreeSet<Key>>) -> Vec<Arc<K>> {
+        keys.into_iter()
+            .flatten()
+            .filter_map(|key| self.objects.get(key))
+            .map(|entry| Arc::clone(&entry.object))
+            .collect()
+    }
+
+    fn index(&mut self, key: &Key, object: &K, index_by: Option<IndexBy<K>>) {
+        let owners = match controller_uid(object) {
+            Some(uid) => self.by_owner.entry(uid.to_owned()).or_default(),
+            None => self.ownerless.entry(key.namespace.clone()).or_default(),
+        };
+        owners.insert(key.clone());
+        if let Some(value) = index_by.and_then(|index_by| index_by(object)) {
+            self.by_index.entry(value).or_default().insert(key.clone());
+        }
+    }
+
+    fn unindex(&mut self, key: &Key, object: &K, index_by: Option<IndexBy<K>>) {
+        match controller_uid(object) {
+            Some(uid) => forget(&mut self.by_owner, uid, key),
+            None => forget(&mut self.ownerless, &key.namespace, key),
+        }
+        if let Some(value) = index_by.and_then(|index_by| index_by(object)) {
+            forget(&mut self.by_index, &value, key);
+        }
+    }
+}
+
+/// Whether a deleted object waits for a grace period or for finalizers.
+fn lives_on<K: Kind>(object: &K) -> bool {
+    let meta = object.meta();
+    let has_grace = meta.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    meta.deletion_timestamp.is_some() && (has_grace || !object.finalizers().is_empty())
+}
+
+fn forget(index: &mut HashMap<String, BTreeSet<Key>>, value: &str, key: &Key) {
+    if let Some(keys) = index.get_mut(value) {
+        keys.remove(key);
+        if keys.is_empty() {
+            index.remove(value);
+        }
+    }
+}
+
+/// Resource versions are ordered numbers (guaranteed since Kubernetes 1.35).
+fn version<K: Kind>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::*;
+
+    fn mirror() -> Mirror<Pod> {
+        let service = tower_service_that_refuses();
+        Mirror::new(service, Arc::new(Semaphore::new(1)), Some(|pod: &Pod| pod.spec.as_ref()?.node_name.clone()))
+    }
+
+    /// A client that must not be used.
+    fn tower_service_that_refuses() -> Client {
+        Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().expect("a url"))).expect("a client")
+    }
+
+    fn pod(name: &str, uid: &str, version: u64, node: Option<&str>) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()},
+            "spec": {"containers": [], "nodeName": node},
+        }))
+        .expect("a pod")
+    }
+
+    fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+        pods.iter().map(|pod| pod.name_any()).collect()
+    }
+
+    #[tokio::test]
+    async fn older_news_are_ignored() {
+        let mirror = mirror();
+        mirror.put(pod("a", "1", 10, Some("n2")), true);
+        mirror.take_event(Event::Apply(pod("a", "1", 8, Some("n1"))));
+        assert_eq!(names(&mirror.indexed("n2")), ["a"]);
+        assert!(mirror.indexed("n1").is_empty());
+        mirror.take_event(Event::Delete(pod("a", "1", 9, None)));
+        assert_eq!(mirror.len(), 1, "a deletion before the last write is of an older object");
+        mirror.take_event(Event::Delete(pod("a", "1", 11, None)));
+        assert!(mirror.is_empty());
+    }
+
+    #[tokio::test]
+    async fn buried_objects_do_not_come_back() {
+        let mirror = mirror();
+        mirror.put(pod("a", "1", 10, None), false);
+        mirror.bury(&Key::new("ns", "a"), "1");
+        mirror.take_event(Event::Apply(pod("a", "1", 12, None)));
+        assert!(mirror.is_empty());
+        mirror.take_event(Event::Apply(pod("a", "2", 20, None)));
+        assert_eq!(mirror.len(), 1, "a new object of that name is another one");
+        mirror.take_event(Event::Delete(pod("a", "1", 13, None)));
+        assert_eq!(mirror.len(), 1, "the late news of the old one do not touch it");
+    }
+
+    #[tokio::test]
+    async fn a_new_listing_drops_what_is_gone_but_not_what_was_just_written() {
+        let mirror = mirror();
+        for name in ["old", "kept"] {
+            mirror.put(pod(name, name, 5, None), false);
+        }
+        mirror.take_event(Event::Init);
+        mirror.take_event(Event::InitApply(pod("kept", "kept", 5, None)));
+        mirror.put(pod("fresh", "fresh", 30, None), true);
+        mirror.take_event(Event::InitDone);
+        assert_eq!(names(&mirror.list()), ["fresh", "kept"]);
+        mirror.wait_until_ready().await;
+    }
+
+    #[tokio::test]
+    async fn owners_are_indexed() {
+        let mirror = mirror();
+        let mut owned = pod("a", "1", 1, None);
+        owned.metadata.owner_references = Some(vec![crate::meta::controller_reference(&ConfigMap {
+            metadata: kube::api::ObjectMeta { name: Some("o".into()), uid: Some("u".into()), ..Default::default() },
+            ..Default::default()
+        })]);
+        mirror.put(owned, false);
+        mirror.put(pod("b", "2", 1, None), false);
+        assert_eq!(names(&mirror.owned_by("u")), ["a"]);
+        assert_eq!(names(&mirror.ownerless("ns")), ["b"]);
+        assert_eq!(names(&mirror.list_in("ns")), ["a", "b"]);
+        assert!(mirror.list_in("other").is_empty());
+        mirror.put(pod("a", "1", 2, None), false);
+        assert!(mirror.owned_by("u").is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! Running a controller: keys from a queue, a bounded number at a time, until told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Result;
+use crate::meta::Key;
+use crate::queue::Queue;
+
+/// Something that brings one object, named by its key, to where it should be.
+pub trait Reconcile: Send + Sync + 'static {
+    /// The name in log lines.
+    const NAME: &'static str;
+
+    /// Does what is to be done now; the answer says when to look again without being asked.
+    fn reconcile(&self, key: &Key) -> impl Future<Output = Result<Option<Duration>>> + Send;
+}
+
+/// Works off a queue until the token is cancelled; what is under way then is finished first.
+pub async fn run<R: Reconcile>(
+    controller: Arc<R>,
+    queue: Arc<Queue<Key>>,
+    concurrency: usize,
+    token: CancellationToken,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.len() >= concurrency.max(1) {
+            tasks.join_next().await;
+        }
+        let key = tokio::select! {
+            biased;
+            () = token.cancelled() => break,
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
+            key = queue.next() => key,
+        };
+        tasks.spawn(step(Arc::clone(&controller), Arc::clone(&queue), key));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key) {
+    match controller.reconcile(&key).await {
+        Ok(again) => {
+            queue.succeeded(&key);
+            if let Some(delay) = again {
+                queue.add_after(key.clone(), delay);
+            }
+        }
+        Err(error) => {
+            if error.is_expected() {
+                tracing::debug!(controller = R::NAME, %key, %error, "will try again");
+            } else {
+                tracing::warn!(controller = R::NAME, %key, %error, "failed, will try again");
+            }
+            queue.retry(key.clone());
+        }
+    }
+    queue.done(&key);
+}

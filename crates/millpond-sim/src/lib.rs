@@ -5,6 +5,8 @@ pub mod cluster;
 pub mod error;
 pub mod events;
 pub mod kinds;
+pub mod kubelet;
+pub mod lifecycle;
 pub mod marks;
 pub mod meta;
 pub mod mirror;
@@ -12,4 +14,9 @@ pub mod names;
 pub mod options;
 pub mod queue;
 pub mod scheduler;
+pub mod standins;
 pub mod worker;
+pub mod workloads;
+
+pub use options::{Nodes, Options};
+pub use standins::{Builder, Part, StandIns};

@@ -30,6 +30,8 @@ pub struct Options {
     pub pod_startup: Duration,
     /// How long a container takes to end when it is asked to; never longer than its grace.
     pub pod_shutdown: Duration,
+    /// How long a pod of a job works, unless its annotations say something else.
+    pub job_duration: Duration,
     /// How often each kubelet renews its lease. Off by default: nothing in embedded mode reads
     /// leases, and an idle cluster should not write. Needed beside a real node life-cycle
     /// controller, which declares nodes unreachable without them.
@@ -57,6 +59,7 @@ impl Default for Options {
             node_startup: Duration::ZERO,
             pod_startup: Duration::from_secs(1),
             pod_shutdown: Duration::from_secs(1),
+            job_duration: Duration::from_secs(10),
             lease_interval: None,
             events: true,
             batch: Duration::from_millis(100),

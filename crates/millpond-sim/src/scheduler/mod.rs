@@ -1,3 +1,302 @@
-//! The scheduler.
+//! The scheduler: binds pods to nodes by kube-scheduler's rules.
+//!
+//! One task takes decisions one after the other, on a snapshot that it keeps up to date change
+//! by change; binding and evicting happen beside it. A pod that has a place counts as placed at
+//! once and is given up again if the binding fails.
 
 pub mod fit;
+pub mod inbox;
+pub mod queue;
+pub mod storage;
+
+mod actions;
+mod world;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cluster::Cluster;
+use crate::meta::{Key, node_name};
+use actions::{Actions, Bound};
+use fit::preempt::{self, Budget};
+use fit::reason::Preemption;
+use fit::snapshot::{PodEntry, ShapeId};
+use fit::{Cycle, Decision, FitCache, FitError, PodKey, Reason};
+use inbox::Inbox;
+use queue::{Change, PodQueue};
+use world::{PodState, World};
+
+/// The only scheduler name that is served.
+pub const SCHEDULER_NAME: &str = "default-scheduler";
+/// Bindings under way.
+const BINDINGS_IN_FLIGHT: usize = 64;
+/// Decisions after which the task lets others run.
+const DECISIONS_AT_A_TIME: usize = 16;
+
+/// A refusal that holds for every pod of its shape until the snapshot changes.
+struct Remembered {
+    generation: u64,
+    error: FitError,
+}
+
+/// The scheduler.
+pub struct Scheduler {
+    cluster: Arc<Cluster>,
+    actions: Arc<Actions>,
+    inbox: Arc<Inbox>,
+    world: World,
+    queue: PodQueue,
+    cache: FitCache,
+    refusals: HashMap<ShapeId, Remembered>,
+    bindings: JoinSet<Bound>,
+    /// Explanations and evictions under way; how many write at a time is bounded by the mirrors.
+    tasks: TaskTracker,
+}
+
+impl Scheduler {
+    /// A scheduler that hears of changes from now on.
+    pub fn new(cluster: Arc<Cluster>) -> Self {
+        Self {
+            inbox: Inbox::listening(&cluster),
+            actions: Arc::new(Actions::new(Arc::clone(&cluster))),
+            world: World::default(),
+            queue: PodQueue::default(),
+            cache: FitCache::default(),
+            refusals: HashMap::new(),
+            bindings: JoinSet::new(),
+            tasks: TaskTracker::new(),
+            cluster,
+        }
+    }
+
+    /// Schedules until the token is cancelled; what is under way then is finished first.
+    pub async fn run(mut self, token: CancellationToken) {
+        while !token.is_cancelled() {
+            self.catch_up();
+            for _ in 0..DECISIONS_AT_A_TIME {
+                if self.bindings.len() >= BINDINGS_IN_FLIGHT {
+                    break;
+                }
+                let Some(key) = self.queue.pop(Instant::now()) else {
+                    break;
+                };
+                self.schedule(&key);
+            }
+            self.rest(&token).await;
+        }
+        while self.bindings.join_next().await.is_some() {}
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Waits until there is something to do.
+    async fn rest(&mut self, token: &CancellationToken) {
+        let is_full = self.bindings.len() >= BINDINGS_IN_FLIGHT;
+        if !is_full && self.queue.has_ready() {
+            tokio::task::yield_now().await;
+            while let Some(bound) = self.bindings.try_join_next() {
+                self.take_bound(bound.ok());
+            }
+            return;
+        }
+        let wake = self.queue.next_wake();
+        tokio::select! {
+            biased;
+            () = token.cancelled() => {}
+            Some(bound) = self.bindings.join_next(), if !self.bindings.is_empty() => self.take_bound(bound.ok()),
+            () = self.inbox.wait() => {}
+            () = sleep_until(wake), if wake.is_some() => {}
+        }
+    }
+
+    /// Brings snapshot and queue up to date with the mirrors.
+    fn catch_up(&mut self) {
+        let now = Instant::now();
+        let news = self.inbox.take();
+        let mut room = news.volumes;
+        for name in &news.namespaces {
+            room |= self.world.take_namespace(name, self.cluster.namespaces.get(&Key::new("", name)).as_deref());
+        }
+        for name in &news.nodes {
+            room |= self.world.take_node(name, self.cluster.nodes.get(&Key::new("", name)).as_deref());
+        }
+        let mut company = false;
+        for key in &news.pods {
+            let pod = self.cluster.pods.get(key);
+            let change = self.world.take_pod(key, pod.as_deref());
+            room |= change.freed;
+            company |= change.placed;
+            match (pod, change.state) {
+                (Some(pod), PodState::Waiting) => {
+                    self.queue.add(key, self.world.priority(&self.cluster, &pod), now);
+                    if change.respecified {
+                        self.queue.wake_one(key, now);
+                    }
+                }
+                (_, PodState::Assumed) => {}
+                _ => self.queue.remove(key),
+            }
+        }
+        if room {
+            self.queue.wake(Change::Room, now);
+        } else if company {
+            self.queue.wake(Change::Company, now);
+        }
+    }
+
+    fn schedule(&mut self, key: &Key) {
+        let Some(pod) = self.cluster.pods.get(key) else {
+            return self.queue.remove(key);
+        };
+        let uid: PodKey = pod.uid().unwrap_or_default().into();
+        if node_name(&pod).is_some() || self.world.is_assumed(&uid) {
+            return;
+        }
+        let shape = self.world.intern_waiting(&self.cluster, &pod);
+        let volumes = storage::demands(&self.cluster, &pod, &shape.shape.claims);
+        let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
+        let generation = self.world.snapshot.generation();
+        if nominated.is_none()
+            && volumes.is_idle()
+            && let Some(known) = self.refusals.get(&shape.id).filter(|known| known.generation == generation)
+        {
+            let error = known.error.clone();
+            return self.refuse(key, &pod, &error, None);
+        }
+        let cycle = Cycle::prepare(&self.world.snapshot, &uid, &shape, &volumes);
+        match fit::decide(&cycle, &mut self.cache, nominated) {
+            Decision::Place(slot) => {
+                let node = self.world.snapshot.node(slot).name.clone();
+                self.place(key, &pod, &uid, &shape.shape.claims, &node);
+            }
+            Decision::Refused { mut error, curable } => {
+                if error.nodes == 0 {
+                    return self.refuse(key, &pod, &error, Some(None));
+                }
+                let offset = self.cluster.names.below(curable.len());
+                match preempt::find(&cycle, &curable, nominated, &budgets(&self.cluster), offset) {
+                    Ok(candidate) => {
+                        error.preemption = Some(Preemption::Found);
+                        let node = self.world.snapshot.node(candidate.slot).name.clone();
+                        self.preempt(key, &pod, &uid, &node, &candidate.victims, &error);
+                    }
+                    Err(why) => {
+                        let clears = matches!(why, Preemption::Futile(..));
+                        error.preemption = Some(why);
+                        if nominated.is_none() && volumes.is_idle() {
+                            self.refusals.insert(shape.id, Remembered { generation, error: error.clone() });
+                            self.refusals.retain(|_, known| known.generation == generation);
+                        }
+                        self.refuse(key, &pod, &error, clears.then_some(None));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts a pod as placed and binds it.
+    fn place(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, claims: &[String], node: &str) {
+        self.world.assume(uid, pod, node);
+        let waiting = storage::waiting_claims(&self.cluster, pod, claims);
+        let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
+        let key = key.clone();
+        self.bindings.spawn(async move {
+            let outcome = actions.bind(&pod, &node, &waiting).await;
+            Bound { key, uid: pod.uid().unwrap_or_default().into(), outcome }
+        });
+        self.queue.wake(Change::Company, Instant::now());
+    }
+
+    /// Gives up the place of a pod that could not be bound.
+    fn take_bound(&mut self, bound: Option<Bound>) {
+        let Some(bound) = bound else {
+            return;
+        };
+        let Err(error) = bound.outcome else {
+            return;
+        };
+        tracing::debug!(pod = %bound.key, %error, "binding failed");
+        let is_bound = self.cluster.pods.get(&bound.key).is_some_and(|pod| node_name(&pod).is_some());
+        if !is_bound {
+            self.world.forget(&bound.uid);
+            let now = Instant::now();
+            self.queue.retry(&bound.key, now);
+            self.queue.wake(Change::Room, now);
+        }
+    }
+
+    /// Parks a pod and says why. `nominate` changes its nomination: to a node, or to none.
+    fn refuse(&mut self, key: &Key, pod: &Arc<Pod>, error: &FitError, nominate: Option<Option<&str>>) {
+        if nominate == Some(None) {
+            self.world.withdraw(pod);
+        }
+        self.queue.park(key, wants_company(error));
+        let (actions, pod, message) = (Arc::clone(&self.actions), Arc::clone(pod), error.to_string());
+        let nominate = nominate.map(|node| node.map(str::to_owned));
+        self.tasks.spawn(async move { actions.tell_refusal(&pod, &message, nominate).await });
+    }
+
+    /// Clears a node for a pod.
+    fn preempt(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, node: &str, victims: &[PodKey], error: &FitError) {
+        self.world.nominate(uid, pod, node);
+        let lesser = self.world.lesser_nominations(pod, node);
+        self.refuse(key, pod, error, Some(Some(node)));
+        let victims: Vec<Key> = victims.iter().filter_map(|victim| self.world.key_of(victim)).collect();
+        let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
+        for key in &lesser {
+            if let Some(lesser) = self.cluster.pods.get(key) {
+                self.world.withdraw(&lesser);
+            }
+        }
+        self.tasks.spawn(async move { actions.evict(&pod, &node, &victims, &lesser).await });
+    }
+}
+
+/// Pods that were refused because of other pods may fit when another one comes.
+fn wants_company(error: &FitError) -> bool {
+    error.reasons.keys().any(|reason| matches!(reason, Reason::PodAffinity | Reason::Spread))
+}
+
+fn budgets(cluster: &Cluster) -> Vec<Budget> {
+    cluster
+        .budgets
+        .list()
+        .iter()
+        .map(|budget| {
+            let status = budget.status.clone().unwrap_or_default();
+            Budget {
+                namespace: budget.namespace().unwrap_or_default(),
+                selector: fit::labels::Selector::compile(budget.spec.as_ref().and_then(|spec| spec.selector.as_ref())),
+                allowed: status.disruptions_allowed.unwrap_or_default(),
+                disrupted: status.disrupted_pods.into_iter().flatten().map(|(name, _)| name).collect(),
+            }
+        })
+        .collect()
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    if let Some(wake) = wake {
+        tokio::time::sleep_until(wake).await;
+    }
+}
+
+/// A pod as the snapshot holds it.
+fn entry(pod: &Pod, node: &str, shape: fit::snapshot::Interned) -> PodEntry {
+    let preempted = crate::meta::pod_condition(pod, "DisruptionTarget")
+        .is_some_and(|condition| condition.reason.as_deref() == Some("PreemptionByScheduler"));
+    PodEntry {
+        name: pod.name_any(),
+        shape,
+        node: node.to_owned(),
+        leaving: crate::meta::is_leaving(pod),
+        preempted,
+        started: pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+    }
+}

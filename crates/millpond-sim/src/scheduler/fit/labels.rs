@@ -109,6 +109,14 @@ impl Selector {
         self
     }
 
+    /// The requirements, none for a selector of nothing.
+    pub fn into_requirements(self) -> Vec<Requirement> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::All(requirements) => requirements,
+        }
+    }
+
     /// Whether these labels are selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         match self {
@@ -160,6 +168,11 @@ impl NodeTerm {
             }
         }
         Some(compiled)
+    }
+
+    /// A term of label conditions; `None` for an empty one.
+    pub fn of_labels(labels: Vec<Requirement>) -> Option<Self> {
+        (!labels.is_empty()).then(|| Self { labels, names: Vec::new(), malformed: false })
     }
 
     /// Whether a node of this name and these labels satisfies the term.

@@ -108,6 +108,20 @@ impl Shape {
         }
     }
 
+    /// What matters about a pod once it runs; more pods share that than a shape of those that wait.
+    pub fn of_running(pod: &core::Pod) -> Self {
+        let shape = Self::view(pod, &ShapeContext::default());
+        Self {
+            node_filter: NodeFilter::default(),
+            preferred_nodes: Vec::new(),
+            tolerations: Vec::new(),
+            hard_spread: Vec::new(),
+            soft_spread: Vec::new(),
+            claims: Vec::new(),
+            ..shape
+        }
+    }
+
     /// Whether a running pod of this shape keeps others away.
     pub fn repels(&self) -> bool {
         !self.required_anti_affinity.is_empty()

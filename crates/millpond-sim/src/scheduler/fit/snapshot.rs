@@ -195,6 +195,11 @@ impl Snapshot {
         Self { sweep_at: SWEEP_FLOOR, ..Self::default() }
     }
 
+    /// Changes with every change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     // Nodes
 
     /// How many nodes there are.
@@ -262,11 +267,13 @@ impl Snapshot {
 
     /// Sets the labels of a namespace.
     pub fn set_namespace(&mut self, name: &str, labels: Labels) {
+        self.generation += 1;
         self.namespaces.insert(name.to_owned(), labels);
     }
 
     /// Forgets a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
+        self.generation += 1;
         self.namespaces.remove(name);
     }
 

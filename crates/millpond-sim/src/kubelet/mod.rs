@@ -1,0 +1,182 @@
+//! Kubelets: nodes that become ready and pods that run, end and leave.
+//!
+//! One pair of queues plays all nodes; a node costs nothing while nothing happens on it. How
+//! long things take is said by annotations (see [`crate::marks`]) or by the options.
+
+pub mod addresses;
+pub mod containers;
+pub mod durations;
+pub mod leases;
+pub mod node_status;
+pub mod pod_status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use parking_lot::Mutex;
+
+use crate::cluster::Cluster;
+use crate::error::Result;
+use crate::marks;
+use crate::meta::{Key, node_name, status_patch};
+use crate::options::Nodes;
+use crate::queue::Queue;
+use crate::worker::Reconcile;
+use addresses::Addresses;
+use durations::Durations;
+use pod_status::{Facts, Step};
+
+/// Whether a node is played here.
+pub fn is_played(nodes: Nodes, node: &Node) -> bool {
+    match nodes {
+        Nodes::All => true,
+        Nodes::Marked => {
+            let fake = |value: Option<&String>| value.is_some_and(|value| value == "fake");
+            node.labels().contains_key(marks::NODE)
+                || node.annotations().contains_key(marks::NODE)
+                || fake(node.annotations().get(marks::KWOK_NODE))
+        }
+    }
+}
+
+/// Makes nodes ready.
+pub struct NodeKubelets {
+    cluster: Arc<Cluster>,
+    addresses: Arc<Mutex<Addresses>>,
+}
+
+/// Runs pods.
+pub struct PodKubelets {
+    cluster: Arc<Cluster>,
+    addresses: Arc<Mutex<Addresses>>,
+}
+
+/// The kubelets with the queues through which they are told of changes.
+pub struct Kubelets {
+    /// For nodes.
+    pub nodes: (Arc<NodeKubelets>, Arc<Queue<Key>>),
+    /// For pods.
+    pub pods: (Arc<PodKubelets>, Arc<Queue<Key>>),
+}
+
+impl Kubelets {
+    /// Kubelets that hear of changes from now on.
+    pub fn new(cluster: &Arc<Cluster>) -> Self {
+        let addresses = Arc::new(Mutex::new(Addresses::default()));
+        let nodes = Arc::new(Queue::new());
+        let pods = Arc::new(Queue::new());
+        let (own, of_node) = (Arc::clone(&nodes), Arc::clone(&pods));
+        let (mirror, played) = (Arc::clone(&cluster.pods), cluster.options.nodes);
+        cluster.nodes.on_change(move |old, new| {
+            let Some(node) = new.filter(|node| is_played(played, node)) else {
+                return;
+            };
+            own.add(Key::of(&**node));
+            if old.is_none_or(|old| !is_played(played, old)) {
+                let name = node.metadata.name.as_deref().unwrap_or_default();
+                mirror.indexed(name).iter().for_each(|pod| of_node.add(Key::of(&**pod)));
+            }
+        });
+        let (own, used) = (Arc::clone(&pods), Arc::clone(&addresses));
+        cluster.pods.on_change(move |old, new| {
+            let ip = |pod: &Arc<Pod>| pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+            match (old.and_then(ip), new.and_then(ip)) {
+                (Some(before), None) => used.lock().give_back(&before),
+                (None, Some(now)) => used.lock().take(&now),
+                _ => {}
+            }
+            if let Some(pod) = new.filter(|pod| node_name(pod).is_some()) {
+                own.add(Key::of(&**pod));
+            }
+        });
+        Self {
+            nodes: (
+                Arc::new(NodeKubelets { cluster: Arc::clone(cluster), addresses: Arc::clone(&addresses) }),
+                nodes,
+            ),
+            pods: (Arc::new(PodKubelets { cluster: Arc::clone(cluster), addresses }), pods),
+        }
+    }
+}
+
+impl Reconcile for NodeKubelets {
+    const NAME: &'static str = "kubelet-node";
+
+    async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
+        let Some(node) = self.cluster.nodes.get(key) else {
+            return Ok(None);
+        };
+        if !is_played(self.cluster.options.nodes, &node) || crate::meta::is_leaving(&*node) {
+            return Ok(None);
+        }
+        let due = node_status::ready_at(&node, self.cluster.options.node_startup);
+        let left = self.cluster.clock.until(due);
+        if !left.is_zero() {
+            return Ok(Some(left));
+        }
+        let address = self.addresses.lock().of_node(&key.name);
+        let status = node_status::ready(&node, &address, &self.cluster.clock.time());
+        if let Some(patch) = status_patch(&*node, node.status.as_ref(), &status) {
+            self.cluster.nodes.patch_status(key, &patch).await?;
+        }
+        Ok(None)
+    }
+}
+
+impl PodKubelets {
+    async fn take(&self, key: &Key, pod: &Pod, step: Step) -> Result<Option<Duration>> {
+        match step {
+            Step::Rest => Ok(None),
+            Step::Wait(delay) => Ok(Some(delay)),
+            Step::Write { status, then } => {
+                if let Some(patch) = status_patch(pod, pod.status.as_ref(), &*status) {
+                    self.cluster.pods.patch_status(key, &patch).await?;
+                }
+                Ok(then)
+            }
+            Step::Remove => {
+                self.cluster.pods.delete(pod, Some(0)).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn host_address(&self, node: &str) -> String {
+        let known = self.cluster.nodes.get(&Key::new("", node)).and_then(|node| {
+            let addresses = node.status.as_ref()?.addresses.as_ref()?;
+            Some(addresses.iter().find(|address| address.type_ == "InternalIP")?.address.clone())
+        });
+        known.unwrap_or_else(|| self.addresses.lock().of_node(node))
+    }
+}
+
+impl Reconcile for PodKubelets {
+    const NAME: &'static str = "kubelet-pod";
+
+    async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
+        let Some(pod) = self.cluster.pods.get(key) else {
+            return Ok(None);
+        };
+        let Some(node) = node_name(&pod) else {
+            return Ok(None);
+        };
+        let is_here = self
+            .cluster
+            .nodes
+            .get(&Key::new("", node))
+            .is_some_and(|node| is_played(self.cluster.options.nodes, &node));
+        if !is_here {
+            return Ok(None);
+        }
+        let facts = Facts {
+            pod: &pod,
+            now: self.cluster.clock.now(),
+            durations: Durations::of(&pod, &self.cluster.options),
+            host_address: self.host_address(node),
+        };
+        let step = facts.step(|| self.addresses.lock().next_pod());
+        self.take(key, &pod, step).await
+    }
+}

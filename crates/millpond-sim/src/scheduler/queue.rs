@@ -1,0 +1,249 @@
+//! Pods that wait for a place: ready to be tried, backing off, or parked until something changes.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::meta::Key;
+
+/// The wait after the first failed try; it doubles with each further one.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest wait.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+
+/// What kind of change might help a parked pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A node came or changed, or room was made: may help anybody.
+    Room,
+    /// A pod was placed: helps those that wait for company.
+    Company,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Ready { since: Instant, sequence: u64 },
+    Backoff { until: Instant, sequence: u64 },
+    Parked { wants_company: bool },
+    /// Being tried or bound right now.
+    Out,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    priority: i32,
+    attempts: u32,
+    last_try: Option<Instant>,
+    place: Place,
+}
+
+impl Waiting {
+    fn backoff_until(&self) -> Option<Instant> {
+        let doublings = self.attempts.checked_sub(1)?.min(8);
+        Some(self.last_try? + FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF))
+    }
+}
+
+/// Pods that wait for a place.
+#[derive(Debug, Default)]
+pub struct PodQueue {
+    pods: HashMap<Key, Waiting>,
+    ready: BTreeSet<(Reverse<i32>, Instant, u64, Key)>,
+    backoff: BTreeSet<(Instant, u64, Key)>,
+    parked: BTreeSet<Key>,
+    sequence: u64,
+}
+
+impl PodQueue {
+    /// Adds a pod that is not known yet.
+    pub fn add(&mut self, key: &Key, priority: i32, now: Instant) {
+        if !self.pods.contains_key(key) {
+            let waiting = Waiting { priority, attempts: 0, last_try: None, place: Place::Out };
+            self.pods.insert(key.clone(), waiting);
+            self.make_ready(key, now);
+        }
+    }
+
+    /// Whether a pod is known.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.pods.contains_key(key)
+    }
+
+    /// Forgets a pod.
+    pub fn remove(&mut self, key: &Key) {
+        self.unplace(key);
+        self.pods.remove(key);
+    }
+
+    /// Takes the pod that is next: the highest priority, then the longest wait.
+    pub fn pop(&mut self, now: Instant) -> Option<Key> {
+        while self.backoff.first().is_some_and(|(until, ..)| *until <= now) {
+            if let Some((_, _, key)) = self.backoff.first().cloned() {
+                self.make_ready(&key, now);
+            }
+        }
+        let (.., key) = self.ready.first()?.clone();
+        self.unplace(&key);
+        let waiting = self.pods.get_mut(&key)?;
+        waiting.attempts += 1;
+        waiting.last_try = Some(now);
+        Some(key)
+    }
+
+    /// Whether a pod can be tried right now.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When the next pod is done backing off.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.backoff.first().map(|(until, ..)| *until)
+    }
+
+    /// Parks a pod that was tried and has no place.
+    pub fn park(&mut self, key: &Key, wants_company: bool) {
+        self.unplace(key);
+        if let Some(waiting) = self.pods.get_mut(key) {
+            waiting.place = Place::Parked { wants_company };
+            self.parked.insert(key.clone());
+        }
+    }
+
+    /// Tries a pod again after its back-off, whatever happens meanwhile.
+    pub fn retry(&mut self, key: &Key, now: Instant) {
+        self.unplace(key);
+        self.back_off(key, now);
+    }
+
+    /// Tries a parked pod again since it changed itself.
+    pub fn wake_one(&mut self, key: &Key, now: Instant) {
+        if self.parked.contains(key) {
+            self.retry(key, now);
+        }
+    }
+
+    /// Tries parked pods again that a change might help.
+    pub fn wake(&mut self, change: Change, now: Instant) {
+        let helped: Vec<Key> = match change {
+            Change::Room => self.parked.iter().cloned().collect(),
+            Change::Company => self.parked.iter().filter(|key| self.wants_company(key)).cloned().collect(),
+        };
+        for key in helped {
+            self.retry(&key, now);
+        }
+    }
+
+    fn wants_company(&self, key: &Key) -> bool {
+        self.pods.get(key).is_some_and(|waiting| waiting.place == Place::Parked { wants_company: true })
+    }
+
+    fn back_off(&mut self, key: &Key, now: Instant) {
+        let Some(waiting) = self.pods.get(key) else {
+            return;
+        };
+        match waiting.backoff_until().filter(|until| *until > now) {
+            Some(until) => {
+                self.sequence += 1;
+                let sequence = self.sequence;
+                self.backoff.insert((until, sequence, key.clone()));
+                self.set_place(key, Place::Backoff { until, sequence });
+            }
+            None => self.make_ready(key, now),
+        }
+    }
+
+    fn make_ready(&mut self, key: &Key, now: Instant) {
+        self.unplace(key);
+        let Some(priority) = self.pods.get(key).map(|waiting| waiting.priority) else {
+            return;
+        };
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.ready.insert((Reverse(priority), now, sequence, key.clone()));
+        self.set_place(key, Place::Ready { since: now, sequence });
+    }
+
+    fn set_place(&mut self, key: &Key, place: Place) {
+        if let Some(waiting) = self.pods.get_mut(key) {
+            waiting.place = place;
+        }
+    }
+
+    fn unplace(&mut self, key: &Key) {
+        let Some(waiting) = self.pods.get_mut(key) else {
+            return;
+        };
+        match std::mem::replace(&mut waiting.place, Place::Out) {
+            Place::Ready { since, sequence } => {
+                self.ready.remove(&(Reverse(waiting.priority), since, sequence, key.clone()));
+            }
+            Place::Backoff { until, sequence } => {
+                self.backoff.remove(&(until, sequence, key.clone()));
+            }
+            Place::Parked { .. } => {
+                self.parked.remove(key);
+            }
+            Place::Out => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("ns", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn priority_then_age() {
+        let now = Instant::now();
+        let mut queue = PodQueue::default();
+        for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("d", 5)] {
+            queue.add(&key(name), priority, now);
+        }
+        let order: Vec<String> = std::iter::from_fn(|| queue.pop(now)).map(|key| key.name).collect();
+        assert_eq!(order, ["b", "d", "a", "c"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn parked_pods_come_back_when_something_changes_but_not_too_soon() {
+        let start = Instant::now();
+        let mut queue = PodQueue::default();
+        queue.add(&key("a"), 0, start);
+        queue.add(&key("b"), 0, start);
+        for (name, wants_company) in [("a", false), ("b", true)] {
+            assert_eq!(queue.pop(start), Some(key(name)));
+            queue.park(&key(name), wants_company);
+        }
+        assert_eq!((queue.pop(start), queue.next_wake()), (None, None));
+        queue.wake(Change::Company, start);
+        assert_eq!(queue.next_wake(), Some(start + FIRST_BACKOFF));
+        assert_eq!(queue.pop(start), None);
+        assert_eq!(queue.pop(start + FIRST_BACKOFF), Some(key("b")));
+        let later = start + Duration::from_secs(60);
+        queue.wake(Change::Room, later);
+        assert_eq!(queue.pop(later), Some(key("a")), "its back-off has long passed");
+        queue.remove(&key("a"));
+        assert!(!queue.contains(&key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_backoff_grows_to_its_bound() {
+        let mut now = Instant::now();
+        let mut queue = PodQueue::default();
+        queue.add(&key("a"), 0, now);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(queue.pop(now), Some(key("a")));
+            queue.retry(&key("a"), now);
+            let wake = queue.next_wake().expect("a time");
+            waits.push((wake - now).as_secs());
+            now = wake;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+    }
+}

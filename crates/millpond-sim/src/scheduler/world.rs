@@ -1,0 +1,278 @@
+//! The snapshot, fed from objects, and which pods it holds for what reason.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::{Namespace, Node as NodeObject, Pod};
+use kube::ResourceExt;
+
+use super::fit::labels::Selector;
+use super::fit::snapshot::Interned;
+use super::fit::{Node, PodKey, Shape, ShapeContext, Snapshot};
+use super::{SCHEDULER_NAME, entry};
+use crate::cluster::Cluster;
+use crate::meta::{Key, controller_of, has_ended, is_leaving, node_name};
+
+/// What a pod is to the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodState {
+    /// It waits for a place.
+    Waiting,
+    /// It counts as placed and is being bound.
+    Assumed,
+    /// It has one, or is somebody else's business.
+    Settled,
+    /// It is no more.
+    Gone,
+}
+
+/// What came of taking in a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PodChange {
+    pub(super) state: PodState,
+    /// Room was made.
+    pub(super) freed: bool,
+    /// A pod was placed, or its labels changed.
+    pub(super) placed: bool,
+    /// A waiting pod asks for something else now.
+    pub(super) respecified: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    uid: Option<PodKey>,
+    generation: Option<i64>,
+    gates: usize,
+}
+
+/// The snapshot with the book-keeping around it.
+pub(super) struct World {
+    pub(super) snapshot: Snapshot,
+    known: HashMap<Key, Known>,
+    keys: HashMap<PodKey, Key>,
+    /// Pods that count as placed though the API does not say so yet.
+    assumed: HashMap<PodKey, String>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            snapshot: Snapshot::new(),
+            known: HashMap::new(),
+            keys: HashMap::new(),
+            assumed: HashMap::new(),
+        }
+    }
+}
+
+impl World {
+    /// Takes in a namespace; says whether that may help somebody.
+    pub(super) fn take_namespace(&mut self, name: &str, namespace: Option<&Namespace>) -> bool {
+        match namespace {
+            Some(namespace) => {
+                let changed = self.snapshot.namespace_labels(name) != namespace.labels();
+                self.snapshot.set_namespace(name, namespace.labels().clone());
+                changed
+            }
+            None => {
+                self.snapshot.remove_namespace(name);
+                false
+            }
+        }
+    }
+
+    /// Takes in a node; says whether that may help somebody.
+    pub(super) fn take_node(&mut self, name: &str, node: Option<&NodeObject>) -> bool {
+        match node {
+            Some(node) => self.snapshot.set_node(Node::view(node)),
+            None => {
+                self.snapshot.remove_node(name);
+                // Spread constraints may hold with one domain less.
+                true
+            }
+        }
+    }
+
+    /// Takes in a pod.
+    pub(super) fn take_pod(&mut self, key: &Key, pod: Option<&Pod>) -> PodChange {
+        let uid: Option<PodKey> = pod.and_then(ResourceExt::uid).map(Into::into);
+        let mut change =
+            PodChange { state: PodState::Gone, freed: false, placed: false, respecified: false };
+        let before = self.known.remove(key).unwrap_or_default();
+        if let Some(old) = before.uid.as_ref().filter(|old| uid.as_ref() != Some(*old)) {
+            change.freed |= self.drop_pod(old);
+        }
+        let (Some(pod), Some(uid)) = (pod, uid) else {
+            return change;
+        };
+        let gates =
+            pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).map_or(0, Vec::len);
+        let known = Known { uid: Some(PodKey::clone(&uid)), generation: pod.metadata.generation, gates };
+        change.respecified =
+            before.uid.is_some() && (before.generation != known.generation || before.gates != gates);
+        self.known.insert(key.clone(), known);
+        self.keys.insert(PodKey::clone(&uid), key.clone());
+
+        if has_ended(pod) {
+            change.freed |= self.drop_pod(&uid);
+            change.state = PodState::Settled;
+        } else if let Some(node) = node_name(pod) {
+            self.assumed.remove(&uid);
+            self.snapshot.withdraw(&uid);
+            change.placed = self.set_running(&uid, pod, node);
+            change.state = PodState::Settled;
+        } else {
+            change.state = self.take_waiting(&uid, pod, gates, &mut change.freed);
+        }
+        change
+    }
+
+    fn take_waiting(&mut self, uid: &PodKey, pod: &Pod, gates: usize, freed: &mut bool) -> PodState {
+        let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+        if scheduler.is_some_and(|name| name != SCHEDULER_NAME) || is_leaving(pod) {
+            *freed |= self.drop_pod(uid);
+            return PodState::Settled;
+        }
+        if self.assumed.contains_key(uid) {
+            return PodState::Assumed;
+        }
+        match pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref()) {
+            Some(node) if !node.is_empty() => {
+                if self.snapshot.nomination(uid).is_none_or(|known| known.node != node) {
+                    self.nominate(uid, pod, node);
+                }
+            }
+            _ => {
+                if self.snapshot.nomination(uid).is_some() {
+                    self.snapshot.withdraw(uid);
+                    *freed = true;
+                }
+            }
+        }
+        if gates > 0 { PodState::Settled } else { PodState::Waiting }
+    }
+
+    /// Puts a running pod into the snapshot; says whether something changed that others notice.
+    fn set_running(&mut self, uid: &PodKey, pod: &Pod, node: &str) -> bool {
+        let shape = self.snapshot.intern(Shape::of_running(pod));
+        let fresh = entry(pod, node, shape);
+        let known = self.snapshot.pod(uid);
+        let is_same = known.is_some_and(|known| {
+            known.node == fresh.node
+                && known.shape.id == fresh.shape.id
+                && known.leaving == fresh.leaving
+                && known.preempted == fresh.preempted
+                && known.started == fresh.started
+        });
+        let is_noticed = known.is_none_or(|known| known.shape.id != fresh.shape.id || known.leaving != fresh.leaving);
+        if !is_same {
+            self.snapshot.set_pod(uid, fresh);
+        }
+        is_noticed
+    }
+
+    /// Forgets a pod; says whether that made room.
+    fn drop_pod(&mut self, uid: &PodKey) -> bool {
+        self.assumed.remove(uid);
+        self.keys.remove(uid);
+        let was_expected = self.snapshot.nomination(uid).is_some();
+        self.snapshot.withdraw(uid);
+        self.snapshot.remove_pod(uid).is_some() || was_expected
+    }
+
+    /// Counts a pod as placed.
+    pub(super) fn assume(&mut self, uid: &PodKey, pod: &Pod, node: &str) {
+        self.snapshot.withdraw(uid);
+        self.set_running(uid, pod, node);
+        self.assumed.insert(PodKey::clone(uid), node.to_owned());
+    }
+
+    /// Whether a pod counts as placed though the API does not say so yet.
+    pub(super) fn is_assumed(&self, uid: &str) -> bool {
+        self.assumed.contains_key(uid)
+    }
+
+    /// Gives up the place of a pod.
+    pub(super) fn forget(&mut self, uid: &PodKey) {
+        if self.assumed.remove(uid).is_some() {
+            self.snapshot.remove_pod(uid);
+        }
+    }
+
+    /// Expects a pod on a node.
+    pub(super) fn nominate(&mut self, uid: &PodKey, pod: &Pod, node: &str) {
+        let shape = self.snapshot.intern(Shape::of_running(pod));
+        self.snapshot.nominate(uid, entry(pod, node, shape));
+    }
+
+    /// Expects a pod nowhere any more.
+    pub(super) fn withdraw(&mut self, pod: &Pod) {
+        self.snapshot.withdraw(&pod.uid().unwrap_or_default());
+    }
+
+    /// Pods of lower priority that are expected on a node.
+    pub(super) fn lesser_nominations(&self, pod: &Pod, node: &str) -> Vec<Key> {
+        let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default();
+        let Some(slot) = self.snapshot.slot(node) else {
+            return Vec::new();
+        };
+        let nominated = self.snapshot.state(slot).nominated.iter();
+        nominated
+            .filter(|uid| {
+                self.snapshot.nomination(uid).is_some_and(|entry| entry.shape.shape.priority < priority)
+            })
+            .filter_map(|uid| self.keys.get(uid).cloned())
+            .collect()
+    }
+
+    /// The key of a pod.
+    pub(super) fn key_of(&self, uid: &str) -> Option<Key> {
+        self.keys.get(uid).cloned()
+    }
+
+    /// The shape of a pod that waits.
+    pub(super) fn intern_waiting(&mut self, cluster: &Cluster, pod: &Pod) -> Interned {
+        let context = ShapeContext {
+            class_priority: class_priority(cluster, pod),
+            owner_selector: owner_selector(cluster, pod),
+        };
+        self.snapshot.intern(Shape::view(pod, &context))
+    }
+
+    /// The priority of a pod.
+    pub(super) fn priority(&self, cluster: &Cluster, pod: &Pod) -> i32 {
+        let own = pod.spec.as_ref().and_then(|spec| spec.priority);
+        own.or_else(|| class_priority(cluster, pod)).unwrap_or_default()
+    }
+}
+
+fn class_priority(cluster: &Cluster, pod: &Pod) -> Option<i32> {
+    let name = pod.spec.as_ref()?.priority_class_name.as_deref()?;
+    Some(cluster.priority_classes.get(&Key::new("", name))?.value)
+}
+
+/// The selectors of the services and the controller that a pod belongs to, taken together.
+fn owner_selector(cluster: &Cluster, pod: &Pod) -> Option<Selector> {
+    let namespace = pod.namespace()?;
+    let mut requirements = Vec::new();
+    for service in cluster.services.list_in(&namespace) {
+        let Some(pairs) = service.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else {
+            continue;
+        };
+        let selector = Selector::of_pairs(pairs);
+        if !pairs.is_empty() && selector.matches(pod.labels()) {
+            requirements.extend(selector.into_requirements());
+        }
+    }
+    if let Some(owner) = controller_of(pod) {
+        let key = Key::new(&namespace, &owner.name);
+        let selector = match owner.kind.as_str() {
+            "ReplicaSet" => cluster.replica_sets.get(&key).and_then(|set| set.spec.clone()).map(|spec| spec.selector),
+            "StatefulSet" => cluster.stateful_sets.get(&key).and_then(|set| set.spec.clone()).map(|spec| spec.selector),
+            _ => None,
+        };
+        requirements.extend(selector.map(|selector| Selector::compile(Some(&selector))).into_iter().flat_map(Selector::into_requirements));
+    }
+    requirements.sort();
+    requirements.dedup();
+    (!requirements.is_empty()).then_some(Selector::All(requirements))
+}

@@ -1,0 +1,269 @@
+//! Choosing, starting and stopping stand-ins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cluster::Cluster;
+use crate::kinds::Kind;
+use crate::kubelet::Kubelets;
+use crate::kubelet::leases::Leases;
+use crate::lifecycle::eviction::TaintEviction;
+use crate::lifecycle::node_taints::NodeTaints;
+use crate::lifecycle::pod_gc::PodCollector;
+use crate::lifecycle::volumes::Volumes;
+use crate::meta::Key;
+use crate::mirror::Mirror;
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::scheduler::Scheduler;
+use crate::worker::{self, Reconcile};
+use crate::workloads::budget::Budgets;
+use crate::workloads::daemon_set::DaemonSets;
+use crate::workloads::deployment::Deployments;
+use crate::workloads::job::Jobs;
+use crate::workloads::replica_set::ReplicaSets;
+use crate::workloads::stateful_set::StatefulSets;
+
+/// Workers for pods and nodes do nothing but wait for writes, so that they may be many.
+const KUBELET_CONCURRENCY: usize = 64;
+
+/// A part of a cluster that can be played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Deployments.
+    Deployments,
+    /// ReplicaSets.
+    ReplicaSets,
+    /// StatefulSets.
+    StatefulSets,
+    /// DaemonSets.
+    DaemonSets,
+    /// Jobs.
+    Jobs,
+    /// Status of disruption budgets.
+    Budgets,
+    /// Binding pods to nodes.
+    Scheduler,
+    /// Nodes that become ready and pods that run.
+    Kubelets,
+    /// Taints from node conditions, and eviction by taints.
+    NodeLifecycle,
+    /// Removal of pods whose node is gone.
+    PodCollector,
+    /// Volumes for claims.
+    Volumes,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 11] = [
+        Self::Deployments,
+        Self::ReplicaSets,
+        Self::StatefulSets,
+        Self::DaemonSets,
+        Self::Jobs,
+        Self::Budgets,
+        Self::Scheduler,
+        Self::Kubelets,
+        Self::NodeLifecycle,
+        Self::PodCollector,
+        Self::Volumes,
+    ];
+}
+
+/// Builds stand-ins: which parts, with which options.
+#[derive(Clone)]
+pub struct Builder {
+    client: Client,
+    parts: BTreeSet<Part>,
+    options: Options,
+}
+
+impl Builder {
+    /// Plays a part too.
+    pub fn with(mut self, part: Part) -> Self {
+        self.parts.insert(part);
+        self
+    }
+
+    /// Leaves a part to somebody else.
+    pub fn without(mut self, part: Part) -> Self {
+        self.parts.remove(&part);
+        self
+    }
+
+    /// Plays these parts and no others.
+    pub fn only(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        self.parts = parts.into_iter().collect();
+        self
+    }
+
+    /// Sets the options.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Starts. Cancelling the token ends everything; what is under way is finished first.
+    pub fn spawn(self, token: CancellationToken) -> StandIns {
+        let (cluster, events) = Cluster::new(self.client, self.options);
+        let mut start = Start { cluster: Arc::clone(&cluster), token: token.clone(), tasks: TaskTracker::new() };
+        let tasks = start.tasks.clone();
+        tasks.spawn(events.run(token.clone()));
+        // Controllers first: they register for changes, so that none is missed.
+        for part in &self.parts {
+            start.part(*part);
+        }
+        start.watch(&self.parts);
+        let ended = tasks.clone();
+        let watched = token.clone();
+        let handle = tokio::spawn(async move {
+            watched.cancelled().await;
+            ended.close();
+            ended.wait().await;
+        });
+        StandIns { cluster, handle }
+    }
+}
+
+/// Running stand-ins.
+pub struct StandIns {
+    cluster: Arc<Cluster>,
+    handle: JoinHandle<()>,
+}
+
+impl StandIns {
+    /// Stand-ins with all parts and default options, to be changed and started.
+    pub fn builder(client: Client) -> Builder {
+        Builder { client, parts: Part::ALL.into_iter().collect(), options: Options::default() }
+    }
+
+    /// What they share: mirrors of the cluster, the clock.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// Waits until they have ended, which they do once their token is cancelled.
+    pub async fn ended(self) {
+        // A panic in the waiting task has been reported by the runtime already.
+        let _ = self.handle.await;
+    }
+}
+
+struct Start {
+    cluster: Arc<Cluster>,
+    token: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Start {
+    fn run<R: Reconcile>(&self, (controller, queue): (Arc<R>, Arc<Queue<Key>>), concurrency: usize) {
+        self.tasks.spawn(worker::run(controller, queue, concurrency, self.token.clone()));
+    }
+
+    fn part(&mut self, part: Part) {
+        let cluster = Arc::clone(&self.cluster);
+        let usual = cluster.options.concurrency;
+        match part {
+            Part::Deployments => self.run(Deployments::new(cluster), usual),
+            Part::ReplicaSets => self.run(ReplicaSets::new(cluster), usual),
+            Part::StatefulSets => self.run(StatefulSets::new(cluster), usual),
+            Part::DaemonSets => self.run(DaemonSets::new(cluster), usual),
+            Part::Jobs => self.run(Jobs::new(cluster), usual),
+            Part::Budgets => self.run(Budgets::new(cluster), usual),
+            Part::Scheduler => {
+                self.tasks.spawn(self.schedule());
+            }
+            Part::Kubelets => {
+                let kubelets = Kubelets::new(&cluster);
+                self.run(kubelets.nodes, KUBELET_CONCURRENCY);
+                self.run(kubelets.pods, KUBELET_CONCURRENCY);
+                if let Some(interval) = cluster.options.lease_interval {
+                    self.run(Leases::new(&cluster, interval), usual);
+                }
+            }
+            Part::NodeLifecycle => {
+                self.run(NodeTaints::new(&cluster), usual);
+                self.run(TaintEviction::new(&cluster), usual);
+            }
+            Part::PodCollector => self.run(PodCollector::new(&cluster), 1),
+            Part::Volumes => self.run(Volumes::new(&cluster), usual),
+        }
+    }
+
+    /// The scheduler begins when it sees the whole cluster, else it would bind to half of it.
+    fn schedule(&self) -> impl Future<Output = ()> + use<> {
+        let scheduler = Scheduler::new(Arc::clone(&self.cluster));
+        let (cluster, token) = (Arc::clone(&self.cluster), self.token.clone());
+        async move {
+            let ready = async {
+                cluster.nodes.wait_until_ready().await;
+                cluster.pods.wait_until_ready().await;
+                cluster.namespaces.wait_until_ready().await;
+                cluster.services.wait_until_ready().await;
+                cluster.replica_sets.wait_until_ready().await;
+                cluster.stateful_sets.wait_until_ready().await;
+                cluster.claims.wait_until_ready().await;
+                cluster.volumes.wait_until_ready().await;
+                cluster.storage_classes.wait_until_ready().await;
+                cluster.priority_classes.wait_until_ready().await;
+                cluster.budgets.wait_until_ready().await;
+            };
+            tokio::select! {
+                () = ready => scheduler.run(token).await,
+                () = token.cancelled() => {}
+            }
+        }
+    }
+
+    fn mirror<K: Kind>(&self, mirror: &Arc<Mirror<K>>) {
+        let streaming = self.cluster.options.streaming_lists;
+        self.tasks.spawn(Arc::clone(mirror).run(streaming, self.token.clone()));
+    }
+
+    /// Watches the kinds that the chosen parts look at.
+    fn watch(&self, parts: &BTreeSet<Part>) {
+        let cluster = &self.cluster;
+        let any = |wanted: &[Part]| wanted.iter().any(|part| parts.contains(part));
+        self.mirror(&cluster.nodes);
+        if any(&[Part::Deployments, Part::ReplicaSets, Part::Budgets, Part::Scheduler]) {
+            self.mirror(&cluster.replica_sets);
+        }
+        if any(&[Part::Deployments, Part::Budgets]) {
+            self.mirror(&cluster.deployments);
+        }
+        if any(&[Part::StatefulSets, Part::Budgets, Part::Scheduler]) {
+            self.mirror(&cluster.stateful_sets);
+        }
+        if any(&[Part::DaemonSets]) {
+            self.mirror(&cluster.daemon_sets);
+        }
+        if any(&[Part::DaemonSets, Part::StatefulSets]) {
+            self.mirror(&cluster.revisions);
+        }
+        if any(&[Part::Jobs]) {
+            self.mirror(&cluster.jobs);
+        }
+        if any(&[Part::Budgets, Part::Scheduler]) {
+            self.mirror(&cluster.budgets);
+        }
+        if any(&[Part::Scheduler]) {
+            self.mirror(&cluster.namespaces);
+            self.mirror(&cluster.services);
+            self.mirror(&cluster.priority_classes);
+        }
+        if any(&[Part::Scheduler, Part::Volumes]) {
+            self.mirror(&cluster.volumes);
+            self.mirror(&cluster.storage_classes);
+        }
+        if any(&[Part::Scheduler, Part::Volumes, Part::StatefulSets]) {
+            self.mirror(&cluster.claims);
+        }
+        self.mirror(&cluster.pods);
+    }
+}

@@ -247,7 +247,7 @@ impl World {
 
 fn class_priority(cluster: &Cluster, pod: &Pod) -> Option<i32> {
     let name = pod.spec.as_ref()?.priority_class_name.as_deref()?;
-    Some(cluster.priority_classes.get(&Key::new("", name))?.value)
+    cluster.priority_classes.get(&Key::new("", name))?.value
 }
 
 /// The selectors of the services and the controller that a pod belongs to, taken together.

@@ -1,0 +1,7 @@
+//! Stand-ins on the embedded API, in process and under virtual time.
+
+mod disruption;
+mod pond;
+mod quiet;
+mod scheduling;
+mod workloads;

@@ -10,6 +10,10 @@ use crate::error::Result;
 use crate::meta::Key;
 use crate::queue::Queue;
 
+/// A key is not looked at again sooner than this without a change, so that a controller that
+/// always wants to look again cannot stop the clock of a paused runtime.
+const SOONEST_AGAIN: Duration = Duration::from_millis(1);
+
 /// Something that brings one object, named by its key, to where it should be.
 pub trait Reconcile: Send + Sync + 'static {
     /// The name in log lines.
@@ -43,11 +47,12 @@ pub async fn run<R: Reconcile>(
 }
 
 async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key) {
+    tracing::trace!(controller = R::NAME, %key, "looking");
     match controller.reconcile(&key).await {
         Ok(again) => {
             queue.succeeded(&key);
             if let Some(delay) = again {
-                queue.add_after(key.clone(), delay);
+                queue.add_after(key.clone(), delay.max(SOONEST_AGAIN));
             }
         }
         Err(error) => {

@@ -39,6 +39,11 @@ impl Pond {
     }
 
     pub async fn start_with(options: Options) -> Self {
+        // Silent unless `RUST_LOG` says otherwise.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init();
         let start = "2026-01-01T00:00:00Z".parse().expect("a time");
         let clock = Clock::virtual_from(start);
         let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).expect("a server");

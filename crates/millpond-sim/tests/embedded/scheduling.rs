@@ -186,7 +186,7 @@ async fn pods_of_nodes_that_vanish_are_collected_and_replaced() {
 async fn taints_drive_pods_out_when_their_patience_ends() {
     let pond = Pond::start().await;
     pond.nodes(2).await;
-    let patient = json!([{"key": "maintenance", "operator": "Exists", "tolerationSeconds": 120}]);
+    let patient = json!([{"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 120}]);
     pond.pod("patient", json!({"nodeName": "node-0000", "tolerations": patient})).await;
     pond.pod("touchy", json!({"nodeName": "node-0000"})).await;
     pond.until("both run", |_| ["patient", "touchy"].iter().all(|name| is_running(pond.get_pod(name).as_deref()))).await;

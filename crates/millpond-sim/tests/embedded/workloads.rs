@@ -33,7 +33,8 @@ async fn a_deployment_becomes_available_on_its_nodes() {
     pond.until("50 available", |cluster| available(cluster, "web") == 50).await;
     let spread = pond.spread();
     assert_eq!(spread.values().sum::<usize>(), 50);
-    assert!(spread.values().all(|pods| *pods == 10), "{spread:?}");
+    // Two nodes share a zone and one has its own, so that it gets somewhat more.
+    assert!(spread.len() == 5 && spread.values().all(|pods| (8..=14).contains(pods)), "{spread:?}");
     let deployment = pond.cluster.deployments.get(&Key::new("default", "web")).expect("a deployment");
     assert_eq!(deployment.annotations()["deployment.kubernetes.io/revision"], "1");
     let addresses: BTreeSet<String> = pond

@@ -227,7 +227,8 @@ impl<'a> Tally<'a> {
     /// How long until the deadline passes.
     pub fn until_deadline(&self, started: Option<&Time>, now: Timestamp) -> Option<Duration> {
         let deadline = self.wishes.active_deadline().filter(|_| !self.wishes.is_suspended())?;
-        Duration::try_from(after_seconds(started?.0, deadline).duration_since(now)).ok()
+        let left = Duration::try_from(after_seconds(started?.0, deadline).duration_since(now)).ok()?;
+        Some(left).filter(|left| !left.is_zero())
     }
 
     fn restarted_too_often(&self) -> bool {
@@ -455,6 +456,9 @@ mod tests {
         assert_eq!(Tally::new(&job, &[]).forced_ending(at(59)), None);
         let ending = Tally::new(&job, &[]).forced_ending(at(60)).expect("an ending");
         assert_eq!(ending.reason, "DeadlineExceeded");
+        let started = Time(at(0));
+        assert_eq!(Tally::new(&job, &[]).until_deadline(Some(&started), at(59)), Some(Duration::from_secs(1)));
+        assert_eq!(Tally::new(&job, &[]).until_deadline(Some(&started), at(60)), None);
         let failed = pods(&["a Failed"]);
         assert_eq!(Tally::new(&job, &failed).forced_ending(at(1)).expect("an ending").reason, "BackoffLimitExceeded");
         let counted = pods(&["a Failed free"]);

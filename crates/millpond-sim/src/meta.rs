@@ -26,10 +26,7 @@ impl Key {
     /// The key of an object.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
-        Self {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-        }
+        Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, pin_mut};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::watcher::{self, Event};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -147,11 +147,7 @@ impl<K: Kind> Mirror<K> {
 
     /// Keeps the copy up to date until the token is cancelled.
     pub async fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) {
-        let config = if streaming {
-            watcher::Config::default().streaming_lists()
-        } else {
-            watcher::Config::default()
-        };
+        let config = if streaming { watcher::Config::default().streaming_lists() } else { watcher::Config::default() };
         let events = watcher::watcher(Api::<K>::all(self.client.clone()), config).default_backoff();
         let events = events.take_until(token.cancelled_owned());
         pin_mut!(events);

@@ -1,8 +1,8 @@
 //! The statuses of containers.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, Pod,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    Pod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -86,7 +86,8 @@ pub fn backing_off(
     now: &Time,
 ) -> ContainerStatus {
     let last = ended(pod, container, known, code, None, now).state;
-    let message = format!("back-off {wait_seconds}s restarting failed container={} pod={}", container.name, pod.name_any());
+    let message =
+        format!("back-off {wait_seconds}s restarting failed container={} pod={}", container.name, pod.name_any());
     let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".to_owned()), message: Some(message) };
     ContainerStatus {
         state: Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() }),

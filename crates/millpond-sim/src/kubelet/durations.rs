@@ -78,7 +78,9 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        for (text, seconds) in [("30s", 30.0), ("1m30s", 90.0), ("2h", 7200.0), ("250ms", 0.25), ("15", 15.0), ("1.5s", 1.5)] {
+        for (text, seconds) in
+            [("30s", 30.0), ("1m30s", 90.0), ("2h", 7200.0), ("250ms", 0.25), ("15", 15.0), ("1.5s", 1.5)]
+        {
             assert_eq!(parse(text), Some(Duration::from_secs_f64(seconds)), "{text}");
         }
         for text in ["", "s", "5 s", "5x", "-3s"] {

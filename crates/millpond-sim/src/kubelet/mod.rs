@@ -92,10 +92,7 @@ impl Kubelets {
             }
         });
         Self {
-            nodes: (
-                Arc::new(NodeKubelets { cluster: Arc::clone(cluster), addresses: Arc::clone(&addresses) }),
-                nodes,
-            ),
+            nodes: (Arc::new(NodeKubelets { cluster: Arc::clone(cluster), addresses: Arc::clone(&addresses) }), nodes),
             pods: (Arc::new(PodKubelets { cluster: Arc::clone(cluster), addresses }), pods),
         }
     }

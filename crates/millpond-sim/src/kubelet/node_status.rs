@@ -135,7 +135,10 @@ mod tests {
         assert_eq!(status.capacity.as_ref().expect("capacity")["cpu"].0, "64");
         let types: Vec<String> =
             status.conditions.iter().flatten().map(|one| format!("{}={}", one.type_, one.status)).collect();
-        assert_eq!(types, ["Ready=True", "Custom=True", "MemoryPressure=False", "DiskPressure=False", "PIDPressure=False"]);
+        assert_eq!(
+            types,
+            ["Ready=True", "Custom=True", "MemoryPressure=False", "DiskPressure=False", "PIDPressure=False"]
+        );
         let settled = Node { status: Some(status.clone()), ..given };
         let later = Time("2026-01-01T09:00:00Z".parse().expect("a time"));
         assert_eq!(ready(&settled, "10.64.0.9", &later), status, "a ready node is left alone");

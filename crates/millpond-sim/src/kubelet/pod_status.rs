@@ -9,9 +9,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{
-    ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus,
-};
+use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -136,10 +134,8 @@ impl Facts<'_> {
         status.start_time.get_or_insert_with(|| now.clone());
         self.set_host(&mut status);
         let on_host = spec.host_network == Some(true);
-        let address = status
-            .pod_ip
-            .clone()
-            .unwrap_or_else(|| if on_host { self.host_address.clone() } else { new_address() });
+        let address =
+            status.pod_ip.clone().unwrap_or_else(|| if on_host { self.host_address.clone() } else { new_address() });
         status.pod_ips = Some(vec![PodIP { ip: address.clone() }]);
         status.pod_ip = Some(address);
         let running = |container| containers::running(self.pod, container, None, &now);
@@ -414,7 +410,8 @@ fn qos_class(spec: &PodSpec) -> &'static str {
             .chain(spec.init_containers.iter().flatten())
             .map(|container| container.resources.clone().unwrap_or_default())
     };
-    let is_empty = |list: &Option<std::collections::BTreeMap<String, _>>| list.as_ref().is_none_or(|list| list.is_empty());
+    let is_empty =
+        |list: &Option<std::collections::BTreeMap<String, _>>| list.as_ref().is_none_or(|list| list.is_empty());
     if lists().all(|list| is_empty(&list.requests) && is_empty(&list.limits)) {
         return "BestEffort";
     }

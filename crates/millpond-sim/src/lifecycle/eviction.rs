@@ -46,7 +46,8 @@ impl TaintEviction {
                 return;
             };
             let tolerations = |pod: &Arc<Pod>| pod.spec.as_ref().and_then(|spec| spec.tolerations.clone());
-            let is_news = old.is_none_or(|old| node_name(old) != node_name(pod) || tolerations(old) != tolerations(pod));
+            let is_news =
+                old.is_none_or(|old| node_name(old) != node_name(pod) || tolerations(old) != tolerations(pod));
             if is_news
                 && let Some(name) = node_name(pod)
                 && nodes.get(&Key::new("", name)).is_some_and(|node| !driving_out(&node).is_empty())
@@ -137,7 +138,10 @@ mod tests {
         check(json!([]), Some(0));
         check(json!([{"key": "down", "operator": "Exists"}]), None);
         check(json!([{"key": "down", "operator": "Exists", "tolerationSeconds": 300}]), Some(300));
-        check(json!([{"operator": "Exists"}, {"key": "down", "operator": "Exists", "tolerationSeconds": 20}]), Some(20));
+        check(
+            json!([{"operator": "Exists"}, {"key": "down", "operator": "Exists", "tolerationSeconds": 20}]),
+            Some(20),
+        );
         check(json!([{"key": "down", "operator": "Exists", "tolerationSeconds": -5}]), Some(0));
     }
 }

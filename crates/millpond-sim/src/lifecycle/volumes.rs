@@ -39,13 +39,11 @@ impl Volumes {
     pub fn new(cluster: &Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
-        cluster.claims.on_change(move |old, new| {
-            match new {
-                Some(claim) => own.add(Key::of(&**claim)),
-                None => {
-                    if let Some(volume) = old.and_then(|claim| volume_name(claim)) {
-                        own.add(Key::new("", volume));
-                    }
+        cluster.claims.on_change(move |old, new| match new {
+            Some(claim) => own.add(Key::of(&**claim)),
+            None => {
+                if let Some(volume) = old.and_then(|claim| volume_name(claim)) {
+                    own.add(Key::new("", volume));
                 }
             }
         });
@@ -130,7 +128,8 @@ impl Volumes {
         let Some(owner) = &spec.claim_ref else {
             return Ok(());
         };
-        let claim_key = Key::new(owner.namespace.as_deref().unwrap_or_default(), owner.name.as_deref().unwrap_or_default());
+        let claim_key =
+            Key::new(owner.namespace.as_deref().unwrap_or_default(), owner.name.as_deref().unwrap_or_default());
         let claim = self.cluster.claims.get(&claim_key).filter(|claim| claim.uid() == owner.uid);
         if claim.is_none() && spec.persistent_volume_reclaim_policy.as_deref() != Some("Retain") {
             return self.cluster.volumes.delete(&volume, None).await;

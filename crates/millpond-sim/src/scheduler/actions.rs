@@ -10,9 +10,9 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::SCHEDULER_NAME;
 use super::fit::PodKey;
 use super::storage::{SELECTED_NODE, volume_name};
-use super::SCHEDULER_NAME;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::events::Voice;
@@ -78,15 +78,11 @@ impl Actions {
 
     async fn wait_for_volumes(&self, pod: &Key, claims: &[Key]) -> Result<()> {
         let mut changed = self.claims_changed.clone();
-        let all_bound = || {
-            claims.iter().all(|key| {
-                self.cluster.claims.get(key).is_some_and(|claim| volume_name(&claim).is_some())
-            })
-        };
-        let waited = tokio::time::timeout(VOLUMES_WITHIN, async {
-            while !all_bound() && changed.changed().await.is_ok() {}
-        })
-        .await;
+        let all_bound =
+            || claims.iter().all(|key| self.cluster.claims.get(key).is_some_and(|claim| volume_name(&claim).is_some()));
+        let waited =
+            tokio::time::timeout(VOLUMES_WITHIN, async { while !all_bound() && changed.changed().await.is_ok() {} })
+                .await;
         waited.map_err(|_| Error::Malformed {
             kind: "Pod",
             key: pod.clone(),
@@ -176,15 +172,11 @@ impl Actions {
     }
 
     /// Writes a change of a pod's status, computing it again when somebody else wrote meanwhile.
-    async fn update_status(
-        &self,
-        key: &Key,
-        uid: Option<&str>,
-        change: impl Fn(&Pod) -> Option<Value>,
-    ) -> Result<()> {
+    async fn update_status(&self, key: &Key, uid: Option<&str>, change: impl Fn(&Pod) -> Option<Value>) -> Result<()> {
         let mut tries = 0;
         loop {
-            let Some(pod) = self.cluster.pods.get(key).filter(|pod| uid.is_none_or(|uid| pod.uid().as_deref() == Some(uid)))
+            let Some(pod) =
+                self.cluster.pods.get(key).filter(|pod| uid.is_none_or(|uid| pod.uid().as_deref() == Some(uid)))
             else {
                 return Ok(());
             };

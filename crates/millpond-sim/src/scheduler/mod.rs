@@ -180,6 +180,10 @@ impl Scheduler {
                 if error.nodes == 0 {
                     return self.refuse(key, &pod, &error, Some(None));
                 }
+                if error.before_nodes.is_some() {
+                    error.preemption = Some(Preemption::NotTried);
+                    return self.refuse(key, &pod, &error, None);
+                }
                 let offset = self.cluster.names.below(curable.len());
                 match preempt::find(&cycle, &curable, nominated, &budgets(&self.cluster), offset) {
                     Ok(candidate) => {

@@ -24,9 +24,17 @@ pub enum Change {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Ready { since: Instant, sequence: u64 },
-    Backoff { until: Instant, sequence: u64 },
-    Parked { wants_company: bool },
+    Ready {
+        since: Instant,
+        sequence: u64,
+    },
+    Backoff {
+        until: Instant,
+        sequence: u64,
+    },
+    Parked {
+        wants_company: bool,
+    },
     /// Being tried or bound right now.
     Out,
 }

@@ -54,7 +54,8 @@ pub fn waiting_claims(cluster: &Cluster, pod: &Pod, claims: &[String]) -> Vec<Ke
         .map(|name| Key::new(&namespace, name))
         .filter(|key| {
             cluster.claims.get(key).is_some_and(|claim| {
-                volume_name(&claim).is_none() && class_of(cluster, &claim).is_some_and(|class| waits_for_consumer(&class))
+                volume_name(&claim).is_none()
+                    && class_of(cluster, &claim).is_some_and(|class| waits_for_consumer(&class))
             })
         })
         .collect()

@@ -55,12 +55,7 @@ pub(super) struct World {
 
 impl Default for World {
     fn default() -> Self {
-        Self {
-            snapshot: Snapshot::new(),
-            known: HashMap::new(),
-            keys: HashMap::new(),
-            assumed: HashMap::new(),
-        }
+        Self { snapshot: Snapshot::new(), known: HashMap::new(), keys: HashMap::new(), assumed: HashMap::new() }
     }
 }
 
@@ -95,8 +90,7 @@ impl World {
     /// Takes in a pod.
     pub(super) fn take_pod(&mut self, key: &Key, pod: Option<&Pod>) -> PodChange {
         let uid: Option<PodKey> = pod.and_then(ResourceExt::uid).map(Into::into);
-        let mut change =
-            PodChange { state: PodState::Gone, freed: false, placed: false, respecified: false };
+        let mut change = PodChange { state: PodState::Gone, freed: false, placed: false, respecified: false };
         let before = self.known.remove(key).unwrap_or_default();
         if let Some(old) = before.uid.as_ref().filter(|old| uid.as_ref() != Some(*old)) {
             change.freed |= self.drop_pod(old);
@@ -104,11 +98,9 @@ impl World {
         let (Some(pod), Some(uid)) = (pod, uid) else {
             return change;
         };
-        let gates =
-            pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).map_or(0, Vec::len);
+        let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).map_or(0, Vec::len);
         let known = Known { uid: Some(PodKey::clone(&uid)), generation: pod.metadata.generation, gates };
-        change.respecified =
-            before.uid.is_some() && (before.generation != known.generation || before.gates != gates);
+        change.respecified = before.uid.is_some() && (before.generation != known.generation || before.gates != gates);
         self.known.insert(key.clone(), known);
         self.keys.insert(PodKey::clone(&uid), key.clone());
 
@@ -217,9 +209,7 @@ impl World {
         };
         let nominated = self.snapshot.state(slot).nominated.iter();
         nominated
-            .filter(|uid| {
-                self.snapshot.nomination(uid).is_some_and(|entry| entry.shape.shape.priority < priority)
-            })
+            .filter(|uid| self.snapshot.nomination(uid).is_some_and(|entry| entry.shape.shape.priority < priority))
             .filter_map(|uid| self.keys.get(uid).cloned())
             .collect()
     }
@@ -231,10 +221,8 @@ impl World {
 
     /// The shape of a pod that waits.
     pub(super) fn intern_waiting(&mut self, cluster: &Cluster, pod: &Pod) -> Interned {
-        let context = ShapeContext {
-            class_priority: class_priority(cluster, pod),
-            owner_selector: owner_selector(cluster, pod),
-        };
+        let context =
+            ShapeContext { class_priority: class_priority(cluster, pod), owner_selector: owner_selector(cluster, pod) };
         self.snapshot.intern(Shape::view(pod, &context))
     }
 
@@ -270,7 +258,12 @@ fn owner_selector(cluster: &Cluster, pod: &Pod) -> Option<Selector> {
             "StatefulSet" => cluster.stateful_sets.get(&key).and_then(|set| set.spec.clone()).map(|spec| spec.selector),
             _ => None,
         };
-        requirements.extend(selector.map(|selector| Selector::compile(Some(&selector))).into_iter().flat_map(Selector::into_requirements));
+        requirements.extend(
+            selector
+                .map(|selector| Selector::compile(Some(&selector)))
+                .into_iter()
+                .flat_map(Selector::into_requirements),
+        );
     }
     requirements.sort();
     requirements.dedup();

@@ -85,9 +85,10 @@ impl Budgets {
             if scales.contains_key(&owner.uid) {
                 continue;
             }
-            let (uid, scale) = self
-                .scale_of(&pod.namespace().unwrap_or_default(), &owner.kind, &owner.name)
-                .ok_or_else(|| format!("{}.{} does not implement the scale subresource", owner.kind, owner.api_version))?;
+            let (uid, scale) =
+                self.scale_of(&pod.namespace().unwrap_or_default(), &owner.kind, &owner.name).ok_or_else(|| {
+                    format!("{}.{} does not implement the scale subresource", owner.kind, owner.api_version)
+                })?;
             scales.insert(uid, scale);
         }
         Ok(scales.values().sum())
@@ -331,7 +332,8 @@ mod tests {
     #[test]
     fn pods_that_were_let_go_are_not_counted_for_a_while() {
         let mut value = empty();
-        value["disruptedPods"] = json!({"p0": "2026-01-01T00:00:30Z", "p1": "2025-12-31T23:00:00Z", "gone": "2026-01-01T00:00:30Z"});
+        value["disruptedPods"] =
+            json!({"p0": "2026-01-01T00:00:30Z", "p1": "2025-12-31T23:00:00Z", "gone": "2026-01-01T00:00:30Z"});
         let (got, again) = status(&budget(value), &pods(&["up", "up", "up"]), demand_of(3, 1), &now());
         assert_eq!(got.disrupted_pods.expect("some").keys().collect::<Vec<_>>(), ["p0"]);
         assert_eq!((got.current_healthy, got.disruptions_allowed), (Some(2), Some(1)));

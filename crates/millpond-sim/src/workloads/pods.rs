@@ -45,9 +45,8 @@ pub fn is_ready(pod: &Pod) -> bool {
 
 /// Whether a pod has been ready for long enough.
 pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    ready_since(pod).is_some_and(|since| {
-        min_ready_seconds == 0 || after_seconds(since, i64::from(min_ready_seconds)) <= now
-    })
+    ready_since(pod)
+        .is_some_and(|since| min_ready_seconds == 0 || after_seconds(since, i64::from(min_ready_seconds)) <= now)
 }
 
 /// How long until the next ready pod counts as available.

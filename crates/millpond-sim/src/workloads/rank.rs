@@ -149,8 +149,14 @@ mod tests {
     #[test]
     fn restarts_break_ties() {
         let calm = pod("a-calm", Some("n"), "Running", None, json!({}));
-        let jumpy = pod("b-jumpy", Some("n"), "Running", None, json!({"status": {"containerStatuses": [
-            {"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 3}]}}));
+        let jumpy = pod(
+            "b-jumpy",
+            Some("n"),
+            "Running",
+            None,
+            json!({"status": {"containerStatuses": [
+            {"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 3}]}}),
+        );
         assert_eq!(order(&[calm, jumpy], &[]), ["b-jumpy", "a-calm"]);
     }
 }

@@ -47,8 +47,9 @@ impl ReplicaSets {
                         if is_urgent { pods.add(key) } else { pods.add_after(key, batch) }
                     }
                     Some(_) => {}
-                    None => adopters(&sets.list_in(&pod.namespace().unwrap_or_default()), pod)
-                        .for_each(|key| pods.add(key)),
+                    None => {
+                        adopters(&sets.list_in(&pod.namespace().unwrap_or_default()), pod).for_each(|key| pods.add(key))
+                    }
                 }
             }
         });
@@ -229,10 +230,7 @@ mod tests {
         let mut set = set();
         let first = status(&set, &[], 0, Some((0, "quota".into())), &now);
         let condition = &first.conditions.as_ref().expect("conditions")[0];
-        assert_eq!(
-            (condition.reason.as_deref(), condition.message.as_deref()),
-            (Some("FailedCreate"), Some("quota"))
-        );
+        assert_eq!((condition.reason.as_deref(), condition.message.as_deref()), (Some("FailedCreate"), Some("quota")));
         set.status = Some(first.clone());
         let later = Time("2026-01-01T00:09:00Z".parse().expect("a time"));
         assert_eq!(status(&set, &[], 0, Some((0, "other".into())), &later).conditions, first.conditions);

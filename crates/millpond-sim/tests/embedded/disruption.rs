@@ -29,10 +29,7 @@ async fn budgets_count_what_may_go() {
     pond.until("two may go", |cluster| allowed(cluster, "web") == Some(2)).await;
     let status = pond.cluster.budgets.get(&Key::new("default", "web")).and_then(|budget| budget.status.clone());
     let status = status.expect("a status");
-    assert_eq!(
-        (status.expected_pods, status.desired_healthy, status.current_healthy),
-        (Some(8), Some(6), Some(8))
-    );
+    assert_eq!((status.expected_pods, status.desired_healthy, status.current_healthy), (Some(8), Some(6), Some(8)));
     pond.patch("apps/v1", "Deployment", "web", json!({"spec": {"replicas": 4}})).await;
     pond.until("one may go", |cluster| allowed(cluster, "web") == Some(1) && cluster.pods.len() == 4).await;
     pond.stop().await;

@@ -12,7 +12,7 @@ const DEPLOYMENTS: usize = 20;
 const PODS_EACH: i32 = 500;
 
 #[tokio::test(start_paused = true)]
-async fn two_thousand_nodes_and_ten_thousand_pods_come_to_rest() {
+async fn e2e_two_thousand_nodes_and_ten_thousand_pods_come_to_rest() {
     let pond = Pond::start_with(Options { events: false, ..Options::default() }).await;
     pond.nodes(NODES).await;
     for index in 0..DEPLOYMENTS {

@@ -28,7 +28,8 @@ fn is_running(pod: Option<&Pod>) -> bool {
 async fn refusals_are_told_and_cured() {
     let pond = Pond::start().await;
     pond.pod("big", asking("6")).await;
-    pond.until("no nodes", |cluster| refusal(cluster, "big").as_deref() == Some("no nodes available to schedule pods")).await;
+    pond.until("no nodes", |cluster| refusal(cluster, "big").as_deref() == Some("no nodes available to schedule pods"))
+        .await;
     pond.nodes(2).await;
     pond.until("too small", |cluster| {
         refusal(cluster, "big").as_deref()
@@ -154,12 +155,16 @@ async fn volumes_are_made_where_the_pod_goes() {
         }
     }
     pond.until("the cordon is seen", |cluster| {
-        cluster.nodes.get(&Key::new("", &home)).is_some_and(|node| node.spec.as_ref().is_some_and(|spec| spec.taints.is_some()))
+        cluster
+            .nodes
+            .get(&Key::new("", &home))
+            .is_some_and(|node| node.spec.as_ref().is_some_and(|spec| spec.taints.is_some()))
     })
     .await;
     pond.pod("second", mounting).await;
     pond.until("second has no place", |cluster| {
-        refusal(cluster, "second").is_some_and(|why| why.contains("2 node(s) didn't match PersistentVolume's node affinity"))
+        refusal(cluster, "second")
+            .is_some_and(|why| why.contains("2 node(s) didn't match PersistentVolume's node affinity"))
     })
     .await;
     pond.stop().await;
@@ -186,10 +191,12 @@ async fn pods_of_nodes_that_vanish_are_collected_and_replaced() {
 async fn taints_drive_pods_out_when_their_patience_ends() {
     let pond = Pond::start().await;
     pond.nodes(2).await;
-    let patient = json!([{"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 120}]);
+    let patient =
+        json!([{"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 120}]);
     pond.pod("patient", json!({"nodeName": "node-0000", "tolerations": patient})).await;
     pond.pod("touchy", json!({"nodeName": "node-0000"})).await;
-    pond.until("both run", |_| ["patient", "touchy"].iter().all(|name| is_running(pond.get_pod(name).as_deref()))).await;
+    pond.until("both run", |_| ["patient", "touchy"].iter().all(|name| is_running(pond.get_pod(name).as_deref())))
+        .await;
     let taint = json!([{"key": "maintenance", "effect": "NoExecute"}]);
     pond.patch("v1", "Node", "node-0000", json!({"spec": {"taints": taint}})).await;
     pond.until("touchy is gone", |_| pond.get_pod("touchy").is_none()).await;
@@ -207,13 +214,8 @@ async fn the_same_seed_gives_the_same_run() {
         pond.nodes(4).await;
         pond.deployment("web", 12, json!({})).await;
         pond.until("available", |cluster| available(cluster, "web") == 12).await;
-        let mut placed: Vec<(String, Option<String>)> = pond
-            .cluster
-            .pods
-            .list()
-            .iter()
-            .map(|pod| (pod.name_any(), node_name(pod).map(str::to_owned)))
-            .collect();
+        let mut placed: Vec<(String, Option<String>)> =
+            pond.cluster.pods.list().iter().map(|pod| (pod.name_any(), node_name(pod).map(str::to_owned))).collect();
         placed.sort();
         runs.push(placed);
         pond.stop().await;

@@ -14,9 +14,10 @@ use serde_json::json;
 use crate::pond::{Pond, available, is_node_ready, template};
 
 fn is_rolled_out(cluster: &Cluster, name: &str) -> bool {
-    cluster.deployments.get(&Key::new("default", name)).is_some_and(|deployment| {
-        deployment.status.as_ref().is_some_and(|status| is_complete(&deployment, status))
-    })
+    cluster
+        .deployments
+        .get(&Key::new("default", name))
+        .is_some_and(|deployment| deployment.status.as_ref().is_some_and(|status| is_complete(&deployment, status)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,7 +27,9 @@ async fn a_deployment_becomes_available_on_its_nodes() {
     pond.until("5 ready nodes without taints", |cluster| {
         let nodes = cluster.nodes.list();
         nodes.len() == 5
-            && nodes.iter().all(|node| is_node_ready(node) && node.spec.as_ref().is_none_or(|spec| spec.taints.is_none()))
+            && nodes
+                .iter()
+                .all(|node| is_node_ready(node) && node.spec.as_ref().is_none_or(|spec| spec.taints.is_none()))
     })
     .await;
     pond.deployment("web", 50, json!({})).await;
@@ -93,10 +96,8 @@ async fn recreation_lets_the_old_go_first() {
     pond.patch("apps/v1", "Deployment", "web", json!({"spec": {"template": new}})).await;
     pond.until("the new revision", |cluster| {
         let pods = cluster.pods.list();
-        let images: BTreeSet<_> = pods
-            .iter()
-            .filter_map(|pod| pod.spec.as_ref()?.containers[0].image.clone())
-            .collect();
+        let images: BTreeSet<_> =
+            pods.iter().filter_map(|pod| pod.spec.as_ref()?.containers[0].image.clone()).collect();
         assert!(images.len() <= 1, "old and new together: {images:?}");
         images.contains("app:2") && is_rolled_out(cluster, "web")
     })
@@ -193,7 +194,8 @@ async fn stateful_sets_go_in_order() {
     let first = pond.get_pod("db-0").expect("a pod");
     assert_eq!(first.spec.as_ref().and_then(|spec| spec.hostname.clone()).as_deref(), Some("db-0"));
 
-    let uids = |pond: &Pond| (0..3).map(|n| pond.get_pod(&format!("db-{n}")).and_then(|pod| pod.uid())).collect::<Vec<_>>();
+    let uids =
+        |pond: &Pond| (0..3).map(|n| pond.get_pod(&format!("db-{n}")).and_then(|pod| pod.uid())).collect::<Vec<_>>();
     let before = uids(&pond);
     let mut new = template("db", "100m");
     new["spec"]["containers"][0]["image"] = json!("app:2");
@@ -247,7 +249,8 @@ async fn daemon_sets_follow_nodes() {
         assert!(up >= 4, "{up} up with at most one down");
         pods.len() == 5
             && pods.iter().all(|pod| {
-                pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref()) == Some("agent:2") && is_ready(pod)
+                pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref()) == Some("agent:2")
+                    && is_ready(pod)
             })
     })
     .await;

@@ -172,7 +172,9 @@ fn deadlines_end_pods() {
 #[test]
 fn qos_follows_requests_and_limits() {
     let class = |resources: Value| {
-        qos_class(&serde_json::from_value(json!({"containers": [{"name": "c", "resources": resources}]})).expect("a spec"))
+        qos_class(
+            &serde_json::from_value(json!({"containers": [{"name": "c", "resources": resources}]})).expect("a spec"),
+        )
     };
     assert_eq!(class(json!({})), "BestEffort");
     assert_eq!(class(json!({"requests": {"cpu": "1"}})), "Burstable");

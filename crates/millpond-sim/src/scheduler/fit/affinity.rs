@@ -99,9 +99,8 @@ pub struct AffinityState<'a> {
 impl<'a> AffinityState<'a> {
     /// Counts the running pods that matter to a pod of this shape.
     pub fn prepare(snapshot: &'a Snapshot, shape: &'a Shape) -> Self {
-        let fresh = |terms: &'a [PodTerm]| {
-            terms.iter().map(|term| DomainCounts::new(snapshot, &term.topology_key)).collect()
-        };
+        let fresh =
+            |terms: &'a [PodTerm]| terms.iter().map(|term| DomainCounts::new(snapshot, &term.topology_key)).collect();
         let mut state = Self {
             snapshot,
             shape,
@@ -247,8 +246,6 @@ impl<'a> AffinityScores<'a> {
     }
 
     fn counts(&mut self, snapshot: &'a Snapshot, term: &'a PodTerm) -> &mut DomainCounts<'a> {
-        self.by_key
-            .entry(&term.topology_key)
-            .or_insert_with(|| DomainCounts::new(snapshot, &term.topology_key))
+        self.by_key.entry(&term.topology_key).or_insert_with(|| DomainCounts::new(snapshot, &term.topology_key))
     }
 }

@@ -84,12 +84,7 @@ impl<'a> Trial<'a> {
 
 impl<'a> Cycle<'a> {
     /// Computes what holds for all nodes.
-    pub fn prepare(
-        snapshot: &'a Snapshot,
-        key: &'a str,
-        pod: &'a Interned,
-        volumes: &'a VolumeDemands,
-    ) -> Self {
+    pub fn prepare(snapshot: &'a Snapshot, key: &'a str, pod: &'a Interned, volumes: &'a VolumeDemands) -> Self {
         Self {
             snapshot,
             key,
@@ -157,14 +152,10 @@ impl<'a> Cycle<'a> {
         spread: &SpreadState<'a>,
         affinity: &AffinityState<'a>,
     ) -> Result<(), Refusal> {
-        spread.check(slot).map_err(|reason| Refusal {
-            curable: reason != Reason::SpreadLabelMissing,
-            reasons: vec![reason],
-        })?;
-        affinity.check(slot).map_err(|reason| Refusal {
-            curable: reason != Reason::PodAffinity,
-            reasons: vec![reason],
-        })
+        spread
+            .check(slot)
+            .map_err(|reason| Refusal { curable: reason != Reason::SpreadLabelMissing, reasons: vec![reason] })?;
+        affinity.check(slot).map_err(|reason| Refusal { curable: reason != Reason::PodAffinity, reasons: vec![reason] })
     }
 
     /// Pods that are expected on a node and do not rank below this one.

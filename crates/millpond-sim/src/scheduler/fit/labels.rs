@@ -298,7 +298,8 @@ mod tests {
 
     #[test]
     fn malformed_terms_match_nothing_and_no_term_matches_nothing() {
-        let bad = filter(serde_json::json!([{"matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["many"]}]}]));
+        let bad =
+            filter(serde_json::json!([{"matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["many"]}]}]));
         assert!(!bad.matches("n1", &labels(&[("cores", "16")])));
         assert!(!filter(serde_json::json!([{}])).matches("n1", &labels(&[])));
     }
@@ -306,7 +307,8 @@ mod tests {
     #[test]
     fn names_are_known_when_every_term_has_one() {
         let by_name = |names: &[&str]| {
-            let fields: Vec<_> = names.iter()
+            let fields: Vec<_> = names
+                .iter()
                 .map(|n| serde_json::json!({"key": "metadata.name", "operator": "In", "values": [n]}))
                 .collect();
             serde_json::json!({"matchFields": fields})

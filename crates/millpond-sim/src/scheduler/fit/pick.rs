@@ -118,8 +118,8 @@ fn sift(
         let remembered = &mut memory.nodes[slot];
         if remembered.as_ref().is_none_or(|known| known.generation != state.generation) {
             let node = snapshot.node(slot);
-            let answer = check_local(shape, cycle.volumes, node, &state.usage)
-                .map(|()| score::local(shape, node, &state.usage));
+            let answer =
+                check_local(shape, cycle.volumes, node, &state.usage).map(|()| score::local(shape, node, &state.usage));
             *remembered = Some(Remembered { generation: state.generation, answer });
         }
         let Some(Remembered { answer, .. }) = remembered else {

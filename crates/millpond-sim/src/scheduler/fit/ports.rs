@@ -76,9 +76,7 @@ impl PortsInUse {
         !self.0.is_empty()
             && wanted.iter().any(|want| {
                 self.0.keys().any(|held| {
-                    held.protocol == want.protocol
-                        && held.port == want.port
-                        && want.conflicts_with(&held.address)
+                    held.protocol == want.protocol && held.port == want.port && want.conflicts_with(&held.address)
                 })
             })
     }

@@ -86,8 +86,7 @@ fn waits_for_victims(cycle: &Cycle<'_>, curable: &[Slot], nominated: Option<&str
     let Some(slot) = nominated.and_then(|name| cycle.snapshot.slot(name)) else {
         return false;
     };
-    curable.contains(&slot)
-        && lesser_pods(cycle, slot).any(|(_, entry)| entry.leaving && entry.preempted)
+    curable.contains(&slot) && lesser_pods(cycle, slot).any(|(_, entry)| entry.leaving && entry.preempted)
 }
 
 fn lesser_pods<'a>(cycle: &Cycle<'a>, slot: Slot) -> impl Iterator<Item = (&'a PodKey, &'a PodEntry)> {
@@ -127,11 +126,7 @@ fn free(cycle: &Cycle<'_>, slot: Slot, budgets: &[Budget]) -> Result<Candidate, 
         }
     }
     victims.sort_by_key(|(key, entry)| importance(key, entry));
-    Ok(Candidate {
-        slot,
-        victims: victims.into_iter().map(|(key, _)| PodKey::clone(key)).collect(),
-        broken_budgets,
-    })
+    Ok(Candidate { slot, victims: victims.into_iter().map(|(key, _)| PodKey::clone(key)).collect(), broken_budgets })
 }
 
 /// Sorts the most important first: higher priority, then longer life, then uid.

@@ -13,8 +13,7 @@ pub struct Amount(i128);
 impl Amount {
     /// Parses `250m`, `1.5Gi`, `2e3` and the like; `None` when it is not a quantity.
     pub fn parse(text: &str) -> Option<Self> {
-        let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-')))
-            .unwrap_or(text.len());
+        let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
         let (number, suffix) = text.split_at(split);
         let (mantissa, decimals) = decimal(number)?;
         let scaled = match binary_shift(suffix) {

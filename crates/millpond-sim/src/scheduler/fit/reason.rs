@@ -62,14 +62,10 @@ impl fmt::Display for Reason {
             }
             Self::VolumeNodeAffinity => "node(s) didn't match PersistentVolume's node affinity",
             Self::VolumeUnavailable => "node(s) didn't find available persistent volumes to bind",
-            Self::VolumeMissing => {
-                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-            }
+            Self::VolumeMissing => "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
             Self::VolumeZone => "node(s) had no available volume zone",
             Self::Spread => "node(s) didn't match pod topology spread constraints",
-            Self::SpreadLabelMissing => {
-                "node(s) didn't match pod topology spread constraints (missing required label)"
-            }
+            Self::SpreadLabelMissing => "node(s) didn't match pod topology spread constraints (missing required label)",
             Self::PodAffinity => "node(s) didn't match pod affinity rules",
             Self::PodAntiAffinity => "node(s) didn't match pod anti-affinity rules",
             Self::ExistingAntiAffinity => "node(s) didn't satisfy existing pods anti-affinity rules",
@@ -103,6 +99,8 @@ pub enum Preemption {
     Futile(usize, BTreeMap<Reason, usize>),
     /// Victims were chosen, so that there is nothing to say.
     Found,
+    /// Nobody looked, since no node was looked at either.
+    NotTried,
 }
 
 impl FitError {
@@ -133,9 +131,11 @@ impl fmt::Display for FitError {
         // The first half comes from the part that frees device claims, which never has any here.
         match preemption {
             Preemption::Found => Ok(()),
-            Preemption::Never => out.write_str(
-                " no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.",
-            ),
+            // The words with which the original stumbles over a plugin that had no turn.
+            Preemption::NotTried => out.write_str(" not found"),
+            Preemption::Never => {
+                out.write_str(" no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.")
+            }
             Preemption::Waiting => out.write_str(
                 " no new claims to deallocate, preemption: not eligible due to a terminating pod on \
                  the nominated node.",
@@ -169,10 +169,8 @@ mod tests {
             error.to_string(),
             "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
         );
-        error.preemption = Some(Preemption::Futile(
-            3,
-            BTreeMap::from([(Reason::PreemptionFutile, 1), (Reason::NoVictims, 2)]),
-        ));
+        error.preemption =
+            Some(Preemption::Futile(3, BTreeMap::from([(Reason::PreemptionFutile, 1), (Reason::NoVictims, 2)])));
         assert_eq!(
             error.to_string(),
             "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. \

@@ -83,10 +83,7 @@ impl Resources {
 
     /// Whether nothing at all is asked for.
     pub fn is_zero(&self) -> bool {
-        self.cpu_millis == 0
-            && self.memory_bytes == 0
-            && self.ephemeral_bytes == 0
-            && self.named.is_empty()
+        self.cpu_millis == 0 && self.memory_bytes == 0 && self.ephemeral_bytes == 0 && self.named.is_empty()
     }
 }
 

@@ -80,8 +80,7 @@ fn add_node_affinity(totals: &mut [i64], candidates: &[(Slot, LocalScore)]) {
 }
 
 fn add_spread(totals: &mut [i64], slots: &[Slot], spread: &SpreadScores<'_>) {
-    let raw: Vec<Option<i64>> =
-        slots.iter().map(|slot| (!spread.ignores(*slot)).then(|| spread.raw(*slot))).collect();
+    let raw: Vec<Option<i64>> = slots.iter().map(|slot| (!spread.ignores(*slot)).then(|| spread.raw(*slot))).collect();
     let lowest = raw.iter().flatten().min().copied().unwrap_or_default();
     let highest = raw.iter().flatten().max().copied().unwrap_or_default();
     for (total, raw) in totals.iter_mut().zip(raw) {

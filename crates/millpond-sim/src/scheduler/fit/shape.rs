@@ -158,9 +158,7 @@ fn node_filter(spec: &core::PodSpec) -> NodeFilter {
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     NodeFilter {
         labels: spec.node_selector.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
-        terms: required.map(|selector| {
-            selector.node_selector_terms.iter().filter_map(NodeTerm::compile).collect()
-        }),
+        terms: required.map(|selector| selector.node_selector_terms.iter().filter_map(NodeTerm::compile).collect()),
     }
 }
 

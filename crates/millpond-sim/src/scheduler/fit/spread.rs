@@ -28,22 +28,14 @@ impl Constraint {
     pub fn compile(constraints: &[TopologySpreadConstraint], labels: &Labels) -> (Vec<Self>, Vec<Self>) {
         let (hard, soft): (Vec<_>, Vec<_>) =
             constraints.iter().partition(|one| one.when_unsatisfiable == "DoNotSchedule");
-        let compile = |list: Vec<&TopologySpreadConstraint>| {
-            list.into_iter().map(|one| Self::compile_one(one, labels)).collect()
-        };
+        let compile =
+            |list: Vec<&TopologySpreadConstraint>| list.into_iter().map(|one| Self::compile_one(one, labels)).collect();
         (compile(hard), compile(soft))
     }
 
     /// A soft constraint of the cluster's defaults.
     pub fn soft_default(key: &str, max_skew: i64, selector: Selector) -> Self {
-        Self {
-            key: key.to_owned(),
-            max_skew,
-            min_domains: 1,
-            selector,
-            honor_affinity: true,
-            honor_taints: false,
-        }
+        Self { key: key.to_owned(), max_skew, min_domains: 1, selector, honor_affinity: true, honor_taints: false }
     }
 
     /// The label whose value makes a domain.
@@ -210,17 +202,10 @@ impl<'a> SpreadScores<'a> {
         if shape.soft_spread.is_empty() {
             return None;
         }
-        let mut scores = Self {
-            constraints: Self::fresh(snapshot, shape),
-            labels_required: !shape.spread_is_default,
-        };
+        let mut scores = Self { constraints: Self::fresh(snapshot, shape), labels_required: !shape.spread_is_default };
         let judged: Vec<Slot> = candidates.iter().copied().filter(|slot| !scores.ignores(*slot)).collect();
         for one in &mut scores.constraints {
-            let size = if one.constraint.key == HOSTNAME {
-                judged.len()
-            } else {
-                one.open_domains(&judged)
-            };
+            let size = if one.constraint.key == HOSTNAME { judged.len() } else { one.open_domains(&judged) };
             one.weight = (size as f64 + 2.0).ln();
         }
         for slot in snapshot.slots() {
@@ -238,13 +223,10 @@ impl<'a> SpreadScores<'a> {
         let mut states: Vec<SoftState<'a>> = Vec::new();
         for constraint in &shape.soft_spread {
             let topology = snapshot.topology(&constraint.key);
-            let on_slot = states
-                .iter()
-                .find(|state| state.constraint.selector == constraint.selector)
-                .map_or_else(
-                    || snapshot.count_matching(&shape.namespace, &constraint.selector).into(),
-                    |state| std::rc::Rc::clone(&state.on_slot),
-                );
+            let on_slot = states.iter().find(|state| state.constraint.selector == constraint.selector).map_or_else(
+                || snapshot.count_matching(&shape.namespace, &constraint.selector).into(),
+                |state| std::rc::Rc::clone(&state.on_slot),
+            );
             let in_domain = vec![None; topology.len()];
             states.push(SoftState { constraint, topology, on_slot, in_domain, weight: 0.0 });
         }

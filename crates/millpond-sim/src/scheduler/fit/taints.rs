@@ -128,9 +128,7 @@ pub fn untolerated_preferences(taints: &[Taint], tolerations: &[Toleration]) -> 
     taints
         .iter()
         .filter(|taint| taint.effect == Effect::PreferNoSchedule)
-        .filter(|taint| {
-            !tolerations.iter().any(|one| one.covers_preferences() && one.tolerates(taint))
-        })
+        .filter(|taint| !tolerations.iter().any(|one| one.covers_preferences() && one.tolerates(taint)))
         .count() as i64
 }
 

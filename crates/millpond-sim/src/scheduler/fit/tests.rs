@@ -202,10 +202,7 @@ fn pods_tied_by_name_blame_the_affinity() {
         world.place(json!({}), tied(&["gone"])),
         "0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     );
-    assert_eq!(
-        world.place(json!({}), tied(&["a", "b"])),
-        "0/2 nodes are available: pod affinity terms conflict."
-    );
+    assert_eq!(world.place(json!({}), tied(&["a", "b"])), "0/2 nodes are available: pod affinity terms conflict.");
 }
 
 fn spread(extra: Value) -> Value {
@@ -255,7 +252,11 @@ fn too_few_domains_count_as_empty_ones() {
 #[test]
 fn spread_policies_choose_the_nodes_that_count() {
     let mut world = World::with_nodes(&["a z1"]);
-    world.node("b", json!({"topology.kubernetes.io/zone": "z2"}), json!({"taints": [{"key": "k", "effect": "NoSchedule"}]}));
+    world.node(
+        "b",
+        json!({"topology.kubernetes.io/zone": "z2"}),
+        json!({"taints": [{"key": "k", "effect": "NoSchedule"}]}),
+    );
     let app = json!({"app": "web"});
     world.run("a", app.clone(), json!({}));
     let ignoring = world.place(app.clone(), spread(json!({})));
@@ -329,11 +330,7 @@ fn anti_affinity_works_in_both_directions() {
         world.place(json!({"app": "other"}), loner.clone()),
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
     );
-    assert_eq!(
-        world.place(json!({"app": "db"}), json!({})),
-        "b",
-        "only the pod with the rule repels"
-    );
+    assert_eq!(world.place(json!({"app": "db"}), json!({})), "b", "only the pod with the rule repels");
     world.run("b", json!({"app": "other"}), loner);
     assert_eq!(
         world.place(json!({"app": "db"}), json!({})),
@@ -347,7 +344,8 @@ fn affinity_reaches_namespaces_by_name_and_by_label() {
     world.snapshot.set_namespace("prod", [("team".to_owned(), "red".to_owned())].into());
     world.run_in("prod", "b", json!({"app": "db"}), json!({}));
     let term = |extra: Value| {
-        let mut term = json!({"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}});
+        let mut term =
+            json!({"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}});
         for (key, value) in extra.as_object().expect("an object") {
             term[key] = value.clone();
         }
@@ -470,7 +468,11 @@ fn budgets_are_spared_when_there_is_a_choice() {
     assert_eq!(world.preempt(with_priority("4", 10), &[]), "a: pod-1 (0)");
     assert_eq!(world.preempt(with_priority("4", 10), std::slice::from_ref(&budget)), "b: pod-2 (0)");
     world.run("b", web, with_priority("0", 1));
-    assert_eq!(world.preempt(with_priority("4", 2), &[budget]), "a: pod-1 (1)", "only broken when there is no other way");
+    assert_eq!(
+        world.preempt(with_priority("4", 2), &[budget]),
+        "a: pod-1 (1)",
+        "only broken when there is no other way"
+    );
 }
 
 #[test]

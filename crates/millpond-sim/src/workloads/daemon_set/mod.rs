@@ -133,7 +133,8 @@ impl DaemonSets {
                 None => {
                     let voice =
                         Voice { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
-                    let note = format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
+                    let note =
+                        format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
                     self.cluster.recorder.tell(set, voice, note);
                     true
                 }
@@ -168,7 +169,8 @@ impl Reconcile for DaemonSets {
 
         let owned = self.cluster.pods.owned_by(&set.uid().unwrap_or_default());
         let availability = pods::next_availability(&owned, daemon.min_ready_seconds, now);
-        let hashes: BTreeSet<String> = owned.iter().filter_map(|pod| pod.labels().get(REVISION_LABEL).cloned()).collect();
+        let hashes: BTreeSet<String> =
+            owned.iter().filter_map(|pod| pod.labels().get(REVISION_LABEL).cloned()).collect();
         let view = judge(&daemon, &nodes, &Self::by_node(owned));
         let collisions = Some(history.collisions).filter(|count| *count > 0).or(collisions);
         let status = status(&set, &daemon, &view, collisions, now);
@@ -190,11 +192,7 @@ impl Reconcile for DaemonSets {
 }
 
 /// All nodes that matter to a set: those that exist, with its pods.
-fn judge<'a>(
-    daemon: &Daemon,
-    nodes: &'a [Arc<Node>],
-    by_node: &BTreeMap<String, Vec<Arc<Pod>>>,
-) -> Vec<NodePods<'a>> {
+fn judge<'a>(daemon: &Daemon, nodes: &'a [Arc<Node>], by_node: &BTreeMap<String, Vec<Arc<Pod>>>) -> Vec<NodePods<'a>> {
     nodes
         .iter()
         .map(|node| {
@@ -204,10 +202,7 @@ fn judge<'a>(
         .collect()
 }
 
-type Qualities<'a> = (
-    Option<&'a BTreeMap<String, String>>,
-    Option<&'a Vec<k8s_openapi::api::core::v1::Taint>>,
-);
+type Qualities<'a> = (Option<&'a BTreeMap<String, String>>, Option<&'a Vec<k8s_openapi::api::core::v1::Taint>>);
 
 /// What decides whether a node gets a daemon.
 fn qualities(node: &Node) -> Qualities<'_> {

@@ -284,7 +284,6 @@ impl Daemon {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -373,7 +372,8 @@ mod tests {
         check(&one, &["run: starting new", "run: ready old"], &[]);
         check(&one, &["run: ready new", "run: ready old"], &["-n1-0"]);
         check(&one, &["run: starting old", "run: ready old"], &["-n0-0"]);
-        let half = daemon(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}}));
+        let half =
+            daemon(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}}));
         check(&half, &["run: ready old", "run: ready old", "run: ready old"], &["-n0-0", "-n1-0"]);
         let manual = daemon(json!({"updateStrategy": {"type": "OnDelete"}}));
         check(&manual, &["run: ready old"], &[]);

@@ -114,7 +114,7 @@ impl Deployments {
         Ok(Sets { new, old })
     }
 
-    /// Brings the new set's annotations and the deployment's revision up to date.
+    /// Brings the new set's annotations up to date.
     async fn sync_revision(&self, deployment: &Deployment, sets: &mut Sets) -> Result<()> {
         let newest_old = sets.old.iter().map(|set| revision::number(set)).max().unwrap_or_default();
         let Some(new) = &sets.new else {
@@ -129,11 +129,6 @@ impl Deployments {
                 "spec": {"minReadySeconds": seconds},
             });
             sets.new = Some(self.cluster.replica_sets.patch(&Key::of(&**new), &patch).await?);
-        }
-        let number = sets.new.as_ref().and_then(|new| annotation(&**new, revision::REVISION));
-        if let Some(number) = number.filter(|number| annotation(deployment, revision::REVISION) != Some(*number)) {
-            let patch = json!({"metadata": {"annotations": {revision::REVISION: number}}});
-            self.cluster.deployments.patch(&Key::of(deployment), &patch).await?;
         }
         Ok(())
     }
@@ -349,7 +344,14 @@ impl Reconcile for Deployments {
             collisions: None,
         };
         let (status, recheck) = status::compute(&facts);
-        if let Some(patch) = status_patch(&*deployment, deployment.status.as_ref(), &status) {
+        let mut patch = status_patch(&*deployment, deployment.status.as_ref(), &status);
+        let number = sets.new.as_deref().and_then(|new| annotation(new, revision::REVISION));
+        if let Some(number) = number.filter(|number| annotation(&*deployment, revision::REVISION) != Some(*number)) {
+            // By way of the status, since a change of annotations else makes a new generation.
+            let patch = patch.get_or_insert_with(|| json!({"metadata": {}}));
+            patch["metadata"]["annotations"] = json!({revision::REVISION: number});
+        }
+        if let Some(patch) = patch {
             self.cluster.deployments.patch_status(key, &patch).await?;
         }
         Ok(recheck)
@@ -359,10 +361,7 @@ impl Reconcile for Deployments {
 impl Deployments {
     fn fresh(&self, sets: Sets) -> Sets {
         let latest = |set: Arc<ReplicaSet>| self.cluster.replica_sets.get(&Key::of(&*set));
-        Sets {
-            new: sets.new.and_then(latest),
-            old: sets.old.into_iter().filter_map(latest).collect(),
-        }
+        Sets { new: sets.new.and_then(latest), old: sets.old.into_iter().filter_map(latest).collect() }
     }
 
     async fn refuse_to_select_all(&self, deployment: &Deployment) -> Result<Option<Duration>> {

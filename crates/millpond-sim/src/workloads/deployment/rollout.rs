@@ -188,7 +188,8 @@ mod tests {
     fn limits_round_surge_up_and_unavailable_down() {
         let read = |value| Limits::of(&deployment(value));
         assert_eq!(read(serde_json::json!({})), limits(10, 3, 2));
-        let exact = serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "5%"}});
+        let exact =
+            serde_json::json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "5%"}});
         assert_eq!(read(exact), limits(10, 0, 1), "both would be zero");
         let recreate = read(serde_json::json!({"type": "Recreate"}));
         assert_eq!((recreate.rolling, recreate.most()), (false, 10));
@@ -232,7 +233,8 @@ mod tests {
                 let grown = grow(&limits, new.replicas, new.replicas + old[0].replicas);
                 if grown == new.replicas {
                     for (index, to) in shrink(&limits, &new, &old) {
-                        old[index] = Size { replicas: to, available: old[index].available.min(to), ..old[index].clone() };
+                        old[index] =
+                            Size { replicas: to, available: old[index].available.min(to), ..old[index].clone() };
                     }
                 }
                 new.replicas = grown;

@@ -201,10 +201,7 @@ fn has_timed_out(known: Option<&DeploymentCondition>, deadline: i32, now: Timest
     match known.reason.as_deref() {
         Some(NEW_SET_AVAILABLE) => false,
         Some(TIMED_OUT) => true,
-        _ => known
-            .last_update_time
-            .as_ref()
-            .is_some_and(|since| after_seconds(since.0, i64::from(deadline)) < now),
+        _ => known.last_update_time.as_ref().is_some_and(|since| after_seconds(since.0, i64::from(deadline)) < now),
     }
 }
 

@@ -33,7 +33,12 @@ fn at(seconds: i64) -> Time {
     Time(Timestamp::from_second(1_800_000_000 + seconds).expect("a time"))
 }
 
-fn compute(deployment: &Deployment, sets: &[&ReplicaSet], new: Option<&ReplicaSet>, seconds: i64) -> (Value, Option<Duration>) {
+fn compute(
+    deployment: &Deployment,
+    sets: &[&ReplicaSet],
+    new: Option<&ReplicaSet>,
+    seconds: i64,
+) -> (Value, Option<Duration>) {
     let facts = Facts {
         deployment,
         sets,
@@ -50,7 +55,14 @@ fn compute(deployment: &Deployment, sets: &[&ReplicaSet], new: Option<&ReplicaSe
 fn reasons(status: &Value) -> Vec<String> {
     let list = status["conditions"].as_array().expect("conditions");
     list.iter()
-        .map(|one| format!("{}={} {}", one["type"].as_str().unwrap(), one["status"].as_str().unwrap(), one["reason"].as_str().unwrap()))
+        .map(|one| {
+            format!(
+                "{}={} {}",
+                one["type"].as_str().unwrap(),
+                one["status"].as_str().unwrap(),
+                one["reason"].as_str().unwrap()
+            )
+        })
         .collect()
 }
 
@@ -104,7 +116,12 @@ fn progress_is_told_step_by_step() {
     assert_eq!(reasons(&moving), ["Available=False MinimumReplicasUnavailable", "Progressing=True ReplicaSetUpdated"]);
     deployment.status = serde_json::from_value(moving).expect("a status");
 
-    let new = set(&deployment, "web-1", 3, json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "terminatingReplicas": 0}));
+    let new = set(
+        &deployment,
+        "web-1",
+        3,
+        json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "terminatingReplicas": 0}),
+    );
     let (done, recheck) = compute(&deployment, &[&new], Some(&new), 20);
     assert_eq!(
         done,

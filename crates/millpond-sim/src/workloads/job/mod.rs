@@ -126,8 +126,7 @@ impl Jobs {
             let owner = controller_of(pod).filter(|owner| owner.kind == "Job" && owner.name == key.name);
             owner.is_some() && state::is_tracked(pod)
         };
-        let orphans: Vec<_> =
-            self.cluster.pods.list_in(&key.namespace).into_iter().filter(|pod| is_of(pod)).collect();
+        let orphans: Vec<_> = self.cluster.pods.list_in(&key.namespace).into_iter().filter(|pod| is_of(pod)).collect();
         self.release(&orphans).await
     }
 
@@ -359,10 +358,8 @@ fn make_pod(job: &Job, index: Option<i32>) -> Pod {
 }
 
 fn index_variable() -> EnvVar {
-    let field = ObjectFieldSelector {
-        field_path: format!("metadata.labels['{INDEX}']"),
-        ..ObjectFieldSelector::default()
-    };
+    let field =
+        ObjectFieldSelector { field_path: format!("metadata.labels['{INDEX}']"), ..ObjectFieldSelector::default() };
     EnvVar {
         name: "JOB_COMPLETION_INDEX".to_owned(),
         value_from: Some(EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() }),

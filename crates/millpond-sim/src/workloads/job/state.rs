@@ -349,7 +349,14 @@ pub fn count_released(status: &mut JobStatus, still_tracked: &BTreeSet<String>) 
 
 /// Sets a condition, moving its time only when its status changes; says whether it changed.
 /// A condition that is false is not added, only taken back.
-pub fn set_condition(status: &mut JobStatus, type_: &str, holds: bool, reason: &str, message: &str, now: &Time) -> bool {
+pub fn set_condition(
+    status: &mut JobStatus,
+    type_: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    now: &Time,
+) -> bool {
     let wanted = if holds { "True" } else { "False" };
     let conditions = status.conditions.get_or_insert_default();
     let fresh = JobCondition {
@@ -452,7 +459,10 @@ mod tests {
 
     #[test]
     fn failures_end_a_job() {
-        let job = job(json!({"backoffLimit": 1, "activeDeadlineSeconds": 60}), json!({"startTime": at(0).to_string(), "failed": 1}));
+        let job = job(
+            json!({"backoffLimit": 1, "activeDeadlineSeconds": 60}),
+            json!({"startTime": at(0).to_string(), "failed": 1}),
+        );
         assert_eq!(Tally::new(&job, &[]).forced_ending(at(59)), None);
         let ending = Tally::new(&job, &[]).forced_ending(at(60)).expect("an ending");
         assert_eq!(ending.reason, "DeadlineExceeded");

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, Volume,
-};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::json;
@@ -37,9 +35,9 @@ pub(super) fn mount(set: &StatefulSet, spec: &mut PodSpec, ordinal: i32) {
         })
         .collect();
     let others = spec.volumes.take().unwrap_or_default();
-    volumes.extend(others.into_iter().filter(|volume| {
-        templates(set).iter().all(|template| template.name_any() != volume.name)
-    }));
+    volumes.extend(
+        others.into_iter().filter(|volume| templates(set).iter().all(|template| template.name_any() != volume.name)),
+    );
     spec.volumes = (!volumes.is_empty()).then_some(volumes);
 }
 
@@ -109,12 +107,7 @@ pub(super) async fn sync_owners(cluster: &Cluster, set: &StatefulSet, members: &
 }
 
 /// The owners that a claim should have, when they are not those it has.
-fn wanted_owners(
-    set: &StatefulSet,
-    pod: &Pod,
-    ordinal: i32,
-    known: &[OwnerReference],
-) -> Option<Vec<OwnerReference>> {
+fn wanted_owners(set: &StatefulSet, pod: &Pod, ordinal: i32, known: &[OwnerReference]) -> Option<Vec<OwnerReference>> {
     let (with_set, with_pod) = deletes(set);
     let is_scaled_away = !plan::ordinals(set).contains(&ordinal);
     let (set_ref, pod_ref) = (controller_reference(set), controller_reference(pod));

@@ -186,7 +186,8 @@ fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), ApiError> {
         return Ok(());
     }
     let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-    Err(ApiError::invalid(&call.resource.group, &call.resource.kind, call.name(), &[error]))
+    // The real server checks metadata twice, and tells it twice.
+    Err(ApiError::invalid(&call.resource.group, &call.resource.kind, call.name(), &[error.clone(), error]))
 }
 
 /// The patches other than server-side apply.

@@ -72,9 +72,14 @@ impl Patched {
         let (given_version, given_kind) = (text("apiVersion"), text("kind"));
         let custom = matches!(resource.behaviour, Behaviour::Custom);
         let absent = given_version.is_empty() || given_kind.is_empty();
-        if self.shown.is_some() || (absent && !custom) {
+        if self.shown.is_some() {
             fields.insert("apiVersion".to_owned(), json!(api_version));
             fields.insert("kind".to_owned(), json!(resource.kind));
+        } else if absent && !custom {
+            // Without a kind the real server reads an internal form, which has no `metadata` in JSON.
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
         } else if absent {
             let missing = if given_kind.is_empty() { "Kind" } else { "apiVersion" };
             return Err(self.rejection(format!("Object '{missing}' is missing in '{}'", self.object)));

@@ -5,35 +5,53 @@ use serde_json::Value;
 
 use crate::schema::{Schema, Type};
 
-/// The first value that cannot be converted to its type. Types that read JSON themselves (quantities, times,
-/// raw extensions) are left to the decoder.
+/// The first value that cannot be converted to its type.
 pub(in crate::patch) fn misfit(value: &Value, schema: &Schema) -> Option<String> {
     let kind = kind_of(value)?;
     let format = schema.format.as_deref();
+    if reads_json_itself(schema) || is_its_scalar(value, schema.ty) {
+        return None;
+    }
     match (schema.ty, value) {
-        (Type::Any | Type::IntOrString, _) => None,
-        (Type::Object, _) if schema.preserve_unknown => None,
         (Type::Object, Value::Object(fields)) => fields.iter().find_map(|(key, value)| {
             let property = schema.properties.get(key.as_str()).map(|property| &property.schema);
             misfit(value, property.or(schema.additional.as_ref())?)
         }),
-        (Type::Object, _) if schema.additional.is_some() => Some(format!("cannot restore map from {kind}")),
-        (Type::Object, _) => Some(format!("cannot restore struct from: {kind}")),
         (Type::Array, Value::Array(items)) => {
             let item = schema.items.as_deref()?;
             items.iter().find_map(|value| misfit(value, item))
         }
+        (Type::Object, _) if schema.additional.is_some() => Some(format!("cannot restore map from {kind}")),
+        (Type::Object, _) => Some(format!("cannot restore struct from: {kind}")),
         (Type::Array, _) => Some(format!("cannot restore slice from {kind}")),
-        (Type::String, Value::String(_)) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => None,
-        (Type::String, _) if matches!(format, Some("quantity" | "date-time" | "duration")) => None,
         (Type::String, _) if format == Some("byte") => Some(format!("cannot restore slice from {kind}")),
-        (Type::Integer, Value::Number(number)) if number.is_i64() => None,
-        (Type::String, Value::Number(number)) if number.is_i64() => Some("cannot convert int64 to string".to_owned()),
-        (Type::Integer, Value::Number(_)) => Some(format!("cannot convert float64 to {}", format.unwrap_or("int64"))),
+        (Type::String, _) if kind == "int64" => Some("cannot convert int64 to string".to_owned()),
+        (Type::Integer, _) if kind == "float64" => {
+            Some(format!("cannot convert float64 to {}", format.unwrap_or("int64")))
+        }
         (Type::Integer, _) => Some(format!("unrecognized type: {}", format.unwrap_or("int64"))),
-        (Type::String, _) => Some("unrecognized type: string".to_owned()),
         (Type::Boolean, _) => Some("unrecognized type: bool".to_owned()),
         (Type::Number, _) => Some("unrecognized type: float64".to_owned()),
+        (Type::String | Type::Any | Type::IntOrString, _) => Some("unrecognized type: string".to_owned()),
+    }
+}
+
+/// Quantities, times, raw extensions and their like: what is wrong with them, the decoder says.
+fn reads_json_itself(schema: &Schema) -> bool {
+    match schema.ty {
+        Type::Any | Type::IntOrString => true,
+        Type::Object => schema.preserve_unknown,
+        Type::String => matches!(schema.format.as_deref(), Some("quantity" | "date-time" | "duration")),
+        Type::Array | Type::Integer | Type::Number | Type::Boolean => false,
+    }
+}
+
+fn is_its_scalar(value: &Value, ty: Type) -> bool {
+    match value {
+        Value::String(_) => ty == Type::String,
+        Value::Bool(_) => ty == Type::Boolean,
+        Value::Number(number) => ty == Type::Number || (ty == Type::Integer && number.is_i64()),
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
     }
 }
 

@@ -80,6 +80,21 @@ pub(crate) fn value(call: &Call, status: StatusCode, object: &Value) -> ApiRespo
     }
 }
 
+/// A Scale, in the form and encoding that the client accepts.
+pub(crate) fn scale(call: &Call, scale: &Value) -> Result<ApiResponse, ApiError> {
+    let formed = match call.accepted.form {
+        Form::Plain => return Ok(encoded(call, StatusCode::OK, scale)),
+        Form::PartialMetadata => table::partial_metadata(scale),
+        Form::Table => {
+            let include = table::IncludeObject::parse(call.query.include_object.as_deref())?;
+            let list_meta = serde_json::json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
+            let printer = table::Printer::builtin(table::scale_columns());
+            printer.table(std::iter::once(scale), include, call.server.clock.now(), &list_meta, false)
+        }
+    };
+    Ok(encoded(call, StatusCode::OK, &formed))
+}
+
 /// A Table of objects.
 pub(crate) fn table_of<'a>(
     call: &Call,

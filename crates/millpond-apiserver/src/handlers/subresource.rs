@@ -81,7 +81,7 @@ fn copy_container_resources(object: &mut Value, given: &Value) {
 fn scale_get(call: &mut Call) -> Result<ApiResponse, ApiError> {
     let object = served(&call.resource, &*call.fetch()?);
     let scale = scale_of(call, &object)?;
-    Ok(respond::encoded(call, StatusCode::OK, &scale))
+    respond::scale(call, &scale)
 }
 
 /// The Scale of an object.
@@ -181,7 +181,7 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
         create::Outcome::Stored(stored) => served(&call.resource, stored),
         create::Outcome::DryRun(object) => (**object).clone(),
     };
-    Ok(respond::encoded(call, StatusCode::OK, &scale_of(call, &object)?))
+    respond::scale(call, &scale_of(call, &object)?)
 }
 
 /// A Scale with its author among its managers.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use self::custom::CustomColumns;
 pub use self::kinds::{builtin_columns, scale_columns};
+use crate::print::go_quoted;
 use crate::resource::{Behaviour, BuiltinColumns, ColumnDefinition, Columns, Resource};
 use crate::status::ApiError;
 
@@ -34,8 +35,9 @@ impl IncludeObject {
             "Object" => Ok(Self::Object),
             "None" => Ok(Self::None),
             other => Err(ApiError::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
-                 must be 'Metadata', 'Object', 'None', or empty"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: \
+                 must be 'Metadata', 'Object', 'None', or empty",
+                go_quoted(other)
             ))),
         }
     }

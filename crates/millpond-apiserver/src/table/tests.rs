@@ -137,6 +137,19 @@ fn tables_carry_what_was_asked_for() {
 }
 
 #[test]
+fn scales_have_columns_of_their_own() {
+    let scale = json!({
+        "metadata": {"name": "web", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"replicas": 3},
+        "status": {"replicas": 2},
+    });
+    let printer = Printer::builtin(scale_columns());
+    let row = printer.row(&scale, IncludeObject::None, "2026-01-01T00:00:09Z".parse().unwrap());
+    assert_eq!(row["cells"], json!(["web", 3, 2, "9s"]));
+    assert_eq!(facts(printer.columns())[1], json!(["Desired", "integer", "", 0]));
+}
+
+#[test]
 fn include_object_is_checked() {
     assert_eq!(IncludeObject::parse(None).unwrap(), IncludeObject::Metadata);
     assert_eq!(IncludeObject::parse(Some("None")).unwrap(), IncludeObject::None);

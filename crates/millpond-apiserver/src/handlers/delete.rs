@@ -249,7 +249,9 @@ fn marked(call: &Call, mut object: Value, options: &Options) -> (Value, bool, bo
     }
     let gone = is_finished(resource, &object);
     let changed = gone || object != before;
-    (object, gone, changed)
+    // What goes at once never was in between: its last state is the one before. Pods show when they had to end.
+    let shown = if gone && !already && &*resource.storage != "pods" { before } else { object };
+    (shown, gone, changed)
 }
 
 /// Kinds that show in their status that they end, and generations that count the deletion as a change.

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod demo;
 pub mod error;
 pub mod events;
 pub mod kinds;

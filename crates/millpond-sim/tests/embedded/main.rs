@@ -1,5 +1,6 @@
 //! Stand-ins on the embedded API, in process and under virtual time.
 
+mod demo;
 mod disruption;
 mod pond;
 mod quiet;

@@ -65,10 +65,7 @@ impl Script {
         if step.is_multiple_of(UPDATE_EVERY) {
             let mover = &MOVERS[self.random.random_range(0..MOVERS.len())];
             let version = 1 + step / UPDATE_EVERY;
-            moves.push(Move::Update {
-                deployment: mover.name,
-                image: format!("example.com/{}:{version}", mover.name),
-            });
+            moves.push(Move::Update { deployment: mover.name, image: format!("example.com/{}:{version}", mover.name) });
         }
         moves
     }

@@ -8,6 +8,8 @@ use anyhow::Context;
 use clap::Args;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
+use millpond_sim::demo::{self, DemoOptions};
+use millpond_sim::{Nodes, Options, StandIns};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Code, Failure};
@@ -65,13 +67,27 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     options.lifecycle = LifecycleOptions { controllers: !args.bare };
     options.server.audit_log.clone_from(&args.audit_log);
     let embedded = Embedded::start(options).await.map_err(|problem| explain(problem, &args))?;
-    let stand_ins = CancellationToken::new();
+    let stop = CancellationToken::new();
+    let client = kube::Client::new(embedded.service(), "default");
+    let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
+    let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
     greet(&args, &embedded)?;
     wait_for_signal().await?;
     say("stopping: requests in flight may end\n")?;
-    stand_ins.cancel();
+    stop.cancel();
+    if let Some(demo) = demo {
+        let _ = demo.await;
+    }
+    if let Some(stand_ins) = stand_ins {
+        stand_ins.ended().await;
+    }
     embedded.stop().await;
     Ok(())
+}
+
+/// In embedded mode nobody else plays kubelet, so every node is simulated.
+fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {
+    StandIns::builder(client).options(Options { nodes: Nodes::All, ..Options::default() }).spawn(stop)
 }
 
 /// Turns a failed start into words and advice.
@@ -96,18 +112,26 @@ fn explain(problem: StartError, args: &UpArgs) -> anyhow::Error {
 }
 
 fn greet(args: &UpArgs, embedded: &Embedded) -> anyhow::Result<()> {
-    let parts = if args.bare { "the API alone" } else { "API, garbage collector, namespaces, stand-ins" };
+    let parts = match (args.bare, args.demo) {
+        (true, _) => "the API alone",
+        (false, false) => "with stand-ins for controllers, scheduler and kubelets",
+        (false, true) => "with stand-ins and a demo",
+    };
     let kept = if args.memory { "in memory only" } else { "durable" };
     let kubeconfig = embedded.kubeconfig().display();
+    let tries = if args.demo {
+        "kubectl get nodes\n  kubectl get pods -n demo --watch\n  kubectl scale deployment -n demo --all --replicas=5"
+    } else {
+        "kubectl get namespaces\n  kubectl create deployment web --image=nginx --replicas=3\n  kubectl get pods --watch"
+    };
+    let nodes = if args.bare || args.demo { "" } else { "\nPods wait for nodes: `--demo` brings some.\n" };
     say(&format!(
-        "Millpond is up: https://{} (Kubernetes 1.36 API; {parts}; {kept})\n\
+        "Millpond is up: https://{} (Kubernetes 1.36 API, {parts}; {kept})\n\
          \x20 data        {}\n\
          \x20 kubeconfig  {kubeconfig}\n\n\
          Try:\n\
          \x20 export KUBECONFIG={kubeconfig}\n\
-         \x20 kubectl get nodes\n\
-         \x20 kubectl create deployment web --image=nginx --replicas=3\n\
-         \x20 kubectl get pods --watch\n\n\
+         \x20 {tries}\n{nodes}\n\
          Ctrl-C stops it{}.\n",
         embedded.address(),
         args.data_dir.display(),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::builtin;
 use crate::handlers::call::Call;
 use crate::handlers::update::Part;
 use crate::status::{ApiError, Cause};
@@ -15,12 +16,22 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
         check_namespace(call, object)?;
     }
     match &*call.resource.storage {
-        "pods" => resolve_priority(call, object),
+        "pods" => {
+            let node = object["spec"]["nodeName"].as_str().and_then(|name| call.server.store.get("nodes", name));
+            if let Some(node) = node {
+                builtin::pod::copy_topology_labels(object, &node.to_value());
+            }
+            resolve_priority(call, object)
+        }
         "persistentvolumeclaims" => {
             default_storage_class(call, object);
             Ok(())
         }
         "services" => crate::service_ip::assign(call, object, None),
+        "certificatesigningrequests.certificates.k8s.io" => {
+            builtin::certificates::set_requester(object, &call.identity.user, &call.identity.groups);
+            Ok(())
+        }
         "customresourcedefinitions.apiextensions.k8s.io" => crate::lifecycle::definitions::on_write(call, object, None),
         _ => Ok(()),
     }
@@ -102,9 +113,15 @@ fn resolve_priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
         return Err(ApiError::forbidden("", "pods", pod_name, &why));
     }
     pod["spec"]["priority"] = json!(value);
-    if pod["spec"]["preemptionPolicy"].is_null() || policy.is_string() {
-        pod["spec"]["preemptionPolicy"] = if policy.is_string() { policy } else { json!("PreemptLowerPriority") };
+    let policy = policy.as_str().unwrap_or("PreemptLowerPriority");
+    if let Some(given) = pod["spec"]["preemptionPolicy"].as_str().filter(|given| *given != policy) {
+        let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(ApiError::forbidden("", "pods", pod_name, &why));
     }
+    pod["spec"]["preemptionPolicy"] = json!(policy);
     Ok(())
 }
 

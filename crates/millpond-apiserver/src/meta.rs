@@ -330,7 +330,7 @@ mod tests {
         errors.iter().map(ToString::to_string).collect()
     }
 
-    fn created(kind: &str, metadata: Value) -> Vec<String> {
+    fn created(kind: &str, metadata: &Value) -> Vec<String> {
         told(&validate_create(&resource(kind), &json!({"metadata": metadata})))
     }
 
@@ -361,17 +361,17 @@ mod tests {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}],
             "managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsType": "FieldsV1"}],
         });
-        assert_eq!(created("ConfigMap", meta), Vec::<String>::new());
+        assert_eq!(created("ConfigMap", &meta), Vec::<String>::new());
     }
 
     #[test]
     fn scope_and_name_are_required() {
         assert_eq!(
-            created("ConfigMap", json!({})),
+            created("ConfigMap", &json!({})),
             ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"]
         );
         assert_eq!(
-            created("Node", json!({"name": "n", "namespace": "x"})),
+            created("Node", &json!({"name": "n", "namespace": "x"})),
             ["metadata.namespace: Forbidden: not allowed on this type"]
         );
     }
@@ -379,15 +379,15 @@ mod tests {
     #[test]
     fn names_follow_the_rule_of_their_kind() {
         assert_eq!(
-            created("Service", json!({"name": "1a.b", "namespace": "x"})),
+            created("Service", &json!({"name": "1a.b", "namespace": "x"})),
             ["metadata.name: Invalid value: \"1a.b\": must not contain dots"]
         );
         assert_eq!(
-            created("ClusterRole", json!({"name": "a:b/c"})),
+            created("ClusterRole", &json!({"name": "a:b/c"})),
             ["metadata.name: Invalid value: \"a:b/c\": may not contain '/'"]
         );
         assert_eq!(
-            created("IPAddress", json!({"name": "010.0.0.1"})),
+            created("IPAddress", &json!({"name": "010.0.0.1"})),
             ["metadata.name: Invalid value: \"010.0.0.1\": must not have leading 0s"]
         );
     }
@@ -399,7 +399,7 @@ mod tests {
             {"apiVersion": "", "kind": "", "name": "", "uid": ""},
         ]);
         assert_eq!(
-            created("ConfigMap", json!({"name": "a", "namespace": "b", "ownerReferences": owners})),
+            created("ConfigMap", &json!({"name": "a", "namespace": "b", "ownerReferences": owners})),
             [
                 r#"metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"x","uid":"u"}: /v1, Kind=Event is disallowed from being an owner"#,
                 "metadata.ownerReferences.apiVersion: Invalid value: \"\": version must not be empty",
@@ -413,22 +413,25 @@ mod tests {
             {"apiVersion": "v1", "kind": "Pod", "name": "y", "uid": "u", "controller": true},
         ]);
         assert_eq!(
-            created("ConfigMap", json!({"name": "a", "namespace": "b", "ownerReferences": controllers})),
+            created("ConfigMap", &json!({"name": "a", "namespace": "b", "ownerReferences": controllers})),
             [
                 r#"metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","kind":"Pod","name":"x","uid":"u","controller":true},{"apiVersion":"v1","kind":"Pod","name":"y","uid":"u","controller":true}]: Only one reference can have Controller set to true. Found "true" in references for Pod/x and Pod/y"#
             ]
         );
         assert_eq!(
-            created("ConfigMap", json!({"name": "a", "namespace": "b", "finalizers": ["x"]})),
+            created("ConfigMap", &json!({"name": "a", "namespace": "b", "finalizers": ["x"]})),
             [
                 "metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified"
             ]
         );
-        assert_eq!(created("Lease", json!({"name": "a", "namespace": "b", "finalizers": ["x"]})), Vec::<String>::new());
+        assert_eq!(
+            created("Lease", &json!({"name": "a", "namespace": "b", "finalizers": ["x"]})),
+            Vec::<String>::new()
+        );
         assert_eq!(
             created(
                 "ConfigMap",
-                json!({"name": "a", "namespace": "b", "finalizers": ["orphan", "foregroundDeletion"]})
+                &json!({"name": "a", "namespace": "b", "finalizers": ["orphan", "foregroundDeletion"]})
             ),
             [
                 r#"metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion cannot be both set"#
@@ -440,7 +443,7 @@ mod tests {
     fn annotations_have_a_common_limit() {
         let annotations = json!({"a": "x".repeat(MAX_ANNOTATIONS)});
         assert_eq!(
-            created("ConfigMap", json!({"name": "a", "namespace": "b", "annotations": annotations})),
+            created("ConfigMap", &json!({"name": "a", "namespace": "b", "annotations": annotations})),
             ["metadata.annotations: Too long: may not be more than 262144 bytes"]
         );
     }

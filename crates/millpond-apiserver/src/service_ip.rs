@@ -1,11 +1,12 @@
-//! Addresses of services: each ClusterIP service gets one of its own.
+//! Addresses and node ports of services: each service gets its own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::builtin;
 use crate::handlers::call::Call;
 use crate::status::{ApiError, FieldError};
 
@@ -39,12 +40,64 @@ pub(crate) fn assign(call: &Call, service: &mut Value, old: Option<&Value>) -> R
         "" if !kept.is_empty() => kept.to_owned(),
         "" => next(call)?,
         "None" => given,
-        same if same == kept => given,
+        // A change is refused by validation, in the words of the real API server.
+        _ if !kept.is_empty() => return assign_node_ports(call, spec),
         wanted => claim(call, wanted)?,
     };
     spec["clusterIPs"] = json!([address]);
     spec["clusterIP"] = json!(address);
+    assign_node_ports(call, spec)
+}
+
+/// Ports of services on nodes.
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+
+/// Gives a service the node ports that it needs and does not name.
+fn assign_node_ports(call: &Call, spec: &mut Value) -> Result<(), ApiError> {
+    let missing = |port: &Value| port["nodePort"].as_i64().unwrap_or_default() == 0;
+    let wanted = if builtin::service::needs_node_ports(spec) {
+        spec["ports"].as_array().into_iter().flatten().filter(|port| missing(port)).count()
+    } else {
+        0
+    };
+    let health = builtin::service::needs_health_port(spec) && spec["healthCheckNodePort"].as_i64().unwrap_or(0) == 0;
+    if wanted == 0 && !health {
+        return Ok(());
+    }
+    let mut used = used_node_ports(call);
+    let mut take = || {
+        let size = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+        let start = rand::random_range(0..size);
+        let free = (0..size).map(|step| NODE_PORTS.start() + (start + step) % size).find(|port| used.insert(*port));
+        free.ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))
+    };
+    let ports = spec["ports"].as_array_mut().into_iter().flatten().filter(|port| missing(port)).take(wanted);
+    // Ports of one number, as DNS has for TCP and UDP, share a node port.
+    let mut shared: HashMap<i64, i64> = HashMap::new();
+    for port in ports {
+        let number = port["port"].as_i64().unwrap_or_default();
+        let node_port = match shared.get(&number) {
+            Some(known) => *known,
+            None => take()?,
+        };
+        shared.insert(number, node_port);
+        port["nodePort"] = json!(node_port);
+    }
+    if health {
+        spec["healthCheckNodePort"] = json!(take()?);
+    }
     Ok(())
+}
+
+fn used_node_ports(call: &Call) -> HashSet<i64> {
+    let services = call.server.store.list("services", "", None, 0, |_, _| true);
+    let mut used = HashSet::new();
+    for (_, service) in &services.items {
+        let spec = &service.to_value()["spec"];
+        used.extend(spec["ports"].as_array().into_iter().flatten().filter_map(|port| port["nodePort"].as_i64()));
+        used.extend(spec["healthCheckNodePort"].as_i64());
+    }
+    used
 }
 
 fn used(call: &Call) -> HashSet<u32> {

@@ -23,15 +23,11 @@ const STATUS: Path<'static> = Path::root("status");
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const SETTLED: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// CertificateSigningRequest. Who asks (`spec.username` and the like) is filled in by the caller, after
-/// `prepare_create` has cleared what the client said.
+/// CertificateSigningRequest. Who asks is filled in by the caller, who knows ([`set_requester`]).
 pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
     prepare_create: |request| {
         shape::preparing(request, |request| {
             request.drop("status");
-            for field in ["username", "uid", "groups", "extra"] {
-                request.object("spec").drop(field);
-            }
         });
     },
     prepare_update: |new, old| {
@@ -64,6 +60,16 @@ pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
     },
     ..PLAIN
 };
+
+/// Says who asks, whatever the client said.
+pub fn set_requester(request: &mut Value, user: &str, groups: &[String]) {
+    let spec = request.object("spec");
+    for field in ["uid", "extra"] {
+        spec.drop(field);
+    }
+    spec.put("username", json!(user));
+    spec.put("groups", json!(groups));
+}
 
 /// Before a change through `/approval`: only conditions change; those without times get `now`.
 pub fn prepare_approval(new: &mut Value, old: &Value, now: jiff::Timestamp) {

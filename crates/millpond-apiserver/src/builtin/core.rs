@@ -133,13 +133,12 @@ pub fn namespace_finalizers(namespace: &Value, indexed: bool, errors: &mut Vec<F
 
 fn validate_node(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    match old {
-        Some(old) => changed_node(new, old, &mut errors),
-        None => {
-            taints(new, &mut errors);
-            node_resources(new, &mut errors);
-            pod_networks(new, &mut errors);
-        }
+    if let Some(old) = old {
+        changed_node(new, old, &mut errors);
+    } else {
+        taints(new, &mut errors);
+        node_resources(new, &mut errors);
+        pod_networks(new, &mut errors);
     }
     errors
 }

@@ -27,7 +27,7 @@ pub(super) fn parse_legacy(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
-    let parts: Vec<u8> = text.split('.').map(|part| decimal(part)).collect::<Option<_>>()?;
+    let parts: Vec<u8> = text.split('.').map(decimal).collect::<Option<_>>()?;
     let octets: [u8; 4] = parts.try_into().ok()?;
     Some(Ipv4Addr::from(octets).into())
 }

@@ -17,6 +17,8 @@ use crate::resource::BuiltinKind;
 use crate::status::FieldError;
 
 const SPEC: Path<'static> = Path::root("spec");
+/// The older way to name an ingress class.
+const CLASS: &str = "kubernetes.io/ingress.class";
 
 /// Ingress.
 pub(super) const INGRESS: BuiltinKind = BuiltinKind {
@@ -121,7 +123,6 @@ fn validate_ingress(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let class = spec.text("ingressClassName");
         errors.each(SPEC.child("ingressClassName"), class, names::subdomain_problems(class));
     }
-    const CLASS: &str = "kubernetes.io/ingress.class";
     let annotation = new.at("metadata").at("annotations").at(CLASS);
     if old.is_none()
         && annotation.is_string()

@@ -20,6 +20,8 @@ use crate::status::FieldError;
 
 const SPEC: Path<'static> = Path::root("spec");
 const METADATA: Path<'static> = Path::root("metadata");
+/// The older way to say which clients a load balancer lets in.
+const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// Service.
 pub(super) const SERVICE: BuiltinKind = BuiltinKind {
@@ -466,7 +468,6 @@ fn balancing(service: &Value, errors: &mut Errors) {
     let spec = service.at("spec");
     let balanced = spec.text("type") == "LoadBalancer";
     let only = "may only be used when `type` is 'LoadBalancer'";
-    const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let ranges = spec.items("loadBalancerSourceRanges");
     let annotation = service.at("metadata").at("annotations").at(RANGES);
     let path = SPEC.child("LoadBalancerSourceRanges");

@@ -168,7 +168,9 @@ pub(crate) fn complete(schema: &Schema, value: &mut Value) {
         }
         Value::Array(items) => {
             if let Some(item_schema) = &schema.items {
-                items.iter_mut().for_each(|item| complete(item_schema, item));
+                for item in items {
+                    complete(item_schema, item);
+                }
             }
         }
         _ => {}

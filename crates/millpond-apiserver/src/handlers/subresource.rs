@@ -13,8 +13,10 @@ use super::read::served;
 use super::respond::{self, ApiResponse};
 use super::update::{Changed, Part, Patch, change, check_manager, parse_config};
 use super::{create, decode, reviews};
+use crate::builtin;
 use crate::clock::rfc3339;
 use crate::http::negotiate::content_type;
+use crate::kind;
 use crate::patch;
 use crate::selector::LabelSelector;
 use crate::status::{ApiError, Cause};
@@ -50,32 +52,43 @@ async fn write_part(call: &mut Call, body: &Bytes, name: &'static str) -> Result
         };
         let given_version = given["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         let precondition = Some(given_version.to_owned()).filter(|version| put && !version.is_empty());
-        let mut object = old.clone();
-        copy_part(name, &mut object, &given);
+        let object = changed_part(call, name, given, old)?;
         Ok(Changed { object, precondition, track: true })
     })
     .await?;
     Ok(outcome.respond(call, StatusCode::OK))
 }
 
-fn copy_part(name: &str, object: &mut Value, given: &Value) {
-    match name {
-        "finalize" => object["spec"]["finalizers"] = given["spec"]["finalizers"].clone(),
-        "approval" => object["status"]["conditions"] = given["status"]["conditions"].clone(),
-        "ephemeralcontainers" => object["spec"]["ephemeralContainers"] = given["spec"]["ephemeralContainers"].clone(),
-        "resize" => copy_container_resources(object, given),
-        _ => unreachable!("only the names above are dispatched here"),
-    }
-}
-
-fn copy_container_resources(object: &mut Value, given: &Value) {
-    let Some(containers) = object["spec"]["containers"].as_array_mut() else { return };
-    for container in containers {
-        let same = |other: &&Value| other["name"] == container["name"];
-        if let Some(wanted) = given["spec"]["containers"].as_array().into_iter().flatten().find(same) {
-            container["resources"] = wanted["resources"].clone();
+/// The object with only that part of it changed, checked.
+fn changed_part(call: &Call, name: &str, mut given: Value, old: &Value) -> Result<Value, ApiError> {
+    kind::default(&call.resource, &mut given);
+    let errors = match name {
+        "finalize" => {
+            let mut object = old.clone();
+            object["spec"]["finalizers"] = given["spec"]["finalizers"].take();
+            given = object;
+            let mut errors = Vec::new();
+            builtin::core::namespace_finalizers(&given, true, &mut errors);
+            errors
         }
+        "approval" => {
+            builtin::certificates::prepare_approval(&mut given, old, call.server.clock.now());
+            builtin::certificates::validate_approval(&given, old)
+        }
+        "ephemeralcontainers" => {
+            builtin::pod::prepare_ephemeral_containers(&mut given, old);
+            builtin::pod::validate_ephemeral_containers(&given, old)
+        }
+        "resize" => {
+            builtin::pod::prepare_resize(&mut given, old);
+            builtin::pod::validate_resize(&given, old)
+        }
+        _ => unreachable!("only the names above are dispatched here"),
+    };
+    if errors.is_empty() {
+        return Ok(given);
     }
+    Err(ApiError::invalid(&call.resource.group, &call.resource.kind, call.name(), &errors))
 }
 
 fn scale_get(call: &mut Call) -> Result<ApiResponse, ApiError> {
@@ -197,11 +210,11 @@ fn success() -> Value {
 /// POST of a Binding: the pod goes to a node, once.
 pub(crate) async fn bind(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
     let (binding, _) = decode::parse(call, body)?;
-    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-    if node.is_empty() {
-        let error = crate::status::FieldError::required("target.name", "");
-        return Err(ApiError::invalid("", "Binding", call.name(), &[error]));
+    let errors = builtin::pod::validate_binding(&binding);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid("", "Binding", call.name(), &errors));
     }
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     let name = call.name().to_owned();
     let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
     change(call, Part::Other("binding"), |call, old| {
@@ -227,6 +240,12 @@ pub(crate) async fn bind(call: &mut Call, body: &Bytes) -> Result<ApiResponse, A
             for (key, value) in binding["metadata"][part].as_object().into_iter().flatten() {
                 object["metadata"][part][key] = value.clone();
             }
+        }
+        if let Some(target) = call.server.store.get("nodes", &node) {
+            builtin::pod::copy_topology_labels(&mut object, &target.to_value());
+        }
+        if let Some(status) = object["status"].as_object_mut() {
+            status.remove("nominatedNodeName");
         }
         let now = rfc3339(call.server.clock.now());
         set_condition(

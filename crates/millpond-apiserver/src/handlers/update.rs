@@ -27,38 +27,6 @@ const RETRIES: usize = 64;
 
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Collections whose objects a PUT may create.
-const CREATE_ON_UPDATE: &[&str] = &[
-    "runtimeclasses.node.k8s.io",
-    "rolebindings.rbac.authorization.k8s.io",
-    "clusterrolebindings.rbac.authorization.k8s.io",
-    "roles.rbac.authorization.k8s.io",
-    "clusterroles.rbac.authorization.k8s.io",
-    "leases.coordination.k8s.io",
-    "limitranges",
-    "events",
-    "services",
-    "endpoints",
-];
-
-/// Built-in collections whose updates must name the resourceVersion that they come from.
-const CONDITIONAL_UPDATE_ONLY: &[&str] = &[
-    "runtimeclasses.node.k8s.io",
-    "poddisruptionbudgets.policy",
-    "csidrivers.storage.k8s.io",
-    "csistoragecapacities.storage.k8s.io",
-    "volumeattachments.storage.k8s.io",
-    "csinodes.storage.k8s.io",
-    "leases.coordination.k8s.io",
-    "validatingadmissionpolicies.admissionregistration.k8s.io",
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-    "mutatingadmissionpolicies.admissionregistration.k8s.io",
-    "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-    "validatingwebhookconfigurations.admissionregistration.k8s.io",
-    "customresourcedefinitions.apiextensions.k8s.io",
-];
-
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -113,11 +81,15 @@ pub(crate) async fn put(call: &mut Call, body: &Bytes, part: Part) -> Result<Api
 }
 
 fn needs_version(resource: &Resource) -> bool {
-    matches!(resource.behaviour, Behaviour::Custom) || CONDITIONAL_UPDATE_ONLY.contains(&&*resource.storage)
+    match resource.behaviour {
+        Behaviour::Builtin(kind) => !kind.unconditional_update,
+        Behaviour::Custom => true,
+    }
 }
 
 async fn create_by_put(call: &mut Call, object: Value, version: &str, part: Part) -> Result<ApiResponse, ApiError> {
-    if part != Part::Main || !CREATE_ON_UPDATE.contains(&&*call.resource.storage) {
+    let creates = matches!(call.resource.behaviour, Behaviour::Builtin(kind) if kind.create_on_update);
+    if part != Part::Main || !creates {
         return Err(call.not_found());
     }
     if !version.is_empty() {

@@ -113,7 +113,9 @@ pub(super) fn fill(schema: &SchemaRef, value: &mut Value) {
         }
         Value::Array(items) => {
             if let Some(item_schema) = &schema.items {
-                items.iter_mut().for_each(|item| fill(item_schema, item));
+                for item in items {
+                    fill(item_schema, item);
+                }
             }
         }
         _ => {}

@@ -570,12 +570,10 @@ fn resize_policy(container: &Value, spec: &Value, path: Path<'_>, errors: &mut E
 fn restart_policy(container: &Value, path: Path<'_>, errors: &mut Errors) {
     let rules = container.items("restartPolicyRules");
     let place = path.child("restartPolicy");
-    if !container.has("restartPolicy") {
-        if !rules.is_empty() {
-            errors.required(place, "must specify restartPolicy when restart rules are used");
-        }
-    } else {
+    if container.has("restartPolicy") {
         errors.one_of(place, container.text("restartPolicy"), &["Always", "Never", "OnFailure"]);
+    } else if !rules.is_empty() {
+        errors.required(place, "must specify restartPolicy when restart rules are used");
     }
     let list = path.child("restartPolicyRules");
     if rules.len() > 20 {

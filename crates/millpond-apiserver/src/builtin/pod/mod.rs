@@ -91,6 +91,17 @@ fn tolerate_unready_nodes(spec: &mut Value) {
     }
 }
 
+/// Copies what a node's labels say about its place to a pod that is bound to it, as the PodTopologyLabels admission
+/// does.
+pub fn copy_topology_labels(pod: &mut Value, node: &Value) {
+    for key in ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"] {
+        let value = node.at("metadata").at("labels").at(key);
+        if !value.is_null() {
+            pod.object("metadata").object("labels").put(key, value.clone());
+        }
+    }
+}
+
 fn gated_condition(now: &Value) -> Value {
     json!({
         "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
@@ -141,7 +152,14 @@ fn add_requirements(term: &mut Value, keys: &str, operator: &str, labels: &Value
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {
-    tolerate_unready_nodes(new.object("spec"));
+    let spec = new.object("spec");
+    tolerate_unready_nodes(spec);
+    for field in ["priority", "preemptionPolicy"] {
+        let before = old.at("spec").at(field).clone();
+        if !before.is_null() {
+            spec.default_to(field, before);
+        }
+    }
     hooks::keep_status_and_count_spec(new, old);
 }
 

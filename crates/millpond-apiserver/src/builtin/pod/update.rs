@@ -2,6 +2,7 @@
 //! `/resize` and `/binding`.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
@@ -234,7 +235,7 @@ fn walk_difference(path: &str, old: &Value, new: &Value, lines: &mut String) {
         }
         _ => {
             for (sign, value) in [('-', old), ('+', new)].into_iter().filter(|(_, value)| !value.is_null()) {
-                lines.push_str(&format!("{sign} {path}: {value}\n"));
+                writeln!(lines, "{sign} {path}: {value}").expect("writing to a String cannot fail");
             }
         }
     }

@@ -111,7 +111,7 @@ fn plan(args: &Args) -> Vec<Step> {
     }
     steps.push(cargo_step(
         "docs",
-        &["doc", "--workspace", "--no-deps", "--locked"],
+        &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"],
         &[("RUSTDOCFLAGS", "-D warnings")],
     ));
     steps.push(tests_step("all tests", &["--workspace"]));

@@ -125,7 +125,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{BTreeSet, HashSet};
 
     use super::*;
 
@@ -143,6 +143,46 @@ mod tests {
         for resource in resources() {
             assert!(!resource.schema.properties.is_empty(), "{} {}", resource.api_version(), resource.kind);
         }
+    }
+
+    /// Lines as the reference page has them: group and version, then the row up to the subresources.
+    fn documented() -> BTreeSet<String> {
+        let page = include_str!("../../../../docs/reference/kinds.md");
+        let mut section = "";
+        let mut lines = BTreeSet::new();
+        for line in page.lines() {
+            if let Some(title) = line.strip_prefix("## ") {
+                section = title.trim_matches('`');
+            }
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            if let ["", kind, plural, scope, subresources, _, ""] = cells[..]
+                && plural.starts_with('`')
+            {
+                lines.insert(format!("{section} {kind} {plural} {scope} {subresources}"));
+            }
+        }
+        lines
+    }
+
+    fn served(resource: &Resource) -> String {
+        let parts = &resource.subresources;
+        let mut subresources: Vec<&str> = parts.others.iter().map(|other| other.name).collect();
+        subresources.extend(parts.status.then_some("status"));
+        subresources.extend(parts.scale.as_ref().map(|_| "scale"));
+        subresources.sort_unstable();
+        let subresources: Vec<String> = subresources.iter().map(|name| format!("`{name}`")).collect();
+        let scope = if resource.namespaced { "namespace" } else { "cluster" };
+        let (kind, plural) = (&resource.kind, &resource.plural);
+        format!("{} {kind} `{plural}` {scope} {}", resource.api_version(), subresources.join(", "))
+    }
+
+    #[test]
+    fn the_reference_page_lists_what_is_served() {
+        let served: BTreeSet<String> = resources().iter().map(served).collect();
+        let documented = documented();
+        let missing: Vec<_> = served.difference(&documented).collect();
+        let gone: Vec<_> = documented.difference(&served).collect();
+        assert!(missing.is_empty() && gone.is_empty(), "missing: {missing:#?}\ngone: {gone:#?}");
     }
 
     #[test]

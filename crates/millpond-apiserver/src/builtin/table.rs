@@ -63,6 +63,7 @@ pub(super) fn rows() -> &'static [Row] {
 }
 
 static ROWS: &[Row] = &[
+    Row { kind: "Binding", plural: "bindings", verbs: Verbs::CreateOnly, ..BASE },
     Row { kind: "ConfigMap", plural: "configmaps", short_names: &["cm"], hooks: &core::CONFIG_MAP, ..BASE },
     Row {
         kind: "Endpoints",

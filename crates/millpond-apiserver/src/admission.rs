@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::builtin;
 use crate::handlers::call::Call;
 use crate::handlers::update::Part;
+use crate::lifecycle::definitions;
 use crate::status::{ApiError, Cause};
 
 /// Namespaces that cannot be deleted.
@@ -32,7 +33,10 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
             builtin::certificates::set_requester(object, &call.identity.user, &call.identity.groups);
             Ok(())
         }
-        "customresourcedefinitions.apiextensions.k8s.io" => crate::lifecycle::definitions::on_write(call, object, None),
+        definitions::COLLECTION => {
+            definitions::on_write(call, object, None);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -42,7 +46,8 @@ pub(crate) fn on_update(call: &Call, new: &mut Value, old: &Value, part: Part) -
     match (&*call.resource.storage, part) {
         ("services", Part::Main) => crate::service_ip::assign(call, new, Some(old)),
         ("customresourcedefinitions.apiextensions.k8s.io", Part::Main) => {
-            crate::lifecycle::definitions::on_write(call, new, Some(old))
+            definitions::on_write(call, new, Some(old));
+            Ok(())
         }
         _ => Ok(()),
     }

@@ -240,7 +240,7 @@ fn record_update<'a>(
     fields.subtract(&strip::FIELDS);
     if !fields.is_empty() {
         let time = Some(Cow::Owned(time_text(manager.now)));
-        managed.merge(Entry { fields, time, ..target.entry(manager, Operation::Update) });
+        managed.merge(Entry { time, fields, ..target.entry(manager, Operation::Update) });
     }
     managed.cap_updaters();
 }

@@ -25,7 +25,7 @@ fn replicas_in_scale() -> Vec<PathElement<'static>> {
     REPLICAS_IN_SCALE.iter().map(|name| PathElement::field(*name)).collect()
 }
 
-fn set_of<'a>(path: Vec<PathElement<'a>>) -> FieldSet<'a> {
+fn set_of(path: Vec<PathElement<'_>>) -> FieldSet<'_> {
     let mut set = FieldSet::new();
     set.insert(path);
     set

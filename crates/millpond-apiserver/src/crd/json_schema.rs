@@ -16,6 +16,7 @@ const ALLOWED_AT_ROOT: &str = "[Description Type Format Title Maximum ExclusiveM
      Example XPreserveUnknownFields XValidations]";
 
 /// What else is known about the version.
+#[allow(dead_code, reason = "read when rules are compiled")]
 pub(super) struct Options<'a> {
     /// `/status` exists.
     pub(super) status: bool,
@@ -134,6 +135,7 @@ impl Found {
     }
 }
 
+#[allow(dead_code, reason = "read when rules are compiled")]
 struct Checker {
     /// The schema as a whole is structural, so rules can be compiled.
     rules_usable: bool,

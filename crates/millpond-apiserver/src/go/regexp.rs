@@ -180,6 +180,7 @@ impl<'a> Translator<'a> {
         self.flags()
     }
 
+    #[allow(clippy::unnecessary_wraps, reason = "one step among others that can fail")]
     fn push_group(&mut self, opening: &str) -> Step {
         self.settle();
         self.out.push_str(opening);

@@ -287,11 +287,10 @@ fn set_propagation_finalizers(object: &mut Value, propagation: Option<Propagatio
     let mut finalizers: Vec<Value> = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
     finalizers.extend(wanted.map(|finalizer| json!(finalizer)));
-    match finalizers.is_empty() {
-        false => object["metadata"]["finalizers"] = json!(finalizers),
-        true => {
-            object["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
-        }
+    if finalizers.is_empty() {
+        object["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
+    } else {
+        object["metadata"]["finalizers"] = json!(finalizers);
     }
 }
 

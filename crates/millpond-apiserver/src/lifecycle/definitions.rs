@@ -11,7 +11,6 @@ use crate::handlers::call::Call;
 use crate::handlers::delete::Options;
 use crate::handlers::update::{Changed, Part, change};
 use crate::server::Server;
-use crate::status::ApiError;
 use crate::store::StoredObject;
 
 /// The collection of CRDs.
@@ -20,13 +19,12 @@ pub(crate) const COLLECTION: &str = "customresourcedefinitions.apiextensions.k8s
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Before a CRD is written: its names are accepted or not, and it is established at once.
-pub(crate) fn on_write(call: &Call, definition: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+pub(crate) fn on_write(call: &Call, definition: &mut Value, old: Option<&Value>) {
     let now = rfc3339(call.server.clock.now());
     crd::prepare(definition, old, &others(&call.server, definition), &now);
     if old.is_none() {
         definition["metadata"]["finalizers"] = json!([CLEANUP]);
     }
-    Ok(())
 }
 
 /// All other definitions, for conflicts of names.

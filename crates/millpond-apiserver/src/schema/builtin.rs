@@ -219,13 +219,12 @@ fn apply_word(property: &mut Property, word: &str) -> Option<()> {
             property.patch_merge_key = argument.map(Into::into);
         }
         "replace" => property.patch.replace = true,
+        // A copy of the type that differs in this alone, and still has its name.
         "granular" => {
             let schema = Schema { atomic_map: false, ..Schema::clone(&property.schema) };
             property.schema = schema.into();
         }
         "retain" => property.patch.retain_keys = true,
-        // A copy of the type that differs in this alone, and still has its name.
-        "granular" => property.schema = Schema { atomic_map: false, ..(*property.schema).clone() }.into(),
         "atomic" | "set" | "map" => {
             let SchemaRef::Inline(schema) = &mut property.schema else { return None };
             let schema = Arc::make_mut(schema);

@@ -410,8 +410,9 @@ fn qos_class(spec: &PodSpec) -> &'static str {
             .chain(spec.init_containers.iter().flatten())
             .map(|container| container.resources.clone().unwrap_or_default())
     };
-    let is_empty =
-        |list: &Option<std::collections::BTreeMap<String, _>>| list.as_ref().is_none_or(|list| list.is_empty());
+    let is_empty = |list: &Option<std::collections::BTreeMap<String, _>>| {
+        list.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
+    };
     if lists().all(|list| is_empty(&list.requests) && is_empty(&list.limits)) {
         return "BestEffort";
     }

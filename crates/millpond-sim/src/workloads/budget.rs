@@ -325,6 +325,7 @@ mod tests {
         assert_eq!(got.conditions.expect("conditions")[0].reason, "InsufficientPods");
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "what `status` takes")]
     fn demand_of(expected: i32, desired: i32) -> Result<Demand, String> {
         Ok(Demand { expected, desired })
     }

@@ -48,7 +48,8 @@ impl ReplicaSets {
                     }
                     Some(_) => {}
                     None => {
-                        adopters(&sets.list_in(&pod.namespace().unwrap_or_default()), pod).for_each(|key| pods.add(key))
+                        adopters(&sets.list_in(&pod.namespace().unwrap_or_default()), pod)
+                            .for_each(|key| pods.add(key));
                     }
                 }
             }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An embedded API with stand-ins on it.
-pub struct Pond {
+pub(crate) struct Pond {
     pub client: Client,
     pub server: Arc<Server>,
     pub cluster: Arc<Cluster>,
@@ -34,11 +34,11 @@ pub struct Pond {
 
 impl Pond {
     /// Starts both with options for tests.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(Options::default()).await
     }
 
-    pub async fn start_with(options: Options) -> Self {
+    pub(crate) async fn start_with(options: Options) -> Self {
         // Silent unless `RUST_LOG` says otherwise.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -58,25 +58,25 @@ impl Pond {
     }
 
     /// Stops the stand-ins and waits for them.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.token.cancel();
         self.stand_ins.ended().await;
     }
 
     /// Creates an object of any kind.
-    pub async fn create(&self, object: Value) -> DynamicObject {
+    pub(crate) async fn create(&self, object: Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object).expect("an object");
         let api = self.api(&object);
         api.create(&PostParams::default(), &object).await.expect("created")
     }
 
     /// Merges a patch into an object.
-    pub async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: Value) {
+    pub(crate) async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: Value) {
         let api = self.api(&self.create_ref(api_version, kind, name));
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
     }
 
-    pub fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
         let types = object.types.clone().expect("a kind");
         let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
@@ -89,18 +89,18 @@ impl Pond {
     }
 
     /// A name for an object of any kind, to be given to [`Self::api`].
-    pub fn create_ref(&self, api_version: &str, kind: &str, name: &str) -> DynamicObject {
+    pub(crate) fn create_ref(&self, api_version: &str, kind: &str, name: &str) -> DynamicObject {
         serde_json::from_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
             .expect("an object")
     }
 
     /// Creates one more node of this name.
-    pub async fn nodes_more(&self, name: &str) {
+    pub(crate) async fn nodes_more(&self, name: &str) {
         self.node(name, json!({}), json!({})).await;
     }
 
     /// Creates nodes of 4 cores, 16 GiB and 110 pods, spread over three zones.
-    pub async fn nodes(&self, count: usize) {
+    pub(crate) async fn nodes(&self, count: usize) {
         for index in 0..count {
             let name = format!("node-{index:04}");
             let zone = format!("zone-{}", index % 3);
@@ -108,7 +108,7 @@ impl Pond {
         }
     }
 
-    pub async fn node(&self, name: &str, labels: Value, spec: Value) {
+    pub(crate) async fn node(&self, name: &str, labels: Value, spec: Value) {
         let mut labels = labels;
         labels["kubernetes.io/hostname"] = json!(name);
         let resources = json!({"cpu": "4", "memory": "16Gi", "pods": "110"});
@@ -122,7 +122,7 @@ impl Pond {
     }
 
     /// Creates a Deployment of pods that ask for some cpu.
-    pub async fn deployment(&self, name: &str, replicas: i32, more: Value) {
+    pub(crate) async fn deployment(&self, name: &str, replicas: i32, more: Value) {
         let mut spec = json!({
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
@@ -136,7 +136,7 @@ impl Pond {
     }
 
     /// Creates a bare pod.
-    pub async fn pod(&self, name: &str, spec: Value) {
+    pub(crate) async fn pod(&self, name: &str, spec: Value) {
         let mut base = json!({"containers": [{"name": "c", "image": "i"}]});
         merge(&mut base, &spec);
         self.create(json!({
@@ -146,7 +146,7 @@ impl Pond {
     }
 
     /// Waits until something holds; `describe` says what is there when it never does.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         while !holds(&self.cluster) {
             assert!(tokio::time::Instant::now() < give_up, "never: {what}\n{}", self.describe());
@@ -155,12 +155,12 @@ impl Pond {
     }
 
     /// Lets virtual time pass.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
     /// Waits until nothing has been written for a while.
-    pub async fn until_quiet(&self) {
+    pub(crate) async fn until_quiet(&self) {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
             let before = self.server.store().revision();
@@ -172,17 +172,17 @@ impl Pond {
         }
     }
 
-    pub fn pods_of(&self, app: &str) -> Vec<Arc<Pod>> {
+    pub(crate) fn pods_of(&self, app: &str) -> Vec<Arc<Pod>> {
         let pods = self.cluster.pods.list();
         pods.into_iter().filter(|pod| pod.labels().get("app").map(String::as_str) == Some(app)).collect()
     }
 
-    pub fn get_pod(&self, name: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn get_pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.cluster.pods.get(&Key::new("default", name))
     }
 
     /// How many pods each node has.
-    pub fn spread(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn spread(&self) -> BTreeMap<String, usize> {
         let mut spread = BTreeMap::new();
         for pod in self.cluster.pods.list() {
             *spread.entry(node_name(&pod).unwrap_or("-").to_owned()).or_default() += 1;
@@ -197,8 +197,7 @@ impl Pond {
                 .status
                 .iter()
                 .flat_map(|status| status.conditions.iter().flatten())
-                .filter_map(|condition| condition.message.as_deref())
-                .next()
+                .find_map(|condition| condition.message.as_deref())
                 .unwrap_or_default()
                 .to_owned();
             lines.push(format!("pod {} {} on {:?}: {why}", pod.name_any(), phase(pod), node_name(pod)));
@@ -214,7 +213,7 @@ impl Pond {
 }
 
 /// The template of a pod that asks for some cpu.
-pub fn template(app: &str, cpu: &str) -> Value {
+pub(crate) fn template(app: &str, cpu: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": app}},
         "spec": {"containers": [{"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}]},
@@ -222,7 +221,7 @@ pub fn template(app: &str, cpu: &str) -> Value {
 }
 
 /// Merges objects, the second into the first.
-pub fn merge(target: &mut Value, more: &Value) {
+pub(crate) fn merge(target: &mut Value, more: &Value) {
     for (key, value) in more.as_object().into_iter().flatten() {
         if value.is_object() && target[key].is_object() {
             merge(&mut target[key], value);
@@ -232,12 +231,12 @@ pub fn merge(target: &mut Value, more: &Value) {
     }
 }
 
-pub fn is_node_ready(node: &Node) -> bool {
+pub(crate) fn is_node_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-pub fn available(cluster: &Cluster, name: &str) -> i32 {
+pub(crate) fn available(cluster: &Cluster, name: &str) -> i32 {
     let deployment = cluster.deployments.get(&Key::new("default", name));
     deployment.and_then(|deployment| deployment.status.as_ref()?.available_replicas).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A real API server with somebody on it.
-pub struct Party {
+pub(crate) struct Party {
     pub client: Client,
     pub cluster: Arc<Cluster>,
     changed: watch::Receiver<u64>,
@@ -30,7 +30,7 @@ pub struct Party {
 
 impl Party {
     /// Starts a server with real parts and with stand-ins for the rest.
-    pub async fn start(real: &RealClusterBuilder, parts: &[Part]) -> Result<Self> {
+    pub(crate) async fn start(real: &RealClusterBuilder, parts: &[Part]) -> Result<Self> {
         let real = real.start()?;
         let client = real.client().await?;
         let token = CancellationToken::new();
@@ -57,12 +57,12 @@ impl Party {
         Ok(Self { client, cluster, changed, token, stand_ins, _real: real })
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.token.cancel();
         self.stand_ins.ended().await;
     }
 
-    pub fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         if ["Node", "PriorityClass", "Namespace"].contains(&kind) {
@@ -72,7 +72,7 @@ impl Party {
         }
     }
 
-    pub async fn create(&self, object: Value) -> Result<()> {
+    pub(crate) async fn create(&self, object: Value) -> Result<()> {
         let object: DynamicObject = serde_json::from_value(object)?;
         let types = object.types.clone().context("a kind")?;
         let api = self.api(&types.api_version, &types.kind);
@@ -80,19 +80,19 @@ impl Party {
         Ok(())
     }
 
-    pub async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: Value) -> Result<()> {
+    pub(crate) async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: Value) -> Result<()> {
         let api = self.api(api_version, kind);
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 
     /// Reads an object; `null` when it is not there.
-    pub async fn read(&self, api_version: &str, kind: &str, name: &str) -> Result<Value> {
+    pub(crate) async fn read(&self, api_version: &str, kind: &str, name: &str) -> Result<Value> {
         Ok(serde_json::to_value(self.api(api_version, kind).get_opt(name).await?)?)
     }
 
     /// Reads an object until it is as wanted, looking again whenever pods or nodes change.
-    pub async fn read_until(
+    pub(crate) async fn read_until(
         &self,
         (api_version, kind, name): (&str, &str, &str),
         wanted: impl Fn(&Value) -> bool,
@@ -118,7 +118,7 @@ impl Party {
     }
 
     /// Removes all pods at once.
-    pub async fn remove_pods(&self) -> Result<()> {
+    pub(crate) async fn remove_pods(&self) -> Result<()> {
         let api = self.api("v1", "Pod");
         api.delete_collection(&DeleteParams::default().grace_period(0), &Default::default()).await?;
         let mut changed = self.changed.clone();
@@ -129,7 +129,7 @@ impl Party {
     }
 
     /// A node that the kubelets make ready.
-    pub async fn node(&self, name: &str, cpu: &str, labels: Value, spec: Value, extended: Value) -> Result<()> {
+    pub(crate) async fn node(&self, name: &str, cpu: &str, labels: Value, spec: Value, extended: Value) -> Result<()> {
         let mut labels = labels;
         labels["kubernetes.io/hostname"] = json!(name);
         let mut resources = json!({"cpu": cpu, "memory": "16Gi", "pods": "20", "ephemeral-storage": "10Gi"});

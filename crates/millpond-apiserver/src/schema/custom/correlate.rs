@@ -18,7 +18,7 @@ pub(crate) struct Pair<'a> {
     pub(crate) schema: &'a Props,
 }
 
-impl<'a> Pair<'a> {
+impl Pair<'_> {
     /// The pair under a key that both have and the schema knows.
     pub(crate) fn child(self, key: &str) -> Option<Self> {
         let old = self.old.as_object()?.get(key)?;

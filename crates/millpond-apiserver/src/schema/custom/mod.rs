@@ -237,6 +237,7 @@ pub(crate) enum Step {
 }
 
 /// Whether an error keeps rules from being evaluated: they may rely on types, sizes and required fields.
+#[allow(dead_code, reason = "read when rules are compiled")]
 fn is_blocking(error: &FieldError) -> bool {
     matches!(
         error.problem,

@@ -72,7 +72,7 @@ impl Check<'_> {
     fn fits(&self, number: f64) -> bool {
         if self.integer_type {
             let in_64_bits =
-                number.fract() == 0.0 && (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number);
+                number.fract() == 0.0 && (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&number);
             return in_64_bits && self.fits_integer(number as i64);
         }
         !matches!(self.format, Some(Format::Float)) || number.abs() <= f64::from(f32::MAX)

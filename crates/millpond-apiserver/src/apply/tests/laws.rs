@@ -89,7 +89,14 @@ fn unique_items(schema: &Schema) -> impl Fn(Vec<Value>) -> Value + use<> {
 }
 
 fn free(depth: u32) -> BoxedStrategy<Value> {
-    let leaf = prop_oneof![Just(json!(1)), Just(json!("x")), Just(json!(true)), Just(json!({})), Just(json!([]))];
+    let leaf = prop_oneof![
+        Just(json!(1)),
+        Just(json!("x")),
+        Just(json!(true)),
+        Just(json!({})),
+        Just(json!([])),
+        Just(json!(null))
+    ];
     leaf.prop_recursive(depth, 12, 3, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..3).prop_map(Value::Array),
@@ -99,7 +106,7 @@ fn free(depth: u32) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-fn config() -> impl Strategy<Value = Value> {
+pub(super) fn config() -> impl Strategy<Value = Value> {
     let schema = schema::thing();
     value_of(&schema.properties["spec"].schema, 3).prop_map(
         |spec| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}),
@@ -348,7 +355,7 @@ fn deep_objects_are_owned_as_a_whole_from_a_depth_on() {
 
 #[test]
 fn builtin_objects_are_encoded_as_they_are_compared() {
-    let recorded: Vec<Value> = serde_json::from_str(super::replay::BUILTIN).unwrap();
+    let recorded: Vec<Value> = serde_json::from_str(super::recording::BUILTIN).unwrap();
     let steps = recorded.iter().flat_map(|case| case["steps"].as_array().unwrap());
     let mut seen = 0;
     for body in steps.filter(|step| step["method"] == "POST").map(|step| &step["body"]) {

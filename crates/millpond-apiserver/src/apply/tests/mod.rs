@@ -2,5 +2,7 @@
 
 mod laws;
 mod pieces;
+mod real;
+mod recording;
 mod replay;
 mod schema;

@@ -43,8 +43,13 @@ pub(super) fn parse(json: &Value) -> SchemaRef {
 
 /// A kind with every sort of field.
 pub(super) fn thing() -> SchemaRef {
+    parse(&thing_json())
+}
+
+/// The same as a CRD has it.
+pub(super) fn thing_json() -> Value {
     let text = json!({"type": "string"});
-    let item = json!({"type": "object", "properties": {
+    let item = json!({"type": "object", "required": ["name"], "properties": {
         "name": text, "port": {"type": "integer", "default": 80}, "value": text,
         "inner": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
     }});
@@ -61,7 +66,6 @@ pub(super) fn thing() -> SchemaRef {
         "nested": {"type": "object", "properties": {"deep": {"type": "object", "properties": {"x": text, "y": text}}}},
         "maps": {"type": "object", "additionalProperties": {"type": "object", "properties": {"p": text, "q": text}}},
     }});
-    parse(
-        &json!({"type": "object", "properties": {"spec": spec, "status": {"type": "object", "properties": {"note": text}}}}),
-    )
+    let status = json!({"type": "object", "properties": {"note": text}});
+    json!({"type": "object", "properties": {"spec": spec, "status": status}})
 }

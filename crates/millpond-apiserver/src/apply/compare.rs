@@ -18,7 +18,7 @@ pub(super) struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     fn push(&mut self, element: &PathElement<'a>, change: Change<'a>) {
-        let Change { own, below } = change;
+        let Change { own, below, .. } = change;
         push(&mut self.removed, element, own.removed, below.removed);
         push(&mut self.modified, element, own.modified, below.modified);
         push(&mut self.added, element, own.added, below.added);
@@ -49,6 +49,8 @@ fn push<'a>(set: &mut FieldSet<'a>, element: &PathElement<'a>, member: bool, bel
 #[derive(Default)]
 struct Change<'a> {
     own: Own,
+    /// The value was compared as a whole.
+    leaf: bool,
     below: Comparison<'a>,
 }
 
@@ -57,8 +59,6 @@ struct Own {
     removed: bool,
     modified: bool,
     added: bool,
-    /// The value was compared as a whole.
-    leaf: bool,
 }
 
 /// Compares two objects of the same type.
@@ -81,11 +81,11 @@ fn compare_values<'a>(old: Option<&'a Value>, new: Option<&'a Value>, place: Pla
         }
         (Some(old_forms), Some(new_forms)) => {
             change.handle(old_forms.first(), old, new, place, depth);
-            change.own.leaf = false;
+            change.leaf = false;
             change.handle(new_forms.first(), old, new, place, depth);
         }
     }
-    if !change.own.leaf {
+    if !change.leaf {
         change.own.added |= old.is_none() && new.is_some();
         change.own.removed |= new.is_none() && old.is_some();
     }
@@ -123,7 +123,7 @@ impl<'a> Change<'a> {
     }
 
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        self.own.leaf = true;
+        self.leaf = true;
         match (old, new) {
             (None, None) => {}
             (None, Some(_)) => self.own.added = true,
@@ -207,7 +207,7 @@ fn compare_items<'a>(old: &[&'a Value], new: &[&'a Value], place: Place<'a>, dep
         ([] | [_], [] | [_]) => compare_values(old.first().copied(), new.first().copied(), place.item(), depth + 1),
         ([_, _, ..], [_, _, ..]) => {
             let same = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| equal(old, new));
-            Change { own: Own { modified: !same, ..Own::default() }, below: Comparison::default() }
+            Change { own: Own { modified: !same, ..Own::default() }, ..Change::default() }
         }
         ([_, _, ..], _) => {
             let mut change = match new.first() {

@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn fields_are_read_and_written() {
         for fields in [
-            r"{}",
+            "{}",
             r#"{"f:a":{}}"#,
             r#"{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:replicas":{}}}"#,
             r#"{"f:l":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}},"k:{\"name\":\"b\"}":{"f:x":{}}}}"#,

@@ -123,18 +123,18 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// `apps/v1, Kind=Deployment`: how Go prints a kind.
-    fn shown_kind(&self, api_version: &str, kind: &str) -> String {
-        let slash = if api_version.contains('/') { "" } else { "/" };
-        format!("{slash}{api_version}, Kind={kind}")
-    }
-
     /// `default/web; apps/v1, Kind=Deployment`: how messages name an object.
     fn shown_object(&self, object: &Value) -> String {
         let text = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let kind = self.shown_kind(self.api_version, self.kind);
+        let kind = shown_kind(self.api_version, self.kind);
         format!("{}/{}; {kind}", text("/metadata/namespace"), text("/metadata/name"))
     }
+}
+
+/// `apps/v1, Kind=Deployment`: how Go prints a kind.
+fn shown_kind(api_version: &str, kind: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={kind}")
 }
 
 /// Records the author of a new object as the owner of all its fields.
@@ -145,15 +145,14 @@ pub fn track_create(object: &mut Value, target: &Target<'_>, manager: &Manager<'
         _ => None,
     };
     let quick = if known.is_none() { new_managed_fields(object, target, manager) } else { None };
-    let managed_fields = match quick {
-        Some(text) => serde_json::from_str(&text).ok(),
-        None => {
-            let empty = encode::empty_object(target.schema);
-            let mut known = known.unwrap_or_default();
-            known.rewrite();
-            let entries = update_entries(known, &empty, object, target, manager);
-            entries.and_then(|entries| assemble(entries, source))
-        }
+    let managed_fields = if let Some(text) = quick {
+        serde_json::from_str(&text).ok()
+    } else {
+        let empty = encode::empty_object(target.schema);
+        let mut known = known.unwrap_or_default();
+        known.rewrite();
+        let entries = update_entries(known, &empty, object, target, manager);
+        entries.and_then(|entries| assemble(entries, source))
     };
     set_managed_fields(object, managed_fields);
 }
@@ -340,7 +339,7 @@ fn check_kind(config: &Value, target: &Target<'_>) -> Result<(), ApplyError> {
     if (api_version, kind) == (target.api_version, target.kind) {
         return Ok(());
     }
-    Err(ApplyError::BadRequest(format!("invalid object type: {}", target.shown_kind(api_version, kind))))
+    Err(ApplyError::BadRequest(format!("invalid object type: {}", shown_kind(api_version, kind))))
 }
 
 fn check_config(config: &Value, live: Option<&Value>, target: &Target<'_>) -> Result<(), ApplyError> {

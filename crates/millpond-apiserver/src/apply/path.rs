@@ -199,7 +199,9 @@ fn shown(value: &Value) -> String {
         Value::Number(number) => go_number(number),
         Value::String(text) => quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
-        Value::Object(map) => map.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect::<Vec<_>>().concat()
+        }
     }
 }
 

@@ -239,17 +239,13 @@ fn record_applied<'a>(
 ) -> (usize, Option<Entry<'a>>) {
     let found = managed.entries.iter().position(|entry| entry.is_same_manager(&applier));
     let mut entry = Entry { fields: applied, ..applier };
-    match found {
-        Some(place) => {
-            entry.time.clone_from(&managed.entries[place].time);
-            let last = std::mem::replace(&mut managed.entries[place], entry);
-            (place, Some(last))
-        }
-        None => {
-            managed.entries.push(entry);
-            (managed.entries.len() - 1, None)
-        }
-    }
+    let Some(place) = found else {
+        managed.entries.push(entry);
+        return (managed.entries.len() - 1, None);
+    };
+    entry.time.clone_from(&managed.entries[place].time);
+    let last = std::mem::replace(&mut managed.entries[place], entry);
+    (place, Some(last))
 }
 
 /// Removes what the applier applied last time and not this time, unless somebody else owns it.

@@ -59,7 +59,7 @@ async fn real_random_writes_end_the_same() {
 /// The first step of a sequence whose answers differ, with those before it.
 async fn disagreement(clients: &[Client; 2], steps: &[Value], name: &str) -> Option<String> {
     let mut versions = [Versions::new(), Versions::new()];
-    let mut told = String::new();
+    let mut told = Vec::new();
     for step in steps {
         let step: Value = serde_json::from_str(&step.to_string().replace("NAME", name)).unwrap();
         let mut answers = Vec::new();
@@ -72,9 +72,10 @@ async fn disagreement(clients: &[Client; 2], steps: &[Value], name: &str) -> Opt
             }
             answers.push(answer);
         }
-        told.push_str(&format!("  {} {} {}\n", step["method"], step["path"], step["body"]));
+        told.push(format!("  {} {} {}", step["method"], step["path"], step["body"]));
         if answers[0] != answers[1] {
-            return Some(format!("{name}:\n{told}  real     {}\n  embedded {}", answers[0], answers[1]));
+            told.push(format!("  real     {}\n  embedded {}", answers[0], answers[1]));
+            return Some(format!("{name}:\n{}", told.join("\n")));
         }
     }
     None

@@ -12,6 +12,7 @@ use super::respond::{self, ApiResponse};
 use super::update::Part;
 use super::{decode, reviews};
 use crate::clock::rfc3339;
+use crate::lifecycle::definitions;
 use crate::resource::Verbs;
 use crate::status::ApiError;
 use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
@@ -108,6 +109,9 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     set_system_fields(call, &mut object);
     kind::prepare_create(&resource, &mut object);
     admission::on_create(call, &mut object)?;
+    if &*resource.storage == definitions::COLLECTION {
+        call.warnings.extend(definitions::warnings(&object, None));
+    }
     let mut errors = meta::validate_create(&resource, &object);
     errors.extend(kind::validate(&resource, &object, None, false));
     if !errors.is_empty() {

@@ -15,6 +15,7 @@ use super::respond::ApiResponse;
 use crate::apply;
 use crate::http::negotiate::content_type;
 use crate::http::query::FieldValidation;
+use crate::lifecycle::definitions;
 use crate::patch;
 use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
@@ -346,6 +347,9 @@ async fn write_change(
         Part::Other(_) => {}
     }
     admission::on_update(call, &mut new, &old, part)?;
+    if &*resource.storage == definitions::COLLECTION && part == Part::Main {
+        call.warnings.extend(definitions::warnings(&new, Some(&old)));
+    }
     let mut errors = meta::validate_update(&resource, &new, &old);
     if !matches!(part, Part::Other(_)) {
         errors.extend(kind::validate(&resource, &new, Some(&old), part == Part::Status));

@@ -160,6 +160,8 @@ impl Facts<'_> {
     }
 
     fn set_host(&self, status: &mut PodStatus) {
+        // A pod that was made for its node never saw a scheduler.
+        self.set(status, "PodScheduled", true, None);
         status.host_ip = Some(self.host_address.clone());
         status.host_ips = Some(vec![HostIP { ip: self.host_address.clone() }]);
         status.observed_generation = self.pod.metadata.generation;

@@ -30,6 +30,7 @@ pub(crate) struct Pond {
     pub cluster: Arc<Cluster>,
     token: CancellationToken,
     stand_ins: StandIns,
+    options: Options,
 }
 
 impl Pond {
@@ -50,11 +51,24 @@ impl Pond {
         millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");
         tokio::spawn(lifecycle::run(Arc::clone(&server), LifecycleOptions { controllers: true }));
         let client = Client::new(server.service_for(Identity::administrator("test")), "default");
-        let options = Options { seed: 1, start_time: start, nodes: Nodes::All, ..options };
+        let options = Options { seed: 1, virtual_start: Some(start), nodes: Nodes::All, ..options };
+        Self::on(server, client, options)
+    }
+
+    fn on(server: Arc<Server>, client: Client, options: Options) -> Self {
         let token = CancellationToken::new();
-        let stand_ins = StandIns::builder(client.clone()).options(options).spawn(token.clone());
+        let stand_ins = StandIns::builder(client.clone()).options(options.clone()).spawn(token.clone());
         let cluster = Arc::clone(stand_ins.cluster());
-        Self { client, server, cluster, token, stand_ins }
+        Self { client, server, cluster, token, stand_ins, options }
+    }
+
+    /// Ends the stand-ins and starts new ones on the same API.
+    pub async fn restart(self) -> Self {
+        let (server, client, options) = (Arc::clone(&self.server), self.client.clone(), self.options.clone());
+        // The new ones go on where the clock stands now.
+        let options = Options { virtual_start: Some(self.cluster.clock.now()), ..options };
+        self.stop().await;
+        Self::on(server, client, options)
     }
 
     /// Stops the stand-ins and waits for them.

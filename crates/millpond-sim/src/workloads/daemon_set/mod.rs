@@ -48,8 +48,8 @@ impl DaemonSets {
     pub fn new(cluster: Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
-        cluster.daemon_sets.on_change(move |_, new| {
-            if let Some(set) = new {
+        cluster.daemon_sets.on_change(move |old, new| {
+            if let Some(set) = new.or(old) {
                 own.add(Key::of(&**set));
             }
         });
@@ -149,6 +149,9 @@ impl Reconcile for DaemonSets {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let Some(set) = self.cluster.daemon_sets.get(key) else {
+            let sets = self.cluster.daemon_sets.list();
+            let live: BTreeSet<String> = sets.iter().filter_map(|set| set.uid()).collect();
+            self.failures.lock().retain(|(set, _), _| live.contains(set));
             return Ok(None);
         };
         if is_leaving(&*set) || selector(&set).is_unrestricted() {

@@ -116,8 +116,7 @@ impl Builder {
     pub fn spawn(self, token: CancellationToken) -> StandIns {
         let (cluster, events) = Cluster::new(self.client, self.options);
         let (all_known, known) = watch::channel(false);
-        let start =
-            Start { cluster: Arc::clone(&cluster), token: token.clone(), tasks: TaskTracker::new(), known };
+        let start = Start { cluster: Arc::clone(&cluster), token: token.clone(), tasks: TaskTracker::new(), known };
         let tasks = start.tasks.clone();
         tasks.spawn(events.run(token.clone()));
         // Controllers first: they register for changes, so that none is missed.
@@ -126,9 +125,8 @@ impl Builder {
         }
         start.watch(&self.parts, all_known);
         let ended = tasks.clone();
-        let watched = token.clone();
         let handle = tokio::spawn(async move {
-            watched.cancelled().await;
+            token.cancelled().await;
             ended.close();
             ended.wait().await;
         });

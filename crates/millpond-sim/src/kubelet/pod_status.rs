@@ -23,7 +23,7 @@ const SHOW_START_AFTER: Duration = Duration::from_secs(2);
 /// The wait before a container that failed once is started again; it doubles each time.
 const FIRST_RESTART: Duration = Duration::from_secs(10);
 /// The longest such wait.
-const LONGEST_RESTART: Duration = Duration::from_secs(300);
+const LONGEST_RESTART: Duration = Duration::from_mins(5);
 
 /// What to do with a pod now.
 #[derive(Clone, Debug, PartialEq)]

@@ -34,7 +34,7 @@ const DEFAULT_HISTORY: i32 = 10;
 /// The first wait before a failed daemon pod is replaced; it doubles with each further failure.
 const FIRST_REPLACEMENT: Duration = Duration::from_secs(1);
 /// The longest such wait.
-const LONGEST_REPLACEMENT: Duration = Duration::from_secs(15 * 60);
+const LONGEST_REPLACEMENT: Duration = Duration::from_mins(15);
 
 /// The DaemonSet controller.
 pub struct DaemonSets {
@@ -91,7 +91,7 @@ impl DaemonSets {
             entry.0 = 0;
         }
         if entry.0 > 0 && since < wait(entry.0 - 1) {
-            return Some(wait(entry.0 - 1) - since);
+            return Some(wait(entry.0 - 1).saturating_sub(since));
         }
         *entry = (entry.0 + 1, now);
         None
@@ -125,20 +125,14 @@ impl DaemonSets {
                 return true;
             }
             let node = target_node(pod).unwrap_or_default();
-            match self.must_wait(&uid, &node) {
-                Some(wait) => {
-                    soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
-                    false
-                }
-                None => {
-                    let voice =
-                        Voice { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
-                    let note =
-                        format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
-                    self.cluster.recorder.tell(set, voice, note);
-                    true
-                }
+            if let Some(wait) = self.must_wait(&uid, &node) {
+                soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
+                return false;
             }
+            let voice = Voice { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
+            let note = format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
+            self.cluster.recorder.tell(set, voice, note);
+            true
         });
         soonest
     }

@@ -1,6 +1,4 @@
-//! The time that stand-ins write into objects.
-//!
-//! It follows `tokio::time`, so that it stands still with a paused runtime and jumps with it.
+//! The time that stand-ins write into objects: the machine's, or `tokio`'s, which tests pause.
 
 use std::time::Duration;
 
@@ -8,28 +6,37 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use tokio::time::Instant;
 
-/// Wall-clock time that advances with the runtime's clock.
+/// A source of wall-clock time.
 #[derive(Clone, Debug)]
-pub struct Clock {
-    origin: Timestamp,
-    started: Instant,
+pub enum Clock {
+    /// The machine's clock. It also counts the time that the machine sleeps, which the runtime's
+    /// clock does not.
+    Machine,
+    /// A time that advances with the runtime's clock: it stands still with a paused runtime and
+    /// jumps with it.
+    Virtual {
+        /// The time at the origin.
+        start: Timestamp,
+        /// The instant that `start` belongs to.
+        origin: Instant,
+    },
 }
 
 impl Clock {
-    /// A clock that shows `origin` now.
-    pub fn starting_at(origin: Timestamp) -> Self {
-        Self { origin, started: Instant::now() }
-    }
-
-    /// A clock that shows the machine's time now.
-    pub fn of_this_machine() -> Self {
-        Self::starting_at(Timestamp::now())
+    /// A clock that shows `start` now and follows the runtime's clock.
+    pub fn virtual_from(start: Timestamp) -> Self {
+        Self::Virtual { start, origin: Instant::now() }
     }
 
     /// The time with all its digits.
     pub fn now(&self) -> Timestamp {
-        let elapsed = SignedDuration::try_from(self.started.elapsed()).unwrap_or(SignedDuration::MAX);
-        self.origin.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+        match self {
+            Self::Machine => Timestamp::now(),
+            Self::Virtual { start, origin } => {
+                let elapsed = SignedDuration::try_from(origin.elapsed()).unwrap_or(SignedDuration::MAX);
+                start.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+            }
+        }
     }
 
     /// The time as objects hold it, in whole seconds.
@@ -64,7 +71,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_moves_only_with_the_runtime() {
-        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().expect("a time"));
         let before = clock.now();
         assert_eq!(clock.now(), before);
         tokio::time::advance(Duration::from_millis(90_500)).await;

@@ -70,7 +70,7 @@ impl Cluster {
     /// The shared parts, and the task that sends events. Nothing is watched yet.
     pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
         let permits = Arc::new(Semaphore::new(options.writes_in_flight.max(1)));
-        let clock = Clock::starting_at(options.start_time);
+        let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
         let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
         let by_node = |pod: &Pod| node_name(pod).map(str::to_owned);
         let cluster = Self {

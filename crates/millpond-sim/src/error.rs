@@ -16,7 +16,7 @@ pub enum Error {
         key: Key,
         /// What the client said.
         #[source]
-        source: kube::Error,
+        source: Box<kube::Error>,
     },
     /// The object cannot be handled as it is.
     #[error("{kind} `{key}`: {problem}")]
@@ -34,10 +34,14 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    fn status(&self) -> Option<&kube::core::Status> {
+    /// What the API server answered, if it did.
+    pub fn status(&self) -> Option<&kube::core::Status> {
         match self {
-            Self::Api { source: kube::Error::Api(status), .. } => Some(status),
-            _ => None,
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status),
+                _ => None,
+            },
+            Self::Malformed { .. } => None,
         }
     }
 

@@ -175,7 +175,7 @@ impl<K: Kind> Mirror<K> {
                 self.drop_unlisted();
                 self.ready.send_replace(true);
             }
-            Event::Apply(object) => self.put(object, false),
+            Event::Apply(object) => drop(self.put(object, false)),
             Event::Delete(object) => {
                 let uid = object.uid().unwrap_or_default();
                 let version = version(&object);
@@ -200,8 +200,8 @@ impl<K: Kind> Mirror<K> {
         }
     }
 
-    /// Takes over an object unless a newer version is known.
-    fn put(&self, mut object: K, written: bool) {
+    /// Takes over an object unless a newer version is known; gives it back as it would be kept.
+    fn put(&self, mut object: K, written: bool) -> Arc<K> {
         object.managed_fields_mut().clear();
         let key = Key::of(&object);
         let version = version(&object);
@@ -210,10 +210,10 @@ impl<K: Kind> Mirror<K> {
             let mut state = self.state.write();
             let uid = object.meta().uid.as_deref().unwrap_or_default();
             if state.buried.contains(uid) {
-                return;
+                return object;
             }
             if state.objects.get(&key).is_some_and(|known| known.version >= version) {
-                return;
+                return object;
             }
             let written_in = written.then_some(state.listing);
             let entry = Entry { object: Arc::clone(&object), version, written_in };
@@ -225,6 +225,7 @@ impl<K: Kind> Mirror<K> {
             before
         };
         self.tell(before.as_ref(), Some(&object));
+        object
     }
 
     fn remove(&self, key: &Key, applies: impl Fn(&Entry<K>) -> bool) {
@@ -289,13 +290,13 @@ impl<K: Kind> Mirror<K> {
         match deleted {
             Ok(either) => {
                 match either.left().filter(lives_on) {
-                    Some(leaving) => self.put(leaving, true),
+                    Some(leaving) => drop(self.put(leaving, true)),
                     None => self.bury(&key, &uid),
                 }
                 Ok(())
             }
             Err(source) => {
-                let error = self.failed("delete", &key, source);
+                let error = Self::failed("delete", &key, source);
                 // Another object of that name is a conflict on the uid: ours is gone as well.
                 if error.is_not_found() || error.is_conflict() {
                     self.bury(&key, &uid);
@@ -325,17 +326,13 @@ impl<K: Kind> Mirror<K> {
 
     fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
         match outcome {
-            Ok(object) => {
-                let answer = Arc::new(object.clone());
-                self.put(object, true);
-                Ok(answer)
-            }
-            Err(source) => Err(self.failed(verb, key, source)),
+            Ok(object) => Ok(self.put(object, true)),
+            Err(source) => Err(Self::failed(verb, key, source)),
         }
     }
 
-    fn failed(&self, verb: &'static str, key: &Key, source: kube::Error) -> Error {
-        Error::Api { verb, kind: K::kind(&()).into_owned(), key: key.clone(), source }
+    fn failed(verb: &'static str, key: &Key, source: kube::Error) -> Error {
+        Error::Api { verb, kind: K::kind(&()).into_owned(), key: key.clone(), source: Box::new(source) }
     }
 }
 

@@ -20,8 +20,9 @@ pub enum Nodes {
 pub struct Options {
     /// Decides names and jitter; the same seed gives the same run under virtual time.
     pub seed: u64,
-    /// The time that objects show at the start; it then follows `tokio::time`.
-    pub start_time: Timestamp,
+    /// Under virtual time: what the clock shows at the start; it then follows `tokio::time`.
+    /// Without it objects show the machine's time.
+    pub virtual_start: Option<Timestamp>,
     /// The nodes that the kubelets play.
     pub nodes: Nodes,
     /// How long a new node takes to become ready.
@@ -51,10 +52,9 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let now = Timestamp::now();
         Self {
-            seed: now.as_nanosecond() as u64,
-            start_time: now,
+            seed: Timestamp::now().as_nanosecond() as u64,
+            virtual_start: None,
             nodes: Nodes::Marked,
             node_startup: Duration::ZERO,
             pod_startup: Duration::from_secs(1),

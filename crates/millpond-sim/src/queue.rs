@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(queue.next().await, "a", "it was asked for meanwhile");
         queue.done(&"a");
         queue.done(&"b");
-        let idle = tokio::time::timeout(Duration::from_secs(3600), queue.next()).await;
+        let idle = tokio::time::timeout(Duration::from_hours(1), queue.next()).await;
         assert!(idle.is_err(), "nothing is left");
     }
 
@@ -196,18 +196,18 @@ mod tests {
     async fn the_earliest_wish_wins() {
         let queue = Queue::new();
         let start = Instant::now();
-        queue.add_after("slow", Duration::from_secs(60));
+        queue.add_after("slow", Duration::from_mins(1));
         queue.add_after("slow", Duration::from_secs(90));
         queue.add_after("fast", Duration::from_secs(30));
         queue.add_after("fast", Duration::from_secs(10));
         assert_eq!(queue.next().await, "fast");
         assert_eq!(start.elapsed(), Duration::from_secs(10));
         assert_eq!(queue.next().await, "slow");
-        assert_eq!(start.elapsed(), Duration::from_secs(60));
-        queue.add_after("late", Duration::from_secs(60));
+        assert_eq!(start.elapsed(), Duration::from_mins(1));
+        queue.add_after("late", Duration::from_mins(1));
         queue.add("late");
         assert_eq!(queue.next().await, "late");
-        assert_eq!(start.elapsed(), Duration::from_secs(60));
+        assert_eq!(start.elapsed(), Duration::from_mins(1));
     }
 
     #[tokio::test(start_paused = true)]

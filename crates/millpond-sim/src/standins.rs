@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use kube::Client;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -112,18 +115,18 @@ impl Builder {
     /// Starts. Cancelling the token ends everything; what is under way is finished first.
     pub fn spawn(self, token: CancellationToken) -> StandIns {
         let (cluster, events) = Cluster::new(self.client, self.options);
-        let mut start = Start { cluster: Arc::clone(&cluster), token: token.clone(), tasks: TaskTracker::new() };
+        let (all_known, known) = watch::channel(false);
+        let start = Start { cluster: Arc::clone(&cluster), token: token.clone(), tasks: TaskTracker::new(), known };
         let tasks = start.tasks.clone();
         tasks.spawn(events.run(token.clone()));
         // Controllers first: they register for changes, so that none is missed.
         for part in &self.parts {
             start.part(*part);
         }
-        start.watch(&self.parts);
+        start.watch(&self.parts, all_known);
         let ended = tasks.clone();
-        let watched = token.clone();
         let handle = tokio::spawn(async move {
-            watched.cancelled().await;
+            token.cancelled().await;
             ended.close();
             ended.wait().await;
         });
@@ -159,14 +162,29 @@ struct Start {
     cluster: Arc<Cluster>,
     token: CancellationToken,
     tasks: TaskTracker,
+    known: watch::Receiver<bool>,
 }
 
 impl Start {
-    fn run<R: Reconcile>(&self, (controller, queue): (Arc<R>, Arc<Queue<Key>>), concurrency: usize) {
-        self.tasks.spawn(worker::run(controller, queue, concurrency, self.token.clone()));
+    /// Runs a part once the whole cluster is known. Before that, a controller would make pods that
+    /// exist already, and the scheduler would fill nodes that are full.
+    fn begin(&self, part: impl Future<Output = ()> + Send + 'static) {
+        let (mut known, token) = (self.known.clone(), self.token.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                _ = known.wait_for(|known| *known) => {}
+            }
+            part.await;
+        });
     }
 
-    fn part(&mut self, part: Part) {
+    fn run<R: Reconcile>(&self, (controller, queue): (Arc<R>, Arc<Queue<Key>>), concurrency: usize) {
+        self.begin(worker::run(controller, queue, concurrency, self.token.clone()));
+    }
+
+    fn part(&self, part: Part) {
         let cluster = Arc::clone(&self.cluster);
         let usual = cluster.options.concurrency;
         match part {
@@ -176,9 +194,7 @@ impl Start {
             Part::DaemonSets => self.run(DaemonSets::new(cluster), usual),
             Part::Jobs => self.run(Jobs::new(cluster), usual),
             Part::Budgets => self.run(Budgets::new(cluster), usual),
-            Part::Scheduler => {
-                self.tasks.spawn(self.schedule());
-            }
+            Part::Scheduler => self.begin(Scheduler::new(cluster).run(self.token.clone())),
             Part::Kubelets => {
                 let kubelets = Kubelets::new(&cluster);
                 self.run(kubelets.nodes, KUBELET_CONCURRENCY);
@@ -196,74 +212,62 @@ impl Start {
         }
     }
 
-    /// The scheduler begins when it sees the whole cluster, else it would bind to half of it.
-    fn schedule(&self) -> impl Future<Output = ()> + use<> {
-        let scheduler = Scheduler::new(Arc::clone(&self.cluster));
-        let (cluster, token) = (Arc::clone(&self.cluster), self.token.clone());
-        async move {
-            let ready = async {
-                cluster.nodes.wait_until_ready().await;
-                cluster.pods.wait_until_ready().await;
-                cluster.namespaces.wait_until_ready().await;
-                cluster.services.wait_until_ready().await;
-                cluster.replica_sets.wait_until_ready().await;
-                cluster.stateful_sets.wait_until_ready().await;
-                cluster.claims.wait_until_ready().await;
-                cluster.volumes.wait_until_ready().await;
-                cluster.storage_classes.wait_until_ready().await;
-                cluster.priority_classes.wait_until_ready().await;
-                cluster.budgets.wait_until_ready().await;
-            };
-            tokio::select! {
-                () = ready => scheduler.run(token).await,
-                () = token.cancelled() => {}
-            }
-        }
-    }
-
-    fn mirror<K: Kind>(&self, mirror: &Arc<Mirror<K>>) {
+    fn mirror<K: Kind>(&self, mirror: &Arc<Mirror<K>>, waits: &mut Vec<BoxFuture<'static, ()>>) {
         let streaming = self.cluster.options.streaming_lists;
         self.tasks.spawn(Arc::clone(mirror).run(streaming, self.token.clone()));
+        let mirror = Arc::clone(mirror);
+        waits.push(async move { mirror.wait_until_ready().await }.boxed());
     }
 
-    /// Watches the kinds that the chosen parts look at.
-    fn watch(&self, parts: &BTreeSet<Part>) {
+    /// Watches the kinds that the chosen parts look at, and tells when all of them are known.
+    fn watch(&self, parts: &BTreeSet<Part>, all_known: watch::Sender<bool>) {
         let cluster = &self.cluster;
+        let mut waits = Vec::new();
         let any = |wanted: &[Part]| wanted.iter().any(|part| parts.contains(part));
-        self.mirror(&cluster.nodes);
+        self.mirror(&cluster.nodes, &mut waits);
         if any(&[Part::Deployments, Part::ReplicaSets, Part::Budgets, Part::Scheduler]) {
-            self.mirror(&cluster.replica_sets);
+            self.mirror(&cluster.replica_sets, &mut waits);
         }
         if any(&[Part::Deployments, Part::Budgets]) {
-            self.mirror(&cluster.deployments);
+            self.mirror(&cluster.deployments, &mut waits);
         }
         if any(&[Part::StatefulSets, Part::Budgets, Part::Scheduler]) {
-            self.mirror(&cluster.stateful_sets);
+            self.mirror(&cluster.stateful_sets, &mut waits);
         }
         if any(&[Part::DaemonSets]) {
-            self.mirror(&cluster.daemon_sets);
+            self.mirror(&cluster.daemon_sets, &mut waits);
         }
         if any(&[Part::DaemonSets, Part::StatefulSets]) {
-            self.mirror(&cluster.revisions);
+            self.mirror(&cluster.revisions, &mut waits);
         }
         if any(&[Part::Jobs]) {
-            self.mirror(&cluster.jobs);
+            self.mirror(&cluster.jobs, &mut waits);
         }
         if any(&[Part::Budgets, Part::Scheduler]) {
-            self.mirror(&cluster.budgets);
+            self.mirror(&cluster.budgets, &mut waits);
         }
         if any(&[Part::Scheduler]) {
-            self.mirror(&cluster.namespaces);
-            self.mirror(&cluster.services);
-            self.mirror(&cluster.priority_classes);
+            self.mirror(&cluster.namespaces, &mut waits);
+            self.mirror(&cluster.services, &mut waits);
+            self.mirror(&cluster.priority_classes, &mut waits);
         }
         if any(&[Part::Scheduler, Part::Volumes]) {
-            self.mirror(&cluster.volumes);
-            self.mirror(&cluster.storage_classes);
+            self.mirror(&cluster.volumes, &mut waits);
+            self.mirror(&cluster.storage_classes, &mut waits);
         }
         if any(&[Part::Scheduler, Part::Volumes, Part::StatefulSets]) {
-            self.mirror(&cluster.claims);
+            self.mirror(&cluster.claims, &mut waits);
         }
-        self.mirror(&cluster.pods);
+        self.mirror(&cluster.pods, &mut waits);
+        let token = self.token.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = token.cancelled() => {}
+                _ = join_all(waits) => {
+                    all_known.send_replace(true);
+                }
+            }
+        });
     }
 }

@@ -46,11 +46,25 @@ pub async fn run<R: Reconcile>(
     while tasks.join_next().await.is_some() {}
 }
 
+/// Gives a key back to its queue, also when the work on it panics.
+struct Working {
+    queue: Arc<Queue<Key>>,
+    key: Key,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.queue.done(&self.key);
+    }
+}
+
 async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key) {
+    let working = Working { queue, key };
+    let Working { queue, key } = &working;
     tracing::trace!(controller = R::NAME, %key, "looking");
-    match controller.reconcile(&key).await {
+    match controller.reconcile(key).await {
         Ok(again) => {
-            queue.succeeded(&key);
+            queue.succeeded(key);
             if let Some(delay) = again {
                 queue.add_after(key.clone(), delay.max(SOONEST_AGAIN));
             }
@@ -59,10 +73,10 @@ async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key
             if error.is_expected() {
                 tracing::debug!(controller = R::NAME, %key, %error, "will try again");
             } else {
-                tracing::warn!(controller = R::NAME, %key, %error, "failed, will try again");
+                let cause = crate::workloads::pods::cause(&error);
+                tracing::warn!(controller = R::NAME, %key, %error, cause, "failed, will try again");
             }
             queue.retry(key.clone());
         }
     }
-    queue.done(&key);
 }

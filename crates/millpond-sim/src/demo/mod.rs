@@ -31,7 +31,7 @@ pub struct DemoOptions {
 
 impl Default for DemoOptions {
     fn default() -> Self {
-        Self { seed: 1, pace: Duration::from_secs(15) }
+        Self { seed: 1, pace: Duration::from_secs(10) }
     }
 }
 

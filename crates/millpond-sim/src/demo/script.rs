@@ -9,7 +9,7 @@ use super::scene::{MOVERS, job};
 /// Steps from one crest of the load to the next.
 const PERIOD: u64 = 24;
 /// One step in so many brings a Job.
-const JOB_EVERY: u64 = 3;
+const JOB_EVERY: u64 = 2;
 /// One step in so many brings a new version of a Deployment.
 const UPDATE_EVERY: u64 = 16;
 
@@ -95,6 +95,6 @@ mod tests {
         }
         assert!(seen.len() == MOVERS.len() && seen.values().all(|(low, high)| high - low > 5), "{seen:?}");
         let jobs = play(5, 30).into_iter().filter(|step| matches!(step, Move::Run(_))).count();
-        assert_eq!(jobs, 10);
+        assert_eq!(jobs, 15);
     }
 }

@@ -23,7 +23,7 @@ const SHOW_START_AFTER: Duration = Duration::from_secs(2);
 /// The wait before a container that failed once is started again; it doubles each time.
 const FIRST_RESTART: Duration = Duration::from_secs(10);
 /// The longest such wait.
-const LONGEST_RESTART: Duration = Duration::from_secs(300);
+const LONGEST_RESTART: Duration = Duration::from_mins(5);
 
 /// What to do with a pod now.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +160,8 @@ impl Facts<'_> {
     }
 
     fn set_host(&self, status: &mut PodStatus) {
+        // A pod that was made for its node never saw a scheduler.
+        self.set(status, "PodScheduled", true, None);
         status.host_ip = Some(self.host_address.clone());
         status.host_ips = Some(vec![HostIP { ip: self.host_address.clone() }]);
         status.observed_generation = self.pod.metadata.generation;

@@ -22,8 +22,8 @@ use crate::worker::Reconcile;
 /// Evicts pods by taints.
 pub struct TaintEviction {
     cluster: Arc<Cluster>,
-    /// Since when a pod's patience is being tried.
-    since: Mutex<HashMap<String, Timestamp>>,
+    /// Which pods' patience is being tried, and since when.
+    since: Mutex<HashMap<Key, (String, Timestamp)>>,
 }
 
 impl TaintEviction {
@@ -43,6 +43,10 @@ impl TaintEviction {
         let (own, nodes) = (Arc::clone(&queue), Arc::clone(&cluster.nodes));
         cluster.pods.on_change(move |old, new| {
             let Some(pod) = new else {
+                // Looking at a pod that is gone forgets it.
+                if let Some(gone) = old {
+                    own.add(Key::of(&**gone));
+                }
                 return;
             };
             let tolerations = |pod: &Arc<Pod>| pod.spec.as_ref().and_then(|spec| spec.tolerations.clone());
@@ -64,6 +68,7 @@ impl Reconcile for TaintEviction {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let Some(pod) = self.cluster.pods.get(key).filter(|pod| !is_leaving(&**pod) && !has_ended(pod)) else {
+            self.since.lock().remove(key);
             return Ok(None);
         };
         let uid = pod.uid().unwrap_or_default();
@@ -72,12 +77,18 @@ impl Reconcile for TaintEviction {
             .map(|node| driving_out(&node))
             .unwrap_or_default();
         let now = self.cluster.clock.now();
-        let patience = patience(&pod, &taints);
-        let Some(seconds) = patience else {
-            self.since.lock().remove(&uid);
+        let Some(seconds) = patience(&pod, &taints) else {
+            self.since.lock().remove(key);
             return Ok(None);
         };
-        let since = *self.since.lock().entry(uid.clone()).or_insert(now);
+        let since = {
+            let mut known = self.since.lock();
+            let entry = known.entry(key.clone()).or_insert_with(|| (uid.clone(), now));
+            if entry.0 != uid {
+                *entry = (uid, now);
+            }
+            entry.1
+        };
         let left = self.cluster.clock.until(after_seconds(since, seconds));
         if !left.is_zero() {
             return Ok(Some(left));
@@ -92,7 +103,7 @@ impl Reconcile for TaintEviction {
         let message = "Taint manager: deleting due to NoExecute taint";
         mark_disrupted(&self.cluster, &pod, "DeletionByTaintManager", message, false).await?;
         self.cluster.pods.delete(&pod, None).await?;
-        self.since.lock().remove(&uid);
+        self.since.lock().remove(key);
         Ok(None)
     }
 }

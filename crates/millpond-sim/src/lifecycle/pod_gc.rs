@@ -43,10 +43,9 @@ impl PodCollector {
                 Some(name) if nodes.get(&Key::new("", name)).is_none() => {
                     own.add_after(Key::new("", name), NODE_QUARANTINE);
                 }
-                Some(_) => {}
                 // A pod that never got a node has no kubelet that would end it.
                 None if is_leaving(&**pod) => own.add(Key::default()),
-                None => {}
+                _ => {}
             }
             if has_ended(pod) && !old.is_some_and(|old| has_ended(old)) {
                 own.add(Key::default());

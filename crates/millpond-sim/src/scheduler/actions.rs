@@ -19,9 +19,20 @@ use crate::events::Voice;
 use crate::meta::{Key, is_leaving, node_name, pod_condition};
 
 /// How long a pod's volumes may take to be made.
-const VOLUMES_WITHIN: Duration = Duration::from_secs(600);
+const VOLUMES_WITHIN: Duration = Duration::from_mins(10);
 /// How often a status is written again after somebody else was faster.
 const STATUS_TRIES: usize = 5;
+
+/// What becomes of a pod's nomination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Nominate {
+    /// It stays as it is.
+    Keep,
+    /// It is taken back.
+    Nowhere,
+    /// It goes to this node.
+    To(String),
+}
 
 /// What came of a binding.
 pub(super) struct Bound {
@@ -69,7 +80,7 @@ impl Actions {
         let posted: kube::Result<Value> =
             api.create_subresource("binding", &key.name, &PostParams::default(), &binding).await;
         if let Err(source) = posted {
-            return Err(Error::Api { verb: "bind", kind: "Pod".to_owned(), key, source });
+            return Err(Error::Api { verb: "bind", kind: "Pod".to_owned(), key, source: Box::new(source) });
         }
         let voice = Voice { component: SCHEDULER_NAME, action: "Binding", reason: "Scheduled", warning: false };
         self.cluster.recorder.tell(pod, voice, format!("Successfully assigned {key} to {node}"));
@@ -91,7 +102,7 @@ impl Actions {
     }
 
     /// Writes why a pod has no place, when that is news. `nominate` changes its nomination.
-    pub(super) async fn tell_refusal(&self, pod: &Pod, message: &str, nominate: Option<Option<String>>) {
+    pub(super) async fn tell_refusal(&self, pod: &Pod, message: &str, nominate: &Nominate) {
         let known = pod_condition(pod, "PodScheduled");
         if known.and_then(|condition| condition.message.as_deref()) != Some(message) {
             let voice =
@@ -114,7 +125,12 @@ impl Actions {
                     status.insert("conditions".to_owned(), json!(conditions));
                 }
                 let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
-                if let Some(wanted) = nominate.clone().filter(|wanted| *wanted != nominated) {
+                let wanted = match nominate {
+                    Nominate::Keep => nominated.clone(),
+                    Nominate::Nowhere => None,
+                    Nominate::To(node) => Some(node.clone()),
+                };
+                if wanted != nominated {
                     status.insert("nominatedNodeName".to_owned(), json!(wanted));
                 }
                 (!status.is_empty()).then_some(Value::Object(status))

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cluster::Cluster;
 use crate::meta::{Key, node_name};
-use actions::{Actions, Bound};
+use actions::{Actions, Bound, Nominate};
 use fit::preempt::{self, Budget};
 use fit::reason::Preemption;
 use fit::snapshot::{PodEntry, ShapeId};
@@ -135,7 +135,7 @@ impl Scheduler {
             company |= change.placed;
             match (pod, change.state) {
                 (Some(pod), PodState::Waiting) => {
-                    self.queue.add(key, self.world.priority(&self.cluster, &pod), now);
+                    self.queue.add(key, world::priority(&self.cluster, &pod), now);
                     if change.respecified {
                         self.queue.wake_one(key, now);
                     }
@@ -168,7 +168,7 @@ impl Scheduler {
             && let Some(known) = self.refusals.get(&shape.id).filter(|known| known.generation == generation)
         {
             let error = known.error.clone();
-            return self.refuse(key, &pod, &error, None);
+            return self.refuse(key, &pod, &error, Nominate::Keep);
         }
         let cycle = Cycle::prepare(&self.world.snapshot, &uid, &shape, &volumes);
         match fit::decide(&cycle, &mut self.cache, nominated) {
@@ -178,11 +178,11 @@ impl Scheduler {
             }
             Decision::Refused { mut error, curable } => {
                 if error.nodes == 0 {
-                    return self.refuse(key, &pod, &error, Some(None));
+                    return self.refuse(key, &pod, &error, Nominate::Nowhere);
                 }
                 if error.before_nodes.is_some() {
                     error.preemption = Some(Preemption::NotTried);
-                    return self.refuse(key, &pod, &error, None);
+                    return self.refuse(key, &pod, &error, Nominate::Keep);
                 }
                 let offset = self.cluster.names.below(curable.len());
                 match preempt::find(&cycle, &curable, nominated, &budgets(&self.cluster), offset) {
@@ -192,13 +192,14 @@ impl Scheduler {
                         self.preempt(key, &pod, &uid, &node, &candidate.victims, &error);
                     }
                     Err(why) => {
-                        let clears = matches!(why, Preemption::Futile(..));
+                        let nominate =
+                            if matches!(why, Preemption::Futile(..)) { Nominate::Nowhere } else { Nominate::Keep };
                         error.preemption = Some(why);
                         if nominated.is_none() && volumes.is_idle() {
                             self.refusals.insert(shape.id, Remembered { generation, error: error.clone() });
                             self.refusals.retain(|_, known| known.generation == generation);
                         }
-                        self.refuse(key, &pod, &error, clears.then_some(None));
+                        self.refuse(key, &pod, &error, nominate);
                     }
                 }
             }
@@ -236,22 +237,21 @@ impl Scheduler {
         }
     }
 
-    /// Parks a pod and says why. `nominate` changes its nomination: to a node, or to none.
-    fn refuse(&mut self, key: &Key, pod: &Arc<Pod>, error: &FitError, nominate: Option<Option<&str>>) {
-        if nominate == Some(None) {
+    /// Parks a pod and says why. `nominate` says what becomes of its nomination.
+    fn refuse(&mut self, key: &Key, pod: &Arc<Pod>, error: &FitError, nominate: Nominate) {
+        if nominate == Nominate::Nowhere {
             self.world.withdraw(pod);
         }
         self.queue.park(key, wants_company(error));
         let (actions, pod, message) = (Arc::clone(&self.actions), Arc::clone(pod), error.to_string());
-        let nominate = nominate.map(|node| node.map(str::to_owned));
-        self.tasks.spawn(async move { actions.tell_refusal(&pod, &message, nominate).await });
+        self.tasks.spawn(async move { actions.tell_refusal(&pod, &message, &nominate).await });
     }
 
     /// Clears a node for a pod.
     fn preempt(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, node: &str, victims: &[PodKey], error: &FitError) {
         self.world.nominate(uid, pod, node);
         let lesser = self.world.lesser_nominations(pod, node);
-        self.refuse(key, pod, error, Some(Some(node)));
+        self.refuse(key, pod, error, Nominate::To(node.to_owned()));
         let victims: Vec<Key> = victims.iter().filter_map(|victim| self.world.key_of(victim)).collect();
         let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
         for key in &lesser {

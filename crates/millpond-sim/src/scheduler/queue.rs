@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(queue.next_wake(), Some(start + FIRST_BACKOFF));
         assert_eq!(queue.pop(start), None);
         assert_eq!(queue.pop(start + FIRST_BACKOFF), Some(key("b")));
-        let later = start + Duration::from_secs(60);
+        let later = start + Duration::from_mins(1);
         queue.wake(Change::Room, later);
         assert_eq!(queue.pop(later), Some(key("a")), "its back-off has long passed");
         queue.remove(&key("a"));

@@ -62,29 +62,25 @@ impl Default for World {
 impl World {
     /// Takes in a namespace; says whether that may help somebody.
     pub(super) fn take_namespace(&mut self, name: &str, namespace: Option<&Namespace>) -> bool {
-        match namespace {
-            Some(namespace) => {
-                let changed = self.snapshot.namespace_labels(name) != namespace.labels();
-                self.snapshot.set_namespace(name, namespace.labels().clone());
-                changed
-            }
-            None => {
-                self.snapshot.remove_namespace(name);
-                false
-            }
+        let Some(namespace) = namespace else {
+            self.snapshot.remove_namespace(name);
+            return false;
+        };
+        let changed = self.snapshot.namespace_labels(name) != namespace.labels();
+        if changed {
+            self.snapshot.set_namespace(name, namespace.labels().clone());
         }
+        changed
     }
 
     /// Takes in a node; says whether that may help somebody.
     pub(super) fn take_node(&mut self, name: &str, node: Option<&NodeObject>) -> bool {
-        match node {
-            Some(node) => self.snapshot.set_node(Node::view(node)),
-            None => {
-                self.snapshot.remove_node(name);
-                // Spread constraints may hold with one domain less.
-                true
-            }
+        if let Some(node) = node {
+            return self.snapshot.set_node(Node::view(node));
         }
+        self.snapshot.remove_node(name);
+        // Spread constraints may hold with one domain less.
+        true
     }
 
     /// Takes in a pod.
@@ -225,12 +221,12 @@ impl World {
             ShapeContext { class_priority: class_priority(cluster, pod), owner_selector: owner_selector(cluster, pod) };
         self.snapshot.intern(Shape::view(pod, &context))
     }
+}
 
-    /// The priority of a pod.
-    pub(super) fn priority(&self, cluster: &Cluster, pod: &Pod) -> i32 {
-        let own = pod.spec.as_ref().and_then(|spec| spec.priority);
-        own.or_else(|| class_priority(cluster, pod)).unwrap_or_default()
-    }
+/// The priority of a pod.
+pub(super) fn priority(cluster: &Cluster, pod: &Pod) -> i32 {
+    let own = pod.spec.as_ref().and_then(|spec| spec.priority);
+    own.or_else(|| class_priority(cluster, pod)).unwrap_or_default()
 }
 
 fn class_priority(cluster: &Cluster, pod: &Pod) -> Option<i32> {

@@ -316,8 +316,7 @@ mod tests {
 
     #[test]
     fn healthy_pods_above_the_wish_may_go() {
-        let demand = Ok(Demand { expected: 4, desired: 2 });
-        let (got, _) = status(&budget(empty()), &pods(&["up", "up", "up", "down"]), demand, &now());
+        let (got, _) = status(&budget(empty()), &pods(&["up", "up", "up", "down"]), demand_of(4, 2), &now());
         assert_eq!((got.current_healthy, got.disruptions_allowed), (Some(3), Some(1)));
         assert_eq!(got.conditions.as_ref().expect("conditions")[0].reason, "SufficientPods");
         let (got, _) = status(&budget(empty()), &pods(&["up", "up", "leaving", "down"]), demand_of(4, 2), &now());
@@ -325,7 +324,7 @@ mod tests {
         assert_eq!(got.conditions.expect("conditions")[0].reason, "InsufficientPods");
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "what `status` takes")]
+    #[expect(clippy::unnecessary_wraps, reason = "it stands where a failure could stand")]
     fn demand_of(expected: i32, desired: i32) -> Result<Demand, String> {
         Ok(Demand { expected, desired })
     }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kinds::Kind;
 use crate::meta::{Key, controller_reference, is_leaving};
 use crate::mirror::Mirror;
-use crate::scheduler::fit::labels::Selector;
+use crate::scheduler::fit::labels::{Labels, Selector};
 
 /// The objects that `owner` controls after adopting and releasing.
 ///
@@ -48,7 +48,7 @@ pub async fn claim<O: Kind, K: Kind>(
 fn selects<K: Kind>(selector: &Selector, object: &K) -> bool {
     match &object.meta().labels {
         Some(labels) => selector.matches(labels),
-        None => selector.matches(&Default::default()),
+        None => selector.matches(&Labels::new()),
     }
 }
 

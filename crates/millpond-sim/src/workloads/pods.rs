@@ -192,8 +192,8 @@ impl PodControl<'_> {
 /// What the API server said.
 pub fn cause(error: &crate::error::Error) -> String {
     use std::error::Error as _;
-    match error {
-        crate::error::Error::Api { source: kube::Error::Api(status), .. } => status.message.clone(),
-        other => other.source().map_or_else(|| other.to_string(), ToString::to_string),
+    match error.status() {
+        Some(status) => status.message.clone(),
+        None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
     }
 }

@@ -1,6 +1,6 @@
 //! Which pods go first when there are too many.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,38 +24,36 @@ pub fn choose_excess(pods: &[Arc<Pod>], related: &[Arc<Pod>], excess: usize, now
     }
     let crowd_of = |pod: &Pod| crowd.get(node_name(pod).unwrap_or_default()).copied().unwrap_or_default();
     let mut sorted = pods.to_vec();
-    sorted.sort_by(|a, b| compare(a, b, crowd_of(a), crowd_of(b), now));
+    sorted.sort_by_cached_key(|pod| rank(pod, crowd_of(pod), now));
     sorted.truncate(excess);
     sorted
 }
 
-/// Smaller goes first: unbound, not running, not ready, cheap to delete, crowded, young (by
-/// powers of two, so that no one node loses all its pods), often restarted.
-fn compare(a: &Pod, b: &Pod, a_crowd: usize, b_crowd: usize, now: Timestamp) -> Ordering {
-    let ready = |pod: &Pod| ready_since(pod);
-    let by_class = |pod: &Pod, crowd: usize| {
-        (node_name(pod).is_some(), phase_rank(pod), ready(pod).is_some(), deletion_cost(pod), Reverse(crowd))
-    };
-    let mut order = by_class(a, a_crowd).cmp(&by_class(b, b_crowd));
-    if let (Some(a_since), Some(b_since)) = (ready(a), ready(b)) {
-        order = order.then_with(|| by_age(a_since, b_since, now, a, b));
-    }
-    order.then_with(|| restarts(b).cmp(&restarts(a))).then_with(|| {
-        let created = |pod: &Pod| pod.creation_timestamp().map_or(Timestamp::MIN, |time| time.0);
-        by_age(created(a), created(b), now, a, b)
-    })
+type Rank = (bool, u8, bool, i32, Reverse<usize>, i64, Reverse<i32>, i64, String);
+
+/// Smaller goes first: unbound, not running, not ready, cheap to delete, crowded, young, often
+/// restarted. Ages are compared by powers of two, so that no one node loses all its pods, and
+/// what is equal then is decided by the uid, which is random.
+fn rank(pod: &Pod, crowd: usize, now: Timestamp) -> Rank {
+    let ready = ready_since(pod);
+    let created = pod.creation_timestamp().map_or(Timestamp::MIN, |time| time.0);
+    (
+        node_name(pod).is_some(),
+        phase_rank(pod),
+        ready.is_some(),
+        deletion_cost(pod),
+        Reverse(crowd),
+        ready.map_or(0, |since| age_step(since, now)),
+        Reverse(restarts(pod)),
+        age_step(created, now),
+        pod.uid().unwrap_or_default(),
+    )
 }
 
-/// The younger first, in steps of doubling age; within a step by uid, which is random.
-fn by_age(a: Timestamp, b: Timestamp, now: Timestamp, a_pod: &Pod, b_pod: &Pod) -> Ordering {
-    if a == b {
-        return Ordering::Equal;
-    }
-    let step = |moment: Timestamp| {
-        let nanos = now.duration_since(moment).as_nanos();
-        if nanos <= 0 { -1 } else { i64::from(nanos.ilog2()) }
-    };
-    step(a).cmp(&step(b)).then_with(|| a_pod.uid().cmp(&b_pod.uid()))
+/// The age in steps that double.
+fn age_step(moment: Timestamp, now: Timestamp) -> i64 {
+    let nanos = now.duration_since(moment).as_nanos();
+    if nanos <= 0 { -1 } else { i64::from(nanos.ilog2()) }
 }
 
 fn phase_rank(pod: &Pod) -> u8 {

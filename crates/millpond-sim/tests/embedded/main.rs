@@ -2,6 +2,8 @@
 
 mod demo;
 mod disruption;
+mod guide;
+mod kubelets;
 mod pond;
 mod quiet;
 mod scheduling;

@@ -19,17 +19,18 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// How long a test waits for something, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_mins(10);
 /// How often it looks, in virtual time.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An embedded API with stand-ins on it.
 pub(crate) struct Pond {
-    pub client: Client,
-    pub server: Arc<Server>,
-    pub cluster: Arc<Cluster>,
+    pub(crate) client: Client,
+    pub(crate) server: Arc<Server>,
+    pub(crate) cluster: Arc<Cluster>,
     token: CancellationToken,
     stand_ins: StandIns,
+    options: Options,
 }
 
 impl Pond {
@@ -39,6 +40,10 @@ impl Pond {
     }
 
     pub(crate) async fn start_with(options: Options) -> Self {
+        Self::start_as(options, Nodes::All).await
+    }
+
+    pub(crate) async fn start_as(options: Options, nodes: Nodes) -> Self {
         // Silent unless `RUST_LOG` says otherwise.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -50,11 +55,24 @@ impl Pond {
         millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");
         tokio::spawn(lifecycle::run(Arc::clone(&server), LifecycleOptions { controllers: true }));
         let client = Client::new(server.service_for(Identity::administrator("test")), "default");
-        let options = Options { seed: 1, start_time: start, nodes: Nodes::All, ..options };
+        let options = Options { seed: 1, virtual_start: Some(start), nodes, ..options };
+        Self::on(server, client, options)
+    }
+
+    fn on(server: Arc<Server>, client: Client, options: Options) -> Self {
         let token = CancellationToken::new();
-        let stand_ins = StandIns::builder(client.clone()).options(options).spawn(token.clone());
+        let stand_ins = StandIns::builder(client.clone()).options(options.clone()).spawn(token.clone());
         let cluster = Arc::clone(stand_ins.cluster());
-        Self { client, server, cluster, token, stand_ins }
+        Self { client, server, cluster, token, stand_ins, options }
+    }
+
+    /// Ends the stand-ins and starts new ones on the same API.
+    pub(crate) async fn restart(self) -> Self {
+        let (server, client, options) = (Arc::clone(&self.server), self.client.clone(), self.options.clone());
+        // The new ones go on where the clock stands now.
+        let options = Options { virtual_start: Some(self.cluster.clock.now()), ..options };
+        self.stop().await;
+        Self::on(server, client, options)
     }
 
     /// Stops the stand-ins and waits for them.
@@ -72,7 +90,7 @@ impl Pond {
 
     /// Merges a patch into an object.
     pub(crate) async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: Value) {
-        let api = self.api(&self.create_ref(api_version, kind, name));
+        let api = self.api(&Self::create_ref(api_version, kind, name));
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
     }
 
@@ -89,7 +107,7 @@ impl Pond {
     }
 
     /// A name for an object of any kind, to be given to [`Self::api`].
-    pub(crate) fn create_ref(&self, api_version: &str, kind: &str, name: &str) -> DynamicObject {
+    pub(crate) fn create_ref(api_version: &str, kind: &str, name: &str) -> DynamicObject {
         serde_json::from_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
             .expect("an object")
     }
@@ -188,6 +206,11 @@ impl Pond {
             *spread.entry(node_name(&pod).unwrap_or("-").to_owned()).or_default() += 1;
         }
         spread
+    }
+
+    /// How many leases nodes have.
+    pub(crate) fn leases(&self) -> usize {
+        self.server.store().sizes().get("leases.coordination.k8s.io").copied().unwrap_or_default()
     }
 
     fn describe(&self) -> String {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::{DeleteParams, PatchParams};
 use millpond_sim::cluster::Cluster;
 use millpond_sim::meta::{Key, is_leaving, node_name, phase, pod_condition};
 use serde_json::json;
@@ -122,7 +123,7 @@ async fn nominated_nodes_are_honoured() {
     assert_eq!(node_name(&pond.get_pod("planned").expect("a pod")), None, "the gate is closed");
     let api: kube::Api<Pod> = kube::Api::default_namespaced(pond.client.clone());
     let nominate = json!({"status": {"nominatedNodeName": "node-0002"}});
-    api.patch_status("planned", &Default::default(), &kube::api::Patch::Merge(nominate)).await.expect("patched");
+    api.patch_status("planned", &PatchParams::default(), &kube::api::Patch::Merge(nominate)).await.expect("patched");
     pond.patch("v1", "Pod", "planned", json!({"spec": {"schedulingGates": null}})).await;
     pond.until("running", |_| is_running(pond.get_pod("planned").as_deref())).await;
     assert_eq!(node_name(&pond.get_pod("planned").expect("a pod")), Some("node-0002"));
@@ -176,8 +177,8 @@ async fn pods_of_nodes_that_vanish_are_collected_and_replaced() {
     pond.nodes(2).await;
     pond.deployment("web", 6, json!({})).await;
     pond.until("running", |cluster| available(cluster, "web") == 6).await;
-    let node = pond.create_ref("v1", "Node", "node-0001");
-    pond.api(&node).delete("node-0001", &Default::default()).await.expect("deleted");
+    let node = Pond::create_ref("v1", "Node", "node-0001");
+    pond.api(&node).delete("node-0001", &DeleteParams::default()).await.expect("deleted");
     pond.until("all on the other node", |_| {
         let spread = pond.spread();
         spread.len() == 1 && spread.get("node-0000") == Some(&6)
@@ -200,7 +201,7 @@ async fn taints_drive_pods_out_when_their_patience_ends() {
     let taint = json!([{"key": "maintenance", "effect": "NoExecute"}]);
     pond.patch("v1", "Node", "node-0000", json!({"spec": {"taints": taint}})).await;
     pond.until("touchy is gone", |_| pond.get_pod("touchy").is_none()).await;
-    pond.pass(Duration::from_secs(60)).await;
+    pond.pass(Duration::from_mins(1)).await;
     assert!(pond.get_pod("patient").is_some_and(|pod| !is_leaving(&*pod)));
     pond.until("patient is gone", |_| pond.get_pod("patient").is_none()).await;
     pond.stop().await;

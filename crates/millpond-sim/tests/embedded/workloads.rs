@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
+use kube::api::DeleteParams;
 use millpond_sim::cluster::Cluster;
 use millpond_sim::meta::{Key, is_leaving, node_name, phase};
 use millpond_sim::workloads::deployment::status::is_complete;
@@ -351,8 +352,8 @@ async fn pods_are_owned_and_go_with_their_owner() {
     pond.nodes(1).await;
     pond.deployment("web", 3, json!({})).await;
     pond.until("running", |cluster| available(cluster, "web") == 3).await;
-    let deployment = pond.create_ref("apps/v1", "Deployment", "web");
-    pond.api(&deployment).delete("web", &Default::default()).await.expect("deleted");
+    let deployment = Pond::create_ref("apps/v1", "Deployment", "web");
+    pond.api(&deployment).delete("web", &DeleteParams::default()).await.expect("deleted");
     pond.until("all gone", |cluster| cluster.pods.is_empty() && cluster.replica_sets.is_empty()).await;
     assert!(pond.spread().is_empty() && pond.cluster.pods.list().iter().all(|pod| node_name(pod).is_none()));
     pond.stop().await;

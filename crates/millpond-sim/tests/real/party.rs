@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use millpond_sim::cluster::Cluster;
@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A real API server with somebody on it.
 pub(crate) struct Party {
-    pub client: Client,
-    pub cluster: Arc<Cluster>,
+    pub(crate) client: Client,
+    pub(crate) cluster: Arc<Cluster>,
     changed: watch::Receiver<u64>,
     token: CancellationToken,
     stand_ins: StandIns,
@@ -120,7 +120,7 @@ impl Party {
     /// Removes all pods at once.
     pub(crate) async fn remove_pods(&self) -> Result<()> {
         let api = self.api("v1", "Pod");
-        api.delete_collection(&DeleteParams::default().grace_period(0), &Default::default()).await?;
+        api.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
         let mut changed = self.changed.clone();
         while !self.cluster.pods.is_empty() {
             tokio::time::timeout(PATIENCE, changed.changed()).await.context("pods stay")??;

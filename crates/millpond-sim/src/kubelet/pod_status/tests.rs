@@ -71,8 +71,8 @@ fn a_bound_pod_runs_after_a_while() {
 #[test]
 fn a_slow_start_is_shown() {
     let mut pod = pod(json!({"initContainers": [{"name": "i"}]}), json!({}));
-    let slow = Durations { start: Duration::from_secs(60), ..durations() };
-    assert_eq!(advance(&mut pod, slow, 0), Some(Duration::from_secs(60)));
+    let slow = Durations { start: Duration::from_mins(1), ..durations() };
+    assert_eq!(advance(&mut pod, slow, 0), Some(Duration::from_mins(1)));
     assert_eq!(
         story(&pod),
         "Pending PodScheduled=True PodReadyToStartContainers=False Initialized=True Ready=False ContainersReady=False"
@@ -128,7 +128,7 @@ fn deletion_takes_the_time_it_takes_but_not_more_than_its_grace() {
     running.metadata.deletion_grace_period_seconds = Some(30);
     assert_eq!(step(&running, durations(), 100), Step::Wait(Duration::from_secs(3)));
     assert_eq!(step(&running, durations(), 103), Step::Remove);
-    let stubborn = Durations { stop: Duration::from_secs(600), ..durations() };
+    let stubborn = Durations { stop: Duration::from_mins(10), ..durations() };
     assert_eq!(step(&running, stubborn, 100), Step::Wait(Duration::from_secs(30)));
     assert_eq!(step(&running, stubborn, 130), Step::Remove);
     let pending = pod(json!({}), leaving);

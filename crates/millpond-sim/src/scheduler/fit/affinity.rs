@@ -111,11 +111,11 @@ impl<'a> AffinityState<'a> {
         };
         if !(state.near.is_empty() && state.apart.is_empty()) {
             for (running, on) in snapshot.running() {
-                state.count_selected(running, on.iter().map(|(slot, count)| (*slot, i64::from(count.all))));
+                state.count_selected(running, &places(on));
             }
         }
         for (running, on) in snapshot.running_repelling() {
-            state.count_repelling(running, on.iter().map(|(slot, count)| (*slot, i64::from(count.all))));
+            state.count_repelling(running, &places(on));
         }
         state
     }
@@ -127,8 +127,8 @@ impl<'a> AffinityState<'a> {
 
     /// Counts `amount` pods of a shape more (or less) on a slot.
     pub fn update(&mut self, running: &'a Shape, slot: Slot, amount: i64) {
-        self.count_selected(running, [(slot, amount)].into_iter());
-        self.count_repelling(running, [(slot, amount)].into_iter());
+        self.count_selected(running, &[(slot, amount)]);
+        self.count_repelling(running, &[(slot, amount)]);
     }
 
     /// Judges one node.
@@ -161,11 +161,11 @@ impl<'a> AffinityState<'a> {
         self.shape.required_affinity.iter().all(|term| term.selects(self.shape, self.snapshot))
     }
 
-    fn count_selected(&mut self, running: &Shape, places: impl Iterator<Item = (Slot, i64)> + Clone) {
+    fn count_selected(&mut self, running: &Shape, places: &[(Slot, i64)]) {
         let selects = |term: &PodTerm| term.selects(running, self.snapshot);
         if !self.near.is_empty() && self.shape.required_affinity.iter().all(selects) {
             for counts in &mut self.near {
-                for (slot, amount) in places.clone() {
+                for (slot, amount) in places.iter().copied() {
                     if counts.topology.domain(slot).is_some() {
                         self.near_total += amount;
                     }
@@ -175,26 +175,31 @@ impl<'a> AffinityState<'a> {
         }
         for (term, counts) in self.shape.required_anti_affinity.iter().zip(&mut self.apart) {
             if term.selects(running, self.snapshot) {
-                for (slot, amount) in places.clone() {
+                for (slot, amount) in places.iter().copied() {
                     counts.add(slot, amount);
                 }
             }
         }
     }
 
-    fn count_repelling(&mut self, running: &'a Shape, places: impl Iterator<Item = (Slot, i64)> + Clone) {
+    fn count_repelling(&mut self, running: &'a Shape, places: &[(Slot, i64)]) {
         for term in &running.required_anti_affinity {
             if term.selects(self.shape, self.snapshot) {
                 let counts = self
                     .repelled
                     .entry(&term.topology_key)
                     .or_insert_with(|| DomainCounts::new(self.snapshot, &term.topology_key));
-                for (slot, amount) in places.clone() {
+                for (slot, amount) in places.iter().copied() {
                     counts.add(slot, amount);
                 }
             }
         }
     }
+}
+
+/// Where pods run, and how many.
+fn places(on: &BTreeMap<Slot, Count>) -> Vec<(Slot, i64)> {
+    on.iter().map(|(slot, count)| (*slot, i64::from(count.all))).collect()
 }
 
 /// What preferred pod affinity makes of the nodes.

@@ -111,7 +111,7 @@ impl<'a> Cycle<'a> {
             return self.check(slot);
         }
         local.clone()?;
-        self.check_topology(slot, &self.spread, &self.affinity)
+        check_topology(slot, &self.spread, &self.affinity)
     }
 
     /// Whether the answer for a node depends on that node alone.
@@ -143,19 +143,7 @@ impl<'a> Cycle<'a> {
 
     fn check_once(&self, trial: &Trial<'a>) -> Result<(), Refusal> {
         check_local(self.shape(), self.volumes, self.snapshot.node(trial.slot), &trial.usage)?;
-        self.check_topology(trial.slot, &trial.spread, &trial.affinity)
-    }
-
-    fn check_topology(
-        &self,
-        slot: Slot,
-        spread: &SpreadState<'a>,
-        affinity: &AffinityState<'a>,
-    ) -> Result<(), Refusal> {
-        spread
-            .check(slot)
-            .map_err(|reason| Refusal { curable: reason != Reason::SpreadLabelMissing, reasons: vec![reason] })?;
-        affinity.check(slot).map_err(|reason| Refusal { curable: reason != Reason::PodAffinity, reasons: vec![reason] })
+        check_topology(trial.slot, &trial.spread, &trial.affinity)
     }
 
     /// Pods that are expected on a node and do not rank below this one.
@@ -216,4 +204,12 @@ fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), Refu
         compare(name, *amount, total.named(name), used.named(name));
     }
     if refusal.reasons.is_empty() { Ok(()) } else { Err(refusal) }
+}
+
+/// The rules that look at other nodes too.
+fn check_topology(slot: Slot, spread: &SpreadState<'_>, affinity: &AffinityState<'_>) -> Result<(), Refusal> {
+    spread
+        .check(slot)
+        .map_err(|reason| Refusal { curable: reason != Reason::SpreadLabelMissing, reasons: vec![reason] })?;
+    affinity.check(slot).map_err(|reason| Refusal { curable: reason != Reason::PodAffinity, reasons: vec![reason] })
 }

@@ -16,13 +16,11 @@ impl Amount {
         let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
         let (number, suffix) = text.split_at(split);
         let (mantissa, decimals) = decimal(number)?;
-        let scaled = match binary_shift(suffix) {
-            Some(shift) => mantissa.checked_mul(NANOS)?.checked_mul(1_i128 << shift)?,
-            None => {
-                let exponent = decimal_exponent(suffix)?;
-                return Self::scale_decimal(mantissa, exponent + 9 - decimals);
-            }
+        let Some(shift) = binary_shift(suffix) else {
+            let exponent = decimal_exponent(suffix)?;
+            return Self::scale_decimal(mantissa, exponent + 9 - decimals);
         };
+        let scaled = mantissa.checked_mul(NANOS)?.checked_mul(1_i128 << shift)?;
         Some(Self(div_up(scaled, pow10(decimals)?)))
     }
 

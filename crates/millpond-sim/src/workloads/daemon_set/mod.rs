@@ -34,7 +34,7 @@ const DEFAULT_HISTORY: i32 = 10;
 /// The first wait before a failed daemon pod is replaced; it doubles with each further failure.
 const FIRST_REPLACEMENT: Duration = Duration::from_secs(1);
 /// The longest such wait.
-const LONGEST_REPLACEMENT: Duration = Duration::from_secs(15 * 60);
+const LONGEST_REPLACEMENT: Duration = Duration::from_mins(15);
 
 /// The DaemonSet controller.
 pub struct DaemonSets {
@@ -48,8 +48,8 @@ impl DaemonSets {
     pub fn new(cluster: Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
-        cluster.daemon_sets.on_change(move |_, new| {
-            if let Some(set) = new {
+        cluster.daemon_sets.on_change(move |old, new| {
+            if let Some(set) = new.or(old) {
                 own.add(Key::of(&**set));
             }
         });
@@ -91,7 +91,7 @@ impl DaemonSets {
             entry.0 = 0;
         }
         if entry.0 > 0 && since < wait(entry.0 - 1) {
-            return Some(wait(entry.0 - 1) - since);
+            return Some(wait(entry.0 - 1).saturating_sub(since));
         }
         *entry = (entry.0 + 1, now);
         None
@@ -125,20 +125,14 @@ impl DaemonSets {
                 return true;
             }
             let node = target_node(pod).unwrap_or_default();
-            match self.must_wait(&uid, &node) {
-                Some(wait) => {
-                    soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
-                    false
-                }
-                None => {
-                    let voice =
-                        Voice { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
-                    let note =
-                        format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
-                    self.cluster.recorder.tell(set, voice, note);
-                    true
-                }
+            if let Some(wait) = self.must_wait(&uid, &node) {
+                soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
+                return false;
             }
+            let voice = Voice { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
+            let note = format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
+            self.cluster.recorder.tell(set, voice, note);
+            true
         });
         soonest
     }
@@ -149,6 +143,9 @@ impl Reconcile for DaemonSets {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let Some(set) = self.cluster.daemon_sets.get(key) else {
+            let sets = self.cluster.daemon_sets.list();
+            let live: BTreeSet<String> = sets.iter().filter_map(|set| set.uid()).collect();
+            self.failures.lock().retain(|(set, _), _| live.contains(set));
             return Ok(None);
         };
         if is_leaving(&*set) || selector(&set).is_unrestricted() {

@@ -11,7 +11,7 @@ use super::super::history::REVISION_LABEL;
 use super::super::pods::{is_available, is_ready};
 use super::super::scaled::{Round, resolve};
 use crate::meta::{has_ended, is_leaving, node_name};
-use crate::scheduler::fit::labels::NodeFilter;
+use crate::scheduler::fit::labels::{Labels, NodeFilter};
 use crate::scheduler::fit::taints::{self, Effect, Taint, Toleration};
 use crate::scheduler::fit::{Shape, ShapeContext};
 
@@ -57,6 +57,9 @@ pub struct Steps {
     pub delete: Vec<Arc<Pod>>,
 }
 
+/// The new and the old pod of a node.
+type Pair = (Option<Arc<Pod>>, Option<Arc<Pod>>);
+
 /// What the rules see of a DaemonSet.
 pub struct Daemon {
     hash: String,
@@ -99,7 +102,7 @@ impl Daemon {
     /// What a node is to this daemon.
     pub fn fit(&self, node: &Node) -> Fit {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let no_labels = Default::default();
+        let no_labels = Labels::new();
         let labels = node.metadata.labels.as_ref().unwrap_or(&no_labels);
         let named_elsewhere = self.node_name.as_deref().is_some_and(|wanted| wanted != name);
         if named_elsewhere || !self.node_filter.matches(name, labels) {
@@ -210,7 +213,7 @@ impl Daemon {
     }
 
     /// The new and the old pod of a node; `None` when there are more than one of either.
-    fn pair(&self, node: &NodePods<'_>) -> Option<(Option<Arc<Pod>>, Option<Arc<Pod>>)> {
+    fn pair(&self, node: &NodePods<'_>) -> Option<Pair> {
         let (mut new, mut old) = (None, None);
         for pod in node.pods.iter().filter(|pod| !is_leaving(&***pod)) {
             let place = if self.is_updated(pod) { &mut new } else { &mut old };

@@ -11,7 +11,7 @@ use crate::meta::pod_condition;
 /// The wait after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(10);
 /// The longest wait.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// The failures since the last success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -256,6 +256,9 @@ impl Reconcile for Jobs {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let Some(job) = self.cluster.jobs.get(key) else {
+            let jobs = self.cluster.jobs.list();
+            let live: BTreeSet<String> = jobs.iter().filter_map(|job| job.uid()).collect();
+            self.backoffs.lock().retain(|uid, _| live.contains(uid));
             self.let_go(key).await?;
             return Ok(None);
         };

@@ -51,18 +51,18 @@ impl Ending {
 #[derive(Clone, Copy)]
 pub struct Wishes<'a>(pub &'a Job);
 
-impl Wishes<'_> {
-    fn spec(&self) -> Option<&JobSpec> {
+impl<'a> Wishes<'a> {
+    fn spec(self) -> Option<&'a JobSpec> {
         self.0.spec.as_ref()
     }
 
     /// Pods at a time.
-    pub fn parallelism(&self) -> i32 {
+    pub fn parallelism(self) -> i32 {
         self.spec().and_then(|spec| spec.parallelism).unwrap_or(1)
     }
 
     /// Successes wanted; `None` when one success ends it.
-    pub fn completions(&self) -> Option<i32> {
+    pub fn completions(self) -> Option<i32> {
         let spec = self.spec()?;
         match (spec.completions, spec.parallelism) {
             (None, None) => Some(1),
@@ -71,41 +71,41 @@ impl Wishes<'_> {
     }
 
     /// Whether every completion has its own index.
-    pub fn is_indexed(&self) -> bool {
+    pub fn is_indexed(self) -> bool {
         self.spec().and_then(|spec| spec.completion_mode.as_deref()) == Some("Indexed")
     }
 
     /// Whether it is suspended.
-    pub fn is_suspended(&self) -> bool {
+    pub fn is_suspended(self) -> bool {
         self.spec().and_then(|spec| spec.suspend).unwrap_or_default()
     }
 
-    fn backoff_limit(&self) -> i32 {
+    fn backoff_limit(self) -> i32 {
         self.spec().and_then(|spec| spec.backoff_limit).unwrap_or(DEFAULT_BACKOFF_LIMIT)
     }
 
-    fn active_deadline(&self) -> Option<i64> {
+    fn active_deadline(self) -> Option<i64> {
         self.spec().and_then(|spec| spec.active_deadline_seconds)
     }
 
-    fn restarts_in_place(&self) -> bool {
+    fn restarts_in_place(self) -> bool {
         let template = self.spec().and_then(|spec| spec.template.spec.as_ref());
         template.and_then(|spec| spec.restart_policy.as_deref()) == Some("OnFailure")
     }
 
     /// Whether a pod that is leaving is replaced only when it has gone.
-    pub fn waits_for_failed(&self) -> bool {
+    pub fn waits_for_failed(self) -> bool {
         self.spec().and_then(|spec| spec.pod_replacement_policy.as_deref()) == Some("Failed")
     }
 
     /// The index of a pod, if it has a valid one.
-    pub fn index_of(&self, pod: &Pod) -> Option<i32> {
+    pub fn index_of(self, pod: &Pod) -> Option<i32> {
         let index: i32 = annotation(pod, INDEX)?.parse().ok()?;
         (0..self.completions()?).contains(&index).then_some(index)
     }
 
     /// Whether a pod counts as failed.
-    pub fn has_failed(&self, pod: &Pod) -> bool {
+    pub fn has_failed(self, pod: &Pod) -> bool {
         phase(pod) == "Failed" || (!self.waits_for_failed() && is_leaving(pod) && phase(pod) != "Succeeded")
     }
 }

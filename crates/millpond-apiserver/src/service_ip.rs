@@ -1,13 +1,14 @@
 //! Addresses and node ports of services: each service gets its own.
 
 use std::collections::{HashMap, HashSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::builtin;
 use crate::handlers::call::Call;
+use crate::resource::Resource;
 use crate::status::{ApiError, FieldError};
 
 /// 10.0.0.0/16; the first address belongs to the API itself.
@@ -15,37 +16,38 @@ const NETWORK: u32 = 0x0a00_0000;
 const SIZE: u32 = 1 << 16;
 /// The address of the `kubernetes` service.
 pub(crate) const API_ADDRESS: &str = "10.0.0.1";
-/// Addresses given out whose service may not be stored yet; forgotten beyond this number.
-const RESERVED_LIMIT: usize = 4096;
 
-/// Addresses that were given out a moment ago.
+/// Keeps writes of services one after the other: each sees the addresses and ports of those before.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceAddresses {
-    reserved: Mutex<HashSet<u32>>,
+    turn: Mutex<()>,
 }
 
-/// Gives a service its address, or keeps the one it has.
+impl ServiceAddresses {
+    /// Waits for its turn if the resource is the service; held until the write is done.
+    pub(crate) async fn turn_of(&self, resource: &Resource) -> Option<MutexGuard<'_, ()>> {
+        if &*resource.storage == "services" { Some(self.turn.lock().await) } else { None }
+    }
+}
+
+/// Gives a service its address, or keeps the one it has. What is malformed or contradictory is left to
+/// validation, which tells it in the words of the real API server.
 pub(crate) fn assign(call: &Call, service: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let spec = &mut service["spec"];
     if spec["type"] == "ExternalName" {
-        if let Value::Object(fields) = spec {
-            fields.remove("clusterIP");
-            fields.remove("clusterIPs");
-        }
         return Ok(());
     }
-    let given = spec["clusterIP"].as_str().or_else(|| spec["clusterIPs"][0].as_str()).unwrap_or_default().to_owned();
+    let given = spec["clusterIP"].as_str().unwrap_or_default();
+    let listed = spec["clusterIPs"].as_array().map_or(0, Vec::len);
     let kept = old.and_then(|old| old["spec"]["clusterIP"].as_str()).unwrap_or_default();
-    let address = match given.as_str() {
-        "" if !kept.is_empty() => kept.to_owned(),
-        "" => next(call)?,
-        "None" => given,
-        // A change is refused by validation, in the words of the real API server.
-        _ if !kept.is_empty() => return assign_node_ports(call, spec),
-        wanted => claim(call, wanted)?,
-    };
-    spec["clusterIPs"] = json!([address]);
-    spec["clusterIP"] = json!(address);
+    if given.is_empty() && listed == 0 {
+        let address = if kept.is_empty() { next(call)? } else { kept.to_owned() };
+        spec["clusterIPs"] = json!([address]);
+        spec["clusterIP"] = json!(address);
+    } else if kept.is_empty() && (listed == 0 || spec["clusterIPs"][0] == given) && given.parse::<IpAddr>().is_ok() {
+        claim(call, &name, given)?;
+    }
     assign_node_ports(call, spec)
 }
 
@@ -112,18 +114,13 @@ fn number(address: &str) -> Option<u32> {
 }
 
 fn next(call: &Call) -> Result<String, ApiError> {
-    let mut reserved = call.server.addresses.reserved.lock();
     let used = used(call);
-    if reserved.len() > RESERVED_LIMIT {
-        reserved.clear();
-    }
     // A random start spreads addresses, so that one that was just freed is not given out at once.
     let start = rand::random_range(0..SIZE);
     let free = (0..SIZE)
         .map(|step| NETWORK + (start + step) % SIZE)
-        .find(|address| is_usable(*address) && !used.contains(address) && !reserved.contains(address));
+        .find(|address| is_usable(*address) && !used.contains(address));
     let address = free.ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))?;
-    reserved.insert(address);
     Ok(Ipv4Addr::from(address).to_string())
 }
 
@@ -132,8 +129,7 @@ fn is_usable(address: u32) -> bool {
     !matches!(address - NETWORK, 0 | 1) && address - NETWORK != SIZE - 1
 }
 
-fn claim(call: &Call, wanted: &str) -> Result<String, ApiError> {
-    let name = call.path.name.as_deref().unwrap_or_default();
+fn claim(call: &Call, name: &str, wanted: &str) -> Result<(), ApiError> {
     let refuse = |why: &str| {
         let error = FieldError::invalid("spec.clusterIPs", json!([wanted]), why);
         Err(ApiError::invalid("", "Service", name, &[error]))
@@ -143,8 +139,8 @@ fn claim(call: &Call, wanted: &str) -> Result<String, ApiError> {
             "failed to allocate IP: the provided IP is not in the valid range. The range of valid IPs is 10.0.0.0/16",
         );
     };
-    if used(call).contains(&address) || !call.server.addresses.reserved.lock().insert(address) {
+    if used(call).contains(&address) {
         return refuse("failed to allocate IP: provided IP is already allocated");
     }
-    Ok(wanted.to_owned())
+    Ok(())
 }

@@ -77,6 +77,8 @@ pub(crate) fn place(call: &Call, object: &mut Value) -> Result<(), ApiError> {
 /// Creates an object that is decoded and defaulted. `track` is off when apply has set the owners already.
 pub(crate) async fn create_object(call: &mut Call, mut object: Value, track: bool) -> Result<Outcome, ApiError> {
     let generated = generate_base(&object);
+    let server = call.server.clone();
+    let _turn = server.addresses.turn_of(&call.resource).await;
     for attempt in 1.. {
         if let Some(base) = &generated {
             object["metadata"]["name"] = json!(meta::generate_name(base, &mut rand::rng()));

@@ -13,6 +13,7 @@ use super::ownership::Ownership;
 use super::read::served;
 use super::respond::ApiResponse;
 use crate::apply;
+use crate::builtin;
 use crate::http::negotiate::content_type;
 use crate::http::query::FieldValidation;
 use crate::lifecycle::definitions;
@@ -311,6 +312,8 @@ pub(crate) async fn change(
     mut make: impl FnMut(&mut Call, &Value) -> Result<Changed, ApiError>,
 ) -> Result<Outcome, ApiError> {
     let warnings = call.warnings.len();
+    let server = call.server.clone();
+    let _turn = server.addresses.turn_of(&call.resource).await;
     for _ in 0..RETRIES {
         call.warnings.truncate(warnings);
         let stored = call.fetch()?;
@@ -344,6 +347,7 @@ async fn write_change(
     match part {
         Part::Main | Part::Other("scale") => kind::prepare_update(&resource, &mut new, &old),
         Part::Status => kind::prepare_status(&resource, &mut new, &old),
+        Part::Other("ephemeralcontainers" | "resize") => builtin::pod::count_generation(&mut new, &old),
         Part::Other(_) => {}
     }
     admission::on_update(call, &mut new, &old, part)?;

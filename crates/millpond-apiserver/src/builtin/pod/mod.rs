@@ -151,6 +151,11 @@ fn add_requirements(term: &mut Value, keys: &str, operator: &str, labels: &Value
     }
 }
 
+/// One generation more if the spec has changed.
+pub fn count_generation(new: &mut Value, old: &Value) {
+    hooks::set_generation(new, old, new.at("spec") != old.at("spec"));
+}
+
 fn prepare_update(new: &mut Value, old: &Value) {
     let spec = new.object("spec");
     tolerate_unready_nodes(spec);

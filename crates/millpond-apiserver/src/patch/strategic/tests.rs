@@ -1,3 +1,5 @@
+//! Cases of strategic merge, by directive.
+
 use proptest::prelude::*;
 use serde_json::json;
 

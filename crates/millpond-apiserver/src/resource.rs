@@ -51,6 +51,8 @@ pub struct Resource {
     pub selectable_fields: SelectableFields,
     /// Set when this version is deprecated: the text of the Warning header.
     pub deprecation: Option<Arc<str>>,
+    /// Defaults are filled in on the way out too: the schema may have got them after an object was stored.
+    pub defaults_on_read: bool,
     /// Defaulting, preparation and validation.
     pub behaviour: Behaviour,
 }

@@ -1,6 +1,6 @@
 //! The built-in kinds of Kubernetes 1.36: descriptors, defaults, preparation and validation.
 //!
-//! [`resources`] is the whole interface to the generic handlers: one [`Resource`] per kind, with hooks. The
+//! [`resources()`] is the whole interface to the generic handlers: one [`Resource`] per kind, with hooks. The
 //! hooks are pure functions over JSON in the served version; nothing here stores, looks up or talks to anybody.
 //! What needs a look at other objects (priority classes, free service addresses) is a helper that takes what
 //! was looked up.
@@ -101,6 +101,7 @@ impl Row {
             columns: crate::table::builtin_columns(self.group, self.kind).map_or(Columns::NameAndAge, Columns::Builtin),
             selectable_fields: self.fields.map_or(SelectableFields::NameOnly, SelectableFields::Builtin),
             deprecation: self.deprecation.map(Arc::from),
+            defaults_on_read: false,
             behaviour: Behaviour::Builtin(self.hooks),
         }
     }

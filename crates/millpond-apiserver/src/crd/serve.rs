@@ -53,6 +53,7 @@ fn resource(definition: &Value, version: &Value, index: usize) -> Result<Resourc
         columns: columns(version),
         selectable_fields: selectable_fields(version),
         deprecation: deprecation(spec, version).map(Arc::from),
+        defaults_on_read: version.at("schema").to_string().contains("\"default\":"),
         behaviour: Behaviour::Custom,
     })
 }

@@ -11,6 +11,7 @@ use super::decode;
 use super::respond::{self, ApiResponse};
 use crate::auth::{Attributes, Identity, authorize};
 use crate::clock::rfc3339;
+use crate::http::negotiate::{self, Form};
 use crate::status::{ApiError, FieldError};
 
 /// Lifetime of a service account's token where the request names none.
@@ -20,6 +21,10 @@ const TOKEN_MIN_LIFETIME_S: i64 = 600;
 
 /// Fills in the status of a review.
 pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiError> {
+    if call.accepted.form != Form::Plain {
+        // Nothing is stored, so there is no metadata to make a row of.
+        return Err(negotiate::not_acceptable());
+    }
     let status = match &*call.resource.kind {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => access(call, &review)?,
         "SelfSubjectRulesReview" => rules(),

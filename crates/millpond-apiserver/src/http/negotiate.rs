@@ -72,15 +72,18 @@ pub(crate) fn accepted(headers: &HeaderMap) -> Result<Accepted, ApiError> {
     if alternatives.is_empty() {
         return Ok(Accepted::JSON);
     }
-    alternatives.iter().find_map(choose).ok_or_else(|| {
-        let mut error = ApiError::new(
-            http::StatusCode::NOT_ACCEPTABLE,
-            "NotAcceptable",
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml",
-        );
-        error.details = Some(Box::default());
-        error
-    })
+    alternatives.iter().find_map(choose).ok_or_else(not_acceptable)
+}
+
+/// 406.
+pub(crate) fn not_acceptable() -> ApiError {
+    let mut error = ApiError::new(
+        http::StatusCode::NOT_ACCEPTABLE,
+        "NotAcceptable",
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml",
+    );
+    error.details = Some(Box::default());
+    error
 }
 
 fn choose(alternative: &Alternative<'_>) -> Option<Accepted> {

@@ -77,6 +77,11 @@ impl Quantity {
         &self.text
     }
 
+    /// The amount in thousand millionths, capped at the ends of the range.
+    pub fn nanos(&self) -> i128 {
+        self.nanos
+    }
+
     /// Whether both are the same amount, however written.
     pub fn same_amount(&self, other: &Self) -> bool {
         self.nanos == other.nanos

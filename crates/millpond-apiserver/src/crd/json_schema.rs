@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::field_path;
 use super::json_schema_defaults;
+use super::rules::{self, Costs};
 use crate::schema::custom::props::{Additional, Props, Rule};
-use crate::schema::custom::structural;
+use crate::schema::custom::{field_path, structural};
 use crate::status::FieldError;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -16,18 +16,15 @@ const ALLOWED_AT_ROOT: &str = "[Description Type Format Title Maximum ExclusiveM
      Example XPreserveUnknownFields XValidations]";
 
 /// What else is known about the version.
-#[allow(dead_code, reason = "read when rules are compiled")]
-pub(super) struct Options<'a> {
+pub(super) struct Options {
     /// `/status` exists.
     pub(super) status: bool,
     /// The schema is what it was.
     pub(super) unchanged: bool,
-    /// Spec of the definition before the change.
-    pub(super) old: Option<&'a Value>,
 }
 
 /// Problems of a schema at a path.
-pub(super) fn check(schema: &Value, path: &str, options: &Options<'_>) -> Vec<FieldError> {
+pub(super) fn check(schema: &Value, path: &str, options: &Options) -> Vec<FieldError> {
     let props = match Props::parse(schema, path) {
         Ok(props) => props,
         Err(errors) => return errors,
@@ -49,12 +46,16 @@ pub(super) fn check(schema: &Value, path: &str, options: &Options<'_>) -> Vec<Fi
         usable = problems.is_empty();
         errors.extend(problems);
     }
-    let root = Context { allow_defaults: true, ..Context::default() };
-    let found = Checker { rules_usable: usable }.check(&props, path, &root, true);
+    let root = Context { allow_defaults: true, cardinality: Some(1), ..Context::default() };
+    let mut checker = Checker { costs: usable.then(|| Costs::new(options.unchanged)) };
+    let found = checker.check(&props, path, &root, true);
     errors.extend(found.schema);
     errors.extend(found.rules);
     if let Some(problem) = unreadable.filter(|_| errors.is_empty()) {
         errors.push(FieldError::invalid(path, "", problem));
+    }
+    if let Some(costs) = checker.costs {
+        costs.finish(path, &mut errors);
     }
     errors
 }
@@ -107,6 +108,10 @@ struct Context {
     in_meta: bool,
     /// The nearest list or map above whose parts cannot be followed from old to new.
     uncorrelatable: Option<String>,
+    /// How many values there can be; none when nothing bounds them.
+    cardinality: Option<u64>,
+    /// Inside of `allOf` and its kin, where rules have no place.
+    in_branch: bool,
 }
 
 impl Context {
@@ -135,10 +140,9 @@ impl Found {
     }
 }
 
-#[allow(dead_code, reason = "read when rules are compiled")]
 struct Checker {
-    /// The schema as a whole is structural, so rules can be compiled.
-    rules_usable: bool,
+    /// What rules cost; none when the schema as a whole is not structural, so that they cannot be compiled.
+    costs: Option<Costs>,
 }
 
 impl Checker {
@@ -153,7 +157,8 @@ impl Checker {
         self.check_properties(props, path, context, is_root, &mut found);
         self.check_branches(props, path, context, &mut found);
         if let Some(items) = &props.items {
-            let below = if props.is_list_map() { context.clone() } else { context.uncorrelatable_at(path) };
+            let mut below = if props.is_list_map() { context.clone() } else { context.uncorrelatable_at(path) };
+            below.cardinality = cardinality_below(props, context.cardinality);
             found.append(self.check(items, &format!("{path}.items"), &below, false));
         }
         if props.preserve_unknown == Some(false) {
@@ -167,6 +172,15 @@ impl Checker {
         for (index, rule) in props.rules.iter().enumerate() {
             check_rule_texts(props, rule, &format!("{path}.x-kubernetes-validations[{index}]"), &mut found.schema);
         }
+        if let Some(costs) = self.costs.as_mut().filter(|_| found.schema.is_empty() && !context.in_branch) {
+            let place = rules::Place {
+                path,
+                is_resource: is_root || props.embedded_resource,
+                cardinality: context.cardinality,
+                uncorrelatable: context.uncorrelatable.as_deref(),
+            };
+            found.rules.extend(costs.check(props, &place));
+        }
         found
     }
 
@@ -177,11 +191,12 @@ impl Checker {
             found.schema.push(FieldError::forbidden(&path, detail));
         }
         if let Some(schema) = props.additional_schema() {
-            let below = if context.in_meta {
+            let mut below = if context.in_meta {
                 context.without_defaults("inside additionalProperties applying to object metadata".to_owned())
             } else {
                 context.clone()
             };
+            below.cardinality = cardinality_below(props, context.cardinality);
             found.append(self.check(schema, &path, &below, false));
         }
     }
@@ -189,6 +204,7 @@ impl Checker {
     fn check_properties(&mut self, props: &Props, path: &str, context: &Context, is_root: bool, found: &mut Found) {
         for (name, property) in &props.properties {
             let mut below = context.clone();
+            below.cardinality = cardinality_below(props, context.cardinality);
             if !matches!(props.map_type.as_deref(), None | Some("granular" | "atomic")) {
                 below = below.uncorrelatable_at(path);
             }
@@ -204,6 +220,7 @@ impl Checker {
     }
 
     fn check_branches(&mut self, props: &Props, path: &str, context: &Context, found: &mut Found) {
+        let context = &Context { in_branch: true, ..context.clone() };
         if let Some(not) = &props.not {
             found.append(self.check(not, &format!("{path}.not"), context, false));
         }
@@ -213,6 +230,16 @@ impl Checker {
             }
         }
     }
+}
+
+/// How many values there can be one level below a schema that has so many itself.
+fn cardinality_below(props: &Props, own: Option<u64>) -> Option<u64> {
+    let bound = match &*props.ty {
+        "object" if props.additional.is_some() => props.max_properties,
+        "array" => props.max_items,
+        _ => Some(1),
+    };
+    Some(own?.saturating_mul(bound?.max(0) as u64))
 }
 
 /// Keywords that CRDs do not have.

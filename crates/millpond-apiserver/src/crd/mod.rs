@@ -7,10 +7,10 @@
 //! The words of the errors are the real server's, down to its habit of speaking of `spec.validation` when all
 //! versions share one schema.
 
-mod field_path;
 mod json_schema;
 mod json_schema_defaults;
 mod names;
+mod rules;
 mod serve;
 mod spec;
 mod warnings;

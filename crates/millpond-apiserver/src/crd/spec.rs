@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::field_path::{self, simple_path_problem};
 use super::json_schema;
 use super::names::is_established;
 use crate::builtin::json::Fields as _;
@@ -10,6 +9,7 @@ use crate::go::text::is_printable;
 use crate::go::url;
 use crate::names::{label_1035_problems, subdomain_problems};
 use crate::print::go_quoted;
+use crate::schema::custom::field_path::{self, simple_path_problem};
 use crate::schema::custom::props::Props;
 use crate::schema::custom::structural;
 use crate::status::FieldError;
@@ -170,8 +170,7 @@ impl<'a> Spec<'a> {
         // An expression that was accepted once stays accepted, whatever it may cost by today's estimate.
         let unchanged =
             self.old_version(version.text("name")).is_some_and(|old| old.at("schema") == version.at("schema"));
-        let options =
-            json_schema::Options { status: version.at("subresources").has("status"), unchanged, old: self.old };
+        let options = json_schema::Options { status: version.at("subresources").has("status"), unchanged };
         errors.extend(json_schema::check(schema, &format!("{path}.openAPIV3Schema"), &options));
     }
 

@@ -11,6 +11,9 @@ use regex::{Regex, RegexBuilder};
 /// Memory that one compiled program may take. Go bounds the number of instructions instead; patterns of real
 /// CRDs stay below a megabyte.
 const MAX_PROGRAM_BYTES: usize = 10 << 20;
+/// The same for patterns that are compiled for one use: a fraction of a millisecond's work.
+const SMALL_PROGRAM_BYTES: usize = 256 << 10;
+const TOO_LARGE: &str = "expression too large";
 /// How deep groups may nest, Go's own limit.
 const MAX_DEPTH: u32 = 1000;
 /// The largest repetition count, Go's own limit; nested counts multiply.
@@ -31,22 +34,33 @@ impl fmt::Display for RegexpError {
 
 /// Compiles a pattern written for Go.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, RegexpError> {
-    let translated = Translator::new(pattern).run()?;
-    RegexBuilder::new(&translated).size_limit(MAX_PROGRAM_BYTES).nest_limit(4 * MAX_DEPTH).build().map_err(|error| {
-        RegexpError {
-            // What the translation lets through and the engine refuses: size, or an unknown Unicode class.
-            problem: match error {
-                regex::Error::CompiledTooBig(_) => "expression too large",
-                _ => "invalid character class range",
-            },
-            part: pattern.to_owned(),
-        }
-    })
+    build(pattern, MAX_PROGRAM_BYTES)
+}
+
+/// Compiles a pattern that will be used once, perhaps chosen by the author of an object.
+pub(crate) fn compile_small(pattern: &str) -> Result<Regex, RegexpError> {
+    build(pattern, SMALL_PROGRAM_BYTES)
 }
 
 /// Whether the pattern is well formed for Go (the engine's own limits aside).
 pub(crate) fn check(pattern: &str) -> Result<(), RegexpError> {
-    compile(pattern).map(drop)
+    match build(pattern, SMALL_PROGRAM_BYTES) {
+        Err(error) if error.problem != TOO_LARGE => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn build(pattern: &str, max_bytes: usize) -> Result<Regex, RegexpError> {
+    let translated = Translator::new(pattern).run()?;
+    let mut builder = RegexBuilder::new(&translated);
+    builder.size_limit(max_bytes).nest_limit(4 * MAX_DEPTH).build().map_err(|error| RegexpError {
+        // What the translation lets through and the engine refuses: size, or an unknown Unicode class.
+        problem: match error {
+            regex::Error::CompiledTooBig(_) => TOO_LARGE,
+            _ => "invalid character class range",
+        },
+        part: pattern.to_owned(),
+    })
 }
 
 struct Translator<'a> {
@@ -581,6 +595,8 @@ mod tests {
         assert!(check(&"(".repeat(100_000)).is_err());
         assert!(check(&format!("{}a{}", "(".repeat(2000), ")".repeat(2000))).is_err());
         assert!(check(&format!("{}a{}", "(".repeat(500), ")".repeat(500))).is_ok());
-        assert!(check(&r"\p{L}{1000}".repeat(100)).is_err());
+        assert!(check(&r"\p{L}{1000}".repeat(100)).is_ok());
+        assert!(compile(&r"\p{L}{1000}".repeat(100)).is_err());
+        assert!(compile_small(r"\p{L}{1000}").is_err());
     }
 }

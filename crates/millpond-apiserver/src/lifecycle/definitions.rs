@@ -29,11 +29,7 @@ pub(crate) fn on_write(call: &Call, definition: &mut Value, old: Option<&Value>)
 
 /// What the writer of a CRD should know although it is valid.
 pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = crd::warnings(definition, old);
-    if definition["spec"]["versions"].to_string().contains("\"x-kubernetes-validations\":") {
-        warnings.push("x-kubernetes-validations: rules are kept and published, but not evaluated yet".to_owned());
-    }
-    warnings
+    crd::warnings(definition, old)
 }
 
 /// All other definitions, for conflicts of names.

@@ -55,10 +55,10 @@ fn text_format(name: &str) -> Option<fn(&str) -> bool> {
         "ipv6" => net::is_ipv6,
         "cidr" => net::is_network,
         "mac" => net::is_mac,
-        "uuid" => |text| is_uuid(text, None),
-        "uuid3" => |text| is_uuid(text, Some(b'3')),
-        "uuid4" => |text| is_uuid(text, Some(b'4')),
-        "uuid5" => |text| is_uuid(text, Some(b'5')),
+        "uuid" => is_uuid,
+        "uuid3" => |text| is_uuid_of(text, Some(b'3')),
+        "uuid4" => |text| is_uuid_of(text, Some(b'4')),
+        "uuid5" => |text| is_uuid_of(text, Some(b'5')),
         "isbn" => |text| is_isbn10(text) || is_isbn13(text),
         "isbn10" => is_isbn10,
         "isbn13" => is_isbn13,
@@ -103,8 +103,13 @@ fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && HOSTNAME.is_match(text)
 }
 
+/// Whether the text is a UUID of any version.
+pub(crate) fn is_uuid(text: &str) -> bool {
+    is_uuid_of(text, None)
+}
+
 /// Hexadecimal digits in groups of 8-4-4-4-12, each dash optional; the version digit when one is asked for.
-fn is_uuid(text: &str, version: Option<u8>) -> bool {
+fn is_uuid_of(text: &str, version: Option<u8>) -> bool {
     let mut rest = text.as_bytes();
     let mut digits = Vec::with_capacity(32);
     for (index, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -179,7 +184,7 @@ fn is_social_security_number(text: &str) -> bool {
 }
 
 /// Standard alphabet with padding, not empty.
-fn is_base64(text: &str) -> bool {
+pub(crate) fn is_base64(text: &str) -> bool {
     let body = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     let alphabet = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     !text.is_empty() && text.len().is_multiple_of(4) && body.bytes().all(alphabet)

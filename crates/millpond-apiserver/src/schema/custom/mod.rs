@@ -12,12 +12,15 @@
 mod convert;
 mod correlate;
 mod defaults;
+mod evaluate;
+pub(crate) mod field_path;
 mod formats;
 mod lists;
 mod metadata;
 mod numbers;
 pub(crate) mod props;
 mod prune;
+pub(crate) mod rules;
 mod scale;
 pub(crate) mod structural;
 mod validate;
@@ -26,11 +29,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use self::formats::{is_base64, is_uuid};
+
+pub(crate) use self::evaluate::Budget;
+
 use self::correlate::Pair;
 use self::props::Props;
+use self::rules::RuleTree;
 use super::{Schema, strict};
 use crate::resource::Scale;
 use crate::status::{FieldError, FieldProblem};
+
+const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+                           errors to complete validation";
 
 /// What a custom resource's schema asks of values. Stands at the root of a resource's schema.
 #[derive(Debug, Clone)]
@@ -42,6 +53,7 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct Definition {
     schema: Props,
+    rules: Option<RuleTree>,
     open_api: Value,
     scale: Option<Scale>,
 }
@@ -49,7 +61,9 @@ pub struct Definition {
 impl Definition {
     /// Reads a schema that has been validated with its CRD.
     pub(crate) fn new(open_api: &Value, scale: Option<Scale>, path: &str) -> Result<Self, Vec<FieldError>> {
-        Ok(Self { schema: Props::parse(open_api, path)?, open_api: open_api.clone(), scale })
+        let schema = Props::parse(open_api, path)?;
+        let rules = RuleTree::new(&schema, true);
+        Ok(Self { schema, rules, open_api: open_api.clone(), scale })
     }
 
     /// The shared form of the schema, with this definition at its root.
@@ -123,7 +137,16 @@ impl Definition {
         }
     }
 
-    fn validate_rules(&self, _new: &Value, _old: Option<&Value>, _errors: &mut Vec<FieldError>) {}
+    /// Rules can rely on types and sizes, so they are not evaluated when one of these is wrong.
+    fn validate_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let Some(rules) = &self.rules else { return };
+        if errors.iter().any(is_blocking) {
+            errors.push(FieldError::invalid("<nil>", Value::Null, NOT_CHECKED));
+            return;
+        }
+        let pair = old.map(|old| Pair { new, old, schema: &self.schema });
+        errors.extend(evaluate::evaluate(rules, &self.schema, new, old, pair, "", &mut Budget::default()));
+    }
 }
 
 /// The definition behind a resource's schema; none for built-in types.
@@ -163,6 +186,7 @@ pub(crate) fn check_default(
     default: &Value,
     is_resource: bool,
     path: &str,
+    budget: &mut Budget,
     errors: &mut Vec<FieldError>,
 ) {
     if !prune::unknown(schema, default, is_resource).is_empty() {
@@ -179,7 +203,26 @@ pub(crate) fn check_default(
     if found.is_empty() {
         found = validate::validate(schema, default, Some(path), None);
     }
+    if found.is_empty() {
+        found = broken_by_default(schema, default, is_resource, path, budget);
+    }
     errors.extend(found);
+}
+
+/// The rules that a default breaks, be it new or as it was.
+fn broken_by_default(
+    schema: &Props,
+    default: &Value,
+    is_resource: bool,
+    path: &str,
+    budget: &mut Budget,
+) -> Vec<FieldError> {
+    let Some(tree) = RuleTree::new(schema, is_resource) else { return Vec::new() };
+    let found = evaluate::evaluate(&tree, schema, default, Some(default), None, path, budget);
+    if !found.is_empty() {
+        return found;
+    }
+    evaluate::evaluate(&tree, schema, default, None, None, path, budget)
 }
 
 /// Problems of a default inside of `metadata`, `kind` or `apiVersion` of an object, which must stay valid with
@@ -189,6 +232,7 @@ pub(crate) fn check_meta_default(
     default: &Value,
     steps: &[Step],
     path: &str,
+    budget: &mut Budget,
     errors: &mut Vec<FieldError>,
 ) {
     let mut object = surround(default, steps);
@@ -210,7 +254,13 @@ pub(crate) fn check_meta_default(
             let detail = format!("must result in valid metadata: {problem}");
             errors.push(FieldError::invalid(path, default.clone(), detail));
         }
-        None => errors.extend(validate::validate(schema, default, Some(path), None)),
+        None => {
+            let mut found = validate::validate(schema, default, Some(path), None);
+            if found.is_empty() {
+                found = broken_by_default(schema, default, false, path, budget);
+            }
+            errors.extend(found);
+        }
     }
 }
 
@@ -237,7 +287,6 @@ pub(crate) enum Step {
 }
 
 /// Whether an error keeps rules from being evaluated: they may rely on types, sizes and required fields.
-#[allow(dead_code, reason = "read when rules are compiled")]
 fn is_blocking(error: &FieldError) -> bool {
     matches!(
         error.problem,

@@ -15,7 +15,7 @@ use crate::status::{FieldError, FieldProblem};
 
 /// Errors that are collected before further ones are only counted as "invalid". The real server has no bound;
 /// this keeps the answer to a hostile object readable and small.
-const MAX_ERRORS: usize = 1000;
+pub(super) const MAX_ERRORS: usize = 1000;
 
 /// Checks a value. `prefix` is the path of the value, none for a whole object. With `pair`, errors in parts that
 /// did not change are forgiven.

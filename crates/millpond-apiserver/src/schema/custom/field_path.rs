@@ -1,11 +1,11 @@
 //! Paths into objects, as CRDs write them: simple ones for columns and `/scale`, checked ones for rules and
 //! selectable fields.
 
-use crate::schema::custom::props::Props;
+use super::props::Props;
 use crate::status::FieldError;
 
 /// Problems of a path like `.spec.replicas`, which is only looked at from outside.
-pub(super) fn simple_path_problem(path: &str, field: &str) -> Option<FieldError> {
+pub(crate) fn simple_path_problem(path: &str, field: &str) -> Option<FieldError> {
     let detail = match path.as_bytes().first() {
         None => "must not be empty",
         Some(b'.') => return None,

@@ -1,0 +1,132 @@
+//! The Common Expression Language, as Kubernetes uses it for the rules of CRDs.
+//!
+//! ```text
+//!   text ─▶ lexer ─▶ parser (+ macros) ─▶ checker ─▶ literals ─▶ Program ─┬─▶ cost   the most it can cost
+//!                                            ▲                            └─▶ eval   its value, and what it cost
+//!                               decl (schema) ┘
+//! ```
+//!
+//! Rules come from whoever may create a CRD, and are run on every write of its objects, so nothing here trusts
+//! them: texts, nesting, nodes, cost and work all have limits, and there is no input that makes the server wait
+//! or panic. That, Kubernetes' own messages and its cost model are why this engine exists beside the crates for
+//! CEL: those neither know types nor count, and end the process on some inputs.
+//!
+//! Missing on purpose: protocol buffer messages and the authorizer, which rules of CRDs do not have.
+
+mod ast;
+mod checker;
+mod compare;
+mod cost;
+mod decl;
+mod declarations;
+mod eval;
+mod functions;
+mod issues;
+mod lexer;
+mod literals;
+mod macros;
+mod meter;
+mod parser;
+mod types;
+mod value;
+
+use std::sync::Arc;
+
+pub(crate) use decl::{Decl, MAX_REQUEST_BYTES};
+pub(crate) use types::Type;
+pub(crate) use value::{Error, Evaluated, Value};
+
+use ast::{Expr, Kind};
+use checker::Facts;
+use eval::Prepared;
+use issues::Issues;
+use meter::Meter;
+
+/// An expression that was found to be right.
+#[derive(Debug)]
+pub(crate) struct Program {
+    expression: Expr,
+    facts: Facts,
+    prepared: Prepared,
+    nodes: usize,
+}
+
+/// Why a text is no program.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum CompileError {
+    /// Wrong syntax or types; the text points at each place.
+    #[error("compilation failed: {0}")]
+    Issues(String),
+    /// The result has another type than the wanted one.
+    #[error("the result has another type")]
+    ResultType,
+    /// A constant that has no value.
+    #[error("program instantiation failed: {0}")]
+    Constants(String),
+}
+
+impl Program {
+    /// Compiles an expression over variables of the given types. Its own type must be exactly the wanted one.
+    pub(crate) fn compile(source: &str, variables: &[(Arc<str>, Type)], wanted: &Type) -> Result<Self, CompileError> {
+        let mut issues = Issues::new(source);
+        let Some(parsed) = parser::parse(source, &mut issues) else {
+            return Err(CompileError::Issues(issues.text()));
+        };
+        let parser::Parsed { mut expression, nodes } = parsed;
+        let facts = checker::check(&mut expression, nodes, variables, &mut issues);
+        if issues.is_empty() {
+            literals::check(&expression, &facts, &mut issues);
+        }
+        if !issues.is_empty() {
+            return Err(CompileError::Issues(issues.text()));
+        }
+        if !facts.type_of(&expression).is_exactly(wanted) {
+            return Err(CompileError::ResultType);
+        }
+        let prepared = Prepared::new(&expression, &facts).map_err(CompileError::Constants)?;
+        Ok(Self { expression, facts, prepared, nodes })
+    }
+
+    /// Whether the expression reads the variable.
+    pub(crate) fn uses(&self, variable: &str) -> bool {
+        uses(&self.expression, variable)
+    }
+
+    /// The most that an evaluation can cost, by the schema of its variables.
+    pub(crate) fn max_cost(&self, schema: &Decl) -> u64 {
+        cost::estimate(&self.expression, &self.facts, schema, self.nodes).max
+    }
+
+    /// Evaluates the expression up to a cost and an amount of work, which is reduced. The cost is told also when
+    /// there is an error.
+    pub(crate) fn evaluate<'a>(
+        &self,
+        variables: Vec<(Arc<str>, Evaluated<'a>)>,
+        limit: u64,
+        work: &mut u64,
+    ) -> (Evaluated<'a>, u64) {
+        let meter = Meter::new(limit, *work);
+        let (result, meter) = eval::evaluate(&self.expression, &self.facts, &self.prepared, variables, meter);
+        *work = meter.work_left();
+        (result, meter.cost())
+    }
+}
+
+fn uses(expression: &Expr, variable: &str) -> bool {
+    match &expression.kind {
+        Kind::Literal(_) | Kind::Struct { .. } => false,
+        Kind::Ident(name) => name.strip_prefix('.').unwrap_or(name) == variable,
+        Kind::Select { operand, .. } => uses(operand, variable),
+        Kind::Call { target, arguments, .. } => {
+            target.as_deref().into_iter().chain(arguments).any(|part| uses(part, variable))
+        }
+        Kind::List { items } => items.iter().any(|item| uses(&item.value, variable)),
+        Kind::Map { entries } => entries.iter().any(|entry| uses(&entry.key, variable) || uses(&entry.value, variable)),
+        Kind::Fold(fold) => [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
+            .into_iter()
+            .any(|part| uses(part, variable)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -110,6 +110,8 @@ impl Suite {
         let mut command = Command::new(&self.binary);
         command
             .current_dir(&self.folder)
+            // Specs of kubectl leave files behind.
+            .env("TMPDIR", &self.folder)
             .arg("--kubectl-path")
             .arg(&self.kubectl)
             .args(["--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=0"])

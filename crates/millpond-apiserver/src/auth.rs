@@ -1,15 +1,17 @@
 //! Who asks, and whether they may.
 //!
-//! Nobody is anonymous: a request carries a bearer token that this server knows, or comes over a connection
-//! with a client certificate of its CA, or from inside the process. [`authorize`] is the one place where a
-//! known identity is allowed or refused something.
+//! Nobody is anonymous: a request carries a bearer token that this server knows or has signed, or comes over a
+//! connection with a client certificate of its CA, or from inside the process. [`authorize`] is the one place where
+//! a known identity is allowed or refused something.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 
+use crate::server::Server;
+use crate::service_account::{self, ISSUER};
 use crate::status::ApiError;
 
 /// The group whose members may do everything.
@@ -24,12 +26,19 @@ pub struct Identity {
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
+    /// What else is known, e.g. the pod that a token belongs to.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Identity {
+    /// A user of whom only groups are known.
+    pub fn new(user: String, groups: Vec<String>) -> Self {
+        Self { user, uid: String::new(), groups, extra: BTreeMap::new() }
+    }
+
     /// A user in the administrators' group.
     pub fn administrator(user: &str) -> Self {
-        Self { user: user.to_owned(), uid: String::new(), groups: vec![ADMINISTRATORS.to_owned()] }
+        Self::new(user.to_owned(), vec![ADMINISTRATORS.to_owned()])
     }
 
     /// The user that a client certificate names: its common name, with its organizations as groups.
@@ -38,7 +47,7 @@ impl Identity {
         let subject = certificate.subject();
         let user = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
         let groups = subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect();
-        Some(Self { user, uid: String::new(), groups })
+        Some(Self::new(user, groups))
     }
 }
 
@@ -70,7 +79,7 @@ impl Tokens {
 pub(crate) fn authenticate(
     headers: &HeaderMap,
     certificate: Option<&Identity>,
-    tokens: &Tokens,
+    server: &Server,
 ) -> Result<Identity, ApiError> {
     if let Some(identity) = certificate {
         return Ok(identity.clone());
@@ -78,12 +87,20 @@ pub(crate) fn authenticate(
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token =
         header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let identity = token.and_then(|(_, token)| tokens.identity(token.trim()));
-    let mut identity = identity.ok_or_else(ApiError::unauthorized)?;
+    let (_, token) = token.ok_or_else(ApiError::unauthorized)?;
+    let (mut identity, _) = whose(server, token.trim(), &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
     if !identity.groups.iter().any(|group| group == "system:authenticated") {
         identity.groups.push("system:authenticated".to_owned());
     }
     Ok(identity)
+}
+
+/// Whom a token stands for, and for which of the wanted audiences; the error says why nobody.
+pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), String> {
+    match server.tokens.identity(token) {
+        Some(identity) => Ok((identity, wanted.to_vec())),
+        None => service_account::verify(server, token, wanted, server.clock.now()),
+    }
 }
 
 /// What somebody wants to do.
@@ -116,22 +133,26 @@ pub(crate) fn authorize(identity: &Identity, attributes: &Attributes<'_>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::server::ServerOptions;
+    use crate::store::Store;
 
     #[test]
     fn only_known_tokens_get_in() {
-        let tokens = Tokens::default();
-        tokens.add("secret".to_owned(), Identity::administrator("admin"));
+        let clock = Clock::System;
+        let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).unwrap();
+        server.tokens().add("secret".to_owned(), Identity::administrator("admin"));
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());
-            authenticate(&headers, None, &tokens)
+            authenticate(&headers, None, &server)
         };
         assert_eq!(with("Bearer secret").unwrap().user, "admin");
         assert_eq!(with("bearer  secret").unwrap().user, "admin");
         for wrong in ["Bearer other", "Bearer ", "Bearer", "Basic secret", "secret"] {
             assert_eq!(with(wrong).unwrap_err().code, 401, "{wrong}");
         }
-        assert_eq!(authenticate(&HeaderMap::new(), None, &tokens).unwrap_err().code, 401);
-        assert!(!format!("{tokens:?}").contains("secret"));
+        assert_eq!(authenticate(&HeaderMap::new(), None, &server).unwrap_err().code, 401);
+        assert!(!format!("{server:?}").contains("secret"));
     }
 }

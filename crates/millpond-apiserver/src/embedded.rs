@@ -105,7 +105,8 @@ impl Embedded {
         let pki = certificates(&options.directory, address.ip())?;
         let kubeconfig = options.directory.join("kubeconfig");
 
-        let server_options = ServerOptions { advertised_address: address.to_string(), ..options.server };
+        let token_signer = Some(pki.token_signer());
+        let server_options = ServerOptions { advertised_address: address.to_string(), token_signer, ..options.server };
         let server = Server::new(store, clock, server_options).map_err(StartError::Audit)?;
         server.tokens().add(pki.admin_token().to_owned(), Identity::administrator("admin"));
         lifecycle::bootstrap::run(&server, address.port()).await?;

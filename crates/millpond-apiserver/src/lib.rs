@@ -43,10 +43,13 @@ pub mod schema;
 pub mod selector;
 pub mod serve;
 pub mod server;
+pub mod service_account;
 mod service_ip;
 pub mod status;
 pub mod store;
 pub mod table;
+#[cfg(test)]
+mod tests;
 
 pub use embedded::{Embedded, EmbeddedOptions, StartError};
 pub use lifecycle::LifecycleOptions;

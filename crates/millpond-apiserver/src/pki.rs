@@ -18,6 +18,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
+use crate::service_account::{KeyError, TokenSigner};
+
 /// Trouble with keys and certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
@@ -33,6 +35,9 @@ pub enum PkiError {
     /// A certificate could not be made.
     #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
+    /// The key for tokens is not usable.
+    #[error("cannot sign tokens")]
+    Token(#[from] KeyError),
     /// A key or certificate is not usable for TLS.
     #[error("cannot use the key or certificate for TLS: {0}")]
     Tls(String),
@@ -45,6 +50,7 @@ pub struct Pki {
     server_certificate: CertificateDer<'static>,
     server_key: PrivateKeyDer<'static>,
     admin_token: String,
+    token_signer: Arc<TokenSigner>,
 }
 
 /// A client certificate with its key, both as PEM.
@@ -87,20 +93,30 @@ impl Pki {
                 token
             }
         };
-        Self::with(ca_pem, ca_key, admin_token, names, addresses)
+        let signer_path = directory.join("service-account.key");
+        let signing_key = match read(&signer_path)? {
+            Some(pem) => KeyPair::from_pem(&pem)?,
+            None => {
+                let key = KeyPair::generate()?;
+                write_secret(&signer_path, &key.serialize_pem())?;
+                key
+            }
+        };
+        Self::with(ca_pem, ca_key, admin_token, &signing_key, names, addresses)
     }
 
     /// A CA that lives only in memory.
     pub fn ephemeral(names: &[String], addresses: &[IpAddr]) -> Result<Self, PkiError> {
         let ca_key = KeyPair::generate()?;
         let ca_pem = ca_params().self_signed(&ca_key)?.pem();
-        Self::with(ca_pem, ca_key, random_token(), names, addresses)
+        Self::with(ca_pem, ca_key, random_token(), &KeyPair::generate()?, names, addresses)
     }
 
     fn with(
         ca_pem: String,
         ca_key: KeyPair,
         admin_token: String,
+        signing_key: &KeyPair,
         names: &[String],
         addresses: &[IpAddr],
     ) -> Result<Self, PkiError> {
@@ -114,7 +130,9 @@ impl Pki {
         let certificate = params.signed_by(&key, &issuer)?;
         let server_key =
             PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| PkiError::Tls(problem.to_owned()))?;
-        Ok(Self { ca_pem, server_certificate: certificate.der().clone(), server_key, ca_key, admin_token })
+        let token_signer = Arc::new(TokenSigner::from_pkcs8(&signing_key.serialize_der())?);
+        let server_certificate = certificate.der().clone();
+        Ok(Self { ca_pem, server_certificate, server_key, ca_key, admin_token, token_signer })
     }
 
     /// The CA's certificate as PEM, for clients.
@@ -125,6 +143,11 @@ impl Pki {
     /// The administrator's bearer token.
     pub fn admin_token(&self) -> &str {
         &self.admin_token
+    }
+
+    /// Signs the tokens of service accounts.
+    pub fn token_signer(&self) -> Arc<TokenSigner> {
+        self.token_signer.clone()
     }
 
     /// Makes a client certificate: `user` becomes the common name, `groups` the organizations.

@@ -112,21 +112,43 @@ impl Quantity {
         ceil(self.nanos, NANOS as i128)
     }
 
-    /// The sum, written as this amount is.
+    /// A plain whole number.
+    pub fn count(number: u64) -> Self {
+        let nanos = i128::from(number).saturating_mul(NANOS as i128);
+        Self::shown(nanos, Format::DecimalSi)
+    }
+
+    /// The sum, written as this amount is; nothing has no style of its own.
     pub fn plus(&self, other: &Self) -> Self {
-        let nanos = self.nanos.saturating_add(other.nanos);
+        Self::shown(self.nanos.saturating_add(other.nanos), if self.is_zero() { other.format } else { self.format })
+    }
+
+    /// The difference, written as [`plus`](Self::plus) writes a sum.
+    pub fn minus(&self, other: &Self) -> Self {
+        Self::shown(self.nanos.saturating_sub(other.nanos), if self.is_zero() { other.format } else { self.format })
+    }
+
+    fn shown(nanos: i128, format: Format) -> Self {
         let magnitude = nanos.unsigned_abs();
-        let text = match self.format {
+        let text = match format {
             _ if nanos == 0 => "0".to_owned(),
             Format::BinarySi => show_binary(nanos < 0, magnitude),
             format => show_decimal(nanos < 0, &magnitude.to_string(), NANO, format),
         };
-        Self { nanos, text, format: self.format }
+        Self { nanos, text, format }
     }
 
     /// Rounded up to thousandths, the finest amount of a resource list.
-    pub fn rounded_up_to_milli(mut self) -> Self {
-        let unit = NANOS as i128 / 1000;
+    pub fn rounded_up_to_milli(self) -> Self {
+        self.rounded_up_to(NANOS as i128 / 1000)
+    }
+
+    /// Rounded up to a whole number.
+    pub fn rounded_up_to_whole(self) -> Self {
+        self.rounded_up_to(NANOS as i128)
+    }
+
+    fn rounded_up_to(mut self, unit: i128) -> Self {
         let magnitude = self.nanos.abs();
         if magnitude % unit != 0 && magnitude < i128::MAX {
             let rounded = (magnitude / unit + 1) * unit;
@@ -406,6 +428,10 @@ mod tests {
         assert!(same("1000m", "1") && same("1024Mi", "1Gi") && !same("1", "2") && same("x", "x"));
         let sum = |a, b| Quantity::parse(a).unwrap().plus(&Quantity::parse(b).unwrap()).to_string();
         assert_eq!([sum("1", "500m"), sum("1Gi", "1M"), sum("1e3", "1")], ["1500m", "1074741824", "1001"]);
+        assert_eq!([sum("0", "1Gi"), sum("0", "0")], ["1Gi", "0"]);
+        let difference = |a, b| Quantity::parse(a).unwrap().minus(&Quantity::parse(b).unwrap()).to_string();
+        assert_eq!([difference("1", "500m"), difference("1Gi", "2Gi"), difference("2", "2")], ["500m", "-1Gi", "0"]);
+        assert_eq!([Quantity::count(0).to_string(), Quantity::count(2000).to_string()], ["0", "2k"]);
         assert_eq!(Quantity::parse("1m").unwrap().whole(), 1);
         assert_eq!(Quantity::parse("1500u").unwrap().milli(), 2);
         assert_eq!(Quantity::parse("-1500m").unwrap().whole(), -1);

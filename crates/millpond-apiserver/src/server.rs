@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::registry::Registry;
 use crate::resource::Resource;
+use crate::service_account::TokenSigner;
 use crate::service_ip::ServiceAddresses;
 use crate::status::ApiError;
 use crate::store::{Store, StoredObject};
@@ -40,6 +41,8 @@ pub struct ServerOptions {
     pub advertised_address: String,
     /// Where to write the audit log, if anywhere.
     pub audit_log: Option<PathBuf>,
+    /// Signs the tokens of service accounts; without one they end with this process.
+    pub token_signer: Option<Arc<TokenSigner>>,
 }
 
 impl Default for ServerOptions {
@@ -49,6 +52,7 @@ impl Default for ServerOptions {
             max_in_flight: 1024,
             advertised_address: "127.0.0.1".to_owned(),
             audit_log: None,
+            token_signer: None,
         }
     }
 }
@@ -59,9 +63,12 @@ pub struct Server {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) tokens: Tokens,
+    pub(crate) token_signer: Arc<TokenSigner>,
     pub(crate) options: ServerOptions,
     pub(crate) openapi: OpenApi,
     pub(crate) addresses: ServiceAddresses,
+    /// Held while something is charged to quotas.
+    pub(crate) quota_turn: tokio::sync::Mutex<()>,
     /// Ends watches when the server stops.
     pub(crate) shutdown: CancellationToken,
     in_flight: tokio::sync::Semaphore,
@@ -79,12 +86,18 @@ impl Server {
     /// A server over a store: serves the built-in kinds and the CRDs that the store holds.
     pub fn new(store: Store, clock: Clock, options: ServerOptions) -> std::io::Result<Arc<Self>> {
         let audit = options.audit_log.as_deref().map(AuditLog::open).transpose()?;
+        let token_signer = match &options.token_signer {
+            Some(signer) => signer.clone(),
+            None => Arc::new(TokenSigner::ephemeral().map_err(std::io::Error::other)?),
+        };
         let server = Arc::new(Self {
             registry: Registry::new(builtin::resources()),
             in_flight: tokio::sync::Semaphore::new(options.max_in_flight),
             openapi: OpenApi::default(),
             addresses: ServiceAddresses::default(),
+            quota_turn: tokio::sync::Mutex::default(),
             tokens: Tokens::default(),
+            token_signer,
             shutdown: CancellationToken::new(),
             metrics: Metrics::default(),
             audit,

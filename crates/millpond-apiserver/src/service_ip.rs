@@ -11,7 +11,8 @@ use crate::handlers::call::Call;
 use crate::resource::Resource;
 use crate::status::{ApiError, FieldError};
 
-/// 10.0.0.0/16; the first address belongs to the API itself.
+/// Where addresses come from; the first one belongs to the API itself.
+pub(crate) const RANGE: &str = "10.0.0.0/16";
 const NETWORK: u32 = 0x0a00_0000;
 const SIZE: u32 = 1 << 16;
 /// The address of the `kubernetes` service.

@@ -14,6 +14,7 @@ use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
 use super::shape;
+use crate::auth::Identity;
 use crate::names;
 use crate::resource::BuiltinKind;
 use crate::status::FieldError;
@@ -62,13 +63,19 @@ pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
 };
 
 /// Says who asks, whatever the client said.
-pub fn set_requester(request: &mut Value, user: &str, groups: &[String]) {
+pub fn set_requester(request: &mut Value, requester: &Identity) {
     let spec = request.object("spec");
     for field in ["uid", "extra"] {
         spec.drop(field);
     }
-    spec.put("username", json!(user));
-    spec.put("groups", json!(groups));
+    spec.put("username", json!(requester.user));
+    spec.put("groups", json!(requester.groups));
+    if !requester.uid.is_empty() {
+        spec.put("uid", json!(requester.uid));
+    }
+    if !requester.extra.is_empty() {
+        spec.put("extra", json!(requester.extra));
+    }
 }
 
 /// Before a change through `/approval`: only conditions change; those without times get `now`.

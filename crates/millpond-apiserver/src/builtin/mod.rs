@@ -11,7 +11,7 @@ mod apps;
 mod autoscaling;
 mod batch;
 pub mod certificates;
-mod check;
+pub(crate) mod check;
 mod conversion;
 pub mod core;
 mod cron;
@@ -31,7 +31,7 @@ mod quota;
 mod rbac;
 #[cfg(test)]
 mod recorded;
-mod resources;
+pub(crate) mod resources;
 pub mod service;
 pub(crate) mod shape;
 mod storage;

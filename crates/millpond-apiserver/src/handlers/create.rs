@@ -109,6 +109,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let managed_fields = if track { track_owner(call, &mut object) } else { None };
     set_system_fields(call, &mut object);
+    admission::before_create(call, &mut object);
     kind::prepare_create(&resource, &mut object);
     admission::on_create(call, &mut object)?;
     if &*resource.storage == definitions::COLLECTION {
@@ -119,6 +120,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource.group, &resource.kind, &name, &errors));
     }
+    admission::check(call, &object, None, Part::Main).await?;
     if call.query.dry_run {
         return dry_run(call, object, &name);
     }

@@ -87,7 +87,7 @@ where
     {
         return Ok(response);
     }
-    let identity = auth::authenticate(&parts.headers, certificate.as_ref(), &server.tokens)?;
+    let identity = auth::authenticate(&parts.headers, certificate.as_ref(), server)?;
     told.user.clone_from(&identity.user);
     match target {
         Target::Resource(path) => resource(server, parts, body, identity, path, told).await,
@@ -187,6 +187,7 @@ fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Result<&'static 
 }
 
 async fn perform(call: &mut Call, body: &Bytes, verb: &str) -> Result<ApiResponse, ApiError> {
+    call.query.check_options(verb, negotiate::content_type(&call.headers))?;
     if let Some(subresource) = call.path.subresource.clone() {
         return perform_subresource(call, body, verb, &subresource).await;
     }

@@ -1,6 +1,5 @@
 //! Kinds that are answered and not stored: access reviews, token reviews, tokens of service accounts.
 
-use base64::Engine;
 use bytes::Bytes;
 use http::StatusCode;
 use jiff::SignedDuration;
@@ -9,15 +8,21 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::decode;
 use super::respond::{self, ApiResponse};
-use crate::auth::{Attributes, Identity, authorize};
+use crate::auth::{Attributes, Identity, authorize, whose};
+use crate::builtin::json::{group_of, version_of};
 use crate::clock::rfc3339;
 use crate::http::negotiate::{self, Form};
+use crate::service_account::{self, Bound, ISSUER, Reference};
 use crate::status::{ApiError, FieldError};
 
 /// Lifetime of a service account's token where the request names none.
 const TOKEN_LIFETIME_S: i64 = 3600;
 /// Shorter lifetimes are refused, as Kubernetes does.
 const TOKEN_MIN_LIFETIME_S: i64 = 600;
+/// And longer ones.
+const TOKEN_MAX_LIFETIME_S: i64 = 1 << 32;
+/// The group of token requests.
+const GROUP: &str = "authentication.k8s.io";
 
 /// Fills in the status of a review.
 pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiError> {
@@ -29,7 +34,7 @@ pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiE
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => access(call, &review)?,
         "SelfSubjectRulesReview" => rules(),
         "SelfSubjectReview" => json!({"userInfo": user_info(&call.identity)}),
-        "TokenReview" => token_review(call, &review),
+        "TokenReview" => token_review(call, &review)?,
         _ => return Err(ApiError::method_not_allowed()),
     };
     review["status"] = status;
@@ -58,7 +63,7 @@ fn access(call: &Call, review: &Value) -> Result<Value, ApiError> {
         name: text("name"),
     };
     let subject = match spec["user"].as_str() {
-        Some(user) => Identity { user: user.to_owned(), uid: String::new(), groups: texts(&spec["groups"]) },
+        Some(user) => Identity::new(user.to_owned(), texts(&spec["groups"])),
         None => call.identity.clone(),
     };
     Ok(match authorize(&subject, &attributes) {
@@ -84,50 +89,126 @@ fn user_info(identity: &Identity) -> Value {
     if !identity.uid.is_empty() {
         info["uid"] = json!(identity.uid);
     }
+    if !identity.extra.is_empty() {
+        info["extra"] = json!(identity.extra);
+    }
     info
 }
 
-fn token_review(call: &Call, review: &Value) -> Value {
+fn token_review(call: &Call, review: &Value) -> Result<Value, ApiError> {
     let token = review["spec"]["token"].as_str().unwrap_or_default();
-    match call.server.tokens.identity(token) {
-        Some(identity) => {
-            json!({"authenticated": true, "user": user_info(&identity), "audiences": review["spec"]["audiences"]})
-        }
-        None => json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"}),
+    if token.is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
+    let mut wanted = texts(&review["spec"]["audiences"]);
+    if wanted.is_empty() {
+        wanted.push(ISSUER.to_owned());
+    }
+    Ok(match whose(&call.server, token, &wanted) {
+        Ok((identity, audiences)) => {
+            json!({"authenticated": true, "user": user_info(&identity), "audiences": audiences})
+        }
+        Err(why) => json!({"user": {}, "error": format!("[invalid bearer token, {why}]")}),
+    })
 }
 
-/// POST to `serviceaccounts/NAME/token`. The token is random; this server knows it until it stops.
+/// POST to `serviceaccounts/NAME/token`.
 pub(crate) fn service_account_token(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
-    let account = call.fetch()?.to_value();
     let (mut request, _) = decode::parse(call, body)?;
-    let lifetime_s = request["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_LIFETIME_S);
-    if lifetime_s < TOKEN_MIN_LIFETIME_S {
-        let error = FieldError::invalid(
-            "spec.expirationSeconds",
-            lifetime_s,
-            "may not specify a duration less than 10 minutes",
-        );
-        return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[error]));
+    let invalid = |name: &str, error| Err(ApiError::invalid(GROUP, "TokenRequest", name, &[error]));
+    for (field, own, what) in [("name", call.name(), "name"), ("namespace", call.namespace(), "namespace")] {
+        let given = request["metadata"][field].as_str().unwrap_or_default();
+        if !given.is_empty() && given != own {
+            let detail = format!("must match the service account {what} if specified");
+            return invalid(call.name(), FieldError::invalid(format!("metadata.{field}"), given, detail));
+        }
     }
-    let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
-    let user = format!("system:serviceaccount:{}:{}", call.namespace(), call.name());
-    let groups = [
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{}", call.namespace()),
-        "system:authenticated".to_owned(),
-    ];
-    let uid = account["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    if !call.query.dry_run {
-        call.server.tokens.add(token.clone(), Identity { user, uid, groups: groups.to_vec() });
+    let account = call.fetch()?;
+    let uid = &*account.index.uid;
+    let given = request["metadata"]["uid"].as_str().unwrap_or_default();
+    if !given.is_empty() && given != uid {
+        let why =
+            format!("the UID in the token request ({given}) does not match the UID of the service account ({uid})");
+        return Err(ApiError::conflict(GROUP, "TokenRequest", call.name(), &why));
+    }
+    let lifetime_s = request["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_LIFETIME_S);
+    let detail = match lifetime_s {
+        ..TOKEN_MIN_LIFETIME_S => Some("may not specify a duration less than 10 minutes"),
+        TOKEN_MIN_LIFETIME_S..=TOKEN_MAX_LIFETIME_S => None,
+        _ => Some("may not specify a duration larger than 2^32 seconds"),
+    };
+    if let Some(detail) = detail {
+        return invalid("", FieldError::invalid("spec.expirationSeconds", lifetime_s, detail));
+    }
+    let account = Reference { name: call.name().to_owned(), uid: uid.to_owned() };
+    let mut bound = Bound { namespace: call.namespace().to_owned(), serviceaccount: account, ..Bound::default() };
+    bind(call, &request["spec"]["boundObjectRef"], &mut bound)?;
+    let mut audiences = texts(&request["spec"]["audiences"]);
+    if audiences.is_empty() {
+        audiences.push(ISSUER.to_owned());
     }
     let now = call.server.clock.now();
+    let claims = service_account::claims(bound, audiences, now, lifetime_s);
+    let token = call.server.token_signer.sign(&claims).map_err(ApiError::internal)?;
     let end = now.checked_add(SignedDuration::from_secs(lifetime_s)).unwrap_or(now);
     request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["kind"] = json!("TokenRequest");
-    request["metadata"] =
-        json!({"name": call.name(), "namespace": call.namespace(), "creationTimestamp": rfc3339(now)});
+    request["metadata"]["name"] = json!(call.name());
+    request["metadata"]["namespace"] = json!(call.namespace());
+    request["metadata"]["uid"] = json!(uid);
+    request["metadata"]["creationTimestamp"] = json!(rfc3339(now));
+    request["spec"]["audiences"] = json!(claims.aud);
     request["spec"]["expirationSeconds"] = json!(lifetime_s);
+    // Told even where there is none.
+    let reference = request["spec"]["boundObjectRef"].take();
+    request["spec"]["boundObjectRef"] = reference;
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(end)});
     Ok(respond::encoded(call, StatusCode::CREATED, &request))
+}
+
+/// Ties a token to the object that the request names, if any.
+fn bind(call: &Call, reference: &Value, bound: &mut Bound) -> Result<(), ApiError> {
+    if !reference.is_object() {
+        return Ok(());
+    }
+    let text = |key: &str| reference[key].as_str().unwrap_or_default();
+    let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+    let store = &call.server.store;
+    let find = |plural: &str, key: &str| store.get(plural, key).ok_or_else(|| ApiError::not_found("", plural, name));
+    let in_namespace = format!("{}/{name}", call.namespace());
+    let (slot, found) = match kind {
+        _ if group_of(api_version) != "" => return Err(cannot_bind(api_version, kind)),
+        "Pod" => {
+            let pod = find("pods", &in_namespace)?;
+            let spec = &pod.to_value()["spec"];
+            if spec["serviceAccountName"].as_str().unwrap_or_default() != call.name() {
+                return Err(ApiError::bad_request(format!(
+                    "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                    call.name()
+                )));
+            }
+            if let Some(node) = spec["nodeName"].as_str().filter(|node| !node.is_empty()) {
+                let uid = store.get("nodes", node).map_or_else(String::new, |node| node.index.uid.to_string());
+                bound.node = Some(Reference { name: node.to_owned(), uid });
+            }
+            (&mut bound.pod, pod)
+        }
+        "Node" => (&mut bound.node, find("nodes", name)?),
+        "Secret" => (&mut bound.secret, find("secrets", &in_namespace)?),
+        _ => return Err(cannot_bind(api_version, kind)),
+    };
+    let (given, uid) = (text("uid"), found.index.uid.to_string());
+    if !given.is_empty() && given != uid {
+        let why = format!(
+            "the UID in the bound object reference ({given}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(ApiError::conflict("", kind, name, &why));
+    }
+    *slot = Some(Reference { name: name.to_owned(), uid });
+    Ok(())
+}
+
+fn cannot_bind(api_version: &str, kind: &str) -> ApiError {
+    let (group, version) = (group_of(api_version), version_of(api_version));
+    ApiError::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}"))
 }

@@ -11,7 +11,7 @@ use super::delete::{self, Options};
 use super::ownership::{Ownership, ScaleOwnership};
 use super::read::served;
 use super::respond::{self, ApiResponse};
-use super::update::{Changed, Part, Patch, change, check_manager, parse_config};
+use super::update::{Changed, Part, Patch, applied, change, parse_config};
 use super::{create, decode, reviews};
 use crate::builtin;
 use crate::clock::rfc3339;
@@ -39,21 +39,40 @@ pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<
     }
 }
 
+/// What a request asks of a part of an object.
+enum Wish {
+    Put(Value),
+    Patch(Patch),
+    /// A configuration, and the fields that it names twice.
+    Apply(Value, Vec<String>),
+}
+
+impl Wish {
+    fn of(call: &mut Call, body: &Bytes) -> Result<Self, ApiError> {
+        if call.method == Method::PUT {
+            return Ok(Self::Put(decode::object(call, body)?));
+        }
+        match content_type(&call.headers) {
+            patch::APPLY_PATCH => parse_config(body).map(|(config, duplicates)| Self::Apply(config, duplicates)),
+            other => Patch::of(other, &call.resource).map(Self::Patch),
+        }
+    }
+}
+
 /// PUT or PATCH of a subresource that takes the whole object and changes one part of it.
 async fn write_part(call: &mut Call, body: &Bytes, name: &'static str) -> Result<ApiResponse, ApiError> {
-    let put = call.method == Method::PUT;
-    let given = if put { Some(decode::object(call, body)?) } else { None };
-    let patch = if put { None } else { Some(Patch::of(content_type(&call.headers), &call.resource)?) };
-    let outcome = change(call, Part::Other(name), |call, old| {
-        let given = match (&given, &patch) {
-            (Some(given), _) => given.clone(),
-            (None, Some(patch)) => decode::patched(call, patch.apply(old, body, call)?)?,
-            (None, None) => unreachable!("a request is a put or a patch"),
+    let wish = Wish::of(call, body)?;
+    let (part, force) = (Part::Other(name), call.query.force.unwrap_or(false));
+    let outcome = change(call, part, |call, old| {
+        let (given, insists) = match &wish {
+            Wish::Put(given) => (given.clone(), given),
+            Wish::Patch(patch) => (decode::patched(call, patch.apply(old, body, call)?)?, &Value::Null),
+            Wish::Apply(config, duplicates) => (applied(call, Some(old), config, duplicates, part, force)?, config),
         };
-        let given_version = given["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let precondition = Some(given_version.to_owned()).filter(|version| put && !version.is_empty());
+        let version = insists["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let object = changed_part(call, name, given, old)?;
-        Ok(Changed { object, precondition, track: true })
+        let precondition = Some(version).filter(|version| !version.is_empty());
+        Ok(Changed { object, precondition, track: !matches!(wish, Wish::Apply(..)) })
     })
     .await?;
     Ok(outcome.respond(call, StatusCode::OK))
@@ -150,12 +169,7 @@ async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiEr
     let put = call.method == Method::PUT;
     let given = if put { Some(decode::parse(call, body)?.0) } else { None };
     let applied = !put && content_type(&call.headers) == patch::APPLY_PATCH;
-    let config = if applied {
-        check_manager(call)?;
-        Some(parse_config(body)?.0)
-    } else {
-        None
-    };
+    let config = if applied { Some(parse_config(body)?.0) } else { None };
     let patch = match content_type(&call.headers) {
         _ if put || applied => None,
         // A Scale has no lists: strategic merge and merge are the same.

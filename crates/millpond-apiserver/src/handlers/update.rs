@@ -135,10 +135,6 @@ pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<A
     if matches!(media_type.as_str(), "application/apply-patch+yaml" | "application/apply-patch+cbor") {
         return apply_patch(call, body, part).await;
     }
-    if call.query.force.is_some() {
-        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
-        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-    }
     let patch = Patch::of(&media_type, &call.resource)?;
     let outcome = change(call, part, |call, old| {
         let mut object = decode::patched(call, patch.apply(old, body, call)?)?;
@@ -198,7 +194,6 @@ impl Patch {
 
 /// Server-side apply.
 async fn apply_patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
-    check_manager(call)?;
     let (config, duplicates) = parse_config(body)?;
     let force = call.query.force.unwrap_or(false);
     for _ in 0..RETRIES {
@@ -222,15 +217,6 @@ async fn apply_patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiRes
     Ok(outcome.respond(call, StatusCode::OK))
 }
 
-/// An apply has to say who applies.
-pub(crate) fn check_manager(call: &Call) -> Result<(), ApiError> {
-    if !call.query.field_manager.is_empty() {
-        return Ok(());
-    }
-    let error = FieldError::required("fieldManager", "is required for apply patch");
-    Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]))
-}
-
 /// Reads an applied configuration; duplicate fields are returned beside it. Nothing at all is an empty one.
 pub(crate) fn parse_config(body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
     let refuse = |why: &str| ApiError::bad_request(format!("error decoding YAML: {why}"));
@@ -249,7 +235,7 @@ pub(crate) fn parse_config(body: &Bytes) -> Result<(Value, Vec<String>), ApiErro
 }
 
 /// The object that an apply makes of the live one, defaulted.
-fn applied(
+pub(crate) fn applied(
     call: &mut Call,
     live: Option<&Value>,
     config: &Value,
@@ -362,6 +348,7 @@ async fn write_change(
         return Err(ApiError::invalid(&resource.group, &resource.kind, call.name(), &errors));
     }
     apply::settle_times(&old, &mut new);
+    admission::check(call, &new, Some(&old), part).await?;
     if call.query.dry_run {
         return Ok(Some(Outcome::DryRun(Box::new(new))));
     }

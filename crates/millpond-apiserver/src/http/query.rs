@@ -1,6 +1,7 @@
 //! Query parameters of requests, checked once.
 
 use crate::http::path::decode;
+use crate::print::is_printable;
 use crate::status::{ApiError, FieldError};
 
 /// The parameters that any request may carry.
@@ -25,7 +26,13 @@ pub(crate) struct Query {
     pub(crate) grace_period_s: Option<i64>,
     pub(crate) propagation_policy: Option<String>,
     pub(crate) orphan_dependents: Option<bool>,
+    /// Values of `dryRun` and `fieldValidation` that mean nothing.
+    unknown_dry_run: Option<String>,
+    unknown_field_validation: Option<String>,
 }
+
+/// Longer names of managers are refused.
+const MAX_MANAGER_BYTES: usize = 128;
 
 /// What happens to unknown and duplicate fields.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +70,9 @@ impl Query {
             "timeoutSeconds" => self.timeout_s = Some(number(value)?),
             "allowWatchBookmarks" => self.allow_bookmarks = boolean(value),
             "sendInitialEvents" => self.send_initial_events = Some(boolean(value)),
-            "dryRun" => self.set_dry_run(value)?,
+            "dryRun" => self.set_dry_run(value),
             "fieldManager" => value.clone_into(&mut self.field_manager),
-            "fieldValidation" => self.set_field_validation(value)?,
+            "fieldValidation" => self.set_field_validation(value),
             "force" => self.force = Some(boolean(value)),
             "pretty" => self.pretty = boolean(value),
             "includeObject" => self.include_object = Some(value.to_owned()),
@@ -77,29 +84,72 @@ impl Query {
         Ok(())
     }
 
-    fn set_dry_run(&mut self, value: &str) -> Result<(), ApiError> {
+    fn set_dry_run(&mut self, value: &str) {
         match value {
             "" => {}
             "All" => self.dry_run = true,
-            other => {
-                let error = FieldError::not_supported("dryRun", vec![other], &["All"]);
-                return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
-            }
+            other => self.unknown_dry_run = Some(other.to_owned()),
         }
-        Ok(())
     }
 
-    fn set_field_validation(&mut self, value: &str) -> Result<(), ApiError> {
+    fn set_field_validation(&mut self, value: &str) {
         self.field_validation = match value {
             "Ignore" => FieldValidation::Ignore,
             "" | "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
-                let error = FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
-                return Err(ApiError::invalid("meta.k8s.io", "CreateOptions", "", &[error]));
+                self.unknown_field_validation = Some(other.to_owned());
+                FieldValidation::Warn
             }
         };
-        Ok(())
+    }
+
+    /// Refuses options of a write that mean nothing; `patch` is the media type of one.
+    pub(crate) fn check_options(&self, verb: &str, patch: &str) -> Result<(), ApiError> {
+        let mut errors = Vec::new();
+        let kind = match verb {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            "patch" => {
+                self.check_patch(patch, &mut errors);
+                "PatchOptions"
+            }
+            "delete" | "deletecollection" => "DeleteOptions",
+            _ => return Ok(()),
+        };
+        if kind != "DeleteOptions" {
+            self.check_manager(&mut errors);
+        }
+        if let Some(unknown) = &self.unknown_dry_run {
+            errors.push(FieldError::not_supported("dryRun", vec![unknown.as_str()], &["All"]));
+        }
+        if let Some(unknown) = self.unknown_field_validation.as_deref().filter(|_| kind != "DeleteOptions") {
+            let known = ["", "Ignore", "Strict", "Warn"];
+            errors.push(FieldError::not_supported("fieldValidation", unknown, &known));
+        }
+        if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", &errors)) }
+    }
+
+    /// An apply has to say who applies; only an apply may force.
+    fn check_patch(&self, media_type: &str, errors: &mut Vec<FieldError>) {
+        if media_type.starts_with("application/apply-patch+") {
+            if self.field_manager.is_empty() {
+                errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+            }
+        } else if self.force.is_some() {
+            errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+        }
+    }
+
+    fn check_manager(&self, errors: &mut Vec<FieldError>) {
+        let manager = self.field_manager.as_str();
+        if manager.len() > MAX_MANAGER_BYTES {
+            errors.push(FieldError::too_long("fieldManager", MAX_MANAGER_BYTES));
+        }
+        for (at, character) in manager.char_indices().filter(|(_, character)| !is_printable(*character)) {
+            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
+            errors.push(FieldError::invalid("fieldManager", manager, detail));
+        }
     }
 }
 
@@ -122,7 +172,53 @@ mod tests {
         assert_eq!((query.label_selector.as_str(), query.limit), ("a=b,c in (d)", 5));
         assert!(query.watch && query.dry_run);
         assert_eq!(Query::parse("limit=x").unwrap_err().code, 400);
-        assert_eq!(Query::parse("dryRun=Some").unwrap_err().code, 422);
         assert_eq!(Query::parse("fieldValidation=Strict").unwrap().field_validation, FieldValidation::Strict);
+    }
+
+    #[test]
+    fn options_are_refused_in_kubernetes_words() {
+        let apply = "application/apply-patch+yaml";
+        let refusal = |query: &str, verb: &str, patch: &str| {
+            Query::parse(query).unwrap().check_options(verb, patch).err().map_or(String::new(), |error| error.message)
+        };
+        let long = format!("fieldManager={}", "m".repeat(129));
+        for (query, verb, patch, expected) in [
+            ("fieldManager=m", "create", "", ""),
+            ("dryRun=Some", "list", "", ""),
+            (
+                "dryRun=Some",
+                "delete",
+                "",
+                r#"DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All""#,
+            ),
+            (
+                &long,
+                "create",
+                "",
+                r#"CreateOptions.meta.k8s.io "" is invalid: fieldManager: Too long: may not be more than 128 bytes"#,
+            ),
+            (
+                "fieldManager=a%07b&force=true",
+                "patch",
+                "application/merge-patch+json",
+                "PatchOptions.meta.k8s.io \"\" is invalid: [force: Forbidden: may not be specified for non-apply patch, \
+                 fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)]",
+            ),
+            (
+                "force=true",
+                "patch",
+                apply,
+                r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#,
+            ),
+            ("force=true&fieldManager=m", "patch", apply, ""),
+            (
+                "fieldValidation=Loud",
+                "update",
+                "",
+                r#"UpdateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Loud": supported values: "", "Ignore", "Strict", "Warn""#,
+            ),
+        ] {
+            assert_eq!(refusal(query, verb, patch), expected, "{query}");
+        }
     }
 }

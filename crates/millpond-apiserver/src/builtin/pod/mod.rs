@@ -4,7 +4,7 @@
 
 mod container;
 mod parts;
-pub(super) mod quality;
+pub(crate) mod quality;
 mod requirements;
 mod scheduling;
 pub(super) mod spec;

@@ -9,7 +9,7 @@ use crate::quantity::Quantity;
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 /// The class of a pod by what it requests and limits.
-pub(in crate::builtin) fn class(spec: &Value) -> &'static str {
+pub(crate) fn class(spec: &Value) -> &'static str {
     let whole_pod = spec.at("resources");
     if whole_pod.is_object() {
         return class_of(&[whole_pod]);

@@ -1,4 +1,11 @@
-//! Checks and changes that need a look at other objects: live namespaces, priority classes, service addresses.
+//! Checks and changes that need a look at other objects: live namespaces, priority classes, service addresses,
+//! runtime classes, limit ranges, quotas.
+//!
+//! [`before_create`] and [`on_create`] may change the object, [`check`] sees it as it will be written and comes last.
+
+mod limits;
+mod quota;
+mod runtime_class;
 
 use serde_json::{Value, json};
 
@@ -11,6 +18,13 @@ use crate::status::{ApiError, Cause};
 /// Namespaces that cannot be deleted.
 const ETERNAL_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 
+/// Before the kind prepares a new object: what its preparation takes into account.
+pub(crate) fn before_create(call: &Call, object: &mut Value) {
+    if &*call.resource.storage == "pods" {
+        limits::fill(call, object);
+    }
+}
+
 /// Before an object is created.
 pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     if call.resource.namespaced {
@@ -22,7 +36,9 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
             if let Some(node) = node {
                 builtin::pod::copy_topology_labels(object, &node.to_value());
             }
-            resolve_priority(call, object)
+            resolve_priority(call, object)?;
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            runtime_class::admit(call, object).map_err(|why| ApiError::forbidden("", "pods", &name, &why))
         }
         "persistentvolumeclaims" => {
             default_storage_class(call, object);
@@ -30,7 +46,7 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
         }
         "services" => crate::service_ip::assign(call, object, None),
         "certificatesigningrequests.certificates.k8s.io" => {
-            builtin::certificates::set_requester(object, &call.identity.user, &call.identity.groups);
+            builtin::certificates::set_requester(object, &call.identity);
             Ok(())
         }
         definitions::COLLECTION => {
@@ -51,6 +67,26 @@ pub(crate) fn on_update(call: &Call, new: &mut Value, old: &Value, part: Part) -
         }
         _ => Ok(()),
     }
+}
+
+/// The last word on an object that is valid by itself: limits and quotas of its namespace.
+pub(crate) async fn check(call: &Call, new: &Value, old: Option<&Value>, part: Part) -> Result<(), ApiError> {
+    let refuse = |why: String| {
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        ApiError::forbidden(&call.resource.group, &call.resource.plural, name, &why)
+    };
+    if &*call.resource.storage == "pods" && old.is_none() {
+        runtime_class::validate(call, new).map_err(refuse)?;
+    }
+    let limited = match (&*call.resource.storage, part) {
+        ("pods", Part::Main) => old.is_none(),
+        ("persistentvolumeclaims", Part::Main) | ("pods", Part::Other("resize")) => true,
+        _ => false,
+    };
+    if limited && !old.is_some_and(|old| old["metadata"]["deletionTimestamp"].is_string()) {
+        limits::check(call, new).map_err(refuse)?;
+    }
+    quota::charge(call, new, old, part).await
 }
 
 /// Before an object is deleted.

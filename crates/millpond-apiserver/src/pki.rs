@@ -132,7 +132,7 @@ impl Pki {
             PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| PkiError::Tls(problem.to_owned()))?;
         let token_signer = Arc::new(TokenSigner::from_pkcs8(&signing_key.serialize_der())?);
         let server_certificate = certificate.der().clone();
-        Ok(Self { ca_pem, server_certificate, server_key, ca_key, admin_token, token_signer })
+        Ok(Self { ca_pem, ca_key, server_certificate, server_key, admin_token, token_signer })
     }
 
     /// The CA's certificate as PEM, for clients.

@@ -177,7 +177,7 @@ fn bind(call: &Call, reference: &Value, bound: &mut Bound) -> Result<(), ApiErro
     let find = |plural: &str, key: &str| store.get(plural, key).ok_or_else(|| ApiError::not_found("", plural, name));
     let in_namespace = format!("{}/{name}", call.namespace());
     let (slot, found) = match kind {
-        _ if group_of(api_version) != "" => return Err(cannot_bind(api_version, kind)),
+        _ if !group_of(api_version).is_empty() => return Err(cannot_bind(api_version, kind)),
         "Pod" => {
             let pod = find("pods", &in_namespace)?;
             let spec = &pod.to_value()["spec"];

@@ -149,7 +149,7 @@ impl Measure {
         match self {
             Self::Pods if is_over(object, now) => {}
             Self::Pods => {
-                usage.add(&compute(&resources::of_pod(object, "requests"), &resources::of_pod(object, "limits")))
+                usage.add(&compute(&resources::of_pod(object, "requests"), &resources::of_pod(object, "limits")));
             }
             Self::Services => usage.add(&service(object.at("spec"))),
             Self::VolumeClaims => usage.add(&volume_claim(object)),

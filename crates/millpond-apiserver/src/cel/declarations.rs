@@ -34,6 +34,8 @@ pub(crate) fn type_name(name: &str) -> Option<Type> {
         "int" => Type::Int,
         "list" => Type::list(Type::Dyn),
         "map" => Type::map(Type::Dyn, Type::Dyn),
+        "net.CIDR" => Type::Named(Named::Cidr),
+        "net.IP" => Type::Named(Named::Ip),
         "null_type" => Type::Null,
         "string" => Type::String,
         "type" => Type::Type(None),

@@ -80,12 +80,29 @@ impl Check<'_> {
         else {
             return;
         };
-        let clauses = functions::count_clauses(format);
-        if clauses > items.len() {
-            self.issues.report(expression.position, format!("index {} out of range", items.len()));
-        } else if clauses < items.len() {
-            let message =
-                format!("too many arguments supplied to string.format (expected {clauses}, got {})", items.len());
+        let verbs = match functions::verbs(format) {
+            Ok(verbs) => verbs,
+            Err(problem) => return self.issues.report(expression.position, problem),
+        };
+        for (index, verb) in verbs.iter().enumerate() {
+            let Some(item) = items.get(index) else {
+                return self.issues.report(expression.position, format!("index {index} out of range"));
+            };
+            let ty = self.facts.type_of(&item.value);
+            if !is_formatted(ty, *verb) {
+                let given = match ty {
+                    Type::Optional(_) => "optional_type".to_owned(),
+                    Type::List(_) => "list".to_owned(),
+                    Type::Map(_) => "map".to_owned(),
+                    other => other.to_string(),
+                };
+                let message = format!("error during formatting: {}, was given {given}", functions::taken_by(*verb));
+                return self.issues.report(item.value.position, message);
+            }
+        }
+        if verbs.len() < items.len() {
+            let (expected, got) = (verbs.len(), items.len());
+            let message = format!("too many arguments supplied to string.format (expected {expected}, got {got})");
             self.issues.report(expression.position, message);
         }
     }
@@ -109,5 +126,19 @@ impl Check<'_> {
                 }
             }
         }
+    }
+}
+
+/// Whether a verb of a format takes values of the type; what is unknown is looked at when it is there.
+fn is_formatted(ty: &Type, verb: char) -> bool {
+    match ty {
+        Type::Dyn | Type::Error | Type::Parameter(_) => true,
+        Type::Int | Type::Uint => !matches!(verb, 'f' | 'e'),
+        Type::Double => matches!(verb, 'f' | 'e' | 's'),
+        Type::String => matches!(verb, 'f' | 'e' | 's' | 'x' | 'X'),
+        Type::Bytes => matches!(verb, 's' | 'x' | 'X'),
+        Type::Bool => matches!(verb, 's' | 'b'),
+        Type::Optional(_) | Type::Named(_) | Type::Object(_) => false,
+        _ => verb == 's',
     }
 }

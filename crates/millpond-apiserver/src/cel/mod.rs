@@ -31,6 +31,7 @@ mod types;
 mod value;
 
 use std::sync::Arc;
+use std::thread;
 
 pub(crate) use decl::{Decl, MAX_REQUEST_BYTES};
 pub(crate) use types::Type;
@@ -42,6 +43,14 @@ use eval::Prepared;
 use issues::Issues;
 use meter::Meter;
 
+/// Texts up to this length cannot nest deep enough for the stack of a worker thread.
+const SHORT_BYTES: usize = 100;
+/// Trees up to this depth are walked on the stack of a worker thread.
+const SHALLOW: u16 = 32;
+/// Room for the deepest tree there can be, with what a build without optimisation takes for each level.
+const DEEP_STACK_BYTES: usize = 64 << 20;
+const NO_ROOM: &str = "the server cannot start a thread for a deep expression";
+
 /// An expression that was found to be right.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -49,6 +58,7 @@ pub(crate) struct Program {
     facts: Facts,
     prepared: Prepared,
     nodes: usize,
+    is_deep: bool,
 }
 
 /// Why a text is no program.
@@ -68,11 +78,16 @@ pub(crate) enum CompileError {
 impl Program {
     /// Compiles an expression over variables of the given types. Its own type must be exactly the wanted one.
     pub(crate) fn compile(source: &str, variables: &[(Arc<str>, Type)], wanted: &Type) -> Result<Self, CompileError> {
+        let compiled = with_room(source.len() > SHORT_BYTES, || Self::compile_here(source, variables, wanted));
+        compiled.unwrap_or_else(|| Err(CompileError::Issues(NO_ROOM.to_owned())))
+    }
+
+    fn compile_here(source: &str, variables: &[(Arc<str>, Type)], wanted: &Type) -> Result<Self, CompileError> {
         let mut issues = Issues::new(source);
         let Some(parsed) = parser::parse(source, &mut issues) else {
             return Err(CompileError::Issues(issues.text()));
         };
-        let parser::Parsed { mut expression, nodes } = parsed;
+        let parser::Parsed { mut expression, nodes, depth } = parsed;
         let facts = checker::check(&mut expression, nodes, variables, &mut issues);
         if issues.is_empty() {
             literals::check(&expression, &facts, &mut issues);
@@ -84,7 +99,7 @@ impl Program {
             return Err(CompileError::ResultType);
         }
         let prepared = Prepared::new(&expression, &facts).map_err(CompileError::Constants)?;
-        Ok(Self { expression, facts, prepared, nodes })
+        Ok(Self { expression, facts, prepared, nodes, is_deep: depth > SHALLOW })
     }
 
     /// Whether the expression reads the variable.
@@ -94,7 +109,8 @@ impl Program {
 
     /// The most that an evaluation can cost, by the schema of its variables.
     pub(crate) fn max_cost(&self, schema: &Decl) -> u64 {
-        cost::estimate(&self.expression, &self.facts, schema, self.nodes).max
+        let estimate = || cost::estimate(&self.expression, &self.facts, schema, self.nodes).max;
+        with_room(self.is_deep, estimate).unwrap_or(u64::MAX)
     }
 
     /// Evaluates the expression up to a cost and an amount of work, which is reduced. The cost is told also when
@@ -106,10 +122,26 @@ impl Program {
         work: &mut u64,
     ) -> (Evaluated<'a>, u64) {
         let meter = Meter::new(limit, *work);
-        let (result, meter) = eval::evaluate(&self.expression, &self.facts, &self.prepared, variables, meter);
-        *work = meter.work_left();
-        (result, meter.cost())
+        let evaluate = || eval::evaluate(&self.expression, &self.facts, &self.prepared, variables, meter);
+        match with_room(self.is_deep, evaluate) {
+            Some((result, meter)) => {
+                *work = meter.work_left();
+                (result, meter.cost())
+            }
+            None => (Err(Error::new(NO_ROOM.to_owned())), 0),
+        }
     }
+}
+
+/// Runs something on a stack that surely holds it. None when the system gives no thread.
+fn with_room<T: Send>(is_deep: bool, run: impl FnOnce() -> T + Send) -> Option<T> {
+    if !is_deep {
+        return Some(run());
+    }
+    thread::scope(|scope| {
+        let deep = thread::Builder::new().stack_size(DEEP_STACK_BYTES).spawn_scoped(scope, run).ok()?;
+        Some(deep.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn uses(expression: &Expr, variable: &str) -> bool {

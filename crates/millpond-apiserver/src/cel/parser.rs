@@ -65,17 +65,23 @@ pub(super) fn parse(source: &str, issues: &mut Issues) -> Option<Parsed> {
         issues.report(position, message);
     }
     match result {
-        Ok(expression) => return issues.is_empty().then_some(Parsed { expression, nodes: depths.len() }),
+        Ok(expression) => {
+            let depth = depths.get(expression.id as usize).copied().unwrap_or(0);
+            return issues.is_empty().then_some(Parsed { expression, nodes: depths.len(), depth });
+        }
         Err(Stop::At(position, message)) => issues.report(position, message),
         Err(Stop::Whole(message)) => issues.report_whole(message),
     }
     None
 }
 
-/// An expression and how many numbers its nodes have.
+/// A tree.
 pub(super) struct Parsed {
     pub(super) expression: Expr,
+    /// How many numbers its nodes have.
     pub(super) nodes: usize,
+    /// How deep the tree is.
+    pub(super) depth: u16,
 }
 
 /// Why parsing ended early.

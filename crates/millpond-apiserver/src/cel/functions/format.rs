@@ -8,16 +8,41 @@ use crate::go::text;
 /// Digits behind the point that may be asked for. Upstream has no bound; a double has no more than these.
 const MAX_PRECISION: usize = 1100;
 
-/// How many arguments a format takes.
-pub(crate) fn count_clauses(format: &str) -> usize {
-    let mut count = 0;
-    let mut characters = format.chars();
-    while let Some(character) = characters.next() {
-        if character == '%' && characters.next() != Some('%') {
-            count += 1;
+/// The verbs of a format in order; the error is upstream's sentence.
+pub(crate) fn verbs(format: &str) -> Result<Vec<char>, String> {
+    let mut verbs = Vec::new();
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+            continue;
+        }
+        let (_, after) = precision(rest).map_err(|error| error.to_string())?;
+        let verb = after.chars().next().ok_or("unexpected end of string")?;
+        if !"sdfebxXo".contains(verb) {
+            return Err(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));
+        }
+        verbs.push(verb);
+        rest = &after[verb.len_utf8()..];
+    }
+    Ok(verbs)
+}
+
+/// What a verb can be used on, in upstream's words.
+pub(crate) fn taken_by(verb: char) -> &'static str {
+    match verb {
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex",
+        _ => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and \
+             timestamps"
         }
     }
-    count
 }
 
 pub(super) fn call<'a>(values: &[Value<'a>], meter: &mut Meter) -> Evaluated<'a> {
@@ -71,26 +96,26 @@ fn clause(verb: char, precision: Option<usize>, value: &Value<'_>, meter: &mut M
         'd' => match value {
             Value::Int(number) => Ok(number.to_string()),
             Value::Uint(number) => Ok(number.to_string()),
-            _ => refuse("decimal clause can only be used on integers"),
+            _ => refuse(taken_by(verb)),
         },
         'f' => match double(value) {
             Some(number) => Ok(fixed(number, precision.unwrap_or(6))),
-            None => refuse("fixed-point clause can only be used on doubles"),
+            None => refuse(taken_by(verb)),
         },
         'e' => match double(value) {
             Some(number) => Ok(scientific(number, precision.unwrap_or(6))),
-            None => refuse("scientific clause can only be used on doubles"),
+            None => refuse(taken_by(verb)),
         },
         'b' => match value {
             Value::Int(number) => Ok(signed(*number, |magnitude| format!("{magnitude:b}"))),
             Value::Uint(number) => Ok(format!("{number:b}")),
             Value::Bool(flag) => Ok(u8::from(*flag).to_string()),
-            _ => refuse("only integers and bools can be formatted as binary"),
+            _ => refuse(taken_by(verb)),
         },
         'o' => match value {
             Value::Int(number) => Ok(signed(*number, |magnitude| format!("{magnitude:o}"))),
             Value::Uint(number) => Ok(format!("{number:o}")),
-            _ => refuse("octal clause can only be used on integers"),
+            _ => refuse(taken_by(verb)),
         },
         'x' | 'X' => {
             let digits = match value {
@@ -98,7 +123,7 @@ fn clause(verb: char, precision: Option<usize>, value: &Value<'_>, meter: &mut M
                 Value::Uint(number) => format!("{number:x}"),
                 Value::String(text) => hexadecimal(text.as_bytes()),
                 Value::Bytes(bytes) => hexadecimal(bytes),
-                _ => return refuse("only integers, byte buffers, and strings can be formatted as hex"),
+                _ => return refuse(taken_by(verb)),
             };
             Ok(if verb == 'X' { digits.to_uppercase() } else { digits })
         }
@@ -160,7 +185,7 @@ fn with_commas(number: &str) -> String {
     out
 }
 
-/// `1.500000 × 10³`: how upstream's printer for people writes it.
+/// `1.500000×10⁰³`: how upstream's printer for people writes it.
 fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = special(number) {
         return text;
@@ -168,10 +193,10 @@ fn scientific(number: f64, precision: usize) -> String {
     let text = format!("{number:.precision$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let raised: String = format!("{exponent:+03}")
+    let sign = if exponent < 0 { "-" } else { "" };
+    let raised: String = format!("{sign}{:02}", exponent.abs())
         .chars()
         .map(|character| match character {
-            '+' => '⁺',
             '-' => '⁻',
             '0' => '⁰',
             '1' => '¹',
@@ -185,7 +210,7 @@ fn scientific(number: f64, precision: usize) -> String {
             _ => '⁹',
         })
         .collect();
-    format!("{digits}\u{202f}×\u{202f}10{raised}")
+    format!("{digits}×10{raised}")
 }
 
 /// A value for people.

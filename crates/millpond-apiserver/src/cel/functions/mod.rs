@@ -15,7 +15,7 @@ use regex::Regex;
 
 pub(super) use arithmetic::insert;
 pub(super) use convert::{duration, shown, timestamp};
-pub(super) use format::count_clauses;
+pub(super) use format::{taken_by, verbs};
 pub(crate) use formats::NamedFormat;
 pub(crate) use semver::Semver;
 

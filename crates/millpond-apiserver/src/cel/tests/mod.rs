@@ -1,0 +1,7 @@
+//! Tests of the whole room.
+
+mod fuzz;
+mod limits;
+mod real;
+mod recording;
+mod replay;

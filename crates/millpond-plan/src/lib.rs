@@ -1,0 +1,11 @@
+//! Millpond's planner: pure functions from a snapshot to a plan.
+//!
+//! Nothing in here reads a clock, a file or the environment, waits, or draws from a global source
+//! of randomness: the same input gives the same plan, byte for byte.
+//!
+//! ```text
+//! rows of equal pods ─┐
+//! offerings, prices ──┴─▶ pack ─▶ nodes to buy, cost, lower bound with its certificate
+//! ```
+
+pub mod pack;

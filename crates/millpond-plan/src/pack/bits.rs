@@ -1,0 +1,84 @@
+//! A growable set of small indices.
+
+/// A set of indices, one bit each. Equal sets compare equal however they were built.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BitSet {
+    /// No trailing zero word, so that equality of words is equality of sets.
+    words: Vec<u64>,
+}
+
+impl BitSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The set of all indices below `len`.
+    pub fn full(len: usize) -> Self {
+        (0..len).collect()
+    }
+
+    /// Adds an index.
+    pub fn insert(&mut self, index: usize) {
+        let word = index / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (index % 64);
+    }
+
+    /// Whether the index is in the set.
+    pub fn contains(&self, index: usize) -> bool {
+        self.words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Whether every index of `other` is in this set.
+    pub fn is_superset(&self, other: &Self) -> bool {
+        self.words.len() >= other.words.len()
+            && self.words.iter().zip(&other.words).all(|(mine, theirs)| theirs & !mine == 0)
+    }
+
+    /// Whether the set has no index.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The indices in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words.iter().enumerate().flat_map(|(word, &bits)| {
+            let mut rest = bits;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let bit = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                Some(word * 64 + bit)
+            })
+        })
+    }
+}
+
+impl FromIterator<usize> for BitSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(indices: I) -> Self {
+        let mut set = Self::new();
+        for index in indices {
+            set.insert(index);
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BitSet;
+
+    #[test]
+    fn holds_what_was_put_in() {
+        let set: BitSet = [0, 63, 64, 200].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64, 200]);
+        assert!(set.contains(64) && !set.contains(65) && !set.contains(10_000));
+        assert!(BitSet::full(201).is_superset(&set) && !set.is_superset(&BitSet::full(2)));
+        assert!(BitSet::new().is_empty() && BitSet::full(0) == BitSet::new());
+    }
+}

@@ -1,0 +1,124 @@
+//! From floating prices to an integer certificate.
+
+use super::certificate::{Certificate, NodePrices, Proof, verify};
+use super::instance::Instance;
+use super::model::{Bound, Problem};
+use super::prices::Prices;
+
+/// Prices times scale stay below this, so that sums of a few of them fit 64 bits.
+const MAX_SCALED: u64 = 1 << 61;
+/// Rounding is mended by shrinking everything; more rounds than this mean that the prices are
+/// beyond repair, and the bound is zero.
+const MAX_SHRINKS: usize = 6;
+
+/// The bound on the cost of the given pods, with a certificate that holds.
+pub(super) fn certify(
+    problem: &Problem,
+    instance: &Instance,
+    prices: &Prices,
+    counts: Vec<u64>,
+) -> Bound {
+    let dearest = instance.bins.iter().map(|bin| bin.price).max().unwrap_or(1).max(1);
+    let mut scale: u64 = 1;
+    while scale < 1 << 40 && dearest < MAX_SCALED / (scale * 2) {
+        scale *= 2;
+    }
+    let mut shrink = 1.0 - 1e-12;
+    for _ in 0..MAX_SHRINKS {
+        let certificate = round(problem, instance, prices, &counts, scale, shrink);
+        if let Ok(value) = verify(problem, &certificate) {
+            return Bound { value, certificate };
+        }
+        shrink = 1.0 - (1.0 - shrink) * 300.0;
+    }
+    let proof = Proof::Prices {
+        scale: 1,
+        values: vec![0; problem.rows.len()],
+        prices: Vec::new(),
+        bins: vec![None; problem.bins.len()],
+    };
+    Bound { value: 0, certificate: Certificate { counts, proof } }
+}
+
+fn round(
+    problem: &Problem,
+    instance: &Instance,
+    prices: &Prices,
+    counts: &[u64],
+    scale: u64,
+    shrink: f64,
+) -> Certificate {
+    let money = scale as f64 / instance.money * shrink;
+    let vectors: Vec<NodePrices> =
+        prices.vectors.iter().map(|vector| node_prices(instance, vector, money)).collect();
+    let mut bins = vec![None; problem.bins.len()];
+    for (bin, offered) in instance.bins.iter().enumerate() {
+        bins[offered.origin] = Some(prices.of_bin[bin] as u32);
+    }
+    for &(dropped, replacement) in &instance.replaced {
+        bins[dropped] = bins[replacement];
+    }
+    let free: Vec<usize> = (0..instance.bins.len())
+        .filter(|&bin| instance.bins[bin].price == 0 && instance.bins[bin].stock == u64::MAX)
+        .collect();
+    let mut vectors = vectors;
+    if !free.is_empty() {
+        for bin in &mut bins {
+            let free = free.iter().any(|&free| {
+                bin.is_some_and(|index| index as usize == prices.of_bin[free])
+            });
+            if free {
+                *bin = Some(vectors.len() as u32);
+            }
+        }
+        vectors.push(NodePrices::default());
+    }
+    let mut values = vec![0; problem.rows.len()];
+    for (index, row) in instance.rows.iter().enumerate() {
+        if free.iter().any(|&bin| instance.bins[bin].fits(row, instance.dims)) {
+            continue;
+        }
+        let value = prices.values[index] * money * shrink;
+        values[row.origin] = snap(instance, &vectors, index, value as u64);
+    }
+    let proof = Proof::Prices { scale, values, prices: vectors, bins };
+    Certificate { counts: counts.to_vec(), proof }
+}
+
+fn node_prices(instance: &Instance, vector: &[f64], money: f64) -> NodePrices {
+    let mut prices = NodePrices::default();
+    let whole = |dim: usize| (vector[dim] * instance.unit[dim] * money).min(1e18) as u64;
+    for dim in 0..instance.resources {
+        prices.resources[dim] = whole(dim);
+    }
+    prices.groups = (instance.resources..instance.dims)
+        .map(|dim| (instance.dense_groups[dim - instance.resources], whole(dim)))
+        .filter(|&(_, price)| price > 0)
+        .collect();
+    prices.groups.sort_unstable();
+    prices
+}
+
+/// Rounding down the prices can leave a row worth a little more than its request costs, which counts
+/// once for every pod that a node could hold. Takes such a little off.
+fn snap(instance: &Instance, vectors: &[NodePrices], row: usize, value: u64) -> u64 {
+    let mut value = value;
+    let request = &instance.rows[row].request;
+    for prices in vectors {
+        let mut paid: i128 = 0;
+        for dim in 0..instance.resources {
+            paid += i128::from(prices.resources[dim]) * i128::from(request[dim]);
+        }
+        for &(group, price) in &prices.groups {
+            let place = instance.dense_groups.iter().position(|&known| known == group);
+            if place.is_some_and(|place| request[instance.resources + place] > 0) {
+                paid += i128::from(price);
+            }
+        }
+        let over = i128::from(value) - paid;
+        if over > 0 && over < i128::from(value / 10_000) {
+            value = paid as u64;
+        }
+    }
+    value
+}

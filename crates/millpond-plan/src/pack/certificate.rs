@@ -1,0 +1,373 @@
+//! Lower bounds that can be checked without the solver.
+//!
+//! A [`Certificate`] is data; [`verify`] derives the bound from it and the problem alone, in
+//! integers. It shares no code with the solver.
+//!
+//! **Prices.** Give every pod of row `i` a value `dᵢ ≥ 0`. If no node of bin `b` can hold pods worth
+//! more than its price, every plan costs at least `Σ nᵢ·dᵢ`. What a node can hold at most is bounded
+//! with prices `λ ≥ 0` on its resources and groups: any content `x` satisfies
+//! `d·x ≤ λ·capacity + Σ uᵢ·max(0, dᵢ − λ·wᵢ)`, where `uᵢ` is how many pods of the row the node
+//! could hold if it held nothing else. A bin with a limited stock may be worth more than its price;
+//! each of its nodes then takes the difference off the bound.
+//!
+//! **Exhaustive.** Tiny problems are solved by enumeration; so is their proof.
+
+use super::model::{MAX_RESOURCES, Problem, Row};
+
+/// The most states of an exhaustive proof: it looks at all pairs of them, about half a million.
+pub(super) const MAX_STATES: usize = 1_024;
+
+/// What a bound is derived from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// For each row of the problem, how many of its pods the bound speaks of.
+    pub counts: Vec<u64>,
+    /// Why they cost that much.
+    pub proof: Proof,
+}
+
+/// Why the pods of a certificate cost at least the bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Values of pods that no node exceeds.
+    Prices {
+        /// Values and prices are in units of a nano-dollar divided by this.
+        scale: u64,
+        /// The value of one pod, for each row of the problem.
+        values: Vec<u64>,
+        /// Prices of what a node offers; bins share them.
+        prices: Vec<NodePrices>,
+        /// For each bin of the problem the index of its prices; `None` if it can hold no pod.
+        bins: Vec<Option<u32>>,
+    },
+    /// All ways to pack were looked at.
+    Exhaustive,
+}
+
+/// Prices of what a node offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodePrices {
+    /// For one unit of each resource.
+    pub resources: [u64; MAX_RESOURCES],
+    /// For the one place of an exclusive group, ascending by group; groups not named are free.
+    pub groups: Vec<(u32, u64)>,
+}
+
+/// Why a certificate proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// A list does not have one entry per row or bin, or an index points nowhere.
+    #[error("the certificate does not have the shape of the problem")]
+    Shape,
+    /// More pods than the row has.
+    #[error("the certificate counts {counted} pods of row {row}, which has {count}")]
+    Count {
+        /// Index of the row.
+        row: usize,
+        /// What the certificate says.
+        counted: u64,
+        /// What the problem says.
+        count: u64,
+    },
+    /// A bin that can hold a valued pod has no prices.
+    #[error("bin {bin} can hold pods of row {row} but has no prices")]
+    Unpriced {
+        /// Index of the bin.
+        bin: usize,
+        /// Index of the row.
+        row: usize,
+    },
+    /// One node could hold pods worth more than its price.
+    #[error("a node of bin {bin} could hold pods worth more than its price")]
+    Worth {
+        /// Index of the bin.
+        bin: usize,
+    },
+    /// A number left the range of 128 bits.
+    #[error("the numbers of the certificate are out of range")]
+    Range,
+    /// The problem is too large for a proof by enumeration.
+    #[error("the problem is too large for a proof by enumeration")]
+    TooLarge,
+    /// The stock cannot hold the pods that the certificate counts.
+    #[error("the pods of the certificate cannot be placed at all")]
+    Impossible,
+}
+
+/// Derives the bound from the certificate: nano-dollars per hour that the counted pods cost at
+/// least, whatever the plan.
+pub fn verify(problem: &Problem, certificate: &Certificate) -> Result<u128, CertificateError> {
+    if problem.resources > MAX_RESOURCES || certificate.counts.len() != problem.rows.len() {
+        return Err(CertificateError::Shape);
+    }
+    for (row, (&counted, given)) in certificate.counts.iter().zip(&problem.rows).enumerate() {
+        if counted > given.count {
+            return Err(CertificateError::Count { row, counted, count: given.count });
+        }
+    }
+    match &certificate.proof {
+        Proof::Prices { scale, values, prices, bins } => {
+            verify_prices(problem, &certificate.counts, *scale, values, prices, bins)
+        }
+        Proof::Exhaustive => Exhaustive::new(problem, &certificate.counts)?.run(),
+    }
+}
+
+/// How many pods of the row a node of the bin could hold if it held nothing else.
+fn alone(problem: &Problem, bin: usize, row: &Row, count: u64) -> u64 {
+    let capacity = &problem.bins[bin].capacity[..problem.resources];
+    if !row.bins.contains(bin) || capacity.iter().any(|&amount| amount < 0) {
+        return 0;
+    }
+    let mut most = count.min(u64::from(row.per_node_cap));
+    if !row.exclusive.is_empty() {
+        most = most.min(1);
+    }
+    for (&amount, &request) in capacity.iter().zip(&row.request) {
+        if request > 0 {
+            most = most.min((amount / request) as u64);
+        }
+    }
+    most
+}
+
+fn verify_prices(
+    problem: &Problem,
+    counts: &[u64],
+    scale: u64,
+    values: &[u64],
+    prices: &[NodePrices],
+    bins: &[Option<u32>],
+) -> Result<u128, CertificateError> {
+    if values.len() != problem.rows.len() || bins.len() != problem.bins.len() || scale == 0 {
+        return Err(CertificateError::Shape);
+    }
+    let mut residuals = vec![None; prices.len()];
+    let mut total: i128 = 0;
+    for (bin, &index) in bins.iter().enumerate() {
+        let worth = match index {
+            None => unpriced(problem, bin, counts, values)?,
+            Some(index) => {
+                let index = index as usize;
+                let price = prices.get(index).ok_or(CertificateError::Shape)?;
+                if residuals[index].is_none() {
+                    residuals[index] = Some(residual_values(problem, counts, values, price)?);
+                }
+                let over = residuals[index].as_deref().unwrap_or_default();
+                worth(problem, bin, counts, price, over)?
+            }
+        };
+        let over = worth - i128::from(problem.bins[bin].price) * i128::from(scale);
+        if over > 0 {
+            let stock = problem.bins[bin].max_nodes.ok_or(CertificateError::Worth { bin })?;
+            let off = over.checked_mul(i128::from(stock)).ok_or(CertificateError::Range)?;
+            total = total.checked_sub(off).ok_or(CertificateError::Range)?;
+        }
+    }
+    for (&count, &value) in counts.iter().zip(values) {
+        let worth = i128::from(count) * i128::from(value);
+        total = total.checked_add(worth).ok_or(CertificateError::Range)?;
+    }
+    // Plans cost whole nano-dollars, so a fraction of one rounds up.
+    Ok((total.max(0) as u128).div_ceil(u128::from(scale)))
+}
+
+/// A bin without prices must not be able to hold anything of value.
+fn unpriced(
+    problem: &Problem,
+    bin: usize,
+    counts: &[u64],
+    values: &[u64],
+) -> Result<i128, CertificateError> {
+    for (row, given) in problem.rows.iter().enumerate() {
+        if values[row] > 0 && alone(problem, bin, given, counts[row]) > 0 {
+            return Err(CertificateError::Unpriced { bin, row });
+        }
+    }
+    Ok(0)
+}
+
+/// Rows whose value exceeds what their request costs at the prices, and by how much.
+fn residual_values(
+    problem: &Problem,
+    counts: &[u64],
+    values: &[u64],
+    prices: &NodePrices,
+) -> Result<Vec<(usize, i128)>, CertificateError> {
+    let mut over = Vec::new();
+    for (index, row) in problem.rows.iter().enumerate() {
+        if counts[index] == 0 {
+            continue;
+        }
+        let mut left = i128::from(values[index]);
+        for (&price, &request) in prices.resources[..problem.resources].iter().zip(&row.request) {
+            let paid = i128::from(price) * i128::from(request.max(0));
+            left = left.checked_sub(paid).ok_or(CertificateError::Range)?;
+        }
+        for &(group, price) in &prices.groups {
+            if row.exclusive.contains(&group) {
+                left = left.checked_sub(i128::from(price)).ok_or(CertificateError::Range)?;
+            }
+        }
+        if left > 0 {
+            over.push((index, left));
+        }
+    }
+    Ok(over)
+}
+
+/// The most that pods on one node of the bin can be worth.
+fn worth(
+    problem: &Problem,
+    bin: usize,
+    counts: &[u64],
+    prices: &NodePrices,
+    residuals: &[(usize, i128)],
+) -> Result<i128, CertificateError> {
+    let mut sum: i128 = prices.groups.iter().map(|&(_, price)| i128::from(price)).sum();
+    let capacity = &problem.bins[bin].capacity[..problem.resources];
+    if capacity.iter().any(|&amount| amount < 0) {
+        return Ok(0);
+    }
+    for (&price, &amount) in prices.resources.iter().zip(capacity) {
+        let paid = i128::from(price) * i128::from(amount);
+        sum = sum.checked_add(paid).ok_or(CertificateError::Range)?;
+    }
+    for &(row, over) in residuals {
+        let most = alone(problem, bin, &problem.rows[row], counts[row]);
+        let extra = over.checked_mul(i128::from(most)).ok_or(CertificateError::Range)?;
+        sum = sum.checked_add(extra).ok_or(CertificateError::Range)?;
+    }
+    Ok(sum)
+}
+
+/// Enumeration over what is placed already and what is taken from stock. A state is a number whose
+/// digits, in mixed radix, are the pods placed of each row and then the nodes taken of each bin with
+/// a limited stock.
+struct Exhaustive<'a> {
+    problem: &'a Problem,
+    rows: Vec<usize>,
+    /// Highest digit of each place: pods of `rows`, then stock of `stocked`.
+    limits: Vec<u64>,
+    stocked: Vec<usize>,
+    /// Cheapest bin without a limit for each content; contents are numbered like states.
+    unlimited: Vec<Option<u64>>,
+    /// For each stocked bin the contents that it can hold.
+    limited: Vec<Vec<bool>>,
+}
+
+impl<'a> Exhaustive<'a> {
+    fn new(problem: &'a Problem, counts: &[u64]) -> Result<Self, CertificateError> {
+        let rows: Vec<usize> = (0..counts.len()).filter(|&row| counts[row] > 0).collect();
+        let pods = counts.iter().try_fold(0_u64, |sum, &count| sum.checked_add(count));
+        let pods = pods.ok_or(CertificateError::TooLarge)?;
+        let allowed = |bin: usize| rows.iter().any(|&row| problem.rows[row].bins.contains(bin));
+        let bins: Vec<usize> = (0..problem.bins.len()).filter(|&bin| allowed(bin)).collect();
+        let (stocked, mut free): (Vec<usize>, Vec<usize>) = bins
+            .into_iter()
+            .partition(|&bin| problem.bins[bin].max_nodes.is_some_and(|stock| stock < pods));
+        let stock = |&bin: &usize| problem.bins[bin].max_nodes.unwrap_or(pods);
+        let limits: Vec<u64> =
+            rows.iter().map(|&row| counts[row]).chain(stocked.iter().map(stock)).collect();
+        if count_states(&limits).is_none_or(|states| states > MAX_STATES) {
+            return Err(CertificateError::TooLarge);
+        }
+        let contents = count_states(&limits[..rows.len()]).unwrap_or(0);
+        free.sort_by_key(|&bin| problem.bins[bin].price);
+        let mut this =
+            Self { problem, rows, limits, stocked, unlimited: Vec::new(), limited: Vec::new() };
+        this.unlimited = (0..contents)
+            .map(|content| {
+                let bin = free.iter().find(|&&bin| this.holds(bin, content));
+                bin.map(|&bin| problem.bins[bin].price)
+            })
+            .collect();
+        let holds = |&bin: &usize| (0..contents).map(|content| this.holds(bin, content)).collect();
+        this.limited = this.stocked.iter().map(holds).collect();
+        Ok(this)
+    }
+
+    /// Visits the states in ascending order: a node adds pods, so it leads to a higher state.
+    fn run(self) -> Result<u128, CertificateError> {
+        let states = count_states(&self.limits).unwrap_or(0);
+        let contents = self.unlimited.len();
+        let mut best: Vec<Option<u128>> = vec![None; states];
+        best[0] = Some(0);
+        let mut answer: Option<u128> = None;
+        for state in 0..states {
+            let Some(cost) = best[state] else { continue };
+            let placed = state % contents;
+            if placed == contents - 1 {
+                answer = Some(answer.map_or(cost, |known| known.min(cost)));
+                continue;
+            }
+            for content in 1..contents - placed {
+                if !self.fits_beside(placed, content) {
+                    continue;
+                }
+                if let Some(price) = self.unlimited[content] {
+                    improve(&mut best[state + content], cost + u128::from(price));
+                }
+                let mut step = contents;
+                for (place, &bin) in self.stocked.iter().enumerate() {
+                    let limit = self.limits[self.rows.len() + place] as usize;
+                    let taken = state / step % (limit + 1);
+                    if taken < limit && self.limited[place][content] {
+                        let price = u128::from(self.problem.bins[bin].price);
+                        improve(&mut best[state + content + step], cost + price);
+                    }
+                    step *= limit + 1;
+                }
+            }
+        }
+        answer.ok_or(CertificateError::Impossible)
+    }
+
+    /// Whether no digit of the sum exceeds its limit.
+    fn fits_beside(&self, mut placed: usize, mut content: usize) -> bool {
+        self.limits[..self.rows.len()].iter().all(|&limit| {
+            let radix = limit as usize + 1;
+            let sum = placed % radix + content % radix;
+            placed /= radix;
+            content /= radix;
+            sum < radix
+        })
+    }
+
+    fn holds(&self, bin: usize, mut content: usize) -> bool {
+        let offered = &self.problem.bins[bin];
+        let mut used = [0_i128; MAX_RESOURCES];
+        let mut groups: Vec<u32> = Vec::new();
+        for (&row, &limit) in self.rows.iter().zip(&self.limits) {
+            let radix = limit as usize + 1;
+            let count = (content % radix) as u64;
+            content /= radix;
+            if count == 0 {
+                continue;
+            }
+            let row = &self.problem.rows[row];
+            if !row.bins.contains(bin) || count > u64::from(row.per_node_cap) {
+                return false;
+            }
+            if row.exclusive.iter().any(|group| count > 1 || groups.contains(group)) {
+                return false;
+            }
+            groups.extend(&row.exclusive);
+            for (sum, &request) in used.iter_mut().zip(&row.request) {
+                *sum += i128::from(request.max(0)) * i128::from(count);
+            }
+        }
+        let capacity = &offered.capacity[..self.problem.resources];
+        capacity.iter().zip(&used).all(|(&amount, &sum)| i128::from(amount) >= sum)
+    }
+}
+
+fn count_states(limits: &[u64]) -> Option<usize> {
+    limits.iter().try_fold(1_usize, |product, &limit| {
+        product.checked_mul(usize::try_from(limit.checked_add(1)?).ok()?)
+    })
+}
+
+fn improve(best: &mut Option<u128>, cost: u128) {
+    *best = Some(best.map_or(cost, |known| known.min(cost)));
+}

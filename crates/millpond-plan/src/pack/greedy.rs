@@ -1,0 +1,222 @@
+//! The first plan: buy the pattern that earns most of its price, as often as it fits.
+//!
+//! Rows are dealt to groups so that each has a share of every kind. Within a group a heap holds the
+//! best pattern of each promising bin. What patterns can earn only falls while pods are placed, so
+//! a pattern is built anew only when it comes to the top and no longer fits.
+
+use std::collections::BinaryHeap;
+
+use super::instance::Instance;
+use super::knapsack::{Content, Items, Knapsack};
+use super::parallel;
+use super::plan::{Nodes, Stock};
+use super::prices::Prices;
+
+/// Rows of a group: enough for a good mix, few enough for a quick scan.
+const GROUP_ROWS: usize = 100;
+/// Promising bins of a group.
+const GROUP_BINS: usize = 32;
+/// Bins for a row that fits none of the promising ones.
+const BINS_FOR_STRAY: usize = 4;
+/// A group stops when its best pattern earns less of its price than this; the rest is pooled with
+/// that of the other groups.
+const POOL_BELOW: f64 = 0.95;
+
+/// Places the pods that are left in `left`; those that nothing can hold remain in it.
+pub(super) fn place(
+    instance: &Instance,
+    prices: &Prices,
+    left: &mut [u64],
+    stock: &mut Stock,
+    threads: usize,
+) -> (Vec<Nodes>, u64) {
+    let mut plan = Vec::new();
+    let mut work = 0;
+    loop {
+        let rows: Vec<usize> = prices.strata.iter().copied().filter(|&row| left[row] > 0).collect();
+        if rows.is_empty() {
+            return (plan, work);
+        }
+        let groups = deal(&rows, GROUP_ROWS);
+        let last = groups.len() == 1;
+        let threshold = if last { 0.0 } else { POOL_BELOW };
+        let before: u128 = left.iter().map(|&count| u128::from(count)).sum();
+        let run = |knapsack: &mut Knapsack, group: &[usize], stock: &mut Stock| {
+            let mut greedy = Greedy::new(instance, prices, group, left);
+            greedy.run(knapsack, stock, threshold);
+            (greedy.plan, greedy.work)
+        };
+        let results = if instance.limited_stock {
+            let mut knapsack = Knapsack::default();
+            groups.iter().map(|group| run(&mut knapsack, group, stock)).collect()
+        } else {
+            parallel::map(threads, groups.len(), Knapsack::default, |knapsack, index| {
+                run(knapsack, &groups[index], &mut stock.clone())
+            })
+        };
+        for (nodes, spent) in results {
+            work += spent;
+            subtract(left, &nodes);
+            plan.extend(nodes);
+        }
+        let after: u128 = left.iter().map(|&count| u128::from(count)).sum();
+        if last {
+            return (plan, work);
+        }
+        if after * 10 > before * 9 {
+            // Pooling has stopped to help: finish the groups one by one.
+            finish(instance, prices, left, stock, &groups, &mut plan, &mut work);
+            return (plan, work);
+        }
+    }
+}
+
+/// Places what is left of each group without pooling.
+fn finish(
+    instance: &Instance,
+    prices: &Prices,
+    left: &mut [u64],
+    stock: &mut Stock,
+    groups: &[Vec<usize>],
+    plan: &mut Vec<Nodes>,
+    work: &mut u64,
+) {
+    let mut knapsack = Knapsack::default();
+    for group in groups {
+        let mut greedy = Greedy::new(instance, prices, group, left);
+        greedy.run(&mut knapsack, stock, 0.0);
+        *work += greedy.work;
+        subtract(left, &greedy.plan);
+        plan.append(&mut greedy.plan);
+    }
+}
+
+fn subtract(left: &mut [u64], plan: &[Nodes]) {
+    for nodes in plan {
+        for &(row, count) in &nodes.content {
+            left[row] -= count * nodes.times;
+        }
+    }
+}
+
+/// Deals rows to groups of about the given size, one by one.
+pub(super) fn deal(rows: &[usize], size: usize) -> Vec<Vec<usize>> {
+    let count = rows.len().div_ceil(size).max(1);
+    let mut groups = vec![Vec::new(); count];
+    for (index, &row) in rows.iter().enumerate() {
+        groups[index % count].push(row);
+    }
+    groups
+}
+
+/// The most promising bins for the rows, at least one for each row.
+pub(super) fn candidates(
+    instance: &Instance,
+    prices: &Prices,
+    rows: &[usize],
+    most: usize,
+) -> Vec<usize> {
+    let fits =
+        |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
+    let mut chosen: Vec<usize> = prices
+        .promising
+        .iter()
+        .copied()
+        .filter(|&bin| rows.iter().any(|&row| fits(bin, row)))
+        .take(most)
+        .collect();
+    for &row in rows {
+        if !chosen.iter().any(|&bin| fits(bin, row)) {
+            let others = prices.promising.iter().copied().filter(|&bin| fits(bin, row));
+            let others: Vec<usize> = others.take(BINS_FOR_STRAY).collect();
+            chosen.extend(others);
+        }
+    }
+    chosen
+}
+
+/// A pattern in the heap; the best is the greatest.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Offer {
+    /// Share of the price that is earned, in billionths: ties are decided on integers.
+    earned: u64,
+    /// Among equals the larger bin, which has the lower number.
+    bin: std::cmp::Reverse<usize>,
+    content: Content,
+}
+
+struct Greedy<'a> {
+    instance: &'a Instance,
+    prices: &'a Prices,
+    items: Items,
+    values: Vec<f64>,
+    left: Vec<u64>,
+    bins: Vec<usize>,
+    plan: Vec<Nodes>,
+    work: u64,
+}
+
+impl<'a> Greedy<'a> {
+    fn new(instance: &'a Instance, prices: &'a Prices, rows: &[usize], left: &[u64]) -> Self {
+        Self {
+            instance,
+            prices,
+            items: Items::new(instance, rows.to_vec()),
+            values: rows.iter().map(|&row| prices.packing[row]).collect(),
+            left: rows.iter().map(|&row| left[row]).collect(),
+            bins: candidates(instance, prices, rows, GROUP_BINS),
+            plan: Vec::new(),
+            work: 0,
+        }
+    }
+
+    fn run(&mut self, knapsack: &mut Knapsack, stock: &mut Stock, threshold: f64) {
+        let mut heap: BinaryHeap<Offer> = BinaryHeap::new();
+        let bins = std::mem::take(&mut self.bins);
+        for &bin in &bins {
+            heap.extend(self.offer(knapsack, stock, bin));
+        }
+        while let Some(offer) = heap.pop() {
+            let bin = offer.bin.0;
+            let fits = |&(item, count): &(usize, u64)| self.left[item] / count;
+            let times = offer.content.iter().map(fits).min().unwrap_or(0).min(stock.left(bin));
+            if times == 0 {
+                heap.extend(self.offer(knapsack, stock, bin));
+                continue;
+            }
+            if (offer.earned as f64) < threshold * 1e9 {
+                return;
+            }
+            for &(item, count) in &offer.content {
+                self.left[item] -= count * times;
+            }
+            stock.take(bin, times);
+            let rows = offer.content.iter().map(|&(item, count)| (self.items.rows[item], count));
+            self.plan.push(Nodes { bin, content: rows.collect(), times });
+            heap.push(offer);
+        }
+    }
+
+    fn offer(&mut self, knapsack: &mut Knapsack, stock: &Stock, bin: usize) -> Option<Offer> {
+        if stock.left(bin) == 0 {
+            return None;
+        }
+        self.work += 1;
+        let mut content = Content::new();
+        let offered = &self.instance.bins[bin];
+        let value = knapsack.fill(
+            self.instance,
+            &self.items,
+            offered,
+            &self.values,
+            &self.left,
+            &mut content,
+        );
+        if content.is_empty() {
+            return None;
+        }
+        let price = self.instance.price(bin) + self.prices.rent[bin];
+        let earned = (value / price * 1e9).round() as u64;
+        Some(Offer { earned, bin: std::cmp::Reverse(bin), content })
+    }
+}

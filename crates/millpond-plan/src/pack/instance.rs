@@ -1,0 +1,363 @@
+//! The problem in the form that the solver works on: canonical order, useful bins only, and
+//! resources scaled to floating point.
+//!
+//! The order of the input must not matter, so rows and bins are sorted by content before anything
+//! else. Bins that differ only in who may use them are told apart by the rows that may (and rows by
+//! their bins), through a few rounds of mixing hashes.
+
+use std::collections::HashMap;
+
+use super::bits::BitSet;
+use super::model::{MAX_RESOURCES, Problem};
+
+/// Exclusive groups that the relaxations see, as resources of which a node has one. Further groups
+/// are kept by every pattern but priced at nothing.
+const MAX_DENSE_GROUPS: usize = 4;
+/// Resources and dense groups together.
+pub(super) const MAX_DIMS: usize = MAX_RESOURCES + MAX_DENSE_GROUPS;
+
+/// Amounts per dimension.
+pub(super) type Dims<T> = [T; MAX_DIMS];
+
+pub(super) struct InstanceRow {
+    pub(super) request: Dims<i64>,
+    pub(super) count: u64,
+    pub(super) cap: u64,
+    /// Rows with the same set of bins share a class.
+    pub(super) class: usize,
+    /// Exclusive groups with more than one row, as indices of [`Instance::groups`].
+    pub(super) groups: Vec<usize>,
+    pub(super) origin: usize,
+}
+
+pub(super) struct InstanceBin {
+    pub(super) capacity: Dims<i64>,
+    pub(super) price: u64,
+    /// `u64::MAX` for no limit.
+    pub(super) stock: u64,
+    /// The classes of rows that may use it.
+    pub(super) classes: BitSet,
+    pub(super) origin: usize,
+}
+
+/// Rows and bins in canonical order.
+pub(super) struct Instance {
+    pub(super) dims: usize,
+    /// Dimensions below this are resources, the others exclusive groups.
+    pub(super) resources: usize,
+    /// The caller's name of the group of each dimension from `resources` on.
+    pub(super) dense_groups: Vec<u32>,
+    pub(super) rows: Vec<InstanceRow>,
+    /// Larger bins first.
+    pub(super) bins: Vec<InstanceBin>,
+    /// Members of each exclusive group.
+    pub(super) groups: Vec<Vec<usize>>,
+    /// One unit of a dimension in floating point: the largest capacity becomes one.
+    pub(super) unit: Dims<f64>,
+    /// One dollar in floating point, so to say: the median price becomes one.
+    pub(super) money: f64,
+    /// Rows of the problem that fit no bin.
+    pub(super) hopeless: Vec<usize>,
+    /// Bins of the problem that were dropped, each with one that replaces it; a replacement that was
+    /// itself dropped stands earlier in the list.
+    pub(super) replaced: Vec<(usize, usize)>,
+    pub(super) limited_stock: bool,
+}
+
+impl InstanceBin {
+    pub(super) fn fits(&self, row: &InstanceRow, dims: usize) -> bool {
+        self.classes.contains(row.class) && within(&row.request, &self.capacity, dims)
+    }
+}
+
+/// Whether no amount exceeds its limit.
+pub(super) fn within(amounts: &Dims<i64>, limits: &Dims<i64>, dims: usize) -> bool {
+    amounts[..dims].iter().zip(&limits[..dims]).all(|(amount, limit)| amount <= limit)
+}
+
+impl Instance {
+    pub(super) fn new(problem: &Problem) -> Self {
+        let resources = problem.resources.min(MAX_RESOURCES);
+        let order = CanonicalOrder::new(problem, resources);
+        let mut this = Self {
+            dims: resources,
+            resources,
+            dense_groups: Vec::new(),
+            rows: order.rows(problem, resources),
+            bins: order.bins(problem, resources),
+            groups: Vec::new(),
+            unit: [1.0; MAX_DIMS],
+            money: 1.0,
+            hopeless: Vec::new(),
+            replaced: Vec::new(),
+            limited_stock: false,
+        };
+        this.drop_hopeless_rows();
+        this.prune_bins();
+        this.add_groups(problem);
+        this.scale();
+        this
+    }
+
+    /// Rows that no bin can hold are reported and take no part.
+    fn drop_hopeless_rows(&mut self) {
+        let (bins, dims, hopeless) = (&self.bins, self.dims, &mut self.hopeless);
+        self.rows.retain(|row| {
+            let fits = row.cap > 0 && bins.iter().any(|bin| bin.fits(row, dims));
+            if !fits {
+                hopeless.push(row.origin);
+            }
+            fits
+        });
+        hopeless.sort_unstable();
+    }
+
+    /// Drops bins that can hold no row, and bins that another one replaces at no higher price.
+    fn prune_bins(&mut self) {
+        let dims = self.dims;
+        let live: BitSet = self.rows.iter().map(|row| row.class).collect();
+        let mut bins = std::mem::take(&mut self.bins);
+        for bin in &mut bins {
+            bin.classes = bin.classes.iter().filter(|&class| live.contains(class)).collect();
+        }
+        // Small rows come last.
+        bins.retain(|bin| {
+            !bin.classes.is_empty() && self.rows.iter().rev().any(|row| bin.fits(row, dims))
+        });
+        let mut order: Vec<usize> = (0..bins.len()).collect();
+        // Stable: among equal bins the canonical order decides. Without limit before limited.
+        order.sort_by_key(|&index| (bins[index].price, std::cmp::Reverse(bins[index].stock)));
+        let mut kept: Vec<usize> = Vec::new();
+        for (place, &index) in order.iter().enumerate() {
+            let bin = &bins[index];
+            let replaces = |other: &InstanceBin| {
+                other.stock == u64::MAX
+                    && within(&bin.capacity, &other.capacity, dims)
+                    && other.classes.is_superset(&bin.classes)
+            };
+            // Equal prices: a later bin may still be larger.
+            let later = order[place + 1..]
+                .iter()
+                .take_while(|&&other| bins[other].price == bin.price)
+                .find(|&&other| {
+                    replaces(&bins[other]) && bins[other].capacity[..dims] != bin.capacity[..dims]
+                });
+            let earlier = kept.iter().find(|&&other| replaces(&bins[other]));
+            match earlier.or(later) {
+                Some(&other) => self.replaced.push((bin.origin, bins[other].origin)),
+                None => kept.push(index),
+            }
+        }
+        let kept: BitSet = kept.into_iter().collect();
+        let mut index = 0;
+        bins.retain(|_| {
+            index += 1;
+            kept.contains(index - 1)
+        });
+        // Those that were replaced by a later bin come first, so a walk from the back ends at kept ones.
+        self.replaced.reverse();
+        self.limited_stock = bins.iter().any(|bin| bin.stock != u64::MAX);
+        self.bins = bins;
+    }
+
+    /// Numbers the exclusive groups that have several rows; the largest become dimensions.
+    fn add_groups(&mut self, problem: &Problem) {
+        let mut members: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            for &group in &problem.rows[row.origin].exclusive {
+                let rows = members.entry(group).or_default();
+                if rows.last() != Some(&index) {
+                    rows.push(index);
+                }
+            }
+        }
+        // By members, not by the caller's number: renaming groups changes nothing.
+        let mut groups: Vec<(Vec<usize>, u32)> = members
+            .into_iter()
+            .filter(|(_, rows)| rows.len() > 1)
+            .map(|(group, rows)| (rows, group))
+            .collect();
+        groups.sort();
+        groups.dedup_by(|a, b| a.0 == b.0);
+        let pods = |rows: &[usize]| -> u128 {
+            rows.iter().map(|&row| u128::from(self.rows[row].count)).sum()
+        };
+        groups.sort_by_key(|(rows, _)| std::cmp::Reverse(pods(rows)));
+        for (index, (rows, group)) in groups.into_iter().enumerate() {
+            if index < MAX_DENSE_GROUPS {
+                for &row in &rows {
+                    self.rows[row].request[self.dims] = 1;
+                }
+                for bin in &mut self.bins {
+                    bin.capacity[self.dims] = 1;
+                }
+                self.dense_groups.push(group);
+                self.dims += 1;
+            }
+            for &row in &rows {
+                self.rows[row].groups.push(index);
+            }
+            self.groups.push(rows);
+        }
+    }
+
+    fn scale(&mut self) {
+        for dim in 0..self.dims {
+            let largest = self.bins.iter().map(|bin| bin.capacity[dim]).max().unwrap_or(1);
+            self.unit[dim] = 1.0 / largest.max(1) as f64;
+        }
+        let mut prices: Vec<u64> = self.bins.iter().map(|bin| bin.price).collect();
+        prices.sort_unstable();
+        let median = prices.get(prices.len() / 2).copied().unwrap_or(1);
+        self.money = 1.0 / median.max(1) as f64;
+    }
+
+    /// The price in floating point. Nothing is quite free: a free node must still be better full.
+    pub(super) fn price(&self, bin: usize) -> f64 {
+        (self.bins[bin].price as f64 * self.money).max(1e-9)
+    }
+}
+
+/// Sort keys of rows and bins that depend on their content alone.
+struct CanonicalOrder {
+    class_of_row: Vec<usize>,
+    classes: Vec<BitSet>,
+    class_keys: Vec<u64>,
+    bin_keys: Vec<u64>,
+    group_keys: HashMap<u32, u64>,
+}
+
+impl CanonicalOrder {
+    fn new(problem: &Problem, resources: usize) -> Self {
+        let mut numbers: HashMap<&BitSet, usize> = HashMap::new();
+        let mut classes: Vec<BitSet> = Vec::new();
+        let class_of_row: Vec<usize> = problem
+            .rows
+            .iter()
+            .map(|row| {
+                *numbers.entry(&row.bins).or_insert_with(|| {
+                    classes.push(row.bins.clone());
+                    classes.len() - 1
+                })
+            })
+            .collect();
+        let mut class_keys = vec![0_u64; classes.len()];
+        let mut group_keys: HashMap<u32, u64> = HashMap::new();
+        for (row, &class) in problem.rows.iter().zip(&class_of_row) {
+            let mut key = mix(row.count ^ (u64::from(row.per_node_cap) << 20));
+            for &amount in &row.request[..resources] {
+                key = mix(key ^ amount as u64);
+            }
+            class_keys[class] = class_keys[class].wrapping_add(key);
+            for &group in &row.exclusive {
+                let sum = group_keys.entry(group).or_default();
+                *sum = sum.wrapping_add(key);
+            }
+        }
+        let mut bin_keys: Vec<u64> = problem
+            .bins
+            .iter()
+            .map(|bin| {
+                let start = mix(bin.price ^ mix(bin.max_nodes.unwrap_or(u64::MAX)));
+                bin.capacity[..resources].iter().fold(start, |key, &amount| mix(key ^ amount as u64))
+            })
+            .collect();
+        // Two rounds tell apart what one round of neighbours can; real ties are interchangeable.
+        for _ in 0..2 {
+            let before = bin_keys.clone();
+            for (class, set) in classes.iter().enumerate() {
+                for bin in set.iter().filter(|&bin| bin < before.len()) {
+                    bin_keys[bin] = bin_keys[bin].wrapping_add(mix(class_keys[class]));
+                }
+            }
+            for (class, set) in classes.iter().enumerate() {
+                let bins = set.iter().filter(|&bin| bin < before.len());
+                let sum = bins.fold(0_u64, |sum, bin| sum.wrapping_add(mix(bin_keys[bin])));
+                class_keys[class] = mix(class_keys[class] ^ sum);
+            }
+        }
+        Self { class_of_row, classes, class_keys, bin_keys, group_keys }
+    }
+
+    /// Rows with pods, larger requests first.
+    fn rows(&self, problem: &Problem, resources: usize) -> Vec<InstanceRow> {
+        let mut order: Vec<usize> =
+            (0..problem.rows.len()).filter(|&row| problem.rows[row].count > 0).collect();
+        let clean = |index: usize| {
+            let mut request = [0; MAX_DIMS];
+            for (to, &from) in request.iter_mut().zip(&problem.rows[index].request[..resources]) {
+                *to = from.max(0);
+            }
+            request
+        };
+        let groups = |index: usize| -> u64 {
+            let keys = problem.rows[index].exclusive.iter().map(|group| mix(self.group_keys[group]));
+            keys.fold(0, u64::wrapping_add)
+        };
+        order.sort_by_cached_key(|&index| {
+            let row = &problem.rows[index];
+            let class = self.class_keys[self.class_of_row[index]];
+            let size = std::cmp::Reverse((clean(index), row.count));
+            (size, row.per_node_cap, class, groups(index), index)
+        });
+        let row = |index: usize| {
+            let row = &problem.rows[index];
+            let cap = if row.exclusive.is_empty() { u64::from(row.per_node_cap) } else { 1 };
+            let unlimited = row.per_node_cap == u32::MAX && row.exclusive.is_empty();
+            InstanceRow {
+                request: clean(index),
+                count: row.count,
+                cap: if unlimited { u64::MAX } else { cap.min(u64::from(row.per_node_cap)) },
+                class: self.class_of_row[index],
+                groups: Vec::new(),
+                origin: index,
+            }
+        };
+        order.into_iter().map(row).collect()
+    }
+
+    /// Bins that can hold anything, larger ones first.
+    fn bins(&self, problem: &Problem, resources: usize) -> Vec<InstanceBin> {
+        let count = problem.bins.len();
+        let mut classes = vec![BitSet::new(); count];
+        for (class, set) in self.classes.iter().enumerate() {
+            for bin in set.iter().filter(|&bin| bin < count) {
+                classes[bin].insert(class);
+            }
+        }
+        let usable = |bin: usize| {
+            let offered = &problem.bins[bin];
+            offered.capacity[..resources].iter().all(|&amount| amount >= 0)
+                && offered.max_nodes != Some(0)
+        };
+        let mut order: Vec<usize> = (0..problem.bins.len()).filter(|&bin| usable(bin)).collect();
+        order.sort_by_cached_key(|&bin| {
+            let offered = &problem.bins[bin];
+            let size = std::cmp::Reverse((offered.capacity[..resources].to_vec(), offered.price));
+            (size, offered.max_nodes.is_some(), offered.max_nodes, self.bin_keys[bin], bin)
+        });
+        order
+            .into_iter()
+            .map(|origin| {
+                let offered = &problem.bins[origin];
+                let mut capacity = [0; MAX_DIMS];
+                capacity[..resources].copy_from_slice(&offered.capacity[..resources]);
+                InstanceBin {
+                    capacity,
+                    price: offered.price,
+                    stock: offered.max_nodes.unwrap_or(u64::MAX),
+                    classes: std::mem::take(&mut classes[origin]),
+                    origin,
+                }
+            })
+            .collect()
+    }
+}
+
+/// The finalizer of splitmix64: a fixed, well-mixing permutation.
+pub(super) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,460 @@
+//! What a pod of each row is worth, from a linear programme over fractional patterns.
+//!
+//! The programme is solved on clusters of similar rows. Its optimum gives prices to the resources of
+//! every bin; a row is then worth what its request costs in the bin where it is cheapest. A last pass
+//! over all bins lowers the values where a node could still hold more than its price, so that the
+//! values prove a bound (see [`certificate`](super::certificate)) as well as steer the packing.
+
+use std::collections::HashMap;
+
+use super::instance::{Dims, Instance, InstanceRow, MAX_DIMS};
+use super::knapsack::{Items, Knapsack};
+use super::parallel;
+use super::simplex::{Column, Master};
+
+/// Up to this many rows each row is its own cluster, which makes the relaxation exact.
+const MAX_SINGLE_ROWS: usize = 64;
+/// More clusters than this make the programme slower than the packing that it serves.
+const MAX_CLUSTERS: usize = 48;
+/// Rounds of column generation; ten are usual.
+const MAX_ROUNDS: usize = 60;
+/// New columns in a round.
+const COLUMNS_A_ROUND: usize = 24;
+/// Bins that are looked at in a round that is not a full one.
+const HOT_BINS: usize = 48;
+/// The programme is done when no bin is worth more than its price by this factor.
+const CLOSE_ENOUGH: f64 = 1.0 + 2e-4;
+/// Bins with a limited stock that get a row of their own; others pay no scarcity rent.
+const MAX_STOCK_ROWS: usize = 32;
+/// Different prices of resources that are tried on a bin before it gets its own.
+const MAX_SHARED: usize = 24;
+/// Of what a row costs alone, in packing: pods that ride free in spare room must still be picked.
+const LEAST_VALUE: f64 = 0.02;
+
+/// Values of rows and prices of resources, in the instance's floating units.
+pub(super) struct Prices {
+    /// What a pod is worth; no node can hold more than its price and rent.
+    pub(super) values: Vec<f64>,
+    /// The values for packing: never quite zero.
+    pub(super) packing: Vec<f64>,
+    /// Distinct prices of dimensions.
+    pub(super) vectors: Vec<Dims<f64>>,
+    /// For each bin the index of its prices.
+    pub(super) of_bin: Vec<usize>,
+    /// How much of its price each bin can earn at best, about; the best bins are at one.
+    pub(super) promise: Vec<f64>,
+    /// All bins, the most promising first.
+    pub(super) promising: Vec<usize>,
+    /// All rows, similar ones side by side.
+    pub(super) strata: Vec<usize>,
+    /// What a node of the bin is worth beyond its price, because the stock is short.
+    pub(super) rent: Vec<f64>,
+    /// Knapsacks that were solved.
+    pub(super) work: u64,
+}
+
+struct Cluster {
+    rows: Vec<usize>,
+    mean: Dims<f64>,
+    class: usize,
+    count: f64,
+    /// Most pods of it on one node.
+    most: f64,
+}
+
+impl Prices {
+    pub(super) fn new(instance: &Instance, threads: usize) -> Self {
+        let clusters = clusters(instance);
+        let mut programme = Programme::new(instance, clusters);
+        programme.run();
+        let mut this = programme.row_values();
+        let all = Items::new(instance, (0..instance.rows.len()).collect());
+        this.certify(instance, &all, threads);
+        this.promising = (0..instance.bins.len()).collect();
+        this.promising.sort_by(|&a, &b| this.promise[b].total_cmp(&this.promise[a]).then(a.cmp(&b)));
+        let alone = cost_alone(instance, &this.promising);
+        this.packing =
+            this.values.iter().zip(&alone).map(|(&v, &a)| v.max(a * LEAST_VALUE)).collect();
+        this
+    }
+
+    /// Finds for every bin prices at which it is not worth more than it costs, and lowers the values
+    /// of rows where there are none.
+    fn certify(&mut self, instance: &Instance, all: &Items, threads: usize) {
+        let shared: Vec<Shared> = self.vectors.iter().map(|v| Shared::new(v, all, self)).collect();
+        let limit = |bin: usize| instance.price(bin) + self.rent[bin];
+        let open: Vec<usize> = (0..instance.bins.len())
+            .filter(|&bin| {
+                let known = self.of_bin[bin];
+                known == usize::MAX || shared[known].worth(instance, bin) > limit(bin)
+            })
+            .collect();
+        let found = parallel::map(threads, open.len(), Knapsack::default, |knapsack, index| {
+            let bin = open[index];
+            let fitting = shared.iter().position(|one| one.worth(instance, bin) <= limit(bin));
+            match fitting {
+                Some(shared) => Found::Shared(shared),
+                None => Found::Own(self.own_prices(instance, all, knapsack, bin)),
+            }
+        });
+        for (&bin, found) in open.iter().zip(found) {
+            self.of_bin[bin] = match found {
+                Found::Shared(index) => index,
+                Found::Own((prices, worth)) => {
+                    self.work += 1;
+                    let scale = (instance.price(bin) + self.rent[bin]) / worth.max(1e-300);
+                    self.promise[bin] = (1.0 / scale).min(1.0);
+                    if scale < 1.0 {
+                        self.lower(instance, all, bin, &prices, scale);
+                    }
+                    self.vectors.push(prices.map(|price| price * scale.min(1.0)));
+                    self.vectors.len() - 1
+                }
+            };
+        }
+    }
+
+    /// The fractional knapsack of a bin over all rows: its prices and its value.
+    fn own_prices(
+        &self,
+        instance: &Instance,
+        all: &Items,
+        knapsack: &mut Knapsack,
+        bin: usize,
+    ) -> (Dims<f64>, f64) {
+        let offered = &instance.bins[bin];
+        knapsack.limit(instance.rows.iter().map(|row| {
+            let most = row.count.min(row.cap);
+            if offered.fits(row, instance.dims) { most as f64 } else { 0.0 }
+        }));
+        let worth = knapsack.vertex(all, &self.values, &scaled_capacity(instance, bin));
+        (knapsack.prices, worth * (1.0 + 1e-9))
+    }
+
+    /// Lowers the rows of an overfull bin to their part of what is paid for it.
+    fn lower(&mut self, instance: &Instance, all: &Items, bin: usize, at: &Dims<f64>, scale: f64) {
+        for (index, row) in instance.rows.iter().enumerate() {
+            if instance.bins[bin].fits(row, instance.dims) {
+                let paid = all.cost_at(at, index).max(self.values[index]);
+                self.values[index] = self.values[index].min(paid * scale);
+            }
+        }
+    }
+}
+
+enum Found {
+    Shared(usize),
+    Own((Dims<f64>, f64)),
+}
+
+/// Prices that are tried on many bins, with the rows that they do not pay for in full.
+struct Shared {
+    prices: Dims<f64>,
+    residuals: Vec<(usize, f64)>,
+}
+
+impl Shared {
+    fn new(prices: &Dims<f64>, all: &Items, of: &Prices) -> Self {
+        let over = |item: usize| of.values[item] - all.cost_at(prices, item);
+        let residuals = (0..all.len())
+            .map(|item| (item, over(item)))
+            .filter(|&(item, over)| over > 1e-12 * of.values[item])
+            .collect();
+        Self { prices: *prices, residuals }
+    }
+
+    /// The most that one node of the bin can be worth, by these prices; may stop early when that
+    /// exceeds any price.
+    fn worth(&self, instance: &Instance, bin: usize) -> f64 {
+        let capacity = scaled_capacity(instance, bin);
+        let limit = instance.price(bin) * 4.0;
+        let mut worth: f64 = (0..instance.dims).map(|dim| capacity[dim] * self.prices[dim]).sum();
+        for &(index, over) in &self.residuals {
+            if worth > limit {
+                break;
+            }
+            let row = &instance.rows[index];
+            if instance.bins[bin].fits(row, instance.dims) {
+                let offered = &instance.bins[bin].capacity;
+                let most = (0..instance.resources)
+                    .filter(|&dim| row.request[dim] > 0)
+                    .map(|dim| (offered[dim] / row.request[dim]) as u64)
+                    .fold(row.count.min(row.cap), u64::min);
+                worth += most as f64 * over;
+            }
+        }
+        worth * (1.0 + 1e-9)
+    }
+}
+
+pub(super) fn scaled_capacity(instance: &Instance, bin: usize) -> Dims<f64> {
+    let mut capacity = [0.0; MAX_DIMS];
+    for dim in 0..instance.dims {
+        capacity[dim] = instance.bins[bin].capacity[dim] as f64 * instance.unit[dim];
+    }
+    capacity
+}
+
+/// What one pod of each row costs on nodes of its own kind, at the best of a few promising bins.
+fn cost_alone(instance: &Instance, promising: &[usize]) -> Vec<f64> {
+    const LOOK_AT: usize = 8;
+    let ratio = |row: &InstanceRow, bin: usize| {
+        let capacity = &instance.bins[bin].capacity;
+        let share = (0..instance.resources)
+            .filter(|&dim| row.request[dim] > 0)
+            .map(|dim| row.request[dim] as f64 / capacity[dim] as f64)
+            .fold(1.0 / row.count.min(row.cap) as f64, f64::max);
+        instance.price(bin) * share
+    };
+    let alone = |row: &InstanceRow| {
+        let fitting = promising.iter().filter(|&&bin| instance.bins[bin].fits(row, instance.dims));
+        fitting.take(LOOK_AT).map(|&bin| ratio(row, bin)).fold(f64::INFINITY, f64::min)
+    };
+    instance.rows.iter().map(alone).collect()
+}
+
+/// Groups rows of the same class and similar request; coarser until there are few enough.
+fn clusters(instance: &Instance) -> Vec<Cluster> {
+    if instance.rows.len() <= MAX_SINGLE_ROWS {
+        return (0..instance.rows.len()).map(|row| cluster(instance, vec![row])).collect();
+    }
+    let varied: Vec<usize> = (0..instance.dims)
+        .filter(|&dim| {
+            let first = instance.rows[0].request[dim];
+            instance.rows.iter().any(|row| row.request[dim] != first)
+        })
+        .collect();
+    let mut step = 1.0;
+    loop {
+        let mut places: HashMap<Vec<i64>, usize> = HashMap::new();
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for (index, row) in instance.rows.iter().enumerate() {
+            let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];
+            let size = varied.iter().map(|&dim| scaled(dim)).fold(1e-30, f64::max);
+            let capped = i64::from(row.cap < 16);
+            let mut key = vec![row.class as i64, capped, (size.log2() / (2.0 * step)).floor() as i64];
+            for &dim in &varied {
+                let share = scaled(dim) / size;
+                key.push(if share > 0.0 { (share.log2() / step).round() as i64 } else { i64::MIN });
+            }
+            let place = *places.entry(key).or_insert_with(|| {
+                members.push(Vec::new());
+                members.len() - 1
+            });
+            members[place].push(index);
+        }
+        if members.len() <= MAX_CLUSTERS || step > 30.0 {
+            return members.into_iter().map(|rows| cluster(instance, rows)).collect();
+        }
+        step *= 1.5;
+    }
+}
+
+fn cluster(instance: &Instance, rows: Vec<usize>) -> Cluster {
+    let mut mean = [0.0; MAX_DIMS];
+    let (mut count, mut most) = (0.0, 0.0);
+    for &row in &rows {
+        let row = &instance.rows[row];
+        count += row.count as f64;
+        most += row.count.min(row.cap) as f64;
+        for dim in 0..instance.dims {
+            mean[dim] += row.request[dim] as f64 * instance.unit[dim] * row.count as f64;
+        }
+    }
+    for amount in &mut mean {
+        *amount /= count;
+    }
+    Cluster { mean, class: instance.rows[rows[0]].class, count, most, rows }
+}
+
+/// The linear programme over clusters.
+struct Programme<'a> {
+    instance: &'a Instance,
+    clusters: Vec<Cluster>,
+    items: Items,
+    master: Master,
+    /// Bins with a row for their stock, which follow the rows of the clusters.
+    stocked: Vec<usize>,
+    knapsack: Knapsack,
+    /// From the last time that each bin was looked at: worth by price, and prices.
+    promise: Vec<f64>,
+    prices: Vec<Dims<f64>>,
+    work: u64,
+}
+
+impl<'a> Programme<'a> {
+    fn new(instance: &'a Instance, clusters: Vec<Cluster>) -> Self {
+        let mut weights = Vec::with_capacity(instance.dims * clusters.len());
+        for dim in 0..instance.dims {
+            weights.extend(clusters.iter().map(|cluster| cluster.mean[dim]));
+        }
+        let items = Items::averages(instance.dims, clusters.len(), weights);
+        let total: f64 = clusters.iter().map(|cluster| cluster.count).sum();
+        let mut stocked: Vec<usize> = (0..instance.bins.len())
+            .filter(|&bin| (instance.bins[bin].stock as f64) < total)
+            .collect();
+        stocked.truncate(MAX_STOCK_ROWS);
+        let start = clusters.iter().enumerate().map(|(row, cluster)| {
+            let (cost, amount) = homogeneous(instance, cluster);
+            Some(Column { cost, entries: vec![(row, amount)] })
+        });
+        let start = start.chain(stocked.iter().map(|_| None)).collect();
+        let demand = clusters.iter().map(|cluster| cluster.count);
+        let stock = stocked.iter().map(|&bin| -(instance.bins[bin].stock as f64));
+        let master = Master::new(demand.chain(stock).collect(), start);
+        Self {
+            instance,
+            items,
+            master,
+            stocked,
+            knapsack: Knapsack::default(),
+            promise: vec![f64::INFINITY; instance.bins.len()],
+            prices: vec![[0.0; MAX_DIMS]; instance.bins.len()],
+            work: 0,
+            clusters,
+        }
+    }
+
+    fn run(&mut self) {
+        let all: Vec<usize> = (0..self.instance.bins.len()).collect();
+        let mut hot = all.clone();
+        let mut full = true;
+        for _ in 0..MAX_ROUNDS {
+            self.master.solve(2_000);
+            let added = self.look_at(&hot);
+            if full && !added {
+                return;
+            }
+            if full || !added {
+                hot = all.clone();
+                hot.sort_by(|&a, &b| self.promise[b].total_cmp(&self.promise[a]).then(a.cmp(&b)));
+            }
+            full = !added;
+            hot = if full { all.clone() } else { hot.iter().copied().take(HOT_BINS).collect() };
+        }
+        self.master.solve(2_000);
+        self.look_at(&all);
+    }
+
+    fn rent(&self, bin: usize) -> f64 {
+        let row = self.stocked.iter().position(|&stocked| stocked == bin);
+        row.map_or(0.0, |row| self.master.duals()[self.clusters.len() + row].max(0.0))
+    }
+
+    /// Solves the knapsacks of the bins and adds the best columns; says whether there were any.
+    fn look_at(&mut self, bins: &[usize]) -> bool {
+        let instance = self.instance;
+        let values: Vec<f64> =
+            self.master.duals()[..self.clusters.len()].iter().map(|dual| dual.max(0.0)).collect();
+        let mut found: Vec<(f64, usize, Vec<(usize, f64)>)> = Vec::new();
+        for &bin in bins {
+            let capacity = scaled_capacity(instance, bin);
+            let classes = &instance.bins[bin].classes;
+            self.knapsack.limit(self.clusters.iter().map(|cluster| {
+                let fits = classes.contains(cluster.class)
+                    && (0..instance.dims).all(|dim| cluster.mean[dim] <= capacity[dim]);
+                if fits { cluster.most } else { 0.0 }
+            }));
+            let worth = self.knapsack.vertex(&self.items, &values, &capacity);
+            self.work += 1;
+            let ratio = worth / (instance.price(bin) + self.rent(bin));
+            self.promise[bin] = ratio;
+            self.prices[bin] = self.knapsack.prices;
+            if ratio > CLOSE_ENOUGH {
+                let amounts = self.knapsack.amounts.iter().copied().enumerate();
+                found.push((ratio, bin, amounts.filter(|&(_, amount)| amount > 1e-9).collect()));
+            }
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        found.truncate(COLUMNS_A_ROUND);
+        let any = !found.is_empty();
+        for (_, bin, mut entries) in found {
+            if let Some(row) = self.stocked.iter().position(|&stocked| stocked == bin) {
+                entries.push((self.clusters.len() + row, -1.0));
+            }
+            self.master.add(Column { cost: instance.price(bin), entries });
+        }
+        any
+    }
+
+    /// Values of rows from the prices of the bins that are worth their price.
+    fn row_values(self) -> Prices {
+        let instance = self.instance;
+        let bins = instance.bins.len();
+        let rent: Vec<f64> = (0..bins).map(|bin| self.rent(bin)).collect();
+        let mut by_promise: Vec<usize> = (0..bins).collect();
+        by_promise.sort_by(|&a, &b| self.promise[b].total_cmp(&self.promise[a]).then(a.cmp(&b)));
+        let duals = self.master.duals();
+        let mut values = vec![f64::INFINITY; instance.rows.len()];
+        let mut vectors: Vec<Dims<f64>> = Vec::new();
+        let mut of_bin = vec![usize::MAX; bins];
+        for &bin in by_promise.iter().take_while(|&&bin| self.promise[bin] > 0.995) {
+            if vectors.len() >= MAX_SHARED {
+                break;
+            }
+            let scale = 1.0 / self.promise[bin].max(1.0);
+            let prices = self.prices[bin].map(|price| price * scale);
+            for (cluster, &dual) in self.clusters.iter().zip(duals) {
+                let paid: f64 = (0..instance.dims).map(|d| prices[d] * cluster.mean[d]).sum();
+                let over = (dual * scale - paid).max(0.0);
+                let over = if over > 1e-9 * dual { over } else { 0.0 };
+                for &index in &cluster.rows {
+                    let row = &instance.rows[index];
+                    if instance.bins[bin].fits(row, instance.dims) {
+                        let request = (0..instance.dims)
+                            .map(|d| prices[d] * row.request[d] as f64 * instance.unit[d]);
+                        values[index] = values[index].min(request.sum::<f64>() + over);
+                    }
+                }
+            }
+            if !vectors.contains(&prices) {
+                vectors.push(prices);
+            }
+            of_bin[bin] = vectors.iter().position(|known| *known == prices).unwrap_or(usize::MAX);
+        }
+        for (cluster, &dual) in self.clusters.iter().zip(duals) {
+            for &row in &cluster.rows {
+                // A single row has its exact dual; a row that fits no good bin takes the average.
+                if cluster.rows.len() == 1 || values[row].is_infinite() {
+                    values[row] = dual.max(0.0);
+                }
+            }
+        }
+        Prices {
+            values,
+            packing: Vec::new(),
+            vectors,
+            of_bin,
+            promise: self.promise,
+            promising: Vec::new(),
+            strata: self.clusters.iter().flat_map(|cluster| cluster.rows.iter().copied()).collect(),
+            rent,
+            work: self.work,
+        }
+    }
+}
+
+/// Price and amount of the best node with one cluster only.
+fn homogeneous(instance: &Instance, cluster: &Cluster) -> (f64, f64) {
+    let mut best: Option<(f64, f64)> = None;
+    for bin in 0..instance.bins.len() {
+        let offered = &instance.bins[bin];
+        if offered.stock != u64::MAX || !offered.classes.contains(cluster.class) {
+            continue;
+        }
+        let capacity = scaled_capacity(instance, bin);
+        let amount = (0..instance.dims)
+            .filter(|&dim| cluster.mean[dim] > 0.0)
+            .map(|dim| capacity[dim] / cluster.mean[dim])
+            .fold(cluster.most, f64::min);
+        let price = instance.price(bin);
+        if amount >= 1.0 && best.is_none_or(|(cost, by)| price * by < cost * amount) {
+            best = Some((price, amount));
+        }
+    }
+    // Nothing without a limit can hold the average: dear enough to be avoided.
+    best.unwrap_or_else(|| {
+        let dearest = (0..instance.bins.len()).map(|bin| instance.price(bin)).fold(1.0, f64::max);
+        (dearest * 10.0, 1.0)
+    })
+}

@@ -116,9 +116,7 @@ fn amounts(given: &[i64]) -> [i64; MAX_RESOURCES] {
 fn catalogue(text: &str, general_only: bool) -> Result<Vec<Bin>, Box<dyn Error>> {
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().ok_or("empty catalogue")?.split(',').collect();
-    let column = |name: &str| {
-        header.iter().position(|known| *known == name).ok_or(format!("no column {name}"))
-    };
+    let column = |name: &str| header.iter().position(|known| *known == name).ok_or(format!("no column {name}"));
     let (category, generation) = (column("category")?, column("generation")?);
     let (cpu, memory) = (column("allocatable_cpu_milli")?, column("allocatable_memory_mib")?);
     let (pods, price) = (column("max_pods")?, column("on_demand_usd_hour")?);
@@ -155,11 +153,8 @@ fn scale(types: &[Bin], pods: u64, seed: u64, third: bool) -> Problem {
     for (shape, weight) in weights.iter().enumerate() {
         let cores = random.log_uniform(0.05, 6.0);
         let ratio = random.log_uniform(0.5, 12.0);
-        let request = amounts(&[
-            (cores * 1_000.0).round().max(1.0) as i64,
-            (cores * ratio * 1_024.0).round().max(1.0) as i64,
-            1,
-        ]);
+        let request =
+            amounts(&[(cores * 1_000.0).round().max(1.0) as i64, (cores * ratio * 1_024.0).round().max(1.0) as i64, 1]);
         let count = ((pods as f64 * weight / total) as u64).max(1);
         let cap = if third && shape % 6 == 0 { 1 } else { u32::MAX };
         let mut push = |count: u64, bins: BitSet| {
@@ -208,11 +203,7 @@ fn karpenter(pods: u64, seed: u64) -> Problem {
     }
     let bins: Vec<Bin> = (0..400_i64)
         .map(|index| Bin {
-            capacity: amounts(&[
-                (index + 1) * 1_000 - 100,
-                (index + 1) * 2_048 - 10,
-                (index + 1) * 10,
-            ]),
+            capacity: amounts(&[(index + 1) * 1_000 - 100, (index + 1) * 2_048 - 10, (index + 1) * 10]),
             price: 314_748_365 * (index as u64 + 1),
             max_nodes: None,
         })

@@ -12,12 +12,7 @@ const MAX_SCALED: u64 = 1 << 61;
 const MAX_SHRINKS: usize = 6;
 
 /// The bound on the cost of the given pods, with a certificate that holds.
-pub(super) fn certify(
-    problem: &Problem,
-    instance: &Instance,
-    prices: &Prices,
-    counts: Vec<u64>,
-) -> Bound {
+pub(super) fn certify(problem: &Problem, instance: &Instance, prices: &Prices, counts: Vec<u64>) -> Bound {
     let dearest = instance.bins.iter().map(|bin| bin.price).max().unwrap_or(1).max(1);
     let mut scale: u64 = 1;
     while scale < 1 << 40 && dearest < MAX_SCALED / (scale * 2) {
@@ -49,8 +44,7 @@ fn round(
     shrink: f64,
 ) -> Certificate {
     let money = scale as f64 / instance.money * shrink;
-    let vectors: Vec<NodePrices> =
-        prices.vectors.iter().map(|vector| node_prices(instance, vector, money)).collect();
+    let vectors: Vec<NodePrices> = prices.vectors.iter().map(|vector| node_prices(instance, vector, money)).collect();
     let mut bins = vec![None; problem.bins.len()];
     for (bin, offered) in instance.bins.iter().enumerate() {
         bins[offered.origin] = Some(prices.of_bin[bin] as u32);
@@ -64,9 +58,7 @@ fn round(
     let mut vectors = vectors;
     if !free.is_empty() {
         for bin in &mut bins {
-            let free = free.iter().any(|&free| {
-                bin.is_some_and(|index| index as usize == prices.of_bin[free])
-            });
+            let free = free.iter().any(|&free| bin.is_some_and(|index| index as usize == prices.of_bin[free]));
             if free {
                 *bin = Some(vectors.len() as u32);
             }

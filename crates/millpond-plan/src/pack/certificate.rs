@@ -173,12 +173,7 @@ fn verify_prices(
 }
 
 /// A bin without prices must not be able to hold anything of value.
-fn unpriced(
-    problem: &Problem,
-    bin: usize,
-    counts: &[u64],
-    values: &[u64],
-) -> Result<i128, CertificateError> {
+fn unpriced(problem: &Problem, bin: usize, counts: &[u64], values: &[u64]) -> Result<i128, CertificateError> {
     for (row, given) in problem.rows.iter().enumerate() {
         if values[row] > 0 && alone(problem, bin, given, counts[row]) > 0 {
             return Err(CertificateError::Unpriced { bin, row });
@@ -263,19 +258,16 @@ impl<'a> Exhaustive<'a> {
         let pods = pods.ok_or(CertificateError::TooLarge)?;
         let allowed = |bin: usize| rows.iter().any(|&row| problem.rows[row].bins.contains(bin));
         let bins: Vec<usize> = (0..problem.bins.len()).filter(|&bin| allowed(bin)).collect();
-        let (stocked, mut free): (Vec<usize>, Vec<usize>) = bins
-            .into_iter()
-            .partition(|&bin| problem.bins[bin].max_nodes.is_some_and(|stock| stock < pods));
+        let (stocked, mut free): (Vec<usize>, Vec<usize>) =
+            bins.into_iter().partition(|&bin| problem.bins[bin].max_nodes.is_some_and(|stock| stock < pods));
         let stock = |&bin: &usize| problem.bins[bin].max_nodes.unwrap_or(pods);
-        let limits: Vec<u64> =
-            rows.iter().map(|&row| counts[row]).chain(stocked.iter().map(stock)).collect();
+        let limits: Vec<u64> = rows.iter().map(|&row| counts[row]).chain(stocked.iter().map(stock)).collect();
         if count_states(&limits).is_none_or(|states| states > MAX_STATES) {
             return Err(CertificateError::TooLarge);
         }
         let contents = count_states(&limits[..rows.len()]).unwrap_or(0);
         free.sort_by_key(|&bin| problem.bins[bin].price);
-        let mut this =
-            Self { problem, rows, limits, stocked, unlimited: Vec::new(), limited: Vec::new() };
+        let mut this = Self { problem, rows, limits, stocked, unlimited: Vec::new(), limited: Vec::new() };
         this.unlimited = (0..contents)
             .map(|content| {
                 let bin = free.iter().find(|&&bin| this.holds(bin, content));
@@ -363,9 +355,7 @@ impl<'a> Exhaustive<'a> {
 }
 
 fn count_states(limits: &[u64]) -> Option<usize> {
-    limits.iter().try_fold(1_usize, |product, &limit| {
-        product.checked_mul(usize::try_from(limit.checked_add(1)?).ok()?)
-    })
+    limits.iter().try_fold(1_usize, |product, &limit| product.checked_mul(usize::try_from(limit.checked_add(1)?).ok()?))
 }
 
 fn improve(best: &mut Option<u128>, cost: u128) {

@@ -91,7 +91,8 @@ fn finish(
     }
 }
 
-fn subtract(left: &mut [u64], plan: &[Nodes]) {
+/// Takes the pods of the nodes off what is left.
+pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
     for nodes in plan {
         for &(row, count) in &nodes.content {
             left[row] -= count * nodes.times;
@@ -110,21 +111,10 @@ pub(super) fn deal(rows: &[usize], size: usize) -> Vec<Vec<usize>> {
 }
 
 /// The most promising bins for the rows, at least one for each row.
-pub(super) fn candidates(
-    instance: &Instance,
-    prices: &Prices,
-    rows: &[usize],
-    most: usize,
-) -> Vec<usize> {
-    let fits =
-        |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
-    let mut chosen: Vec<usize> = prices
-        .promising
-        .iter()
-        .copied()
-        .filter(|&bin| rows.iter().any(|&row| fits(bin, row)))
-        .take(most)
-        .collect();
+pub(super) fn candidates(instance: &Instance, prices: &Prices, rows: &[usize], most: usize) -> Vec<usize> {
+    let fits = |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
+    let mut chosen: Vec<usize> =
+        prices.promising.iter().copied().filter(|&bin| rows.iter().any(|&row| fits(bin, row))).take(most).collect();
     for &row in rows {
         if !chosen.iter().any(|&bin| fits(bin, row)) {
             let others = prices.promising.iter().copied().filter(|&bin| fits(bin, row));
@@ -204,14 +194,7 @@ impl<'a> Greedy<'a> {
         self.work += 1;
         let mut content = Content::new();
         let offered = &self.instance.bins[bin];
-        let value = knapsack.fill(
-            self.instance,
-            &self.items,
-            offered,
-            &self.values,
-            &self.left,
-            &mut content,
-        );
+        let value = knapsack.fill(self.instance, &self.items, offered, &self.values, &self.left, &mut content);
         if content.is_empty() {
             return None;
         }

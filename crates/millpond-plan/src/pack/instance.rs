@@ -121,9 +121,7 @@ impl Instance {
             bin.classes = bin.classes.iter().filter(|&class| live.contains(class)).collect();
         }
         // Small rows come last.
-        bins.retain(|bin| {
-            !bin.classes.is_empty() && self.rows.iter().rev().any(|row| bin.fits(row, dims))
-        });
+        bins.retain(|bin| !bin.classes.is_empty() && self.rows.iter().rev().any(|row| bin.fits(row, dims)));
         let mut order: Vec<usize> = (0..bins.len()).collect();
         // Stable: among equal bins the canonical order decides. Without limit before limited.
         order.sort_by_key(|&index| (bins[index].price, std::cmp::Reverse(bins[index].stock)));
@@ -139,9 +137,7 @@ impl Instance {
             let later = order[place + 1..]
                 .iter()
                 .take_while(|&&other| bins[other].price == bin.price)
-                .find(|&&other| {
-                    replaces(&bins[other]) && bins[other].capacity[..dims] != bin.capacity[..dims]
-                });
+                .find(|&&other| replaces(&bins[other]) && bins[other].capacity[..dims] != bin.capacity[..dims]);
             let earlier = kept.iter().find(|&&other| replaces(&bins[other]));
             match earlier.or(later) {
                 Some(&other) => self.replaced.push((bin.origin, bins[other].origin)),
@@ -172,16 +168,11 @@ impl Instance {
             }
         }
         // By members, not by the caller's number: renaming groups changes nothing.
-        let mut groups: Vec<(Vec<usize>, u32)> = members
-            .into_iter()
-            .filter(|(_, rows)| rows.len() > 1)
-            .map(|(group, rows)| (rows, group))
-            .collect();
+        let mut groups: Vec<(Vec<usize>, u32)> =
+            members.into_iter().filter(|(_, rows)| rows.len() > 1).map(|(group, rows)| (rows, group)).collect();
         groups.sort();
         groups.dedup_by(|a, b| a.0 == b.0);
-        let pods = |rows: &[usize]| -> u128 {
-            rows.iter().map(|&row| u128::from(self.rows[row].count)).sum()
-        };
+        let pods = |rows: &[usize]| -> u128 { rows.iter().map(|&row| u128::from(self.rows[row].count)).sum() };
         groups.sort_by_key(|(rows, _)| std::cmp::Reverse(pods(rows)));
         for (index, (rows, group)) in groups.into_iter().enumerate() {
             if index < MAX_DENSE_GROUPS {
@@ -281,8 +272,7 @@ impl CanonicalOrder {
 
     /// Rows with pods, larger requests first.
     fn rows(&self, problem: &Problem, resources: usize) -> Vec<InstanceRow> {
-        let mut order: Vec<usize> =
-            (0..problem.rows.len()).filter(|&row| problem.rows[row].count > 0).collect();
+        let mut order: Vec<usize> = (0..problem.rows.len()).filter(|&row| problem.rows[row].count > 0).collect();
         let clean = |index: usize| {
             let mut request = [0; MAX_DIMS];
             for (to, &from) in request.iter_mut().zip(&problem.rows[index].request[..resources]) {
@@ -327,8 +317,7 @@ impl CanonicalOrder {
         }
         let usable = |bin: usize| {
             let offered = &problem.bins[bin];
-            offered.capacity[..resources].iter().all(|&amount| amount >= 0)
-                && offered.max_nodes != Some(0)
+            offered.capacity[..resources].iter().all(|&amount| amount >= 0) && offered.max_nodes != Some(0)
         };
         let mut order: Vec<usize> = (0..problem.bins.len()).filter(|&bin| usable(bin)).collect();
         order.sort_by_cached_key(|&bin| {

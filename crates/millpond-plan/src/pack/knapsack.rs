@@ -168,13 +168,7 @@ impl Knapsack {
     }
 
     /// Prices of the dimensions, and what each item is worth beyond its request at these prices.
-    fn price_out(
-        &mut self,
-        items: &Items,
-        values: &[f64],
-        basis: &Dims<usize>,
-        inverse: &[[f64; MAX_DIMS]; MAX_DIMS],
-    ) {
+    fn price_out(&mut self, items: &Items, values: &[f64], basis: &Dims<usize>, inverse: &[[f64; MAX_DIMS]; MAX_DIMS]) {
         let (n, dims) = (items.len(), items.dims);
         self.prices = [0.0; MAX_DIMS];
         for row in 0..dims {
@@ -383,12 +377,7 @@ fn transformed(items: &Items, entering: usize, inverse: &[[f64; MAX_DIMS]; MAX_D
     column
 }
 
-fn pivot(
-    inverse: &mut [[f64; MAX_DIMS]; MAX_DIMS],
-    column: &Dims<f64>,
-    leaving: usize,
-    dims: usize,
-) {
+fn pivot(inverse: &mut [[f64; MAX_DIMS]; MAX_DIMS], column: &Dims<f64>, leaving: usize, dims: usize) {
     let scale = 1.0 / column[leaving];
     for dim in 0..dims {
         inverse[leaving][dim] *= scale;

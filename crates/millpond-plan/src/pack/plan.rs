@@ -79,12 +79,7 @@ pub(super) fn cheapest(
 }
 
 /// Moves every node to the cheapest bin that holds it.
-pub(super) fn right_size(
-    instance: &Instance,
-    by_price: &[usize],
-    stock: &mut Stock,
-    plan: &mut [Nodes],
-) {
+pub(super) fn right_size(instance: &Instance, by_price: &[usize], stock: &mut Stock, plan: &mut [Nodes]) {
     for nodes in plan {
         let better = cheapest(instance, by_price, stock, &nodes.content, nodes.times);
         if let Some(bin) = better
@@ -119,11 +114,7 @@ pub(super) fn to_groups(instance: &Instance, plan: &[Nodes]) -> Vec<NodeGroup> {
         .map(|nodes| NodeGroup {
             bin: instance.bins[nodes.bin].origin,
             multiplicity: nodes.times,
-            contents: nodes
-                .content
-                .iter()
-                .map(|&(row, count)| (instance.rows[row].origin, count))
-                .collect(),
+            contents: nodes.content.iter().map(|&(row, count)| (instance.rows[row].origin, count)).collect(),
         })
         .collect()
 }

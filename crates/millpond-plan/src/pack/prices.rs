@@ -73,8 +73,7 @@ impl Prices {
         this.promising = (0..instance.bins.len()).collect();
         this.promising.sort_by(|&a, &b| this.promise[b].total_cmp(&this.promise[a]).then(a.cmp(&b)));
         let alone = cost_alone(instance, &this.promising);
-        this.packing =
-            this.values.iter().zip(&alone).map(|(&v, &a)| v.max(a * LEAST_VALUE)).collect();
+        this.packing = this.values.iter().zip(&alone).map(|(&v, &a)| v.max(a * LEAST_VALUE)).collect();
         this
     }
 
@@ -115,13 +114,7 @@ impl Prices {
     }
 
     /// The fractional knapsack of a bin over all rows: its prices and its value.
-    fn own_prices(
-        &self,
-        instance: &Instance,
-        all: &Items,
-        knapsack: &mut Knapsack,
-        bin: usize,
-    ) -> (Dims<f64>, f64) {
+    fn own_prices(&self, instance: &Instance, all: &Items, knapsack: &mut Knapsack, bin: usize) -> (Dims<f64>, f64) {
         let offered = &instance.bins[bin];
         knapsack.limit(instance.rows.iter().map(|row| {
             let most = row.count.min(row.cap);
@@ -290,9 +283,8 @@ impl<'a> Programme<'a> {
         }
         let items = Items::averages(instance.dims, clusters.len(), weights);
         let total: f64 = clusters.iter().map(|cluster| cluster.count).sum();
-        let mut stocked: Vec<usize> = (0..instance.bins.len())
-            .filter(|&bin| (instance.bins[bin].stock as f64) < total)
-            .collect();
+        let mut stocked: Vec<usize> =
+            (0..instance.bins.len()).filter(|&bin| (instance.bins[bin].stock as f64) < total).collect();
         stocked.truncate(MAX_STOCK_ROWS);
         let start = clusters.iter().enumerate().map(|(row, cluster)| {
             let (cost, amount) = homogeneous(instance, cluster);
@@ -344,15 +336,14 @@ impl<'a> Programme<'a> {
     /// Solves the knapsacks of the bins and adds the best columns; says whether there were any.
     fn look_at(&mut self, bins: &[usize]) -> bool {
         let instance = self.instance;
-        let values: Vec<f64> =
-            self.master.duals()[..self.clusters.len()].iter().map(|dual| dual.max(0.0)).collect();
+        let values: Vec<f64> = self.master.duals()[..self.clusters.len()].iter().map(|dual| dual.max(0.0)).collect();
         let mut found: Vec<(f64, usize, Vec<(usize, f64)>)> = Vec::new();
         for &bin in bins {
             let capacity = scaled_capacity(instance, bin);
             let classes = &instance.bins[bin].classes;
             self.knapsack.limit(self.clusters.iter().map(|cluster| {
-                let fits = classes.contains(cluster.class)
-                    && (0..instance.dims).all(|dim| cluster.mean[dim] <= capacity[dim]);
+                let fits =
+                    classes.contains(cluster.class) && (0..instance.dims).all(|dim| cluster.mean[dim] <= capacity[dim]);
                 if fits { cluster.most } else { 0.0 }
             }));
             let worth = self.knapsack.vertex(&self.items, &values, &capacity);
@@ -401,8 +392,7 @@ impl<'a> Programme<'a> {
                 for &index in &cluster.rows {
                     let row = &instance.rows[index];
                     if instance.bins[bin].fits(row, instance.dims) {
-                        let request = (0..instance.dims)
-                            .map(|d| prices[d] * row.request[d] as f64 * instance.unit[d]);
+                        let request = (0..instance.dims).map(|d| prices[d] * row.request[d] as f64 * instance.unit[d]);
                         values[index] = values[index].min(request.sum::<f64>() + over);
                     }
                 }

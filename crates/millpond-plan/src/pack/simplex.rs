@@ -169,8 +169,8 @@ impl Master {
         for row in 0..m {
             if column[row] > 1e-9 {
                 let limit = self.level[row].max(0.0) / column[row];
-                let closer = limit < step - 1e-12
-                    || (limit <= step && leaving.is_some_and(|known| column[row] > column[known]));
+                let closer =
+                    limit < step - 1e-12 || (limit <= step && leaving.is_some_and(|known| column[row] > column[known]));
                 if closer {
                     step = limit;
                     leaving = Some(row);
@@ -223,8 +223,7 @@ impl Master {
 /// Makes `column` the unit vector of `leaving` by row operations on the inverse.
 fn eliminate(inverse: &mut [f64], column: &[f64], leaving: usize, m: usize) {
     let scale = 1.0 / column[leaving];
-    let pivot: Vec<f64> =
-        inverse[leaving * m..(leaving + 1) * m].iter().map(|entry| entry * scale).collect();
+    let pivot: Vec<f64> = inverse[leaving * m..(leaving + 1) * m].iter().map(|entry| entry * scale).collect();
     for (row, &factor) in column.iter().enumerate() {
         let target = &mut inverse[row * m..(row + 1) * m];
         if row == leaving {

@@ -89,13 +89,7 @@ fn bin(capacity: &[i64], price: u64) -> Bin {
 }
 
 fn row(request: &[i64], count: u64, bins: usize) -> Row {
-    Row {
-        request: amounts(request),
-        count,
-        bins: BitSet::full(bins),
-        per_node_cap: u32::MAX,
-        exclusive: Vec::new(),
-    }
+    Row { request: amounts(request), count, bins: BitSet::full(bins), per_node_cap: u32::MAX, exclusive: Vec::new() }
 }
 
 fn small() -> Budget {
@@ -128,8 +122,11 @@ fn problems(rows: usize, count: u64, bins: usize) -> impl Strategy<Value = Probl
             per_node_cap,
             exclusive,
         });
-    (prop::collection::vec(bin, 0..=bins), prop::collection::vec(row, 0..=rows))
-        .prop_map(|(bins, rows)| Problem { resources: 2, bins, rows })
+    (prop::collection::vec(bin, 0..=bins), prop::collection::vec(row, 0..=rows)).prop_map(|(bins, rows)| Problem {
+        resources: 2,
+        bins,
+        rows,
+    })
 }
 
 proptest! {

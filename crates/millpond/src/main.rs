@@ -7,6 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// One control plane for every kind of node pool.
 #[derive(Debug, Parser)]
 #[command(name = "millpond", version, propagate_version = true, arg_required_else_help = true, after_help = EXAMPLES)]

@@ -1,6 +1,8 @@
 //! What becomes of an object on its way through Go's types, which clients of the real API server see: empty
 //! optional fields vanish, fields without `omitempty` are always there, quantities and times are rewritten.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::defaults;
@@ -47,7 +49,7 @@ pub(crate) fn tidy(schema: &Schema, value: &mut Value) {
                 }
             }
         }
-        Value::String(_) | Value::Number(_) => rewrite_scalar(schema, value, false),
+        Value::String(_) | Value::Number(_) => rewrite_scalar(schema, value),
         _ => {}
     }
 }
@@ -112,24 +114,24 @@ fn is_resource_list(owner: &Schema, property: &Property) -> bool {
 }
 
 fn round_resource_list(value: &mut Value) {
-    let quantity = Schema { format: Some("quantity".into()), ..Schema::default() };
     for amount in value.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if amount.is_null() {
             *amount = json!("0");
         }
-        rewrite_scalar(&quantity, amount, true);
+        rewrite_quantity(amount, Quantity::rounded_up_to_milli);
     }
 }
 
-fn rewrite_scalar(schema: &Schema, value: &mut Value, resource_list: bool) {
+fn rewrite_quantity(value: &mut Value, round: impl FnOnce(Quantity) -> Quantity) {
+    let text = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
+    if let Ok(quantity) = Quantity::parse(&text) {
+        *value = round(quantity).canonical().into();
+    }
+}
+
+fn rewrite_scalar(schema: &Schema, value: &mut Value) {
     match schema.format.as_deref() {
-        Some("quantity") => {
-            let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-            if let Ok(quantity) = Quantity::parse(&text) {
-                let quantity = if resource_list { quantity.rounded_up_to_milli() } else { quantity };
-                *value = quantity.canonical().into();
-            }
-        }
+        Some("quantity") => rewrite_quantity(value, |quantity| quantity),
         Some("date-time") => {
             let micro = schema.name.as_deref().is_some_and(|name| name.ends_with(".MicroTime"));
             if let Some(time) = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()) {

@@ -79,16 +79,16 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, track: boo
     let generated = generate_base(&object);
     let server = call.server.clone();
     let _turn = server.addresses.turn_of(&call.resource).await;
-    for attempt in 1.. {
-        if let Some(base) = &generated {
-            object["metadata"]["name"] = json!(meta::generate_name(base, &mut rand::rng()));
-        }
+    let Some(base) = generated else { return try_create(call, object, track).await };
+    for _ in 1..GENERATE_NAME_TRIES {
+        object["metadata"]["name"] = json!(meta::generate_name(&base, &mut rand::rng()));
         match try_create(call, object.clone(), track).await {
-            Err(error) if error.reason == "AlreadyExists" && generated.is_some() && attempt < GENERATE_NAME_TRIES => {}
+            Err(error) if error.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
-    unreachable!("the last attempt returns")
+    object["metadata"]["name"] = json!(meta::generate_name(&base, &mut rand::rng()));
+    try_create(call, object, track).await
 }
 
 fn generate_base(object: &Value) -> Option<String> {
@@ -167,7 +167,7 @@ fn dry_run(call: &Call, object: Value, name: &str) -> Result<Outcome, ApiError> 
 /// Fills in what only the server says.
 fn set_system_fields(call: &Call, object: &mut Value) {
     let metadata = &mut object["metadata"];
-    metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
+    metadata["uid"] = json!(new_uid());
     metadata["creationTimestamp"] = json!(rfc3339(call.server.clock.now()));
     if let Value::Object(fields) = metadata {
         for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
@@ -175,6 +175,11 @@ fn set_system_fields(call: &Call, object: &mut Value) {
         }
         fields.retain(|_, value| !value.is_null());
     }
+}
+
+/// A random uid. From the thread's generator: asking the system for each costs a call into the kernel.
+fn new_uid() -> String {
+    uuid::Builder::from_random_bytes(rand::random()).into_uuid().to_string()
 }
 
 /// 500 for a store that cannot write.

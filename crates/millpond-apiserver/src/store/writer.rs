@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -19,6 +20,11 @@ use crate::clock::Clock;
 const BATCH_WRITES: usize = 4096;
 /// Bytes in one commit at most, well below what the log takes.
 const BATCH_BYTES: usize = 8 << 20;
+/// With so many writers at once the next batch is gathered for a moment: on a busy machine each sync otherwise
+/// takes the few writes that came during the one before, and syncs cost more than the writes.
+const CROWD: usize = 32;
+/// That moment; small beside what a crowd waits anyway.
+const GATHER: Duration = Duration::from_micros(300);
 /// After so long without a write the log notes how far it reaches.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -41,6 +47,23 @@ enum Job {
 pub(super) struct Writer {
     queue: Mutex<Sender<Job>>,
     broken: Arc<RwLock<Option<Arc<str>>>>,
+    writers: Arc<AtomicUsize>,
+}
+
+/// Counts a writer until it has looked at its answer.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(writers: &'a AtomicUsize) -> Self {
+        writers.fetch_add(1, Ordering::Relaxed);
+        Self(writers)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Writer {
@@ -62,15 +85,23 @@ impl Writer {
             Arc::new(Shared { state: RwLock::new(rebuilt(recovered)), changed: watch::Sender::new(revision), clock });
         let (queue, jobs) = channel();
         let broken = Arc::new(RwLock::new(None));
-        let thread = Thread { log: Some(log), shared: shared.clone(), broken: broken.clone(), queue: queue.clone() };
+        let writers = Arc::new(AtomicUsize::new(0));
+        let thread = Thread {
+            log: Some(log),
+            shared: shared.clone(),
+            broken: broken.clone(),
+            writers: writers.clone(),
+            queue: queue.clone(),
+        };
         std::thread::Builder::new()
             .name("millpond-store".to_owned())
             .spawn(move || thread.run(&jobs))
             .expect("a process that just started can start one more thread");
-        Ok((Self { queue: Mutex::new(queue), broken }, shared))
+        Ok((Self { queue: Mutex::new(queue), broken, writers }, shared))
     }
 
     pub(super) async fn commit(&self, write: Write) -> Result<Arc<StoredObject>, CommitError> {
+        let _counted = Counted::new(&self.writers);
         let (reply, answer) = oneshot::channel();
         let closed = || CommitError::Unavailable("the store is closed".into());
         self.queue.lock().send(Job::Write(Box::new(write), reply)).map_err(|_| closed())?;
@@ -121,6 +152,7 @@ struct Thread {
     log: Option<Log>,
     shared: Arc<Shared>,
     broken: Arc<RwLock<Option<Arc<str>>>>,
+    writers: Arc<AtomicUsize>,
     queue: Sender<Job>,
 }
 
@@ -149,6 +181,9 @@ impl Thread {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
+            if self.writers.load(Ordering::Relaxed) >= CROWD {
+                std::thread::sleep(GATHER);
+            }
             self.take(first, jobs);
         }
     }

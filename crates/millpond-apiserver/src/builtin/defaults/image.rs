@@ -18,6 +18,11 @@ static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Whether the image stands for whatever is newest, so that it is pulled each time.
 pub(super) fn is_latest(image: &str) -> bool {
+    // Whatever stands before another tag, the image is not the latest; and most images have a tag.
+    let after_slash = image.rsplit_once('/').map_or(image, |(_, last)| last);
+    if !image.contains('@') && after_slash.rsplit_once(':').is_some_and(|(_, tag)| tag != "latest") {
+        return false;
+    }
     // 64 hex digits alone are an image id, which is no name.
     let is_id = image.len() == 64 && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let Some(parts) = REFERENCE.captures(image).filter(|_| !is_id) else { return false };

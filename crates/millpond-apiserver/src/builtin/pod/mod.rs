@@ -112,6 +112,10 @@ fn gated_condition(now: &Value) -> Value {
 
 /// Turns the keys in `matchLabelKeys` and `mismatchLabelKeys` into requirements on this pod's own labels.
 fn merge_label_keys(pod: &mut Value) {
+    let spec = pod.at("spec");
+    if !spec.has("topologySpreadConstraints") && !spec.has("affinity") {
+        return;
+    }
     let labels = pod.at("metadata").at("labels").clone();
     let spec = pod.object("spec");
     for constraint in spec.items_mut("topologySpreadConstraints") {

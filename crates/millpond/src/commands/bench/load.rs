@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -30,15 +30,13 @@ impl Target {
                 let request = request(method, path).body(Full::new(body))?;
                 let response = service.clone().call(request).await.expect("the service does not fail");
                 let status = response.status();
-                let bytes = response.into_body().collect().await.expect("the body does not fail").to_bytes();
-                check(status, &bytes, path)
+                read(status, response.into_body(), path).await
             }
             Self::Wire(client) => {
                 let request = request(method, path).body(Body::from(body.to_vec()))?;
                 let response = client.send(request).await.with_context(|| format!("cannot send to {path}"))?;
                 let status = response.status();
-                let bytes = response.into_body().collect().await?.to_bytes();
-                check(status, &bytes, path)
+                read(status, response.into_body(), path).await
             }
         }
     }
@@ -86,11 +84,25 @@ fn request(method: Method, path: &str) -> http::request::Builder {
         .header("user-agent", "millpond-bench")
 }
 
-fn check(status: http::StatusCode, bytes: &Bytes, path: &str) -> anyhow::Result<usize> {
-    if !status.is_success() {
-        bail!("{path}: {status}: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(300)]));
+/// Reads an answer piece by piece and returns its length.
+async fn read<B>(status: http::StatusCode, mut body: B, path: &str) -> anyhow::Result<usize>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|problem| anyhow!("cannot read the answer to {path}: {problem}"))?;
+        let Some(piece) = frame.data_ref() else { continue };
+        if !status.is_success() {
+            bail!("{path}: {status}: {}", String::from_utf8_lossy(&piece[..piece.len().min(300)]));
+        }
+        length += piece.len();
     }
-    Ok(bytes.len())
+    if !status.is_success() {
+        bail!("{path}: {status}");
+    }
+    Ok(length)
 }
 
 /// A pod of about a kilobyte, as a Deployment would make it.

@@ -15,7 +15,7 @@ use crate::pki::{self, Pki, PkiError};
 use crate::serve;
 use crate::server::{ApiService, Server, ServerOptions};
 use crate::status::ApiError;
-use crate::store::log::OpenError;
+use crate::store::log::{Directory, OpenError};
 use crate::store::{Store, StoreOptions};
 
 /// How to run an embedded API.
@@ -87,16 +87,19 @@ pub struct Embedded {
     stop: CancellationToken,
     serving: JoinHandle<()>,
     living: JoinHandle<()>,
+    /// Holds the directory where no store does.
+    _lock: Option<Directory>,
 }
 
 impl Embedded {
     /// Starts everything; when this returns, requests are answered.
     pub async fn start(options: EmbeddedOptions) -> Result<Self, StartError> {
         let clock = Clock::System;
-        let store = if options.memory {
-            Store::in_memory(clock)
+        let (store, lock) = if options.memory {
+            // No store, but a kubeconfig and keys: two servers must not write those over each other.
+            (Store::in_memory(clock), Some(Directory::lock(&options.directory)?))
         } else {
-            Store::open(&options.directory, options.store.clone(), clock)?
+            (Store::open(&options.directory, options.store.clone(), clock)?, None)
         };
         let wanted = SocketAddr::new(options.address, options.port);
         let listen_error = |source| StartError::Listen { address: wanted, source };
@@ -116,7 +119,7 @@ impl Embedded {
         let serving = tokio::spawn(serve::serve(server.clone(), listener, pki.tls_config()?, stop.clone()));
         let url = format!("https://{}", SocketAddr::new(reachable(address.ip()), address.port()));
         pki::write_secret(&kubeconfig, &pki.kubeconfig(&url))?;
-        Ok(Self { server, address, kubeconfig, stop, serving, living })
+        Ok(Self { server, address, kubeconfig, stop, serving, living, _lock: lock })
     }
 
     /// The server behind the listener.

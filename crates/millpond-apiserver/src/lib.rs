@@ -57,3 +57,11 @@ pub use server::{ApiService, Server, ServerOptions};
 
 /// Creates what every cluster has: namespaces, the API's service, the system's priority classes.
 pub use lifecycle::bootstrap::run as bootstrap;
+
+/// The version of Kubernetes whose API is served, as clients see it before the `+`.
+pub const KUBERNETES_VERSION: &str = "v1.36.3";
+
+/// The Rust of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/embedded-api.md")]
+struct Guide;

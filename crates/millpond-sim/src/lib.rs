@@ -46,3 +46,8 @@ pub mod workloads;
 
 pub use options::{Nodes, Options};
 pub use standins::{Builder, Part, StandIns};
+
+/// The Rust of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/stand-ins.md")]
+struct Guide;

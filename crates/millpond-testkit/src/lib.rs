@@ -43,6 +43,6 @@ pub use controllers::{Controllers, ControllersBuilder};
 pub use embedded::EmbeddedServer;
 pub use kubeconfig::Access;
 pub use kubectl::Kubectl;
-pub use process::{Process, free_port};
+pub use process::{Process, Waited, free_port};
 pub use real_cluster::{RealCluster, RealClusterBuilder};
 pub use scratch::Scratch;

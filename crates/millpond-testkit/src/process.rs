@@ -22,6 +22,17 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Lines of a log that go into an error.
 const LOG_TAIL_LINES: usize = 25;
 
+/// How [`Process::wait_for`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// It printed what was waited for.
+    Satisfied,
+    /// It ended before.
+    Ended(ExitStatus),
+    /// Neither.
+    TimedOut,
+}
+
 /// A running server. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
@@ -79,6 +90,30 @@ impl Process {
         Ok(status)
     }
 
+    /// Waits until what it has printed satisfies, or it has ended, or the time is up.
+    pub fn wait_for(&mut self, limit: Duration, mut satisfied: impl FnMut(&str) -> bool) -> Result<Waited> {
+        let deadline = Instant::now() + limit;
+        loop {
+            // In this order: what was printed before the end is read after it.
+            let ended = self.poll()?;
+            if satisfied(&self.printed()) {
+                return Ok(Waited::Satisfied);
+            }
+            if let Some(status) = ended {
+                return Ok(Waited::Ended(status));
+            }
+            if Instant::now() >= deadline {
+                return Ok(Waited::TimedOut);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// All that it has printed.
+    pub fn printed(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     /// Sends SIGTERM and waits; after a while, SIGKILL.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         if self.poll()?.is_none() {
@@ -105,10 +140,14 @@ impl Process {
 
     /// The last lines that it printed.
     pub fn log_tail(&self) -> String {
-        let text = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.printed();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    /// What Ctrl-C at its terminal does.
+    pub fn interrupt(&self) -> Result<()> {
+        self.signal(Signal::INT)
     }
 
     /// Sends any signal, e.g. SIGSTOP to play a process that hangs.

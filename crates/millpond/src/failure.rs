@@ -1,14 +1,40 @@
 //! How a failed command ends: what failed, why, what to do, and the exit code that scripts read.
 
+use std::io;
 use std::process::ExitCode;
 
-/// Exit codes beyond 0 and 1 (see the README).
+/// Every exit code with its meaning, for the reference.
+pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "done; for `up`: stopped by Ctrl-C or SIGTERM, everything on disk"),
+    (1, "failed; the message says why"),
+    (Code::Usage as u8, "usage: an unknown command or option, a value that cannot be"),
+    (Code::NotFound as u8, "there is nothing of that name"),
+    (Code::Conflict as u8, "conflict or limit: a directory, port or file that somebody else has"),
+    (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),
+];
+
+/// Exit codes beyond 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
+    /// What was asked makes no sense.
+    Usage = 2,
     /// There is nothing of that name.
     NotFound = 3,
     /// Conflict or limit: somebody else has what this needs.
     Conflict = 4,
+    /// The operating system does not let this user.
+    NotAllowed = 6,
+}
+
+impl Code {
+    /// The exit code for what the operating system refused, where it has one of its own.
+    pub(crate) fn of_io(problem: &io::Error) -> Option<Self> {
+        match problem.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Some(Self::NotAllowed),
+            io::ErrorKind::AddrInUse => Some(Self::Conflict),
+            _ => None,
+        }
+    }
 }
 
 /// A failure with an exit code and advice of its own.
@@ -33,18 +59,17 @@ fn of(problem: &anyhow::Error) -> Option<&Failure> {
     problem.downcast_ref::<Failure>()
 }
 
-/// What failed, why, and what to do.
+/// What failed and why in one line, then what to do.
 pub(crate) fn describe(problem: &anyhow::Error) -> String {
-    let mut text = String::from("error: ");
-    for (depth, cause) in problem.chain().enumerate() {
-        if depth > 0 {
-            text.push_str("\n  caused by: ");
-        }
-        text.push_str(&cause.to_string());
-    }
-    if let Some(hint) = of(problem).and_then(|failure| failure.hint.as_deref()) {
-        text.push_str("\nhint: ");
-        text.push_str(hint);
-    }
-    text
+    let causes: Vec<_> = problem.chain().map(ToString::to_string).collect();
+    let hint = of(problem).and_then(|failure| failure.hint.as_deref());
+    let hint = hint
+        .map(|hint| {
+            format!(
+                "
+hint: {hint}"
+            )
+        })
+        .unwrap_or_default();
+    format!("error: {}{hint}", causes.join(": "))
 }

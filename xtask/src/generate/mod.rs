@@ -5,6 +5,7 @@
 //! with what is committed. To add one: a module beside this one, and a line in
 //! [`GENERATORS`].
 
+mod reference;
 mod types;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::tree;
 
 /// Every generator, by the name that `--only` takes.
-const GENERATORS: &[(&str, Generator)] = &[("types", types::generate)];
+const GENERATORS: &[(&str, Generator)] = &[("types", types::generate), ("reference", reference::generate)];
 
 /// Makes files from the tree at the given root. Must not write by itself, and
 /// gives the same bytes for the same tree.

@@ -16,6 +16,12 @@ const MACHINE_PATH: &str = r#"(?:^|[\s"'`(=:])(/(?:home|Users)/\w+/\S+|/(?:root|
 /// Files that may name one, each with the reason.
 const MAY_NAME_PATHS: &[(&str, &str)] = &[("xtask/src/tidy/text.rs", "tests what is found")];
 
+/// Where people look variables of the environment up.
+const VARIABLES_PAGE: &str = "docs/reference/cli.md";
+
+/// Variables by which one process of a test speaks to the next, and nobody else.
+const INNER_VARIABLE: &str = "MILLPOND_TEST_";
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let expression = Regex::new(MACHINE_PATH).expect("a constant expression");
     let mut findings: Vec<_> = tree.files.iter().flat_map(|file| check_paths(file, &expression)).collect();
@@ -23,6 +29,22 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let found = tree.files.iter().find(|file| file.path == Path::new(expected));
         if found.is_none_or(|file| file.text.trim().is_empty()) {
             findings.push(Finding::file(*expected, "is missing or empty"));
+        }
+    }
+    let page = tree.files.iter().find(|file| file.path == Path::new(VARIABLES_PAGE)).map_or("", |file| &file.text);
+    findings.extend(tree.rust().flat_map(|file| check_variables(file, page)));
+    findings
+}
+
+/// A variable that the code reads and the reference does not name helps nobody.
+fn check_variables(file: &SourceFile, page: &str) -> Vec<Finding> {
+    let variable = Regex::new(r#""(MILLPOND_[A-Z_]+)""#).expect("a constant expression");
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(file.text.lines()) {
+        for found in variable.captures_iter(line).map(|found| found.extract::<1>().1[0]) {
+            if !found.starts_with(INNER_VARIABLE) && !page.contains(&format!("`{found}`")) {
+                findings.push(Finding::line(&file.path, number, format!("{VARIABLES_PAGE} does not name `{found}`")));
+            }
         }
     }
     findings
@@ -56,5 +78,16 @@ mod tests {
         assert_eq!(check("see /home/ada/code/x"), ["a.md:1: `/home/ada/code/x` is a path of one machine"]);
         assert_eq!(check("\npath=\"/work/main\""), ["a.md:2: `/work/main` is a path of one machine"]);
         assert_eq!(check("/etc/kubernetes ~/.cache https://example.org/home/ada/x work/main"), [""; 0]);
+    }
+
+    #[test]
+    fn variables_are_in_the_reference() {
+        let file = SourceFile {
+            path: "a.rs".into(),
+            text: "env(\"MILLPOND_CACHE\");\nenv(\"MILLPOND_SECRET_WISH\");\nenv(\"MILLPOND_TEST_X\");\n".into(),
+        };
+        let found: Vec<_> =
+            check_variables(&file, "| `MILLPOND_CACHE` | x |").iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["a.rs:2: docs/reference/cli.md does not name `MILLPOND_SECRET_WISH`"]);
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::discovery;
 use super::respond::{self, ApiResponse};
+use crate::KUBERNETES_VERSION;
 use crate::http::ApiBody;
 use crate::http::path::Target;
 use crate::server::Server;
@@ -166,7 +167,7 @@ pub(crate) fn version() -> Value {
         "emulationMinor": "36",
         "minCompatibilityMajor": "1",
         "minCompatibilityMinor": "35",
-        "gitVersion": concat!("v1.36.3+millpond-", env!("CARGO_PKG_VERSION")),
+        "gitVersion": format!("{KUBERNETES_VERSION}+millpond-{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "",

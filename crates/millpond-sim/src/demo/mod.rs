@@ -35,12 +35,17 @@ impl Default for DemoOptions {
     }
 }
 
+/// Creates what is there at the beginning, so that a first look finds it.
+pub async fn set_scene(client: &Client) {
+    for object in scene::objects() {
+        ensure(client, &object).await;
+    }
+}
+
 /// Sets the scene and moves it until the token is cancelled. Refusals are logged, not returned:
 /// whoever deletes the demo under its feet is free to do so.
 pub async fn run(client: Client, options: DemoOptions, token: CancellationToken) {
-    for object in scene::objects() {
-        ensure(&client, &object).await;
-    }
+    set_scene(&client).await;
     let mut script = Script::new(options.seed);
     loop {
         tokio::select! {

@@ -131,12 +131,14 @@ pub(crate) fn run(command: &StoreCommand, out: &mut impl Write) -> anyhow::Resul
     }
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
 fn say(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    super::print(
+        out,
+        &format!(
+            "{text}
+"
+        ),
+    )
 }
 
 fn check(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<()> {
@@ -291,10 +293,13 @@ fn now_unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-fn open_code(error: &OpenError) -> Option<Code> {
+/// The exit code of a store that cannot be opened.
+pub(crate) fn open_code(error: &OpenError) -> Option<Code> {
     match error {
         OpenError::Missing { .. } => Some(Code::NotFound),
         OpenError::AlreadyOpen { .. } => Some(Code::Conflict),
+        OpenError::NotWritable { source, .. } => Code::of_io(source),
+        OpenError::File(problem) => Code::of_io(&problem.source),
         _ => None,
     }
 }
@@ -304,13 +309,16 @@ fn copy_error(message: &str, error: CopyError) -> anyhow::Error {
         CopyError::Source(source @ OpenError::AlreadyOpen { .. }) => {
             (open_code(source), Some("stop `millpond up` first"))
         }
+        CopyError::Source(source @ OpenError::Missing { path }) if !is_store(path) => {
+            (open_code(source), Some("name the file that `millpond store backup` wrote"))
+        }
         CopyError::Source(source) => (open_code(source), source.hint()),
         CopyError::Exists { path } if is_store(path) => {
             (Some(Code::Conflict), Some("`--replace` replaces the store that is there"))
         }
         CopyError::Exists { .. } => (Some(Code::Conflict), Some("choose another name, or move the file away")),
         CopyError::RevisionRange { .. } => (None, Some("give a smaller `--raise-revision`")),
-        CopyError::File(_) => (None, None),
+        CopyError::File(problem) => (Code::of_io(&problem.source), None),
     };
     failed(message, error.into(), code, hint)
 }
@@ -392,8 +400,7 @@ mod tests {
             @"backed up to DIR/copy: 3 objects at revision 3, 12.2 KiB, verified"
         );
         insta::assert_snapshot!(answer(at, "backup --data-dir DIR/data DIR/copy"), @"
-        error: cannot back up the store
-          caused by: `DIR/copy` exists already
+        error: cannot back up the store: `DIR/copy` exists already
         hint: choose another name, or move the file away
         ");
         insta::assert_snapshot!(
@@ -401,8 +408,7 @@ mod tests {
             @"restored to DIR/new/millpond.store: 3 objects at revision 1000000003, 12.2 KiB, verified"
         );
         insta::assert_snapshot!(answer(at, "restore --data-dir DIR/new DIR/copy"), @"
-        error: cannot restore the backup
-          caused by: `DIR/new/millpond.store` exists already
+        error: cannot restore the backup: `DIR/new/millpond.store` exists already
         hint: `--replace` replaces the store that is there
         ");
         insta::assert_snapshot!(
@@ -457,8 +463,7 @@ mod tests {
         ");
         insta::assert_snapshot!(
             answer(directory.path(), "backup --data-dir DIR/data DIR/copy"), @"
-        error: cannot back up the store
-          caused by: the store `DIR/data/millpond.store` is damaged at byte 12456: expected a payload with checksum 1fd2a37d, found d378a3e3
+        error: cannot back up the store: the store `DIR/data/millpond.store` is damaged at byte 12456: expected a payload with checksum 1fd2a37d, found d378a3e3
         hint: `millpond store check` lists the damage; `millpond store restore` brings a backup back
         ");
     }
@@ -468,14 +473,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         insta::assert_snapshot!(answer(at, "check --data-dir DIR/none"), @"
-        error: cannot check the store
-          caused by: there is no store at `DIR/none/millpond.store`
+        error: cannot check the store: there is no store at `DIR/none/millpond.store`
         hint: `--data-dir` names the directory that `millpond up` was started with
         ");
         std::fs::write(at.join("text"), "not a store at all").unwrap();
         insta::assert_snapshot!(answer(at, "restore --data-dir DIR/data DIR/text"), @r#"
-        error: cannot restore the backup
-          caused by: `DIR/text` is not a Millpond store: its first bytes are "not a st"
+        error: cannot restore the backup: `DIR/text` is not a Millpond store: its first bytes are "not a st"
         hint: the store of a data directory is `millpond.store`; a backup comes from `millpond store backup`
         "#);
     }

@@ -1,17 +1,20 @@
 //! `millpond up`: the embedded control plane in one command.
 
-use std::io::Write;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
 use millpond_sim::demo::{self, DemoOptions};
 use millpond_sim::{Nodes, Options, StandIns};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::store::open_code;
 use crate::failure::{Code, Failure};
 
 /// Arguments of `millpond up`.
@@ -19,14 +22,14 @@ use crate::failure::{Code, Failure};
 #[command(after_help = "Examples:
   millpond up                               durable, under the default data directory
   millpond up --memory --demo               nothing is kept; something to look at
-  millpond up --data-dir ./data --port 0    another place, a free port
+  millpond up --data-dir ./data --port 0    another place, any free port
   millpond up --bare                        the API alone, for controllers of your own")]
 pub(crate) struct UpArgs {
     /// Directory of the store, the certificates and the kubeconfig
     #[arg(long, value_name = "DIR", env = "MILLPOND_DATA_DIR", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
     /// Port of the Kubernetes API; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    #[arg(long, value_name = "PORT", env = "MILLPOND_PORT", default_value_t = 6443)]
     port: u16,
     /// Address to listen on; beyond loopback clients still need TLS and a token or certificate
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
@@ -53,13 +56,16 @@ pub(crate) fn default_data_dir() -> PathBuf {
 }
 
 /// Runs until Ctrl-C or SIGTERM.
-pub(crate) fn run(args: UpArgs) -> anyhow::Result<()> {
+pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
+    // People copy what is printed into another terminal, in another folder.
+    args.data_dir = std::path::absolute(&args.data_dir).context("cannot tell where the data directory is")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(up(args))
 }
 
 async fn up(args: UpArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
     let mut options = EmbeddedOptions::new(&args.data_dir);
     options.memory = args.memory;
     options.address = args.bind;
@@ -70,11 +76,22 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let client = kube::Client::new(embedded.service(), "default");
     let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
+    if args.demo {
+        demo::set_scene(&client).await;
+    }
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
-    greet(&args, &embedded)?;
-    wait_for_signal().await?;
-    say("stopping: requests in flight may end\n")?;
+    say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig()))?;
+    signals.next().await;
+    say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();
+    tokio::select! {
+        () = wind_down(demo, stand_ins, embedded) => say("Stopped.\n"),
+        // Every answered write is on disk already.
+        () = signals.next() => say("Ended at once.\n"),
+    }
+}
+
+async fn wind_down(demo: Option<JoinHandle<()>>, stand_ins: Option<StandIns>, embedded: Embedded) {
     if let Some(demo) = demo {
         let _ = demo.await;
     }
@@ -82,7 +99,6 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         stand_ins.ended().await;
     }
     embedded.stop().await;
-    Ok(())
 }
 
 /// In embedded mode nobody else plays kubelet, so every node is simulated.
@@ -90,71 +106,193 @@ fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {
     StandIns::builder(client).options(Options { nodes: Nodes::All, ..Options::default() }).spawn(stop)
 }
 
-/// Turns a failed start into words and advice.
+/// Turns a failed start into one line and advice.
 fn explain(problem: StartError, args: &UpArgs) -> anyhow::Error {
-    let (message, code, hint) = match &problem {
-        StartError::Store(OpenError::AlreadyOpen { .. }) => (
-            format!("another millpond runs on {}", args.data_dir.display()),
-            Some(Code::Conflict),
-            Some("stop it first, or choose another directory with `--data-dir`".to_owned()),
-        ),
-        StartError::Store(problem) => {
-            (format!("cannot start on {}", args.data_dir.display()), None, problem.hint().map(str::to_owned))
+    let failure = |message: String, code, hint: Option<&str>| Failure { message, code, hint: hint.map(str::to_owned) };
+    let directory = args.data_dir.display();
+    match problem {
+        StartError::Store(OpenError::AlreadyOpen { process, .. }) => {
+            let who = process.map_or_else(String::new, |id| format!(" (process {id})"));
+            let message = format!("another millpond{who} runs on `{directory}`");
+            failure(message, Some(Code::Conflict), Some("stop it, or choose another directory with `--data-dir`"))
+                .into()
         }
-        StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => (
-            format!("port {} is in use", args.port),
-            Some(Code::Conflict),
-            Some("choose another one with `--port`, or `--port 0` for a free one".to_owned()),
-        ),
-        _ => ("cannot start".to_owned(), None, None),
-    };
-    anyhow::Error::new(problem).context(Failure { message, code, hint })
+        StartError::Store(problem) => {
+            let failure = failure("cannot start".to_owned(), open_code(&problem), problem.hint());
+            anyhow::Error::new(problem).context(failure)
+        }
+        StartError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+            let hint = "choose another one with `--port`, or any free one with `--port 0`";
+            failure(format!("port {} is in use", args.port), Some(Code::Conflict), Some(hint)).into()
+        }
+        StartError::Listen { address, source } => {
+            let hint = match source.kind() {
+                io::ErrorKind::PermissionDenied => "ports below 1024 belong to root: choose another one with `--port`",
+                _ => "`--bind` takes an address of this machine",
+            };
+            let failure = failure(format!("cannot listen on {address}"), Code::of_io(&source), Some(hint));
+            anyhow::Error::new(source).context(failure)
+        }
+        StartError::Pki(PkiError::File { path, source }) => {
+            let hint = "give this user write permission, or choose another `--data-dir`";
+            let failure = failure(format!("cannot use `{}`", path.display()), Code::of_io(&source), Some(hint));
+            anyhow::Error::new(source).context(failure)
+        }
+        StartError::Audit(source) => {
+            let file = args.audit_log.as_deref().unwrap_or(Path::new("")).display().to_string();
+            let hint = "`--audit-log` takes a file that this user may write, in a directory that exists";
+            let failure = failure(format!("cannot write the audit log `{file}`"), Code::of_io(&source), Some(hint));
+            anyhow::Error::new(source).context(failure)
+        }
+        other => anyhow::Error::new(other).context("cannot start"),
+    }
 }
 
-fn greet(args: &UpArgs, embedded: &Embedded) -> anyhow::Result<()> {
+/// What is running, where, and what to try.
+fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
     let parts = match (args.bare, args.demo) {
         (true, _) => "the API alone",
         (false, false) => "with stand-ins for controllers, scheduler and kubelets",
         (false, true) => "with stand-ins and a demo",
     };
-    let kept = if args.memory { "in memory only" } else { "durable" };
-    let kubeconfig = embedded.kubeconfig().display();
-    let tries = if args.demo {
-        "kubectl get nodes\n  kubectl get pods -n demo --watch\n  kubectl scale deployment -n demo --all --replicas=5"
+    let (kept, resume) = if args.memory {
+        ("nothing is kept", "; all objects are gone then")
     } else {
-        "kubectl get namespaces\n  kubectl create deployment web --image=nginx --replicas=3\n  kubectl get pods --watch"
+        ("durable", "; the next start resumes where this one ended")
     };
-    let nodes = if args.bare || args.demo { "" } else { "\nPods wait for nodes: `--demo` brings some.\n" };
-    say(&format!(
-        "Millpond is up: https://{} (Kubernetes 1.36 API, {parts}; {kept})\n\
+    let tries: &[&str] = match (args.bare, args.demo) {
+        (_, true) => &[
+            "kubectl get nodes",
+            "kubectl get pods --namespace demo --watch",
+            "kubectl drain demo-small-0 --ignore-daemonsets",
+        ],
+        (true, _) => &[
+            "kubectl get namespaces",
+            "kubectl create configmap first --from-literal=hello=world",
+            "kubectl get configmap first --output yaml",
+        ],
+        _ => &[
+            r#"echo '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "first"}}' | kubectl apply -f -"#,
+            "kubectl create deployment web --image=nginx --replicas=3",
+            "kubectl get pods --watch",
+        ],
+    };
+    format!(
+        "Millpond is up: https://{address} (Kubernetes 1.36 API, {parts}; {kept})\n\
          \x20 data        {}\n\
-         \x20 kubeconfig  {kubeconfig}\n\n\
-         Try:\n\
-         \x20 export KUBECONFIG={kubeconfig}\n\
-         \x20 {tries}\n{nodes}\n\
-         Ctrl-C stops it{}.\n",
-        embedded.address(),
+         \x20 kubeconfig  {}\n\n\
+         Try, in another terminal:\n\
+         \x20 export KUBECONFIG={}\n\
+         \x20 {}\n\n\
+         Ctrl-C stops it{resume}.\n",
         args.data_dir.display(),
-        if args.memory { "" } else { "; the next start resumes where this one ended" },
-    ))
+        kubeconfig.display(),
+        quoted(kubeconfig),
+        tries.join("\n  "),
+    )
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |symbol: char| symbol.is_alphanumeric() || "/._-+,:@%".contains(symbol);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Writes to stdout. A reader that went away is no reason to stop serving.
 fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(problem).context("cannot write to stdout")
+    super::print(&mut io::stdout().lock(), text)
+}
+
+/// Ctrl-C and SIGTERM, each as often as it comes.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?,
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-        _ => Ok(()),
     }
 }
 
-async fn wait_for_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.context("cannot listen for Ctrl-C"),
-        _ = terminate.recv() => Ok(()),
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::failure::describe;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: UpArgs,
+    }
+
+    fn args(line: &str) -> UpArgs {
+        let words = format!("up --data-dir /data --port 6443 {line}");
+        Cli::parse_from(words.split_whitespace()).args
+    }
+
+    #[test]
+    fn a_failed_start_is_one_line_and_the_next_step() {
+        let told = |problem| describe(&explain(problem, &args("--audit-log /none/audit.log")));
+        let address = "127.0.0.1:6443".parse().unwrap();
+        let path = PathBuf::from("/data/millpond.lock");
+        insta::assert_snapshot!(
+            told(StartError::Store(OpenError::AlreadyOpen { directory: "/data".into(), process: Some(7) })), @"
+        error: another millpond (process 7) runs on `/data`
+        hint: stop it, or choose another directory with `--data-dir`
+        ");
+        let source = Error::from(ErrorKind::PermissionDenied);
+        insta::assert_snapshot!(told(StartError::Store(OpenError::NotWritable { path, source })), @"
+        error: cannot start: cannot write to `/data/millpond.lock`: permission denied
+        hint: give this user write permission, or choose another `--data-dir`
+        ");
+        let source = Error::from(ErrorKind::AddrInUse);
+        insta::assert_snapshot!(told(StartError::Listen { address, source }), @"
+        error: port 6443 is in use
+        hint: choose another one with `--port`, or any free one with `--port 0`
+        ");
+        let source = Error::from(ErrorKind::AddrNotAvailable);
+        insta::assert_snapshot!(told(StartError::Listen { address, source }), @"
+        error: cannot listen on 127.0.0.1:6443: address not available
+        hint: `--bind` takes an address of this machine
+        ");
+        insta::assert_snapshot!(told(StartError::Audit(Error::from(ErrorKind::NotFound))), @"
+        error: cannot write the audit log `/none/audit.log`: entity not found
+        hint: `--audit-log` takes a file that this user may write, in a directory that exists
+        ");
+    }
+
+    #[test]
+    fn the_greeting_can_be_copied_into_a_shell() {
+        let text = greeting(&args("--bare --memory"), "127.0.0.1:6443", Path::new("/it's here/kubeconfig"));
+        insta::assert_snapshot!(text, @r#"
+        Millpond is up: https://127.0.0.1:6443 (Kubernetes 1.36 API, the API alone; nothing is kept)
+          data        /data
+          kubeconfig  /it's here/kubeconfig
+
+        Try, in another terminal:
+          export KUBECONFIG='/it'\''s here/kubeconfig'
+          kubectl get namespaces
+          kubectl create configmap first --from-literal=hello=world
+          kubectl get configmap first --output yaml
+
+        Ctrl-C stops it; all objects are gone then.
+        "#);
     }
 }

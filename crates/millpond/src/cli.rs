@@ -1,0 +1,89 @@
+//! The command line as a value: what is parsed, completed, and printed as a reference all come from here.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{bench, completion, reference, store, up};
+
+/// One control plane for every kind of node pool
+#[derive(Debug, Parser)]
+#[command(name = "millpond", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  millpond up                      start the embedded control plane; kubectl works seconds later
+  millpond up --demo               the same, with nodes and workloads that move
+  millpond store check             verify the store of the default data directory
+  source <(millpond completion bash)
+
+Environment:
+  MILLPOND_LOG   what is logged to stderr, e.g. `info` or `millpond_apiserver=debug` (default: warn)";
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the embedded control plane
+    Up(up::UpArgs),
+    /// Look after the store of the embedded API
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond store check --data-dir ./data
+  millpond store backup --data-dir ./data monday.store
+  millpond store restore --data-dir ./other monday.store"
+    )]
+    Store(store::StoreCommand),
+    /// Measure the product on this machine
+    #[command(after_help = "Examples:
+  millpond bench api --objects 10000")]
+    Bench(bench::BenchArgs),
+    /// Print a script that completes commands and options
+    #[command(visible_alias = "completions")]
+    Completion(completion::CompletionArgs),
+    /// Print the version, and the version of Kubernetes whose API is served
+    #[command(after_help = "Examples:
+  millpond version
+  millpond version -o json")]
+    Version(crate::commands::version::VersionArgs),
+    /// Print a page of docs/reference
+    #[command(hide = true)]
+    Reference(reference::ReferenceArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        let mut names = Vec::new();
+        each(&Cli::command(), &mut |command| names.push(command.get_name().to_owned()));
+        assert!(names.contains(&"restore".to_owned()), "{names:?}");
+        each(&Cli::command(), &mut |command| {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<_> = help.lines().filter(|line| line.starts_with("  millpond ")).collect();
+            assert!(!examples.is_empty(), "`{}` has no example", command.get_name());
+            for example in examples {
+                // Two spaces begin a remark; what follows a bar or an arrow is the shell's.
+                let ends = ["  ", " | ", " > "].iter().filter_map(|end| example.trim().find(end));
+                let words = example.trim()[..ends.min().unwrap_or(example.trim().len())].split(' ');
+                if let Err(problem) = Cli::try_parse_from(words) {
+                    panic!("`{example}`: {problem}");
+                }
+            }
+        });
+    }
+
+    fn each(command: &clap::Command, look: &mut impl FnMut(&clap::Command)) {
+        look(command);
+        command.get_subcommands().filter(|command| !command.is_hide_set()).for_each(|command| each(command, look));
+    }
+}

@@ -1,0 +1,36 @@
+//! `millpond reference`, hidden: the pages of `docs/reference` that are made from the code itself.
+//! `cargo xtask generate` writes them into the tree, and `cargo xtask test` fails when they are stale.
+
+mod command_line;
+mod metrics;
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+
+/// Arguments of `millpond reference`.
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceArgs {
+    /// Which page
+    page: Page,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Page {
+    Cli,
+    Metrics,
+}
+
+/// Prints the page.
+pub(crate) fn run(args: &ReferenceArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let text = match args.page {
+        Page::Cli => command_line::page(),
+        Page::Metrics => metrics::page()?,
+    };
+    super::print(out, &text)
+}
+
+/// Text for a cell of a table: one line, and no bar that would end the cell.
+fn cell(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}

@@ -1,0 +1,4 @@
+//! The binary as people meet it: what it says when something is wrong, and the guides, run as they are written.
+
+mod guides;
+mod mistakes;

@@ -1,0 +1,33 @@
+//! Pages of `docs/reference` that the binary writes about itself: its command line and its metrics.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::GeneratedFile;
+use crate::cargo::build_millpond;
+
+/// Each page by the name that `millpond reference` takes.
+const PAGES: &[&str] = &["cli", "metrics"];
+
+/// Asks the binary of this tree for its pages.
+pub(super) fn generate(_root: &Path) -> Result<Vec<GeneratedFile>> {
+    let binary = build_millpond(false)?;
+    PAGES.iter().map(|name| page(&binary, name)).collect()
+}
+
+fn page(binary: &Path, name: &str) -> Result<GeneratedFile> {
+    let output = Command::new(binary)
+        .args(["reference", name])
+        // Defaults that depend on the person are shown as everybody would write them.
+        .env_clear()
+        .env("HOME", "~")
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("run `{}`", binary.display()))?;
+    if !output.status.success() {
+        bail!("`millpond reference {name}` failed");
+    }
+    Ok(GeneratedFile { path: format!("docs/reference/{name}.md").into(), contents: output.stdout })
+}

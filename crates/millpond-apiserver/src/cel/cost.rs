@@ -153,10 +153,10 @@ impl<'a> Coster<'a> {
     }
 
     /// A path with one step more.
-    fn extended(path: Path, step: &str) -> Path {
+    fn extended(path: Path, step: &str) -> Vec<Arc<str>> {
         let mut path = path.unwrap_or_default();
         path.push(step.into());
-        Some(path)
+        path
     }
 
     fn select(&mut self, expression: &'a Expr, operand: &'a Expr, field: &str, test: bool) -> Range {
@@ -165,7 +165,7 @@ impl<'a> Coster<'a> {
             return cost;
         }
         let is_counted = matches!(self.facts.type_of(operand), Type::Map(_) | Type::Object(_) | Type::Named(_));
-        self.paths[expression.id as usize] = Self::extended(self.path_of(operand), field);
+        self.paths[expression.id as usize] = Some(Self::extended(self.path_of(operand), field));
         cost.add(Range::exactly(u64::from(is_counted)))
     }
 
@@ -297,7 +297,7 @@ impl<'a> Coster<'a> {
             entries.map_or_else(|| matches!(self.facts.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
         let path = self.path_of(&fold.range);
         let mut push = |name: &Arc<str>, step: &str, size: Option<Range>| {
-            let path = Self::extended(path.clone(), step);
+            let path = Some(Self::extended(path.clone(), step));
             self.locals.push(Local { name: name.clone(), path, size, entries: None });
         };
         let key = entries.map(|entries| entries.key);
@@ -355,7 +355,7 @@ impl<'a> Coster<'a> {
             };
             if let (Some(step), Some(container)) = (step, arguments.first()) {
                 size = self.entries_of(container).map(|entries| entries.value);
-                self.paths[expression.id as usize] = Self::extended(self.path_of(container), step);
+                self.paths[expression.id as usize] = Some(Self::extended(self.path_of(container), step));
             }
             size = size.or_else(|| self.size_of(expression));
         }
@@ -515,7 +515,7 @@ impl<'a> Coster<'a> {
             Type::Map(types) => &types.0,
             _ => return None,
         };
-        let size = node.path.as_ref().and_then(|_| self.size_at(&Self::extended(node.path.clone(), "@items")));
+        let size = node.path.as_ref().and_then(|_| self.size_at(&Some(Self::extended(node.path.clone(), "@items"))));
         Some((ty, size.unwrap_or(Range::UNKNOWN)))
     }
 

@@ -124,11 +124,7 @@ fn simple(name: &str) -> Type {
 
 fn collect_variables(ty: &Type, variables: &mut Vec<Arc<str>>) {
     match ty {
-        Type::Parameter(name) => {
-            if !variables.contains(name) {
-                variables.push(name.clone());
-            }
-        }
+        Type::Parameter(name) if !variables.contains(name) => variables.push(name.clone()),
         Type::List(inner) | Type::Optional(inner) | Type::Type(Some(inner)) => collect_variables(inner, variables),
         Type::Map(types) => {
             collect_variables(&types.0, variables);

@@ -122,7 +122,7 @@ impl Lexer<'_> {
 
     fn escaped_identifier(&mut self) -> Option<TokenKind> {
         let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');
-        let length = (1..).take_while(|ahead| self.peek(*ahead).is_some_and(is_inner)).count();
+        let length = (1..self.characters.len()).take_while(|ahead| self.peek(*ahead).is_some_and(is_inner)).count();
         let closes = length > 0 && self.peek(length + 1) == Some('`');
         self.position = (self.position + length + 2).min(self.characters.len());
         closes.then_some(TokenKind::EscapedIdentifier)

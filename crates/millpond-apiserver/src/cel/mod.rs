@@ -128,7 +128,7 @@ impl Program {
                 *work = meter.work_left();
                 (result, meter.cost())
             }
-            None => (Err(Error::new(NO_ROOM.to_owned())), 0),
+            None => (Err(Error::new(NO_ROOM)), 0),
         }
     }
 }

@@ -14,6 +14,7 @@ const MAX_STEPS: u32 = 3_000_000;
 
 /// A type.
 #[derive(Debug, Clone)]
+#[expect(clippy::enum_variant_names, reason = "types are values, and their type is called so")]
 pub(crate) enum Type {
     /// Anything; checked when evaluated.
     Dyn,

@@ -37,7 +37,7 @@ fn uint<'a>(number: Option<u64>) -> Evaluated<'a> {
 }
 
 fn duration<'a>(nanos: Option<i64>) -> Evaluated<'a> {
-    nanos.map(Value::Duration).ok_or_else(|| overflow("duration"))
+    nanos.map(Value::Duration).ok_or_else(|| overflow("integer"))
 }
 
 /// A timestamp within the years that there are.

@@ -18,7 +18,9 @@ pub(crate) fn verbs(format: &str) -> Result<Vec<char>, String> {
             rest = after;
             continue;
         }
-        let (_, after) = precision(rest).map_err(|error| error.to_string())?;
+        // Too large a precision is told when it is used.
+        let after =
+            rest.strip_prefix('.').map_or(rest, |digits| digits.trim_start_matches(|c: char| c.is_ascii_digit()));
         let verb = after.chars().next().ok_or("unexpected end of string")?;
         if !"sdfebxXo".contains(verb) {
             return Err(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));

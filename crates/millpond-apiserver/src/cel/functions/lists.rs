@@ -50,8 +50,8 @@ pub(super) fn call<'a>(function: &str, list: &List<'a>, values: &[Value<'a>], me
 }
 
 /// The numbers from zero up to, but without, a number.
-pub(super) fn range<'a>(count: i64) -> Evaluated<'a> {
-    Ok(Value::List(List::made((0..count).map(Value::Int).collect())))
+pub(super) fn range<'a>(count: i64) -> Value<'a> {
+    Value::List(List::made((0..count).map(Value::Int).collect()))
 }
 
 fn contains<'a>(list: &List<'a>, item: &Value<'a>, meter: &mut Meter) -> Result<bool, Error> {

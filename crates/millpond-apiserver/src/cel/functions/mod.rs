@@ -129,7 +129,8 @@ fn library<'a>(function: &str, values: &[Value<'a>], meter: &mut Meter) -> Evalu
             | "ip.isCanonical" => network::parse(function, text, values),
             _ => text::call(function, text, values, meter),
         },
-        Some(Value::Int(count)) if function == "lists.range" => lists::range(*count),
+        // Its cost has been counted.
+        Some(Value::Int(count)) if function == "lists.range" => Ok(lists::range(*count)),
         Some(value) => network::accessor(function, value, values),
         None => Err(Error::NoOverload),
     }

@@ -147,10 +147,7 @@ fn of_network<'a>(function: &str, network: Network, argument: Option<&Value<'a>>
         },
         ("containsCIDR", Some(Value::Cidr(other))) => Value::Bool(network.contains_network(*other)),
         ("containsCIDR", Some(Value::String(other))) => {
-            let other = match parse("cidr", other, &[])? {
-                Value::Cidr(other) => other,
-                _ => return Err(Error::NoOverload),
-            };
+            let Value::Cidr(other) = parse("cidr", other, &[])? else { return Err(Error::NoOverload) };
             Value::Bool(network.contains_network(other))
         }
         _ => return Err(Error::NoOverload),

@@ -103,6 +103,8 @@ fn large_objects_do_not_make_rules_slow() {
         ("self.s.matches('^(a+)+$')", "true"),
         ("self.s.split('').all(x, x == 'a')", "limit"),
         ("self.s.matches(self.s)", "limit"),
+        ("lists.range(1000000000000).size() > 0", "limit"),
+        ("lists.range(-5).size() == 0", "true"),
         ("self.l.size() == 20000", "true"),
     ] {
         assert_eq!(outcome(rule.to_owned(), object.clone()), expected, "{rule}");

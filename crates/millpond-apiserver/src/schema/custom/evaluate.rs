@@ -300,12 +300,7 @@ impl Evaluation<'_> {
     }
 
     /// What `messageExpression` says, if it says something usable. The error ends the evaluation of all rules.
-    fn message<'a>(
-        &mut self,
-        program: &Program,
-        rule: &Rule,
-        variables: &Variables<'a>,
-    ) -> Result<Option<String>, String> {
+    fn message(&mut self, program: &Program, rule: &Rule, variables: &Variables<'_>) -> Result<Option<String>, String> {
         let (result, cost) = self.run(program, variables.list(false));
         let Some(left) = self.budget.cost.checked_sub(cost) else {
             return Err(

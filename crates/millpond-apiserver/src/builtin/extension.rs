@@ -12,6 +12,7 @@ use super::hooks::{self, CAUTIOUS, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
 use super::shape;
+use crate::cel::{CompileError, Program, Type};
 use crate::names;
 use crate::resource::BuiltinKind;
 
@@ -136,6 +137,7 @@ fn webhook(hook: &Value, path: Path<'_>, errors: &mut Errors) {
     for field in ["namespaceSelector", "objectSelector"] {
         check::label_selector(hook.at(field), path.child(field), errors);
     }
+    match_conditions(hook.items("matchConditions"), path.child("matchConditions"), errors);
     if hook.has("reinvocationPolicy") {
         let known = ["IfNeeded", "Never"];
         errors.one_of(path.child("reinvocationPolicy"), hook.text("reinvocationPolicy"), &known);
@@ -152,6 +154,41 @@ fn webhook(hook: &Value, path: Path<'_>, errors: &mut Errors) {
         let list = hook.at("admissionReviewVersions").clone();
         errors.invalid(place, list, "must include at least one of v1, v1beta1");
     }
+}
+
+/// Conditions on the requests that a webhook wants to see.
+fn match_conditions(conditions: &[Value], path: Path<'_>, errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for (index, condition) in conditions.iter().enumerate() {
+        let path = path.index(index);
+        match condition.text("expression").trim() {
+            "" => errors.required(path.child("expression"), ""),
+            expression => match_expression(expression, path.child("expression"), errors),
+        }
+        match condition.text("name") {
+            "" => errors.required(path.child("name"), ""),
+            name => {
+                errors.each(path.child("name"), name, names::label_key_problems(name));
+                if !seen.insert(name) {
+                    errors.duplicate(path.child("name"), name);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the expression compiles. What it may ask the authorizer is not known here and passes unchecked.
+fn match_expression(expression: &str, path: Path<'_>, errors: &mut Errors) {
+    if expression.contains("authorizer") {
+        return;
+    }
+    let variables = ["object", "oldObject", "request"].map(|name| (name.into(), Type::Dyn));
+    let problem = match Program::compile(expression, &variables, &Type::Bool) {
+        Ok(_) => return,
+        Err(CompileError::ResultType) => "must evaluate to bool".to_owned(),
+        Err(problem) => problem.to_string(),
+    };
+    errors.invalid(path, expression, problem);
 }
 
 fn hook_name(name: &str, path: Path<'_>, errors: &mut Errors) {
@@ -188,4 +225,35 @@ fn validate_api_service(service: &Value) -> Errors {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn match_conditions_must_compile_to_a_bool() {
+        let conditions = json!([
+            {"name": "named", "expression": "object.metadata.name != 'skip-me'"},
+            {"name": "authorized", "expression": "authorizer.group('').resource('pods').check('get').allowed()"},
+            {"name": "broken", "expression": "... [] bad expression"},
+            {"name": "number", "expression": "1"},
+            {"name": "named", "expression": "true"},
+            {"name": "", "expression": " "},
+        ]);
+        let mut errors = Errors::new();
+        match_conditions(conditions.as_array().unwrap(), Path::root("matchConditions"), &mut errors);
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 5, "{told:#?}");
+        assert!(
+            told[0].starts_with("matchConditions[2].expression: Invalid value: ")
+                && told[0].contains("compilation failed"),
+            "{}",
+            told[0]
+        );
+        assert!(told[1].contains("matchConditions[3].expression") && told[1].contains("must evaluate to bool"));
+        assert_eq!(told[2], "matchConditions[4].name: Duplicate value: \"named\"");
+        assert_eq!(told[3], "matchConditions[5].expression: Required value");
+        assert_eq!(told[4], "matchConditions[5].name: Required value");
+    }
 }

@@ -91,8 +91,7 @@ fn finish(
     }
 }
 
-/// Takes the pods of the nodes off what is left.
-pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
+fn subtract(left: &mut [u64], plan: &[Nodes]) {
     for nodes in plan {
         for &(row, count) in &nodes.content {
             left[row] -= count * nodes.times;

@@ -9,3 +9,5 @@
 //! ```
 
 pub mod pack;
+pub mod requirement;
+pub mod symbol;

@@ -1,0 +1,147 @@
+//! From an operator and its values, as they stand in YAML, to a requirement.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Requirement;
+use crate::symbol::{Symbols, parse_integer};
+
+/// What a requirement says about a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// One of the values.
+    In,
+    /// None of the values, or no such label.
+    NotIn,
+    /// Any value.
+    Exists,
+    /// No such label.
+    DoesNotExist,
+    /// A whole number above.
+    Gt,
+    /// A whole number below.
+    Lt,
+    /// A whole number, this or above.
+    Gte,
+    /// A whole number, this or below.
+    Lte,
+}
+
+impl Operator {
+    /// All of them.
+    pub const ALL: [Self; 8] =
+        [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
+
+    /// Its name in YAML.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Gt => "Gt",
+            Self::Lt => "Lt",
+            Self::Gte => "Gte",
+            Self::Lte => "Lte",
+        }
+    }
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A requirement that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequirement {
+    /// No such operator.
+    #[error("operator {0:?} is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte")]
+    UnknownOperator(String),
+    /// `In` and `NotIn` name values.
+    #[error("{0} needs at least one value")]
+    NoValues(Operator),
+    /// `Exists` and `DoesNotExist` name none.
+    #[error("{0} takes no values")]
+    UnwantedValues(Operator),
+    /// Comparisons have one value.
+    #[error("{operator} takes exactly one value, not {count}")]
+    NotOneValue {
+        /// The operator.
+        operator: Operator,
+        /// Values that were given.
+        count: usize,
+    },
+    /// Comparisons are of whole numbers.
+    #[error("{operator} takes a whole number, not {value:?}")]
+    NotAnInteger {
+        /// The operator.
+        operator: Operator,
+        /// The value that was given.
+        value: String,
+    },
+    /// More values asked for than named.
+    #[error("minValues is {min_values}, but In names only {count} different values")]
+    TooFewValues {
+        /// Values asked for.
+        min_values: u32,
+        /// Values that are named.
+        count: usize,
+    },
+}
+
+impl FromStr for Operator {
+    type Err = InvalidRequirement;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRequirement> {
+        let found = Self::ALL.into_iter().find(|operator| operator.name() == text);
+        found.ok_or_else(|| InvalidRequirement::UnknownOperator(text.to_owned()))
+    }
+}
+
+impl Requirement {
+    /// Reads a requirement; its values become symbols.
+    pub fn parse<'t>(
+        operator: Operator,
+        values: impl IntoIterator<Item = &'t str>,
+        symbols: &mut Symbols,
+    ) -> Result<Self, InvalidRequirement> {
+        let values: Vec<&str> = values.into_iter().collect();
+        match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => Err(InvalidRequirement::NoValues(operator)),
+            Operator::In => Ok(Self::one_of(values.iter().map(|value| symbols.intern(value)))),
+            Operator::NotIn => Ok(Self::none_of(values.iter().map(|value| symbols.intern(value)))),
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                Err(InvalidRequirement::UnwantedValues(operator))
+            }
+            Operator::Exists => Ok(Self::exists()),
+            Operator::DoesNotExist => Ok(Self::does_not_exist()),
+            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => Self::parse_range(operator, &values),
+        }
+    }
+
+    fn parse_range(operator: Operator, values: &[&str]) -> Result<Self, InvalidRequirement> {
+        let [value] = values else {
+            return Err(InvalidRequirement::NotOneValue { operator, count: values.len() });
+        };
+        let invalid = || InvalidRequirement::NotAnInteger { operator, value: (*value).to_owned() };
+        let number = parse_integer(value).ok_or_else(invalid)?;
+        // Nothing is above the largest number: a range that holds nothing, not an overflow.
+        Ok(match operator {
+            Operator::Gt => number.checked_add(1).map_or_else(Self::nothing, |least| Self::range(Some(least), None)),
+            Operator::Lt => number.checked_sub(1).map_or_else(Self::nothing, |most| Self::range(None, Some(most))),
+            Operator::Gte => Self::range(Some(number), None),
+            _ => Self::range(None, Some(number)),
+        })
+    }
+
+    /// The same, wanting at least so many different values among the instance types of a node.
+    pub fn with_min_values(mut self, min_values: u32) -> Result<Self, InvalidRequirement> {
+        if let Some(count) = self.named_values().filter(|count| *count < min_values as usize) {
+            return Err(InvalidRequirement::TooFewValues { min_values, count });
+        }
+        self.set_min_values(min_values);
+        Ok(self)
+    }
+}

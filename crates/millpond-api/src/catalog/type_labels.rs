@@ -1,0 +1,92 @@
+//! The labels that a type's nodes carry, named as its provider names them.
+
+use crate::labels::{ARCH, CAPACITY_TYPE, GKE_ACCELERATOR, INSTANCE_TYPE, OS, REGION, ZONE, aws, gcp, kwok};
+use crate::quantity;
+use crate::selector::LabelValues;
+
+use super::overhead::MIB;
+use super::{Catalog, Gpu, InstanceType, Offering, Provider};
+
+pub(super) fn of_type(catalog: &Catalog, of: &InstanceType) -> LabelValues {
+    let mut labels = fixed(catalog, of);
+    let available = || of.offerings.iter().filter(|offering| offering.available);
+    let zones = available().map(|offering| offering.zone.to_string());
+    labels.insert(ZONE.to_owned(), distinct(zones));
+    let capacity_types = available().map(|offering| offering.capacity_type.name().to_owned());
+    labels.insert(CAPACITY_TYPE.to_owned(), distinct(capacity_types));
+    labels
+}
+
+pub(super) fn of_offering(catalog: &Catalog, of: &InstanceType, offering: &Offering) -> LabelValues {
+    let mut labels = fixed(catalog, of);
+    labels.insert(ZONE.to_owned(), vec![offering.zone.to_string()]);
+    labels.insert(CAPACITY_TYPE.to_owned(), vec![offering.capacity_type.name().to_owned()]);
+    labels
+}
+
+fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// All but zone and capacity type.
+fn fixed(catalog: &Catalog, of: &InstanceType) -> LabelValues {
+    let mut labels = LabelValues::new();
+    let mut put = |key: &str, value: &str| {
+        if !value.is_empty() {
+            labels.insert(key.to_owned(), vec![value.to_owned()]);
+        }
+    };
+    put(INSTANCE_TYPE, &of.name);
+    put(ARCH, &of.arch);
+    put(REGION, &catalog.region);
+    match catalog.provider {
+        Provider::Aws => {
+            put(aws::FAMILY, &of.naming.family);
+            put(aws::CATEGORY, &of.naming.category);
+            put(aws::GENERATION, &of.naming.generation);
+            put(aws::SIZE, &of.naming.size);
+            put(aws::CPU, &(of.cpu_milli / 1000).to_string());
+            put(aws::MEMORY, &(of.memory_bytes / MIB).to_string());
+            put(aws::LOCAL_NVME, &of.local_nvme_gb.map_or_else(String::new, |gb| gb.to_string()));
+            put(aws::NETWORK_BANDWIDTH, &of.network_mbps.map_or_else(String::new, |mbps| mbps.to_string()));
+            let keys = [aws::GPU_NAME, aws::GPU_MANUFACTURER, aws::GPU_COUNT, aws::GPU_MEMORY];
+            put_gpu(of.gpu.as_ref(), keys, &mut put);
+        }
+        Provider::Gcp => {
+            put(gcp::FAMILY, &of.naming.family);
+            put(gcp::CATEGORY, &of.naming.category);
+            put(gcp::GENERATION, &of.naming.generation);
+            put(gcp::SIZE, &of.naming.size);
+            put(gcp::SHAPE, &of.naming.shape);
+            put(gcp::CPU, &(of.cpu_milli / 1000).to_string());
+            put(gcp::MEMORY, &(of.memory_bytes / MIB).to_string());
+            let keys = [gcp::GPU_NAME, gcp::GPU_MANUFACTURER, gcp::GPU_COUNT, gcp::GPU_MEMORY];
+            put_gpu(of.gpu.as_ref(), keys, &mut put);
+            put(GKE_ACCELERATOR, of.gpu.as_ref().map_or("", |gpu| &gpu.name));
+        }
+        Provider::Kwok => {
+            put(kwok::FAMILY, &of.naming.family);
+            put(kwok::SIZE, &of.naming.size);
+            put(kwok::CPU, &quantity::cores(of.cpu_milli));
+            put(kwok::MEMORY, &quantity::binary(of.memory_bytes));
+        }
+        Provider::Generic => {}
+    }
+    of.labels.iter().for_each(|(key, value)| put(key, value));
+    labels.insert(OS.to_owned(), of.operating_systems.clone());
+    labels
+}
+
+fn put_gpu(gpu: Option<&Gpu>, keys: [&str; 4], put: &mut impl FnMut(&str, &str)) {
+    let Some(gpu) = gpu else { return };
+    let [name, manufacturer, count, memory] = keys;
+    put(name, &gpu.name);
+    put(manufacturer, &gpu.manufacturer);
+    if gpu.count > 0 {
+        put(count, &gpu.count.to_string());
+    }
+    put(memory, &gpu.memory_mib.to_string());
+}

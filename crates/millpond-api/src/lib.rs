@@ -1,0 +1,16 @@
+//! What Millpond reads and writes: the kinds of every dialect, file formats,
+//! names of labels. Plain values and their validation; no client, no clock, no
+//! planning.
+//!
+//! ```text
+//!   CSV, KWOK JSON ──import──┐
+//!   data/*.catalog ──text────┼──▶ catalog::Catalog ──overlay──▶ query ──▶ planner, command line
+//!   synthetic (code) ────────┘          │
+//!                                       └── labels (what pods and pools select by)
+//! ```
+
+pub mod catalog;
+pub mod labels;
+pub mod money;
+pub mod quantity;
+pub mod selector;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, completion, reference, store, up};
+use crate::commands::{bench, catalog, completion, reference, store, up};
 
 /// One control plane for every kind of node pool
 #[derive(Debug, Parser)]
@@ -35,6 +35,15 @@ pub(crate) enum Command {
   millpond store restore --data-dir ./other monday.store"
     )]
     Store(store::StoreCommand),
+    /// Ask what machines there are and what they cost
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond catalog types --cpu 4..16 --memory 16Gi.. --limit 10
+  millpond catalog prices m5.large
+  millpond catalog import machines.csv --out machines.catalog"
+    )]
+    Catalog(catalog::CatalogCommand),
     /// Measure the product on this machine
     #[command(after_help = "Examples:
   millpond bench api --objects 10000")]

@@ -38,6 +38,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             commands::bench::run(args)
         }
         Command::Store(command) => commands::store::run(&command, &mut out),
+        Command::Catalog(command) => commands::catalog::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Completion(args) => commands::completion::run(&args, &mut out),
         Command::Version(args) => commands::version::run(&args, &mut out),
         Command::Reference(args) => commands::reference::run(&args, &mut out),

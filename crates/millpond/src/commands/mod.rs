@@ -3,6 +3,7 @@
 use std::io::Write;
 
 pub(crate) mod bench;
+pub(crate) mod catalog;
 pub(crate) mod completion;
 pub(crate) mod reference;
 pub(crate) mod store;

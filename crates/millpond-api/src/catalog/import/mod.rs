@@ -12,8 +12,8 @@ use std::io::Read;
 
 use super::{Catalog, Provider, text};
 
-/// The largest file that is read: the whole EC2 price list in KWOK's JSON is a tenth of it.
-pub const LIMIT_BYTES: u64 = 64 << 20;
+/// The largest file that is read: EC2 of two regions in KWOK's JSON is a third of it.
+pub const LIMIT_BYTES: u64 = 32 << 20;
 /// The most types of a catalogue: more than all clouds have together.
 pub const LIMIT_TYPES: usize = 50_000;
 /// The most offerings of a catalogue.

@@ -43,7 +43,7 @@ pub(crate) enum Command {
   millpond catalog prices m5.large
   millpond catalog import machines.csv --out machines.catalog"
     )]
-    Catalog(catalog::CatalogCommand),
+    Catalog(Box<catalog::CatalogCommand>),
     /// Measure the product on this machine
     #[command(after_help = "Examples:
   millpond bench api --objects 10000")]

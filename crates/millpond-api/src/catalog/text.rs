@@ -104,6 +104,8 @@ fn header_line(place: Place<'_>, catalog: &mut Catalog, line: &str) -> Result<()
         "zones" => {
             let zones = value.split(' ').map(|zone| build::label_value(place, column, "zones", zone).map(Arc::from));
             catalog.zones = zones.collect::<Result<_, _>>()?;
+            catalog.zones.sort();
+            catalog.zones.dedup();
         }
         "spot-per-mille" => {
             let share = value.parse().ok().filter(|share| *share <= 1000);
@@ -162,11 +164,15 @@ fn type_line(place: Place<'_>, catalog: &Catalog, line: &str) -> Result<Instance
     for (key, value) in options {
         option(place, &mut made, &mut spot, key, value)?;
     }
+    // The grid is in order; only written-out offerings may not be.
+    let in_order = made.offerings.is_empty();
     if price.text != "-" {
         let price = build::price(place, price.column, "price", price.text)?;
         made.offerings.splice(0..0, grid(&catalog.zones, Some(price), spot));
     }
-    made.offerings.sort_by(|a, b| (&a.zone, a.capacity_type).cmp(&(&b.zone, b.capacity_type)));
+    if !in_order {
+        made.offerings.sort_by(|a, b| (&a.zone, a.capacity_type).cmp(&(&b.zone, b.capacity_type)));
+    }
     Ok(made)
 }
 

@@ -38,6 +38,19 @@ impl BitSet {
             && self.words.iter().zip(&other.words).all(|(mine, theirs)| theirs & !mine == 0)
     }
 
+    /// The indices below `len` only.
+    pub(super) fn below(&self, len: usize) -> std::borrow::Cow<'_, Self> {
+        let inside = self.words.last().is_none_or(|last| {
+            let highest = self.words.len() * 64 - 1 - last.leading_zeros() as usize;
+            highest < len
+        });
+        if inside {
+            std::borrow::Cow::Borrowed(self)
+        } else {
+            std::borrow::Cow::Owned(self.iter().take_while(|&index| index < len).collect())
+        }
+    }
+
     /// Whether the set has no index.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()

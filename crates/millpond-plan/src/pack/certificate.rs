@@ -14,8 +14,8 @@
 
 use super::model::{MAX_RESOURCES, Problem, Row};
 
-/// The most states of an exhaustive proof: it looks at all pairs of them, about half a million.
-pub(super) const MAX_STATES: usize = 1_024;
+/// The most states of an exhaustive proof: it looks at all pairs of them, about a hundred thousand.
+pub(super) const MAX_STATES: usize = 512;
 
 /// What a bound is derived from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,8 @@ fn verify_prices(
         }
     }
     for (&count, &value) in counts.iter().zip(values) {
-        let worth = i128::from(count) * i128::from(value);
+        let worth = i128::from(count).checked_mul(i128::from(value));
+        let worth = worth.ok_or(CertificateError::Range)?;
         total = total.checked_add(worth).ok_or(CertificateError::Range)?;
     }
     // Plans cost whole nano-dollars, so a fraction of one rounds up.
@@ -268,14 +269,18 @@ impl<'a> Exhaustive<'a> {
         let contents = count_states(&limits[..rows.len()]).unwrap_or(0);
         free.sort_by_key(|&bin| problem.bins[bin].price);
         let mut this = Self { problem, rows, limits, stocked, unlimited: Vec::new(), limited: Vec::new() };
-        this.unlimited = (0..contents)
-            .map(|content| {
-                let bin = free.iter().find(|&&bin| this.holds(bin, content));
-                bin.map(|&bin| problem.bins[bin].price)
-            })
-            .collect();
-        let holds = |&bin: &usize| (0..contents).map(|content| this.holds(bin, content)).collect();
-        this.limited = this.stocked.iter().map(holds).collect();
+        this.limited = vec![vec![false; contents]; this.stocked.len()];
+        for content in 0..contents {
+            let Some((rows, used)) = this.usage(content) else {
+                this.unlimited.push(None);
+                continue;
+            };
+            let bin = free.iter().find(|&&bin| this.holds(bin, &rows, &used));
+            this.unlimited.push(bin.map(|&bin| problem.bins[bin].price));
+            for place in 0..this.stocked.len() {
+                this.limited[place][content] = this.holds(this.stocked[place], &rows, &used);
+            }
+        }
         Ok(this)
     }
 
@@ -326,31 +331,36 @@ impl<'a> Exhaustive<'a> {
         })
     }
 
-    fn holds(&self, bin: usize, mut content: usize) -> bool {
-        let offered = &self.problem.bins[bin];
+    /// The rows of a content and what they ask for; `None` if no node may hold it.
+    fn usage(&self, mut content: usize) -> Option<(Vec<usize>, [i128; MAX_RESOURCES])> {
+        let mut rows = Vec::new();
         let mut used = [0_i128; MAX_RESOURCES];
         let mut groups: Vec<u32> = Vec::new();
-        for (&row, &limit) in self.rows.iter().zip(&self.limits) {
+        for (&index, &limit) in self.rows.iter().zip(&self.limits) {
             let radix = limit as usize + 1;
             let count = (content % radix) as u64;
             content /= radix;
             if count == 0 {
                 continue;
             }
-            let row = &self.problem.rows[row];
-            if !row.bins.contains(bin) || count > u64::from(row.per_node_cap) {
-                return false;
+            let row = &self.problem.rows[index];
+            let excluded = row.exclusive.iter().any(|group| count > 1 || groups.contains(group));
+            if excluded || count > u64::from(row.per_node_cap) {
+                return None;
             }
-            if row.exclusive.iter().any(|group| count > 1 || groups.contains(group)) {
-                return false;
-            }
+            rows.push(index);
             groups.extend(&row.exclusive);
             for (sum, &request) in used.iter_mut().zip(&row.request) {
                 *sum += i128::from(request.max(0)) * i128::from(count);
             }
         }
-        let capacity = &offered.capacity[..self.problem.resources];
-        capacity.iter().zip(&used).all(|(&amount, &sum)| i128::from(amount) >= sum)
+        Some((rows, used))
+    }
+
+    fn holds(&self, bin: usize, rows: &[usize], used: &[i128; MAX_RESOURCES]) -> bool {
+        let capacity = &self.problem.bins[bin].capacity[..self.problem.resources];
+        capacity.iter().zip(used).all(|(&amount, &sum)| i128::from(amount) >= sum)
+            && rows.iter().all(|&row| self.problem.rows[row].bins.contains(bin))
     }
 }
 

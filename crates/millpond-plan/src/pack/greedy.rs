@@ -42,7 +42,7 @@ pub(super) fn place(
         let threshold = if last { 0.0 } else { POOL_BELOW };
         let before: u128 = left.iter().map(|&count| u128::from(count)).sum();
         let run = |knapsack: &mut Knapsack, group: &[usize], stock: &mut Stock| {
-            let mut greedy = Greedy::new(instance, prices, group, left);
+            let mut greedy = Greedy::new(instance, prices, group, |item| left[group[item]]);
             greedy.run(knapsack, stock, threshold);
             (greedy.plan, greedy.work)
         };
@@ -83,7 +83,7 @@ fn finish(
 ) {
     let mut knapsack = Knapsack::default();
     for group in groups {
-        let mut greedy = Greedy::new(instance, prices, group, left);
+        let mut greedy = Greedy::new(instance, prices, group, |item| left[group[item]]);
         greedy.run(&mut knapsack, stock, 0.0);
         *work += greedy.work;
         subtract(left, &greedy.plan);
@@ -91,7 +91,8 @@ fn finish(
     }
 }
 
-fn subtract(left: &mut [u64], plan: &[Nodes]) {
+/// Takes the pods of the nodes off what is left.
+pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
     for nodes in plan {
         for &(row, count) in &nodes.content {
             left[row] -= count * nodes.times;
@@ -134,7 +135,14 @@ struct Offer {
     content: Content,
 }
 
-struct Greedy<'a> {
+/// A bin and what it holds, in items of a group.
+pub(super) struct Pattern {
+    pub(super) bin: usize,
+    pub(super) content: Content,
+}
+
+/// The greedy plan of a group.
+pub(super) struct Greedy<'a> {
     instance: &'a Instance,
     prices: &'a Prices,
     items: Items,
@@ -142,24 +150,33 @@ struct Greedy<'a> {
     left: Vec<u64>,
     bins: Vec<usize>,
     plan: Vec<Nodes>,
-    work: u64,
+    patterns: Vec<Pattern>,
+    pub(super) work: u64,
 }
 
 impl<'a> Greedy<'a> {
-    fn new(instance: &'a Instance, prices: &'a Prices, rows: &[usize], left: &[u64]) -> Self {
+    /// `left` tells how many pods of an item, that is, of a place in `rows`, there are to place.
+    pub(super) fn new(instance: &'a Instance, prices: &'a Prices, rows: &[usize], left: impl Fn(usize) -> u64) -> Self {
         Self {
             instance,
             prices,
             items: Items::new(instance, rows.to_vec()),
             values: rows.iter().map(|&row| prices.packing[row]).collect(),
-            left: rows.iter().map(|&row| left[row]).collect(),
+            left: (0..rows.len()).map(left).collect(),
             bins: candidates(instance, prices, rows, GROUP_BINS),
             plan: Vec::new(),
+            patterns: Vec::new(),
             work: 0,
         }
     }
 
-    fn run(&mut self, knapsack: &mut Knapsack, stock: &mut Stock, threshold: f64) {
+    /// The patterns that were bought.
+    pub(super) fn patterns(self) -> Vec<Pattern> {
+        self.patterns
+    }
+
+    /// Buys until nothing is left, or the best pattern earns less than the threshold.
+    pub(super) fn run(&mut self, knapsack: &mut Knapsack, stock: &mut Stock, threshold: f64) {
         let mut heap: BinaryHeap<Offer> = BinaryHeap::new();
         let bins = std::mem::take(&mut self.bins);
         for &bin in &bins {
@@ -182,6 +199,7 @@ impl<'a> Greedy<'a> {
             stock.take(bin, times);
             let rows = offer.content.iter().map(|&(item, count)| (self.items.rows[item], count));
             self.plan.push(Nodes { bin, content: rows.collect(), times });
+            self.patterns.push(Pattern { bin, content: offer.content.clone() });
             heap.push(offer);
         }
     }
@@ -197,7 +215,7 @@ impl<'a> Greedy<'a> {
         if content.is_empty() {
             return None;
         }
-        let price = self.instance.price(bin) + self.prices.rent[bin];
+        let price = self.prices.cost(self.instance, bin);
         let earned = (value / price * 1e9).round() as u64;
         Some(Offer { earned, bin: std::cmp::Reverse(bin), content })
     }

@@ -5,6 +5,7 @@
 //! else. Bins that differ only in who may use them are told apart by the rows that may (and rows by
 //! their bins), through a few rounds of mixing hashes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::bits::BitSet;
@@ -220,14 +221,15 @@ struct CanonicalOrder {
 
 impl CanonicalOrder {
     fn new(problem: &Problem, resources: usize) -> Self {
-        let mut numbers: HashMap<&BitSet, usize> = HashMap::new();
+        let mut numbers: HashMap<Cow<'_, BitSet>, usize> = HashMap::new();
         let mut classes: Vec<BitSet> = Vec::new();
         let class_of_row: Vec<usize> = problem
             .rows
             .iter()
             .map(|row| {
-                *numbers.entry(&row.bins).or_insert_with(|| {
-                    classes.push(row.bins.clone());
+                let bins = row.bins.below(problem.bins.len());
+                *numbers.entry(bins).or_insert_with_key(|bins| {
+                    classes.push(bins.clone().into_owned());
                     classes.len() - 1
                 })
             })
@@ -255,15 +257,13 @@ impl CanonicalOrder {
             .collect();
         // Two rounds tell apart what one round of neighbours can; real ties are interchangeable.
         for _ in 0..2 {
-            let before = bin_keys.clone();
             for (class, set) in classes.iter().enumerate() {
-                for bin in set.iter().filter(|&bin| bin < before.len()) {
+                for bin in set.iter() {
                     bin_keys[bin] = bin_keys[bin].wrapping_add(mix(class_keys[class]));
                 }
             }
             for (class, set) in classes.iter().enumerate() {
-                let bins = set.iter().filter(|&bin| bin < before.len());
-                let sum = bins.fold(0_u64, |sum, bin| sum.wrapping_add(mix(bin_keys[bin])));
+                let sum = set.iter().fold(0_u64, |sum, bin| sum.wrapping_add(mix(bin_keys[bin])));
                 class_keys[class] = mix(class_keys[class] ^ sum);
             }
         }
@@ -293,11 +293,10 @@ impl CanonicalOrder {
         let row = |index: usize| {
             let row = &problem.rows[index];
             let cap = if row.exclusive.is_empty() { u64::from(row.per_node_cap) } else { 1 };
-            let unlimited = row.per_node_cap == u32::MAX && row.exclusive.is_empty();
             InstanceRow {
                 request: clean(index),
                 count: row.count,
-                cap: if unlimited { u64::MAX } else { cap.min(u64::from(row.per_node_cap)) },
+                cap: cap.min(u64::from(row.per_node_cap)),
                 class: self.class_of_row[index],
                 groups: Vec::new(),
                 origin: index,
@@ -311,7 +310,7 @@ impl CanonicalOrder {
         let count = problem.bins.len();
         let mut classes = vec![BitSet::new(); count];
         for (class, set) in self.classes.iter().enumerate() {
-            for bin in set.iter().filter(|&bin| bin < count) {
+            for bin in set.iter() {
                 classes[bin].insert(class);
             }
         }

@@ -101,11 +101,12 @@ pub(super) struct Knapsack {
     pub(super) amounts: Vec<f64>,
     /// Prices of the dimensions at the vertex.
     pub(super) prices: Dims<f64>,
-    reduced: Vec<f64>,
     upper: Vec<f64>,
-    at_upper: Vec<bool>,
-    basic: Vec<bool>,
+    /// Which way an item may go: one from its lower bound, minus one from its upper bound, zero for
+    /// items that are basic or absent.
+    way: Vec<f64>,
     taken: Vec<u64>,
+    order: Vec<(f64, usize)>,
 }
 
 /// Marks a slack in the basis: the item number is this plus the dimension.
@@ -121,10 +122,8 @@ impl Knapsack {
     /// Solves the fractional knapsack below the upper bounds; returns its value.
     pub(super) fn vertex(&mut self, items: &Items, values: &[f64], capacity: &Dims<f64>) -> f64 {
         let (n, dims) = (items.len(), items.dims);
-        self.at_upper.clear();
-        self.at_upper.resize(n, false);
-        self.basic.clear();
-        self.basic.resize(n, false);
+        self.way.clear();
+        self.way.extend(self.upper.iter().map(|&upper| if upper > 0.0 { 1.0 } else { 0.0 }));
         let mut basis = [SLACK; MAX_DIMS];
         let mut inverse = [[0.0; MAX_DIMS]; MAX_DIMS];
         for dim in 0..dims {
@@ -132,10 +131,12 @@ impl Knapsack {
             inverse[dim][dim] = 1.0;
         }
         let mut level = *capacity;
+        self.start(items, values, &mut level);
         // Each step gains value; the limit is a guard against cycling on ties.
         for _ in 0..(4 * n + 50) {
             self.price_out(items, values, &basis, &inverse);
-            let Some((entering, up)) = self.choose(n, dims) else { break };
+            let Some(entering) = self.choose(items, values) else { break };
+            let up = entering >= SLACK || self.way[entering] > 0.0;
             let column = transformed(items, entering, &inverse);
             let sign = if up { 1.0 } else { -1.0 };
             let own = if entering >= SLACK { f64::INFINITY } else { self.upper[entering] };
@@ -147,16 +148,15 @@ impl Knapsack {
                 if step.is_infinite() {
                     break;
                 }
-                self.at_upper[entering] = up;
+                self.way[entering] = -sign;
                 continue;
             };
             let out = basis[leaving];
             if out < SLACK {
-                self.basic[out] = false;
-                self.at_upper[out] = sign * column[leaving] < 0.0;
+                self.way[out] = if sign * column[leaving] < 0.0 { -1.0 } else { 1.0 };
             }
             if entering < SLACK {
-                self.basic[entering] = true;
+                self.way[entering] = 0.0;
             }
             let start = if up { 0.0 } else { own };
             level[leaving] = start + sign * step;
@@ -167,52 +167,98 @@ impl Knapsack {
         self.amounts.iter().zip(values).map(|(amount, value)| amount * value).sum()
     }
 
-    /// Prices of the dimensions, and what each item is worth beyond its request at these prices.
-    fn price_out(&mut self, items: &Items, values: &[f64], basis: &Dims<usize>, inverse: &[[f64; MAX_DIMS]; MAX_DIMS]) {
-        let (n, dims) = (items.len(), items.dims);
-        self.prices = [0.0; MAX_DIMS];
-        for row in 0..dims {
-            if basis[row] < SLACK {
-                let value = values[basis[row]];
-                for dim in 0..dims {
-                    self.prices[dim] += value * inverse[row][dim];
-                }
+    /// Puts dense items at their upper bound while they fit: a feasible start that saves most of
+    /// the steps when there are few pods of each row.
+    fn start(&mut self, items: &Items, values: &[f64], level: &mut Dims<f64>) {
+        let dims = items.dims;
+        let mut need = [0.0; MAX_DIMS];
+        for dim in 0..dims {
+            let weights = &items.weights[dim * items.len()..(dim + 1) * items.len()];
+            need[dim] = weights.iter().zip(&self.upper).map(|(weight, upper)| weight * upper).sum();
+        }
+        let mut price = [0.0; MAX_DIMS];
+        for dim in 0..dims {
+            if need[dim] > level[dim] {
+                price[dim] = 1.0 / level[dim].max(1e-12);
             }
         }
-        self.reduced.clear();
-        self.reduced.extend_from_slice(values);
-        for dim in 0..dims {
-            let price = self.prices[dim];
-            if price != 0.0 {
-                let weights = &items.weights[dim * n..(dim + 1) * n];
-                for (reduced, weight) in self.reduced.iter_mut().zip(weights) {
-                    *reduced -= price * weight;
+        self.order.clear();
+        for item in 0..items.len() {
+            if self.way[item] > 0.0 && values[item] > 0.0 {
+                let weight: f64 = (0..dims).map(|dim| price[dim] * items.weight(dim, item)).sum();
+                self.order.push((weight / values[item], item));
+            }
+        }
+        self.order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        for &(_, item) in &self.order {
+            let upper = self.upper[item];
+            let fits = (0..dims).all(|dim| level[dim] >= upper * items.weight(dim, item));
+            if !fits {
+                break;
+            }
+            for dim in 0..dims {
+                level[dim] -= upper * items.weight(dim, item);
+            }
+            self.way[item] = -1.0;
+        }
+    }
+
+    /// Prices of the dimensions at the basis.
+    fn price_out(&mut self, items: &Items, values: &[f64], basis: &Dims<usize>, inverse: &[[f64; MAX_DIMS]; MAX_DIMS]) {
+        self.prices = [0.0; MAX_DIMS];
+        for row in 0..items.dims {
+            if basis[row] < SLACK {
+                let value = values[basis[row]];
+                for dim in 0..items.dims {
+                    self.prices[dim] += value * inverse[row][dim];
                 }
             }
         }
     }
 
-    /// The entering item and whether it grows; the largest possible gain decides.
-    fn choose(&self, n: usize, dims: usize) -> Option<(usize, bool)> {
-        let mut best = EPSILON;
-        let mut choice = None;
-        for item in 0..n {
-            if self.basic[item] || self.upper[item] <= 0.0 {
-                continue;
-            }
-            let gain = if self.at_upper[item] { -self.reduced[item] } else { self.reduced[item] };
-            if gain > best {
-                best = gain;
-                choice = Some((item, !self.at_upper[item]));
-            }
-        }
-        for dim in 0..dims {
+    /// The entering item: the one with the largest gain per pod.
+    fn choose(&self, items: &Items, values: &[f64]) -> Option<usize> {
+        let (mut best, item) = match items.dims {
+            1 => self.scan::<1>(items, values),
+            2 => self.scan::<2>(items, values),
+            3 => self.scan::<3>(items, values),
+            4 => self.scan::<4>(items, values),
+            5 => self.scan::<5>(items, values),
+            _ => self.scan::<MAX_DIMS>(items, values),
+        };
+        let mut choice = (best > EPSILON).then_some(item);
+        best = best.max(EPSILON);
+        for dim in 0..items.dims {
             if -self.prices[dim] > best {
                 best = -self.prices[dim];
-                choice = Some((SLACK + dim, true));
+                choice = Some(SLACK + dim);
             }
         }
         choice
+    }
+
+    /// The largest gain and its item, over the first `D` dimensions.
+    fn scan<const D: usize>(&self, items: &Items, values: &[f64]) -> (f64, usize) {
+        let n = items.len();
+        let mut weights: [&[f64]; D] = [&[]; D];
+        for (dim, slice) in weights.iter_mut().enumerate().take(items.dims) {
+            *slice = &items.weights[dim * n..(dim + 1) * n];
+        }
+        let (way, values) = (&self.way[..n], &values[..n]);
+        let mut best = 0.0;
+        let mut choice = 0;
+        for item in 0..n {
+            let mut reduced = values[item];
+            for dim in 0..D.min(items.dims) {
+                reduced -= self.prices[dim] * weights[dim][item];
+            }
+            let gain = way[item] * reduced;
+            if gain > best {
+                best = gain;
+                choice = item;
+            }
+        }
+        (best, choice)
     }
 
     /// How far the entering item can go, and which basic one stops it (none: its own bound).
@@ -247,8 +293,7 @@ impl Knapsack {
     fn read_off(&mut self, n: usize, dims: usize, basis: &Dims<usize>, level: &Dims<f64>) {
         self.amounts.clear();
         for item in 0..n {
-            let full = self.at_upper[item] && !self.basic[item];
-            self.amounts.push(if full { self.upper[item] } else { 0.0 });
+            self.amounts.push(if self.way[item] < 0.0 { self.upper[item] } else { 0.0 });
         }
         for dim in 0..dims {
             if basis[dim] < SLACK {
@@ -306,9 +351,11 @@ impl Knapsack {
         content.clear();
         let mut value = 0.0;
         for item in 0..n {
-            if self.taken[item] > 0 {
-                content.push((item, self.taken[item]));
-                value += values[item] * self.taken[item] as f64;
+            // Bounds are floating: counts beyond 2⁵³ may come out a little high.
+            let taken = self.taken[item].min(left[item]).min(items.caps[item]);
+            if taken > 0 {
+                content.push((item, taken));
+                value += values[item] * taken as f64;
             }
         }
         value
@@ -326,7 +373,8 @@ impl Knapsack {
         any
     }
 
-    /// Takes one of the most valuable item that fits.
+    /// Takes the most valuable item that fits: once, or a part of what fits if that is a lot, for
+    /// pods so small that the vertex does not see them.
     fn take_best(&mut self, items: &Items, values: &[f64], room: &mut Dims<i64>) {
         let mut best: Option<usize> = None;
         for item in 0..items.len() {
@@ -335,7 +383,12 @@ impl Knapsack {
             }
         }
         if let Some(item) = best {
-            self.take(items, item, 1, room);
+            let request = &items.requests[item];
+            let most = (0..items.dims)
+                .filter(|&dim| request[dim] > 0)
+                .map(|dim| (room[dim] / request[dim]) as u64)
+                .fold(self.upper[item] as u64, u64::min);
+            self.take(items, item, (most / 4).max(1), room);
         }
     }
 

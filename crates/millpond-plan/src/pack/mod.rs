@@ -16,12 +16,18 @@
 //! independent pieces. Among equally good nodes the larger is taken, then the one that comes first
 //! in canonical order (by capacity, price, stock, and who may use it).
 
+#![allow(clippy::needless_range_loop, reason = "loops run over a prefix of several arrays of fixed length at once")]
+
+mod ascent;
 mod bits;
 mod bound;
 mod certificate;
+mod columns;
+mod exact;
 mod greedy;
 mod instance;
 mod knapsack;
+mod merge;
 mod model;
 mod parallel;
 mod plan;
@@ -35,7 +41,7 @@ pub use certificate::{Certificate, CertificateError, NodePrices, Proof, verify};
 pub use model::{Amounts, Bin, Bound, Budget, MAX_RESOURCES, NodeGroup, Problem, Row, Solution};
 
 use instance::Instance;
-use plan::Stock;
+use plan::{Nodes, Stock};
 use prices::Prices;
 
 /// Chooses nodes for as many pods as possible, at a low cost.
@@ -44,32 +50,111 @@ use prices::Prices;
 /// are ignored.
 pub fn solve(problem: &Problem, budget: Budget) -> Solution {
     let instance = Instance::new(problem);
-    let prices = Prices::new(&instance, budget.threads);
-    let mut left: Vec<u64> = instance.rows.iter().map(|row| row.count).collect();
-    let mut stock = Stock::new(&instance);
-    let (mut nodes, work) = greedy::place(&instance, &prices, &mut left, &mut stock, budget.threads);
     let by_price = plan::bins_by_price(&instance);
-    plan::right_size(&instance, &by_price, &mut stock, &mut nodes);
-    let nodes = plan::merge(nodes);
-    let mut counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
-    let mut unplaced: Vec<(usize, u64)> = Vec::new();
-    for &row in &instance.hopeless {
-        unplaced.push((row, counts[row]));
-    }
-    for (row, &left) in instance.rows.iter().zip(&left) {
-        if left > 0 {
-            unplaced.push((row.origin, left));
+    if let Some((nodes, left)) = exact::place(&instance, &by_price) {
+        let mut stock = Stock::new(&instance);
+        for node in &nodes {
+            stock.take(node.bin, node.times);
+        }
+        let best = Candidate::new(&instance, &by_price, nodes, left, stock, 0);
+        if let Some(solution) = proved_optimal(problem, &instance, &best) {
+            return solution;
         }
     }
-    unplaced.sort_unstable();
-    for &(row, missing) in &unplaced {
-        counts[row] -= missing;
+    let prices = Prices::new(&instance, budget.threads);
+    let mut best = first_plan(&instance, &prices, &by_price, budget.threads);
+    let mut work = prices.work + best.work;
+    if budget.evaluations > 0 {
+        let better = improved_plan(&instance, &prices, &by_price, budget);
+        work += better.work;
+        best = best.better(better);
     }
+    let (unplaced, counts) = best.placed(problem, &instance);
     Solution {
-        cost: plan::cost(&instance, &nodes),
-        nodes: plan::to_groups(&instance, &nodes),
+        cost: best.cost,
+        nodes: plan::to_groups(&instance, &best.nodes),
         unplaced,
         bound: bound::certify(problem, &instance, &prices, counts),
-        work: work + prices.work,
+        work,
     }
+}
+
+/// The solution of an enumeration, with the same enumeration as its proof.
+fn proved_optimal(problem: &Problem, instance: &Instance, best: &Candidate) -> Option<Solution> {
+    let (unplaced, counts) = best.placed(problem, instance);
+    let certificate = Certificate { counts, proof: Proof::Exhaustive };
+    let value = verify(problem, &certificate).ok()?;
+    Some(Solution {
+        cost: best.cost,
+        nodes: plan::to_groups(instance, &best.nodes),
+        unplaced,
+        bound: Bound { value, certificate },
+        work: 0,
+    })
+}
+
+/// A valid choice of nodes.
+struct Candidate {
+    nodes: Vec<Nodes>,
+    left: Vec<u64>,
+    cost: u128,
+    work: u64,
+}
+
+impl Candidate {
+    fn new(
+        instance: &Instance,
+        by_price: &[usize],
+        mut nodes: Vec<Nodes>,
+        left: Vec<u64>,
+        mut stock: Stock,
+        work: u64,
+    ) -> Self {
+        plan::right_size(instance, by_price, &mut stock, &mut nodes);
+        let nodes = plan::merge(nodes);
+        Self { cost: plan::cost(instance, &nodes), nodes, left, work }
+    }
+
+    /// Pods that are not placed by row of the problem, and how many of each row are.
+    fn placed(&self, problem: &Problem, instance: &Instance) -> (Vec<(usize, u64)>, Vec<u64>) {
+        let mut counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
+        let hopeless = instance.hopeless.iter().map(|&row| (row, counts[row]));
+        let left = instance.rows.iter().zip(&self.left).map(|(row, &left)| (row.origin, left));
+        let mut unplaced: Vec<(usize, u64)> = hopeless.chain(left).filter(|&(_, count)| count > 0).collect();
+        unplaced.sort_unstable();
+        for &(row, missing) in &unplaced {
+            counts[row] -= missing;
+        }
+        (unplaced, counts)
+    }
+
+    /// More pods placed, then cheaper, then fewer nodes.
+    fn better(self, other: Self) -> Self {
+        let key = |one: &Self| {
+            let left: u128 = one.left.iter().map(|&count| u128::from(count)).sum();
+            let nodes: u128 = one.nodes.iter().map(|nodes| u128::from(nodes.times)).sum();
+            (left, one.cost, nodes)
+        };
+        if key(&other) < key(&self) { other } else { self }
+    }
+}
+
+fn first_plan(instance: &Instance, prices: &Prices, by_price: &[usize], threads: usize) -> Candidate {
+    let mut left: Vec<u64> = instance.rows.iter().map(|row| row.count).collect();
+    let mut stock = Stock::new(instance);
+    let (nodes, work) = greedy::place(instance, prices, &mut left, &mut stock, threads);
+    Candidate::new(instance, by_price, nodes, left, stock, work)
+}
+
+fn improved_plan(instance: &Instance, prices: &Prices, by_price: &[usize], budget: Budget) -> Candidate {
+    let mut left: Vec<u64> = instance.rows.iter().map(|row| row.count).collect();
+    let mut stock = Stock::new(instance);
+    let (mut nodes, mut work) =
+        columns::place(instance, prices, &mut left, &mut stock, budget.evaluations, budget.threads);
+    let (rest, more) = greedy::place(instance, prices, &mut left, &mut stock, budget.threads);
+    nodes.extend(rest);
+    work += more;
+    plan::right_size(instance, by_price, &mut stock, &mut nodes);
+    let nodes = merge::pairs(instance, prices, by_price, &mut stock, nodes);
+    Candidate::new(instance, by_price, nodes, left, stock, work)
 }

@@ -41,7 +41,7 @@ pub struct Row {
     pub count: u64,
     /// The bins that may hold these pods, as indices of [`Problem::bins`].
     pub bins: BitSet,
-    /// How many pods of this row one node may hold; `u32::MAX` for no limit.
+    /// How many pods of this row one node may hold; `u32::MAX` is as good as no limit.
     pub per_node_cap: u32,
     /// Groups of which one node holds at most one pod, counted over all rows that name the group.
     pub exclusive: Vec<u32>,
@@ -71,7 +71,7 @@ impl Budget {
 impl Default for Budget {
     /// About 0.2 s for two thousand rows on two cores.
     fn default() -> Self {
-        Self { evaluations: 40_000, threads: 2, seed: 0 }
+        Self { evaluations: 15_000, threads: 2, seed: 0 }
     }
 }
 

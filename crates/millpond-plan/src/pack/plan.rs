@@ -94,7 +94,7 @@ pub(super) fn right_size(instance: &Instance, by_price: &[usize], stock: &mut St
 
 pub(super) fn cost(instance: &Instance, plan: &[Nodes]) -> u128 {
     let cost = |nodes: &Nodes| u128::from(instance.bins[nodes.bin].price) * u128::from(nodes.times);
-    plan.iter().map(cost).sum()
+    plan.iter().map(cost).fold(0, u128::saturating_add)
 }
 
 /// Equal nodes together, in canonical order.

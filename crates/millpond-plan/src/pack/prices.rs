@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::ascent::{BinPrices, ascend};
 use super::instance::{Dims, Instance, InstanceRow, MAX_DIMS};
 use super::knapsack::{Items, Knapsack};
 use super::parallel;
@@ -28,6 +29,12 @@ const CLOSE_ENOUGH: f64 = 1.0 + 2e-4;
 const MAX_STOCK_ROWS: usize = 32;
 /// Different prices of resources that are tried on a bin before it gets its own.
 const MAX_SHARED: usize = 24;
+/// How often prices are improved row by row, each time with the bins that were in the way; and the
+/// steps of each time.
+const ASCENTS: usize = 2;
+const ASCENT_STEPS: usize = 24;
+/// Bins that can earn this share of their price are worth trying whatever their size.
+const GOOD: f64 = 0.95;
 /// Of what a row costs alone, in packing: pods that ride free in spare room must still be picked.
 const LEAST_VALUE: f64 = 0.02;
 
@@ -70,11 +77,72 @@ impl Prices {
         let mut this = programme.row_values();
         let all = Items::new(instance, (0..instance.rows.len()).collect());
         this.certify(instance, &all, threads);
-        this.promising = (0..instance.bins.len()).collect();
-        this.promising.sort_by(|&a, &b| this.promise[b].total_cmp(&this.promise[a]).then(a.cmp(&b)));
+        if instance.rows.len() > MAX_SINGLE_ROWS {
+            for _ in 0..ASCENTS {
+                this.ascend(instance, &all, threads);
+            }
+        }
+        this.promising = promising(instance, &this.promise);
         let alone = cost_alone(instance, &this.promising);
         this.packing = this.values.iter().zip(&alone).map(|(&v, &a)| v.max(a * LEAST_VALUE)).collect();
         this
+    }
+
+    /// What a node costs in packing: price and rent, less a trifle, so that what is scarce is used
+    /// before what costs as much in the end.
+    pub(super) fn cost(&self, instance: &Instance, bin: usize) -> f64 {
+        instance.price(bin) + self.rent[bin] * 0.999
+    }
+
+    /// Improves the prices row by row; kept if the rows are worth more in the end.
+    fn ascend(&mut self, instance: &Instance, all: &Items, threads: usize) {
+        let total = |values: &[f64]| -> f64 {
+            values.iter().zip(&instance.rows).map(|(value, row)| value * row.count as f64).sum()
+        };
+        let mut bins: Vec<BinPrices> = self
+            .vectors
+            .iter()
+            .enumerate()
+            .filter_map(|(index, &prices)| {
+                let mut users = (0..instance.bins.len()).filter(|&bin| self.of_bin[bin] == index);
+                // The bin that these prices leave least room to is the one that set them.
+                let bin = users.next()?;
+                let room = |bin: usize| {
+                    let capacity = scaled_capacity(instance, bin);
+                    let paid: f64 = (0..instance.dims).map(|d| capacity[d] * prices[d]).sum();
+                    paid / (instance.price(bin) + self.rent[bin])
+                };
+                let better = |best: usize, bin| if room(bin) > room(best) { bin } else { best };
+                Some(BinPrices { bin: users.fold(bin, better), prices })
+            })
+            .collect();
+        let capped = |row: usize| instance.rows[row].cap < 16;
+        ascend(instance, all, &mut bins, capped, ASCENT_STEPS);
+        let mut next = Self {
+            values: self.values.clone(),
+            packing: Vec::new(),
+            vectors: bins.iter().map(|one| one.prices).collect(),
+            of_bin: vec![usize::MAX; instance.bins.len()],
+            promise: self.promise.clone(),
+            promising: Vec::new(),
+            strata: self.strata.clone(),
+            rent: self.rent.clone(),
+            work: self.work,
+        };
+        for (index, row) in instance.rows.iter().enumerate() {
+            if !capped(index) {
+                let fitting = bins.iter().filter(|one| instance.bins[one.bin].fits(row, instance.dims));
+                let least = fitting.map(|one| all.cost_at(&one.prices, index)).reduce(f64::min);
+                next.values[index] = least.unwrap_or(next.values[index]);
+            }
+        }
+        for (index, one) in bins.iter().enumerate() {
+            next.of_bin[one.bin] = index;
+        }
+        next.certify(instance, all, threads);
+        if total(&next.values) > total(&self.values) {
+            *self = next;
+        }
     }
 
     /// Finds for every bin prices at which it is not worth more than it costs, and lowers the values
@@ -186,6 +254,31 @@ pub(super) fn scaled_capacity(instance: &Instance, bin: usize) -> Dims<f64> {
         capacity[dim] = instance.bins[bin].capacity[dim] as f64 * instance.unit[dim];
     }
     capacity
+}
+
+/// All bins, the most promising first; among good ones every size has its turn, because a relaxation
+/// does not see how well whole pods fit.
+fn promising(instance: &Instance, promise: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..instance.bins.len()).collect();
+    order.sort_by(|&a, &b| promise[b].total_cmp(&promise[a]).then(a.cmp(&b)));
+    let mut seen: HashMap<u32, usize> = HashMap::new();
+    let turn = |&bin: &usize| {
+        if promise[bin] < GOOD {
+            return usize::MAX;
+        }
+        let size = instance.bins[bin].price.checked_ilog2().unwrap_or(0);
+        let turn = seen.entry(size).or_default();
+        *turn += 1;
+        *turn
+    };
+    let mut turns: Vec<(usize, usize)> = Vec::with_capacity(order.len());
+    let mut turn = turn;
+    for bin in order {
+        turns.push((turn(&bin), bin));
+    }
+    // Stable: within a turn the more promising stays first.
+    turns.sort_by_key(|&(turn, _)| turn);
+    turns.into_iter().map(|(_, bin)| bin).collect()
 }
 
 /// What one pod of each row costs on nodes of its own kind, at the best of a few promising bins.
@@ -397,10 +490,8 @@ impl<'a> Programme<'a> {
                     }
                 }
             }
-            if !vectors.contains(&prices) {
-                vectors.push(prices);
-            }
-            of_bin[bin] = vectors.iter().position(|known| *known == prices).unwrap_or(usize::MAX);
+            of_bin[bin] = vectors.len();
+            vectors.push(prices);
         }
         for (cluster, &dual) in self.clusters.iter().zip(duals) {
             for &row in &cluster.rows {

@@ -68,10 +68,6 @@ impl Master {
         self.basic.push(false);
     }
 
-    pub(super) fn columns(&self) -> usize {
-        self.columns.len()
-    }
-
     /// Pivots to the optimum over the pool, or until `pivots` are spent; returns those used.
     pub(super) fn solve(&mut self, pivots: usize) -> usize {
         for used in 0..pivots {

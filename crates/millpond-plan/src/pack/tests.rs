@@ -152,6 +152,235 @@ proptest! {
     }
 }
 
+/// The most pods that can be placed and what they cost, by trying everything: each pod in turn
+/// joins one of the nodes so far, opens a new one, or stays away.
+fn brute_force(problem: &Problem) -> (usize, u128) {
+    struct Search<'a> {
+        problem: &'a Problem,
+        pods: Vec<usize>,
+        nodes: Vec<(usize, Vec<usize>)>,
+        best: (usize, u128),
+    }
+    impl Search<'_> {
+        fn holds(&self, bin: usize, pods: &[usize]) -> bool {
+            let rows = pods.iter().map(|&row| &self.problem.rows[row]);
+            let fits = (0..self.problem.resources).all(|resource| {
+                let used: i64 = rows.clone().map(|row| row.request[resource]).sum();
+                used <= self.problem.bins[bin].capacity[resource]
+            });
+            let allowed = rows.clone().all(|row| row.bins.contains(bin));
+            let capped = pods.iter().all(|&row| {
+                let count = pods.iter().filter(|&&other| other == row).count();
+                count <= self.problem.rows[row].per_node_cap as usize
+            });
+            let alone = (0..3).all(|group| rows.clone().filter(|row| row.exclusive.contains(&group)).count() <= 1);
+            fits && allowed && capped && alone
+        }
+        fn cost(&self) -> u128 {
+            self.nodes.iter().map(|&(bin, _)| u128::from(self.problem.bins[bin].price)).sum()
+        }
+        fn go(&mut self, next: usize, away: usize) {
+            let cost = self.cost();
+            if (away, cost) >= self.best {
+                return;
+            }
+            let Some(&pod) = self.pods.get(next) else {
+                self.best = (away, cost);
+                return;
+            };
+            for node in 0..self.nodes.len() {
+                self.nodes[node].1.push(pod);
+                if self.holds(self.nodes[node].0, &self.nodes[node].1) {
+                    self.go(next + 1, away);
+                }
+                self.nodes[node].1.pop();
+            }
+            for bin in 0..self.problem.bins.len() {
+                let taken = self.nodes.iter().filter(|node| node.0 == bin).count() as u64;
+                let stock = self.problem.bins[bin].max_nodes.unwrap_or(u64::MAX);
+                if taken < stock && self.holds(bin, &[pod]) {
+                    self.nodes.push((bin, vec![pod]));
+                    self.go(next + 1, away);
+                    self.nodes.pop();
+                }
+            }
+            self.go(next + 1, away + 1);
+        }
+    }
+    let pods: Vec<usize> =
+        (0..problem.rows.len()).flat_map(|row| std::iter::repeat_n(row, problem.rows[row].count as usize)).collect();
+    let mut search = Search { problem, pods, nodes: Vec::new(), best: (usize::MAX, 0) };
+    search.go(0, 0);
+    search.best
+}
+
+/// The solution with rows and bins named by content instead of index.
+fn by_content(problem: &Problem, solution: &Solution) -> Vec<String> {
+    let bin = |bin: usize| format!("{:?}", problem.bins[bin]);
+    let row = |row: usize| {
+        let row = &problem.rows[row];
+        format!("{:?} {} {} {:?}", row.request, row.count, row.per_node_cap, row.exclusive)
+    };
+    let mut lines: Vec<String> = solution
+        .nodes
+        .iter()
+        .map(|group| {
+            let mut contents: Vec<String> =
+                group.contents.iter().map(|&(index, n)| format!("{}×{n}", row(index))).collect();
+            contents.sort();
+            format!("{} {} {contents:?}", bin(group.bin), group.multiplicity)
+        })
+        .chain(solution.unplaced.iter().map(|&(index, n)| format!("{} ×{n} unplaced", row(index))))
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// Rows and bins in another order.
+fn shuffled(problem: &Problem, seed: u64) -> Problem {
+    let order = |count: usize, salt: u64| {
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|&index| instance::mix(seed ^ salt ^ index as u64));
+        order
+    };
+    let bins = order(problem.bins.len(), 1 << 40);
+    let rows = order(problem.rows.len(), 1 << 41);
+    let moved = |set: &BitSet| (0..bins.len()).filter(|&at| set.contains(bins[at])).collect();
+    Problem {
+        resources: problem.resources,
+        bins: bins.iter().map(|&bin| problem.bins[bin].clone()).collect(),
+        rows: rows
+            .iter()
+            .map(|&row| Row { bins: moved(&problem.rows[row].bins), ..problem.rows[row].clone() })
+            .collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tiny_problems_are_solved_exactly(problem in problems(3, 2, 4)) {
+        let solution = checked(&problem, small());
+        let unplaced: u64 = solution.unplaced.iter().map(|&(_, count)| count).sum();
+        prop_assert_eq!((unplaced as usize, solution.cost), brute_force(&problem));
+        prop_assert_eq!(solution.cost, solution.bound.value);
+    }
+
+    #[test]
+    fn bounds_hold_below_the_optimum(problem in problems(3, 2, 4)) {
+        // Prices instead of enumeration, on the pods that an optimal plan places.
+        let instance = instance::Instance::new(&problem);
+        let prices = prices::Prices::new(&instance, 1);
+        let exact = solve(&problem, small());
+        let counts = exact.bound.certificate.counts.clone();
+        let bound = bound::certify(&problem, &instance, &prices, counts);
+        prop_assert!(bound.value <= exact.cost, "{} > {}", bound.value, exact.cost);
+        prop_assert_eq!(verify(&problem, &bound.certificate), Ok(bound.value));
+    }
+
+    #[test]
+    fn the_order_of_the_input_does_not_matter(problem in problems(14, 9, 7), seed in any::<u64>()) {
+        let shuffled = shuffled(&problem, seed);
+        let (one, other) = (solve(&problem, small()), solve(&shuffled, small()));
+        prop_assert_eq!(one.cost, other.cost);
+        prop_assert_eq!(one.bound.value, other.bound.value);
+        prop_assert_eq!(by_content(&problem, &one), by_content(&shuffled, &other));
+    }
+}
+
+#[test]
+fn two_shapes_on_one_core_nodes() {
+    let rows = vec![row(&[50], 50_000, 1), row(&[95], 1_000, 1)];
+    let problem = Problem { resources: 1, bins: vec![bin(&[1_000], 1_000)], rows };
+    let solution = checked(&problem, Budget::default());
+    assert_eq!((solution.node_count(), solution.bound.value), (2_595, 2_595_000));
+}
+
+#[test]
+fn huge_numbers_do_not_overflow() {
+    let big = i64::MAX;
+    let problem = Problem {
+        resources: 2,
+        bins: vec![bin(&[big, big], u64::MAX / 8), bin(&[big / 2, 3], u64::MAX / 16)],
+        rows: vec![
+            row(&[big, 1], u64::MAX, 2),
+            row(&[big / 3, big / 5], 1 << 60, 2),
+            row(&[0, 0], u64::MAX, 2),
+            row(&[1, 1], u64::MAX, 2),
+            row(&[-5, 2], 7, 2),
+        ],
+    };
+    for budget in [Budget::first_plan(), small()] {
+        assert_eq!(checked(&problem, budget).unplaced, []);
+    }
+}
+
+#[test]
+fn rows_that_fit_nowhere_leave_the_bound() {
+    let mut forbidden = row(&[1], 3, 2);
+    forbidden.bins = BitSet::new();
+    let mut capped = row(&[1], 2, 2);
+    capped.per_node_cap = 0;
+    let rows = vec![row(&[11], 4, 2), forbidden, capped, row(&[5], 1_000, 2)];
+    let problem = Problem { resources: 1, bins: vec![bin(&[10], 70), bin(&[-1], 1)], rows };
+    let solution = checked(&problem, small());
+    assert_eq!(solution.unplaced, [(0, 4), (1, 3), (2, 2)]);
+    assert_eq!((solution.cost, solution.bound.value), (35_000, 35_000));
+}
+
+#[test]
+fn free_nodes_are_free() {
+    let rows = vec![row(&[4], 1_000, 2), row(&[8], 1_000, 2)];
+    let problem = Problem { resources: 1, bins: vec![bin(&[4], 0), bin(&[16], 100)], rows };
+    let solution = checked(&problem, small());
+    assert_eq!(solution.cost, 50_000);
+    assert_eq!(solution.bound.value, 50_000);
+}
+
+#[test]
+fn a_short_stock_is_used_first_and_never_oversold() {
+    let mut cheap = bin(&[10], 10);
+    cheap.max_nodes = Some(3);
+    let problem = Problem { resources: 1, bins: vec![cheap, bin(&[10], 100)], rows: vec![row(&[5], 2_000, 2)] };
+    let solution = checked(&problem, small());
+    assert_eq!(solution.cost, 3 * 10 + 997 * 100);
+    assert_eq!(solution.bound.value, solution.cost);
+    let mut only = problem.clone();
+    only.bins.truncate(1);
+    assert_eq!(checked(&only, small()).unplaced, [(0, 1_994)]);
+}
+
+#[test]
+fn a_group_takes_a_node_each() {
+    let rows = (0..40).map(|index| Row { exclusive: vec![9], ..row(&[1 + index], 5, 2) }).collect();
+    let problem = Problem { resources: 1, bins: vec![bin(&[50], 50), bin(&[100], 90)], rows };
+    let solution = checked(&problem, small());
+    assert_eq!(solution.node_count(), 200);
+    assert_eq!((solution.cost, solution.bound.value), (200 * 50, 200 * 50));
+}
+
+#[test]
+fn false_certificates_are_refused() {
+    let problem = Problem { resources: 1, bins: vec![bin(&[10], 70)], rows: vec![row(&[5], 1_000, 1)] };
+    let good = checked(&problem, small()).bound.certificate;
+    let Proof::Prices { scale, values, prices, bins } = good.proof.clone() else { panic!("{good:?}") };
+    let with = |values: Vec<u64>, bins: Vec<Option<u32>>| {
+        let proof = Proof::Prices { scale, values, prices: prices.clone(), bins };
+        verify(&problem, &Certificate { proof, ..good.clone() })
+    };
+    assert_eq!(with(values.clone(), bins.clone()), Ok(35_000));
+    assert_eq!(with(vec![values[0] * 2], bins.clone()), Err(CertificateError::Worth { bin: 0 }));
+    assert_eq!(with(values.clone(), vec![None]), Err(CertificateError::Unpriced { bin: 0, row: 0 }));
+    assert_eq!(with(vec![], bins.clone()), Err(CertificateError::Shape));
+    assert_eq!(with(values, vec![Some(99)]), Err(CertificateError::Shape));
+    let more = Certificate { counts: vec![1_001], ..good.clone() };
+    let error = CertificateError::Count { row: 0, counted: 1_001, count: 1_000 };
+    assert_eq!(verify(&problem, &more), Err(error));
+    let exhaustive = Certificate { proof: Proof::Exhaustive, ..good };
+    assert_eq!(verify(&problem, &exhaustive), Err(CertificateError::TooLarge));
+}
+
 #[test]
 fn nothing_to_do() {
     let nothing = checked(&Problem::default(), small());

@@ -1,0 +1,301 @@
+//! Better plans: column generation in groups, rounded step by step.
+//!
+//! Each group of rows gets a covering programme over patterns. New patterns come from filling the
+//! promising bins at the programme's duals. Whole multiples of a pattern are bought, the programme is
+//! solved again for the rest, and what remains in the end is pooled over all groups. One programme
+//! for more than about a hundred rows takes a second and is hardly better.
+
+use super::greedy::{Greedy, Pattern, candidates, deal};
+use super::instance::Instance;
+use super::knapsack::{Content, Items, Knapsack};
+use super::parallel;
+use super::plan::{Nodes, Stock};
+use super::prices::Prices;
+use super::simplex::{Column, Master};
+
+/// Rows of a group.
+const GROUP_ROWS: usize = 60;
+/// Promising bins of a group.
+const GROUP_BINS: usize = 40;
+/// New columns in a round.
+const COLUMNS_A_ROUND: usize = 24;
+/// Bins that are filled in a round that is not a full one.
+const HOT_BINS: usize = 12;
+/// Rounds of the first programme of a group, and of those for what is left.
+const FIRST_ROUNDS: usize = 25;
+const LATER_ROUNDS: usize = 4;
+/// How often the rest is solved again.
+const MAX_DIVES: usize = 8;
+/// A programme this close to the bound is good enough.
+const CLOSE_ENOUGH: f64 = 1.002;
+/// Weight of the values of earlier rounds in those that patterns are built for; the duals of a
+/// single round jump about.
+const SMOOTHING: f64 = 0.5;
+/// In a dive a pattern with at least this fraction is bought once more.
+const ROUND_UP_FROM: f64 = 0.5;
+
+/// Packs all pods group by group; what could not be rounded remains in `left`.
+pub(super) fn place(
+    instance: &Instance,
+    prices: &Prices,
+    left: &mut [u64],
+    stock: &mut Stock,
+    evaluations: u64,
+    threads: usize,
+) -> (Vec<Nodes>, u64) {
+    let rows: Vec<usize> = prices.strata.iter().copied().filter(|&row| left[row] > 0).collect();
+    let groups = deal(&rows, GROUP_ROWS);
+    let share = evaluations / groups.len() as u64;
+    let run = |knapsack: &mut Knapsack, rows: &[usize], stock: &mut Stock| {
+        let mut group = Group::new(instance, prices, rows, left, share);
+        group.run(knapsack, stock);
+        (group.plan, group.work)
+    };
+    let results: Vec<(Vec<Nodes>, u64)> = if instance.limited_stock {
+        let mut knapsack = Knapsack::default();
+        groups.iter().map(|rows| run(&mut knapsack, rows, stock)).collect()
+    } else {
+        parallel::map(threads, groups.len(), Knapsack::default, |knapsack, index| {
+            run(knapsack, &groups[index], &mut stock.clone())
+        })
+    };
+    let mut plan = Vec::new();
+    let mut work = 0;
+    for (nodes, spent) in results {
+        super::greedy::subtract(left, &nodes);
+        plan.extend(nodes);
+        work += spent;
+    }
+    (plan, work)
+}
+
+struct Group<'a> {
+    instance: &'a Instance,
+    prices: &'a Prices,
+    items: Items,
+    /// What the pods of the group cost at least.
+    values: Vec<f64>,
+    left: Vec<u64>,
+    bins: Vec<usize>,
+    pool: Vec<Pattern>,
+    plan: Vec<Nodes>,
+    work: u64,
+    limit: u64,
+}
+
+impl<'a> Group<'a> {
+    fn new(instance: &'a Instance, prices: &'a Prices, rows: &[usize], left: &[u64], limit: u64) -> Self {
+        Self {
+            instance,
+            prices,
+            items: Items::new(instance, rows.to_vec()),
+            values: rows.iter().map(|&row| prices.values[row]).collect(),
+            left: rows.iter().map(|&row| left[row]).collect(),
+            bins: candidates(instance, prices, rows, GROUP_BINS),
+            pool: Vec::new(),
+            plan: Vec::new(),
+            work: 0,
+            limit,
+        }
+    }
+
+    fn run(&mut self, knapsack: &mut Knapsack, stock: &mut Stock) {
+        self.seed_pool(knapsack);
+        for dive in 0..MAX_DIVES {
+            if self.left.iter().all(|&left| left == 0) || self.work >= self.limit {
+                return;
+            }
+            let rounds = if dive == 0 { FIRST_ROUNDS } else { LATER_ROUNDS };
+            let solution = self.relax(knapsack, rounds);
+            if !self.buy(solution, stock) {
+                return;
+            }
+        }
+    }
+
+    fn cost(&self, bin: usize) -> f64 {
+        self.prices.cost(self.instance, bin)
+    }
+
+    /// Patterns to start from: those of a greedy plan.
+    fn seed_pool(&mut self, knapsack: &mut Knapsack) {
+        let rows = &self.items.rows;
+        let mut greedy = Greedy::new(self.instance, self.prices, rows, |item| self.left[item]);
+        greedy.run(knapsack, &mut Stock::new(self.instance), 0.0);
+        self.work += greedy.work;
+        self.pool = greedy.patterns();
+    }
+
+    fn fill(&mut self, knapsack: &mut Knapsack, bin: usize, values: &[f64]) -> (f64, Content) {
+        self.work += 1;
+        let mut content = Content::new();
+        let offered = &self.instance.bins[bin];
+        let value = knapsack.fill(self.instance, &self.items, offered, values, &self.left, &mut content);
+        (value, content)
+    }
+
+    /// Column generation for what is left: patterns, cut to what is left, and how often to buy each.
+    fn relax(&mut self, knapsack: &mut Knapsack, rounds: usize) -> Vec<(Pattern, f64)> {
+        let places: Vec<usize> = (0..self.items.len()).filter(|&item| self.left[item] > 0).collect();
+        let mut row_of = vec![usize::MAX; self.items.len()];
+        for (row, &item) in places.iter().enumerate() {
+            row_of[item] = row;
+        }
+        let mut patterns: Vec<Pattern> = places.iter().map(|&item| self.alone(item)).collect();
+        let column = |group: &Self, pattern: &Pattern| Column {
+            cost: group.cost(pattern.bin),
+            entries: pattern.content.iter().map(|&(item, n)| (row_of[item], n as f64)).collect(),
+        };
+        let start = patterns.iter().map(|pattern| Some(column(self, pattern))).collect();
+        let demand = places.iter().map(|&item| self.left[item] as f64).collect();
+        let mut master = Master::new(demand, start);
+        for pattern in std::mem::take(&mut self.pool) {
+            let content: Content = pattern
+                .content
+                .iter()
+                .map(|&(item, count)| (item, count.min(self.left[item])))
+                .filter(|&(_, count)| count > 0)
+                .collect();
+            if content.len() > 1 {
+                let pattern = Pattern { bin: pattern.bin, content };
+                master.add(column(self, &pattern));
+                patterns.push(pattern);
+            }
+        }
+        let least: f64 = self.values.iter().zip(&self.left).map(|(value, &left)| value * left as f64).sum();
+        let mut hot: Vec<(f64, usize)> = Vec::new();
+        let mut centre = self.values.clone();
+        for round in 0..rounds {
+            master.solve(400);
+            if master.value() <= least * CLOSE_ENOUGH || self.work >= self.limit {
+                break;
+            }
+            let mut pure = vec![0.0; self.items.len()];
+            let mut smooth = vec![0.0; self.items.len()];
+            for (&item, &dual) in places.iter().zip(master.duals()) {
+                pure[item] = dual.max(0.0);
+                smooth[item] = SMOOTHING * centre[item] + (1.0 - SMOOTHING) * pure[item];
+            }
+            let full = hot.len() < HOT_BINS || round % 4 == 3;
+            let mut added = self.generate(knapsack, &smooth, &pure, &mut hot, full);
+            if added.is_empty() {
+                added = self.generate(knapsack, &pure, &pure, &mut hot, true);
+            }
+            centre = smooth;
+            if added.is_empty() {
+                break;
+            }
+            for pattern in added {
+                master.add(column(self, &pattern));
+                patterns.push(pattern);
+            }
+        }
+        master.solve(400);
+        let mut amounts = vec![0.0; patterns.len()];
+        for (column, amount) in master.solution() {
+            amounts[column] = amount;
+        }
+        patterns.into_iter().zip(amounts).collect()
+    }
+
+    /// Fills the hot bins, or all, at the values; the patterns that at the duals earn more than their price, best first.
+    fn generate(
+        &mut self,
+        knapsack: &mut Knapsack,
+        values: &[f64],
+        duals: &[f64],
+        hot: &mut Vec<(f64, usize)>,
+        full: bool,
+    ) -> Vec<Pattern> {
+        let bins: Vec<usize> = if full { self.bins.clone() } else { hot.iter().map(|&(_, bin)| bin).collect() };
+        let mut found: Vec<(f64, Pattern)> = Vec::new();
+        let mut earned: Vec<(f64, usize)> = Vec::new();
+        for bin in bins {
+            let (value, content) = self.fill(knapsack, bin, values);
+            earned.push((value / self.cost(bin), bin));
+            let worth: f64 = content.iter().map(|&(item, n)| duals[item] * n as f64).sum();
+            let ratio = worth / self.cost(bin);
+            if ratio > 1.0 + 1e-5 {
+                found.push((ratio, Pattern { bin, content }));
+            }
+        }
+        if full {
+            earned.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            earned.truncate(HOT_BINS);
+            *hot = earned;
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.bin.cmp(&b.1.bin)));
+        found.truncate(COLUMNS_A_ROUND);
+        found.into_iter().map(|(_, pattern)| pattern).collect()
+    }
+
+    /// The best node with one row only.
+    fn alone(&self, item: usize) -> Pattern {
+        let row = &self.instance.rows[self.items.rows[item]];
+        let mut best: Option<(f64, usize, u64)> = None;
+        for &bin in &self.bins {
+            let offered = &self.instance.bins[bin];
+            if !offered.fits(row, self.instance.dims) {
+                continue;
+            }
+            let count = (0..self.instance.dims)
+                .filter(|&dim| row.request[dim] > 0)
+                .map(|dim| (offered.capacity[dim] / row.request[dim]) as u64)
+                .fold(self.left[item].min(row.cap), u64::min);
+            let each = self.cost(bin) / count as f64;
+            if best.is_none_or(|(known, _, _)| each < known) {
+                best = Some((each, bin, count));
+            }
+        }
+        let (_, bin, count) = best.expect("candidates hold every row of the group");
+        Pattern { bin, content: vec![(item, count)] }
+    }
+
+    /// Buys whole multiples, then patterns with a large fraction; says whether any was bought. All
+    /// patterns go back to the pool.
+    fn buy(&mut self, solution: Vec<(Pattern, f64)>, stock: &mut Stock) -> bool {
+        let mut order: Vec<usize> = (0..solution.len()).filter(|&at| solution[at].1 > 1e-6).collect();
+        order.sort_by(|&a, &b| solution[b].1.total_cmp(&solution[a].1).then(a.cmp(&b)));
+        let mut any = false;
+        for &at in &order {
+            let (pattern, amount) = &solution[at];
+            any |= self.buy_cut(pattern, (amount + 1e-6).floor() as u64, stock);
+        }
+        for &at in &order {
+            let (pattern, amount) = &solution[at];
+            let fraction = amount - (amount + 1e-6).floor();
+            let fits = pattern.content.iter().all(|&(item, count)| self.left[item] >= count);
+            if fraction >= ROUND_UP_FROM && fits {
+                any |= self.buy_cut(pattern, 1, stock);
+            }
+        }
+        self.pool = solution.into_iter().map(|(pattern, _)| pattern).collect();
+        any
+    }
+
+    /// Buys nodes of a pattern. A row that is used up is left out of the rest: cutting the number of
+    /// nodes instead would leave all the others unplaced.
+    fn buy_cut(&mut self, pattern: &Pattern, times: u64, stock: &mut Stock) -> bool {
+        let mut wanted = times.min(stock.left(pattern.bin));
+        let mut content = pattern.content.clone();
+        let mut any = false;
+        while wanted > 0 {
+            for (item, count) in &mut content {
+                *count = (*count).min(self.left[*item]);
+            }
+            content.retain(|&(_, count)| count > 0);
+            let fits = content.iter().map(|&(item, count)| self.left[item] / count).min();
+            let Some(fits) = fits else { break };
+            let nodes = fits.min(wanted);
+            for &(item, count) in &content {
+                self.left[item] -= count * nodes;
+            }
+            let rows = content.iter().map(|&(item, count)| (self.items.rows[item], count));
+            self.plan.push(Nodes { bin: pattern.bin, content: rows.collect(), times: nodes });
+            stock.take(pattern.bin, nodes);
+            wanted -= nodes;
+            any = true;
+        }
+        any
+    }
+}

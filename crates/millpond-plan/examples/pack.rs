@@ -49,7 +49,6 @@ fn measure(name: &str, problem: &Problem) {
     let default = Budget {
         threads: setting("THREADS").unwrap_or(2) as usize,
         evaluations: setting("EVALUATIONS").unwrap_or(Budget::default().evaluations),
-        ..Budget::default()
     };
     let first = Budget { evaluations: 0, ..default };
     for (label, budget) in [("first", first), ("improved", default)] {

@@ -5,15 +5,16 @@
 //! topology and limits into sets of bins, counts and caps.
 //!
 //! ```text
-//! Problem ─▶ instance ─▶ prices ─▶ greedy ─▶ plan ─▶ Solution
-//!            sort, prune   what a    first     right-   nodes, cost,
-//!                          pod is    plan      size     bound ◀─ certificate ◀─ verify
-//!                          worth
+//! Problem ─▶ instance ─▶ prices ─▶ greedy ──▶ columns ─▶ merge ─▶ Solution
+//!            sort, prune   what a    first      better    fewer    nodes, cost,
+//!               │          pod is    plan       plan      nodes    bound ◀─ certificate ◀─ verify
+//!               ▼          worth
+//!             exact (tiny problems)
 //! ```
 //!
 //! Work depends on the number of rows, not of pods. Every step is deterministic: rows and bins are
-//! put in canonical order first, work is counted instead of timed, and threads only share out
-//! independent pieces. Among equally good nodes the larger is taken, then the one that comes first
+//! put in canonical order first, nothing is drawn at random, work is counted instead of timed, and
+//! threads only share out independent pieces. Among equally good nodes the larger is taken, then the one that comes first
 //! in canonical order (by capacity, price, stock, and who may use it).
 
 #![allow(clippy::needless_range_loop, reason = "loops run over a prefix of several arrays of fixed length at once")]

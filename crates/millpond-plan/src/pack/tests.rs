@@ -93,7 +93,7 @@ fn row(request: &[i64], count: u64, bins: usize) -> Row {
 }
 
 fn small() -> Budget {
-    Budget { evaluations: 500, threads: 1, seed: 7 }
+    Budget { evaluations: 500, threads: 1 }
 }
 
 /// Random problems: up to `rows` rows of up to `count` pods on up to `bins` bins.

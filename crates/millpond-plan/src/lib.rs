@@ -11,3 +11,4 @@
 pub mod pack;
 pub mod requirement;
 pub mod symbol;
+pub mod taint;

@@ -76,8 +76,8 @@ mod tests {
             check_paths(&file, &expression).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(check("see /home/ada/code/x"), ["a.md:1: `/home/ada/code/x` is a path of one machine"]);
-        assert_eq!(check("\npath=\"/work/main\""), ["a.md:2: `/work/main` is a path of one machine"]);
-        assert_eq!(check("/etc/kubernetes ~/.cache https://example.org/home/ada/x work/main"), [""; 0]);
+        assert_eq!(check("\npath=\"/workspace/code\""), ["a.md:2: `/workspace/code` is a path of one machine"]);
+        assert_eq!(check("/etc/kubernetes ~/.cache https://example.org/home/ada/x workspace/code"), [""; 0]);
     }
 
     #[test]

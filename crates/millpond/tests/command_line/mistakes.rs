@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,8 +16,12 @@ fn told(directory: &Path, line: &str) -> String {
 }
 
 fn told_with(directory: &Path, line: &str, environment: &[(&str, &str)]) -> String {
+    told_by(Command::new(MILLPOND), directory, line, environment)
+}
+
+fn told_by(mut command: Command, directory: &Path, line: &str, environment: &[(&str, &str)]) -> String {
     let name = directory.to_str().expect("a name in UTF-8");
-    let output = Command::new(MILLPOND)
+    let output = command
         .args(line.split_whitespace().map(|word| word.replace("DIR", name)))
         .env("HOME", directory)
         .env_remove("MILLPOND_DATA_DIR")
@@ -150,17 +155,29 @@ fn places_that_cannot_be_used_are_named() {
     ");
 }
 
-/// Root may write anywhere, so this test has nothing to show to root; `up.rs` has the words for every user.
+/// A user without any rights, on every Linux.
+const NOBODY: u32 = 65534;
+
 #[test]
 fn a_read_only_directory_is_named() {
     let directory = tempfile::tempdir().unwrap();
+    let permit = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     let sealed = directory.path().join("sealed");
     std::fs::create_dir(&sealed).unwrap();
-    std::fs::set_permissions(&sealed, std::fs::Permissions::from_mode(0o500)).unwrap();
-    if std::fs::write(sealed.join("probe"), "").is_ok() {
-        return;
+    permit(&sealed, 0o555);
+    let mut command = Command::new(MILLPOND);
+    let probe = sealed.join("probe");
+    if std::fs::write(&probe, "").is_ok() {
+        // Root may write anywhere, so somebody else asks, with a copy that they can reach.
+        std::fs::remove_file(&probe).unwrap();
+        let copy = directory.path().join("millpond");
+        std::fs::copy(MILLPOND, &copy).unwrap();
+        permit(&copy, 0o755);
+        permit(directory.path(), 0o755);
+        command = Command::new(copy);
+        command.uid(NOBODY).gid(NOBODY);
     }
-    insta::assert_snapshot!(told(directory.path(), "up --port 0 --data-dir DIR/sealed"), @"
+    insta::assert_snapshot!(told_by(command, directory.path(), "up --port 0 --data-dir DIR/sealed", &[]), @"
     exit 6
     error: cannot start: cannot write to `DIR/sealed/millpond.store.lock`: Permission denied (os error 13)
     hint: give this user write permission, or choose another `--data-dir`

@@ -8,7 +8,9 @@
 //! offerings, prices ──┴─▶ pack ─▶ nodes to buy, cost, lower bound with its certificate
 //! ```
 
+pub mod model;
 pub mod pack;
+pub mod plan;
 pub mod requirement;
 pub mod symbol;
 pub mod taint;

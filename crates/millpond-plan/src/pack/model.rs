@@ -11,7 +11,7 @@ pub const MAX_RESOURCES: usize = 8;
 pub type Amounts = [i64; MAX_RESOURCES];
 
 /// Rows of equal pods, and the nodes that can be bought for them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// How many entries of [`Amounts`] count. At most [`MAX_RESOURCES`].
     pub resources: usize,
@@ -22,7 +22,7 @@ pub struct Problem {
 }
 
 /// A kind of node that can be bought.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// What pods can use on one node. A negative amount means that the node holds no pod at all.
     pub capacity: Amounts,
@@ -33,7 +33,7 @@ pub struct Bin {
 }
 
 /// Pods that are alike in everything that packing looks at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// What one pod asks for. A negative amount counts as zero.
     pub request: Amounts,

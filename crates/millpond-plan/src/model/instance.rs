@@ -1,0 +1,63 @@
+//! Instance types and how they are bought.
+
+use super::{Nanos, Resources};
+use crate::requirement::Requirements;
+use crate::symbol::Symbol;
+
+/// How capacity is bought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CapacityType {
+    /// Paid for already, in a limited number.
+    Reserved,
+    /// Cheaper, and taken back when the cloud needs it.
+    Spot,
+    /// At the list price, for as long as wanted.
+    OnDemand,
+}
+
+impl CapacityType {
+    /// The value of `karpenter.sh/capacity-type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Spot => "spot",
+            Self::OnDemand => "on-demand",
+        }
+    }
+
+    /// The capacity type of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Reserved, Self::Spot, Self::OnDemand].into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// One way to buy a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offering {
+    /// The zone.
+    pub zone: Symbol,
+    /// How it is bought.
+    pub capacity_type: CapacityType,
+    /// What it costs.
+    pub price: Nanos,
+    /// Whether it can be had now. A stock-out is remembered here.
+    pub available: bool,
+    /// How many are left, of reserved capacity.
+    pub left: Option<u32>,
+}
+
+/// A kind of machine, as a pool would run it.
+#[derive(Debug, Clone)]
+pub struct InstanceType {
+    /// `m5.large`.
+    pub name: Symbol,
+    /// What the node reports, and limits count.
+    pub capacity: Resources,
+    /// What pods can use: capacity without what the node keeps for itself.
+    pub allocatable: Resources,
+    /// Its labels. Zone and capacity type have the values of all its offerings; other labels may have several
+    /// values too (an operating system that is chosen at launch).
+    pub labels: Requirements,
+    /// Ways to buy it.
+    pub offerings: Vec<Offering>,
+}

@@ -1,0 +1,58 @@
+//! Nodes that are there, or on their way in or out.
+
+use super::{Labels, Nanos, PoolId, Resources, Seconds};
+use crate::model::CapacityType;
+use crate::symbol::Symbol;
+use crate::taint::Taint;
+
+/// Where a node is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NodeState {
+    /// It runs pods.
+    Running,
+    /// It was bought and is not ready yet; pods can be planned on it.
+    Starting,
+    /// It is being removed: nothing is planned on it, and its pods need another place.
+    Leaving,
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// The pool that it was bought for; none for a node that Millpond does not manage.
+    pub pool: Option<PoolId>,
+    /// Where it is in its life.
+    pub state: NodeState,
+    /// Whether kube-scheduler may place pods on it at all (`spec.unschedulable` is false).
+    pub schedulable: bool,
+    /// Labels, the hostname among them.
+    pub labels: Labels,
+    /// Taints that count: without the startup taints of a node that is starting.
+    pub taints: Vec<Taint>,
+    /// What it reports, and limits count.
+    pub capacity: Resources,
+    /// What pods can use, before any pod.
+    pub allocatable: Resources,
+    /// Its instance type.
+    pub instance_type: Option<Symbol>,
+    /// Its zone.
+    pub zone: Option<Symbol>,
+    /// How it was bought.
+    pub capacity_type: Option<CapacityType>,
+    /// What it costs; none where that is not known.
+    pub price: Option<Nanos>,
+    /// When it was made.
+    pub created: Seconds,
+    /// When it became ready for pods, if it is.
+    pub initialized: Option<Seconds>,
+    /// When a pod last came or went.
+    pub last_pod_event: Option<Seconds>,
+    /// Why it is no longer what its pool asks for, if so.
+    pub drifted: Option<String>,
+    /// Whether somebody asked to leave it alone (`karpenter.sh/do-not-disrupt: "true"`).
+    pub do_not_disrupt: bool,
+    /// Whether it is ready; one that is not counts against disruption budgets.
+    pub ready: bool,
+}

@@ -8,9 +8,12 @@
 //! offerings, prices ──┴─▶ pack ─▶ nodes to buy, cost, lower bound with its certificate
 //! ```
 
+pub mod board;
+pub mod market;
 pub mod model;
 pub mod pack;
 pub mod plan;
 pub mod requirement;
 pub mod symbol;
 pub mod taint;
+pub mod topology;

@@ -143,6 +143,9 @@ pub struct LabelNames {
 
 impl LabelNames {
     fn new(symbols: &mut Symbols) -> Self {
+        for capacity_type in ["reserved", "spot", "on-demand"] {
+            symbols.intern(capacity_type);
+        }
         let mut name = |text| symbols.intern(text);
         Self {
             hostname: name("kubernetes.io/hostname"),
@@ -190,7 +193,7 @@ pub struct Snapshot {
     pub well_known: Vec<Symbol>,
     /// Labels of namespaces.
     pub namespaces: BTreeMap<Symbol, Labels>,
-    /// The pools.
+    /// The pools; added by [`Snapshot::add_pool`].
     pub pools: Vec<Pool>,
     /// The instance types of all pools.
     pub types: Vec<InstanceType>,
@@ -198,7 +201,8 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// What kinds of pods there are.
     pub classes: Vec<PodClass>,
-    /// The pods, bound and pending, without those that have ended.
+    /// The pods, bound and pending, without those that have ended, sorted by namespace and name (by text), so that
+    /// the order in which they were seen does not show in a plan.
     pub pods: Vec<Pod>,
     /// The classes of pods that run once on every node that they fit, whether or not any is there yet.
     pub daemons: Vec<ClassId>,
@@ -241,6 +245,18 @@ impl Snapshot {
             disruption_budgets: Vec::new(),
             limits: Limits::default(),
         }
+    }
+
+    /// Adds a pool, and the texts that its nodes may carry as values of labels.
+    pub fn add_pool(&mut self, pool: Pool) -> PoolId {
+        self.symbols.intern(&pool.name);
+        for (_, requirement) in pool.requirements.iter() {
+            let (least, most) = requirement.bounds();
+            let usual = least.or(most).map_or_else(|| "true".to_owned(), |number| number.to_string());
+            self.symbols.intern(&usual);
+        }
+        self.pools.push(pool);
+        PoolId::from(self.pools.len() - 1)
     }
 
     /// The text of a symbol.

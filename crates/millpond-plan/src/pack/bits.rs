@@ -38,6 +38,44 @@ impl BitSet {
             && self.words.iter().zip(&other.words).all(|(mine, theirs)| theirs & !mine == 0)
     }
 
+    /// Keeps the indices that are in `other` too.
+    pub fn intersect(&mut self, other: &Self) {
+        self.words.truncate(other.words.len());
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine &= theirs;
+        }
+        self.trim();
+    }
+
+    /// Adds the indices of `other`.
+    pub fn unite(&mut self, other: &Self) {
+        if other.words.len() > self.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine |= theirs;
+        }
+    }
+
+    /// Takes the indices of `other` out.
+    pub fn subtract(&mut self, other: &Self) {
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine &= !theirs;
+        }
+        self.trim();
+    }
+
+    /// How many indices there are.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    fn trim(&mut self) {
+        while self.words.last() == Some(&0) {
+            self.words.pop();
+        }
+    }
+
     /// The indices below `len` only.
     pub(super) fn below(&self, len: usize) -> std::borrow::Cow<'_, Self> {
         let inside = self.words.last().is_none_or(|last| {
@@ -93,5 +131,16 @@ mod tests {
         assert!(set.contains(64) && !set.contains(65) && !set.contains(10_000));
         assert!(BitSet::full(201).is_superset(&set) && !set.is_superset(&BitSet::full(2)));
         assert!(BitSet::new().is_empty() && BitSet::full(0) == BitSet::new());
+    }
+
+    #[test]
+    fn sets_are_combined() {
+        let of = |indices: &[usize]| indices.iter().copied().collect::<BitSet>();
+        let mut set = of(&[1, 70, 300]);
+        set.intersect(&of(&[1, 70, 71]));
+        assert_eq!((&set, set.len()), (&of(&[1, 70]), 2));
+        set.unite(&of(&[500]));
+        set.subtract(&of(&[500, 70]));
+        assert_eq!(set, of(&[1]));
     }
 }

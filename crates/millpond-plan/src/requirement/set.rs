@@ -90,6 +90,16 @@ impl Requirement {
         }
     }
 
+    /// The values that are named, sorted, and whether they are those left out.
+    pub fn named(&self) -> (&[Symbol], bool) {
+        (&self.values, self.complement)
+    }
+
+    /// The least and the greatest whole number that are allowed, where a range is given.
+    pub fn bounds(&self) -> (Option<i64>, Option<i64>) {
+        (self.least, self.most)
+    }
+
     /// Whether the label may be missing.
     pub fn allows_missing(&self) -> bool {
         self.missing

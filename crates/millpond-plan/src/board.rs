@@ -1,0 +1,395 @@
+//! The board: nodes that are there and nodes that are planned, and the pods on them.
+//!
+//! [`Board::check`] answers kube-scheduler's question for one pod and one node, with the first rule that fails;
+//! [`Board::place`] and [`Board::remove`] change the state. Whatever places pods one by one (filling nodes that
+//! are there, consolidation, the comparison policies) does it here.
+
+use std::collections::HashMap;
+
+use crate::market::{Market, liking};
+use crate::model::{
+    CPU, ClassId, HostPort, Labels, MEMORY, NodeId, PodClass, PodId, PodKind, PodState, Resources, Snapshot,
+};
+use crate::pack::BitSet;
+use crate::plan::Rule;
+use crate::requirement::Requirements;
+use crate::symbol::Symbol;
+use crate::taint::{self, Taint, Toleration};
+use crate::topology::{Place, Topology};
+
+/// A node on the board: first those of [`Snapshot::nodes`] with the same numbers, then planned ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpotId(pub u32);
+
+impl SpotId {
+    /// Its number.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Spot {
+    /// The offer, of a planned node.
+    offer: Option<u32>,
+    /// Whether pods may be placed here.
+    open: bool,
+    free: Resources,
+    ports: Vec<HostPort>,
+}
+
+/// Nodes and the pods on them.
+#[derive(Debug, Clone)]
+pub struct Board<'s> {
+    snapshot: &'s Snapshot,
+    market: &'s Market,
+    spots: Vec<Spot>,
+    topology: Topology,
+    /// Classes alike in what they want of a node by itself share a number.
+    static_ids: Vec<u32>,
+    /// Per such number: the nodes that are there, and the offers, that will do.
+    suiting: Vec<Option<(BitSet, BitSet)>>,
+}
+
+impl<'s> Board<'s> {
+    /// The cluster as it will be without a plan: nodes that leave are closed, and pods on them that need another
+    /// place are nowhere. Pods that wait for a node where room is kept for them are there already.
+    pub fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
+        let (static_ids, count) = static_ids(snapshot);
+        let spots = snapshot.nodes.iter().enumerate().map(|(index, node)| Spot {
+            offer: None,
+            open: crate::market::usable(snapshot, index),
+            free: node.allocatable.clone(),
+            ports: Vec::new(),
+        });
+        let mut board = Self {
+            snapshot,
+            market,
+            spots: spots.collect(),
+            topology: Topology::new(snapshot),
+            static_ids,
+            suiting: vec![None; count],
+        };
+        board.add_nodes();
+        board.add_bound_pods();
+        board.keep_room_for_daemons();
+        board
+    }
+
+    fn add_nodes(&mut self) {
+        for (index, node) in self.snapshot.nodes.iter().enumerate() {
+            // A node that no pod can be placed on is a domain as long as it stays.
+            if node.state != crate::model::NodeState::Leaving {
+                let place = place(self.snapshot, self.market, None, index);
+                self.topology.add_node(place, self.snapshot);
+            }
+        }
+    }
+
+    fn add_bound_pods(&mut self) {
+        let snapshot = self.snapshot;
+        for (index, pod) in snapshot.pods.iter().enumerate() {
+            let Some(node) = pod.node else { continue };
+            if needs_place(snapshot, PodId::from(index)) {
+                continue;
+            }
+            let leaving = snapshot.nodes[node.index()].state == crate::model::NodeState::Leaving;
+            if leaving || pod.state == PodState::Gated {
+                continue;
+            }
+            let class = &snapshot.classes[pod.class.index()];
+            let spot = &mut self.spots[node.index()];
+            spot.free.subtract(&class.requests);
+            spot.ports.extend(class.host_ports.iter().cloned());
+            let place = place(snapshot, self.market, None, node.index());
+            match pod.state {
+                PodState::Terminating => self.topology.add_terminating(pod.class, place, 1, snapshot),
+                _ => self.topology.add(pod.class, place, 1, snapshot),
+            }
+        }
+    }
+
+    /// Daemons that have not come yet still will.
+    fn keep_room_for_daemons(&mut self) {
+        if self.snapshot.daemons.is_empty() {
+            return;
+        }
+        let mut present = vec![Resources::new(); self.snapshot.nodes.len()];
+        for pod in &self.snapshot.pods {
+            let class = &self.snapshot.classes[pod.class.index()];
+            if let Some(node) = pod.node.filter(|_| class.kind == PodKind::Daemon) {
+                present[node.index()].add(&class.requests);
+            }
+        }
+        for (index, present) in present.iter().enumerate() {
+            let node = &self.snapshot.nodes[index];
+            let mut expected = Resources::new();
+            for daemon in &self.snapshot.daemons {
+                let class = &self.snapshot.classes[daemon.index()];
+                if suits(self.snapshot, class, index) {
+                    expected.add(&class.requests);
+                }
+            }
+            expected.subtract(present);
+            let missing: Resources = expected.iter().filter(|(_, amount)| *amount > 0).collect();
+            if node.state != crate::model::NodeState::Leaving {
+                self.spots[index].free.subtract(&missing);
+            }
+        }
+    }
+
+    /// The snapshot below.
+    pub fn snapshot(&self) -> &'s Snapshot {
+        self.snapshot
+    }
+
+    /// The market below.
+    pub fn market(&self) -> &'s Market {
+        self.market
+    }
+
+    /// What is known between pods.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// How many nodes there are, planned ones included.
+    pub fn len(&self) -> usize {
+        self.spots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spots.is_empty()
+    }
+
+    /// The offer of a planned node.
+    pub fn offer(&self, spot: SpotId) -> Option<usize> {
+        self.spots[spot.index()].offer.map(|offer| offer as usize)
+    }
+
+    /// What pods can still use on a node.
+    pub fn free(&self, spot: SpotId) -> &Resources {
+        &self.spots[spot.index()].free
+    }
+
+    /// Whether pods may be placed on a node.
+    pub fn is_open(&self, spot: SpotId) -> bool {
+        self.spots[spot.index()].open
+    }
+
+    /// Adds a planned node.
+    pub fn open(&mut self, offer: usize) -> SpotId {
+        let spot = SpotId(self.spots.len() as u32);
+        let free = self.market.offer(offer).free.clone();
+        self.spots.push(Spot { offer: Some(offer as u32), open: true, free, ports: Vec::new() });
+        let place = self.place_of(spot);
+        self.topology.add_node(place, self.snapshot);
+        spot
+    }
+
+    /// Puts another offer in the place of a planned node's. The labels that pods look at must be the same.
+    pub fn exchange(&mut self, spot: SpotId, offer: usize) {
+        let old = self.spots[spot.index()].offer.expect("only planned nodes are exchanged");
+        let before = self.place_of(spot);
+        self.topology.remove_node(before, self.snapshot);
+        let mut free = self.market.offer(offer).free.clone();
+        let mut used = self.market.offer(old as usize).free.clone();
+        used.subtract(&self.spots[spot.index()].free);
+        free.subtract(&used);
+        self.spots[spot.index()].free = free;
+        self.spots[spot.index()].offer = Some(offer as u32);
+        let after = self.place_of(spot);
+        self.topology.add_node(after, self.snapshot);
+    }
+
+    /// Closes a node that is to be removed: it is no domain any more, and takes no pods. Its pods have to be
+    /// taken off first.
+    pub fn close(&mut self, spot: SpotId) {
+        let place = self.place_of(spot);
+        self.topology.remove_node(place, self.snapshot);
+        self.spots[spot.index()].open = false;
+    }
+
+    /// Opens a closed node again.
+    pub fn reopen(&mut self, spot: SpotId) {
+        let place = self.place_of(spot);
+        self.topology.add_node(place, self.snapshot);
+        self.spots[spot.index()].open = true;
+    }
+
+    /// Whether kube-scheduler would let one more pod of the class on a node; if not, the first rule against it.
+    pub fn check(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
+        let of = &self.snapshot.classes[class.index()];
+        if !self.suits(class, spot) {
+            return Err(self.static_rule(of, spot));
+        }
+        let at = &self.spots[spot.index()];
+        if at.free.first_lacking(&of.requests).is_some() {
+            return Err(Rule::Resources);
+        }
+        if !of.host_ports.is_empty() && of.host_ports.iter().any(|port| at.ports.iter().any(|p| p.conflicts(port))) {
+            return Err(Rule::HostPorts);
+        }
+        self.topology.check(class, self.place_of(spot))
+    }
+
+    /// Whether a node by itself will do: open, tolerated taints, node affinity, volumes.
+    pub fn suits(&mut self, class: ClassId, spot: SpotId) -> bool {
+        let at = &self.spots[spot.index()];
+        if !at.open {
+            return false;
+        }
+        let offer = at.offer;
+        let (nodes, offers) = self.suiting(class);
+        match offer {
+            Some(offer) => offers.contains(offer as usize),
+            None => nodes.contains(spot.index()),
+        }
+    }
+
+    /// Offers on which the class could be by taints, node affinity and volumes.
+    pub fn suiting_offers(&mut self, class: ClassId) -> &BitSet {
+        &self.suiting(class).1
+    }
+
+    fn suiting(&mut self, class: ClassId) -> &(BitSet, BitSet) {
+        let (snapshot, market) = (self.snapshot, self.market);
+        self.suiting[self.static_ids[class.index()] as usize].get_or_insert_with(|| {
+            let of = &snapshot.classes[class.index()];
+            let nodes = (0..snapshot.nodes.len()).filter(|&node| suits(snapshot, of, node)).collect();
+            (nodes, market.suiting(of, snapshot))
+        })
+    }
+
+    fn static_rule(&self, class: &PodClass, spot: SpotId) -> Rule {
+        let place = self.place_of(spot);
+        if !self.spots[spot.index()].open {
+            return Rule::PoolNotReady;
+        }
+        if taint::first_forbidding(place.taints, &class.tolerations, &self.snapshot.symbols).is_some() {
+            return Rule::Taints;
+        }
+        match self.spots[spot.index()].offer {
+            None if !matches_any(self.snapshot, &class.node_terms, spot.index()) => Rule::NodeAffinity,
+            Some(offer) if !self.market.satisfying_terms(&class.node_terms, self.snapshot).contains(offer as usize) => {
+                Rule::NodeAffinity
+            }
+            _ => Rule::Volumes,
+        }
+    }
+
+    /// How many pods of the class fit a node by resources alone, if nothing else speaks against it.
+    pub fn room(&self, class: ClassId, spot: SpotId) -> u64 {
+        let of = &self.snapshot.classes[class.index()];
+        self.spots[spot.index()].free.times(&of.requests).unwrap_or(u64::MAX)
+    }
+
+    /// Places pods. The caller has checked that they may be there.
+    pub fn place(&mut self, class: ClassId, spot: SpotId, count: u32) {
+        let of = &self.snapshot.classes[class.index()];
+        let at = &mut self.spots[spot.index()];
+        at.free.add_times(&of.requests, -i64::from(count));
+        for _ in 0..count {
+            at.ports.extend(of.host_ports.iter().cloned());
+        }
+        let place = self.place_of(spot);
+        self.topology.add(class, place, count, self.snapshot);
+    }
+
+    /// Takes pods away.
+    pub fn remove(&mut self, class: ClassId, spot: SpotId, count: u32) {
+        let of = &self.snapshot.classes[class.index()];
+        let at = &mut self.spots[spot.index()];
+        at.free.add_times(&of.requests, i64::from(count));
+        for port in (0..count).flat_map(|_| &of.host_ports) {
+            if let Some(index) = at.ports.iter().position(|taken| taken == port) {
+                at.ports.swap_remove(index);
+            }
+        }
+        let place = self.place_of(spot);
+        self.topology.remove(class, place, count, self.snapshot);
+    }
+
+    /// How much a class would like a node.
+    pub fn liking(&self, class: ClassId, spot: SpotId) -> i64 {
+        let place = self.place_of(spot);
+        liking(&self.snapshot.classes[class.index()], place.labels, place.taints, self.snapshot)
+    }
+
+    /// A node as topology sees it.
+    pub fn place_of(&self, spot: SpotId) -> Place<'s> {
+        place(self.snapshot, self.market, self.spots[spot.index()].offer, spot.index())
+    }
+
+    /// The share of a node that is in use, in thousandths: the greater of cpu and memory.
+    pub fn used_share(&self, spot: SpotId) -> i64 {
+        let at = &self.spots[spot.index()];
+        let whole = match at.offer {
+            Some(offer) => &self.market.offer(offer as usize).free,
+            None => &self.snapshot.nodes[spot.index()].allocatable,
+        };
+        let share = |resource| match whole.get(resource) {
+            0 => 0,
+            total => ((i128::from(total) - i128::from(at.free.get(resource))) * 1000 / i128::from(total)) as i64,
+        };
+        share(CPU).max(share(MEMORY))
+    }
+}
+
+/// Whether a plan has to find a place for a pod: it is pending and nobody keeps room for it, or it is on a node
+/// that leaves and will be made again elsewhere.
+pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
+    let pod = &snapshot.pods[pod.index()];
+    let kind = snapshot.classes[pod.class.index()].kind;
+    let leaving = |node: NodeId| snapshot.nodes[node.index()].state == crate::model::NodeState::Leaving;
+    match pod.state {
+        PodState::Gated | PodState::Terminating => false,
+        PodState::Pending => kind != PodKind::Daemon && pod.node.is_none_or(leaving),
+        PodState::Bound => matches!(kind, PodKind::Workload) && pod.node.is_some_and(leaving),
+    }
+}
+
+fn place<'s>(snapshot: &'s Snapshot, market: &'s Market, offer: Option<u32>, spot: usize) -> Place<'s> {
+    let (labels, taints, has_hostname): (&Labels, &[Taint], bool) = match offer {
+        Some(offer) => {
+            let offer = market.offer(offer as usize);
+            (&offer.labels, &snapshot.pools[offer.pool.index()].taints, true)
+        }
+        None => {
+            let node = &snapshot.nodes[spot];
+            (&node.labels, &node.taints, node.labels.get(snapshot.names.hostname).is_some())
+        }
+    };
+    Place { spot: spot as u32, labels, taints, has_hostname }
+}
+
+/// Whether a node that is there will do by itself.
+fn suits(snapshot: &Snapshot, class: &PodClass, node: usize) -> bool {
+    taint::first_forbidding(&snapshot.nodes[node].taints, &class.tolerations, &snapshot.symbols).is_none()
+        && matches_any(snapshot, &class.node_terms, node)
+        && class.volume_terms.iter().all(|alternatives| matches_any(snapshot, alternatives, node))
+}
+
+fn matches_any(snapshot: &Snapshot, terms: &[Requirements], node: usize) -> bool {
+    let node = &snapshot.nodes[node];
+    let label = |key: Symbol| {
+        if key == snapshot.names.node_name {
+            return snapshot.symbols.find(&node.name);
+        }
+        node.labels.get(key)
+    };
+    terms.iter().any(|term| term.match_labels(label, &snapshot.symbols))
+}
+
+/// Numbers classes by what they want of a node by itself.
+fn static_ids(snapshot: &Snapshot) -> (Vec<u32>, usize) {
+    type Wants<'s> = (&'s [Requirements], &'s [Vec<Requirements>], &'s [Toleration]);
+    let mut known: HashMap<Wants<'_>, u32> = HashMap::new();
+    let mut ids = Vec::with_capacity(snapshot.classes.len());
+    for class in &snapshot.classes {
+        let next = known.len() as u32;
+        ids.push(*known.entry((&class.node_terms, &class.volume_terms, &class.tolerations)).or_insert(next));
+    }
+    (ids, known.len())
+}

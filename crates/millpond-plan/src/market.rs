@@ -1,0 +1,403 @@
+//! The market: every node that could be bought, one [`Offer`] for each pool, type, offering and choice of labels.
+//!
+//! Pool and type together may leave a label open (an operating system that is chosen at launch, a team that the
+//! pool's template lists). Where some pod speaks of such a label there is one offer for each of its values;
+//! otherwise one value is taken: `linux`, `amd64`, else the first by text.
+//!
+//! Which offers suit a class is a matter of sets: for each value of each label that some pod speaks of, the set of
+//! offers that carry it is kept; a requirement is a union of them, a term an intersection.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::model::{Labels, Nanos, NodeState, PodClass, PoolId, Resources, Snapshot, TypeId};
+use crate::pack::BitSet;
+use crate::requirement::{Requirement, Requirements};
+use crate::symbol::Symbol;
+use crate::taint;
+
+/// Offers that a type's offering may be split into for its open labels. More values than this on one node's labels
+/// would be a configuration gone wrong; those that pods name come first.
+const MAX_LABEL_CHOICES: usize = 64;
+
+/// A node that could be bought.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// For which pool.
+    pub pool: PoolId,
+    /// Its type.
+    pub instance_type: TypeId,
+    /// Which of the type's offerings.
+    pub offering: u32,
+    /// Its labels, without the hostname.
+    pub labels: Arc<Labels>,
+    /// What pods can use: allocatable without the daemons.
+    pub free: Resources,
+    /// What it costs.
+    pub price: Nanos,
+    /// Whether it can be had now.
+    pub available: bool,
+    /// How many are left, of reserved capacity.
+    pub left: Option<u32>,
+}
+
+/// Everything that could be bought, indexed.
+#[derive(Debug)]
+pub struct Market {
+    offers: Vec<Offer>,
+    /// Offers with each value of each label that some class speaks of.
+    by_value: HashMap<Symbol, BTreeMap<Symbol, BitSet>>,
+    /// Offers of each pool.
+    by_pool: Vec<BitSet>,
+    /// Offers that can be had now.
+    available: BitSet,
+    all: BitSet,
+    /// Labels that only the node itself has: its name.
+    own_names: [Symbol; 2],
+}
+
+impl Market {
+    /// The market of a snapshot.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let mentioned = Mentioned::new(snapshot);
+        let mut offers = Vec::new();
+        for pool in (0..snapshot.pools.len()).map(PoolId::from) {
+            for &of in &snapshot.pools[pool.index()].types {
+                offers_of(snapshot, &mentioned, pool, of, &mut offers);
+            }
+        }
+        let mut market = Self {
+            by_value: HashMap::new(),
+            by_pool: vec![BitSet::new(); snapshot.pools.len()],
+            available: offers.iter().enumerate().filter(|(_, offer)| offer.available).map(|(index, _)| index).collect(),
+            all: BitSet::full(offers.len()),
+            own_names: [snapshot.names.hostname, snapshot.names.node_name],
+            offers,
+        };
+        market.index(&mentioned);
+        market.subtract_daemons(snapshot);
+        market
+    }
+
+    fn index(&mut self, mentioned: &Mentioned) {
+        for (index, offer) in self.offers.iter().enumerate() {
+            self.by_pool[offer.pool.index()].insert(index);
+        }
+        for &key in mentioned.values.keys() {
+            let mut values: BTreeMap<Symbol, BitSet> = BTreeMap::new();
+            for (index, offer) in self.offers.iter().enumerate() {
+                if let Some(value) = offer.labels.get(key) {
+                    values.entry(value).or_default().insert(index);
+                }
+            }
+            self.by_value.insert(key, values);
+        }
+    }
+
+    fn subtract_daemons(&mut self, snapshot: &Snapshot) {
+        for daemon in &snapshot.daemons {
+            let class = &snapshot.classes[daemon.index()];
+            let mut runs_on = self.satisfying_terms(&class.node_terms, snapshot);
+            runs_on.intersect(&self.tolerated(class, snapshot));
+            for index in runs_on.iter() {
+                self.offers[index].free.subtract(&class.requests);
+            }
+        }
+    }
+
+    /// All offers, also those that cannot be had now.
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    /// One of them.
+    pub fn offer(&self, index: usize) -> &Offer {
+        &self.offers[index]
+    }
+
+    /// Every offer.
+    pub fn all(&self) -> &BitSet {
+        &self.all
+    }
+
+    /// Offers that can be had now.
+    pub fn available(&self) -> &BitSet {
+        &self.available
+    }
+
+    /// Offers of a pool.
+    pub fn of_pool(&self, pool: PoolId) -> &BitSet {
+        &self.by_pool[pool.index()]
+    }
+
+    /// Offers of pools that buy nodes for pods: ready, and without a fixed size.
+    pub fn open(&self, snapshot: &Snapshot) -> BitSet {
+        let mut open = BitSet::new();
+        for (pool, offers) in snapshot.pools.iter().zip(&self.by_pool) {
+            if pool.not_ready.is_none() && pool.replicas.is_none() {
+                open.unite(offers);
+            }
+        }
+        open
+    }
+
+    /// The values of a label with the offers that carry each. Only labels that some class speaks of are known.
+    pub fn values(&self, key: Symbol) -> impl Iterator<Item = (Symbol, &BitSet)> {
+        self.by_value.get(&key).into_iter().flatten().map(|(value, offers)| (*value, offers))
+    }
+
+    /// Offers that satisfy a requirement on a label.
+    pub fn satisfying(&self, key: Symbol, requirement: &Requirement, snapshot: &Snapshot) -> BitSet {
+        if self.own_names.contains(&key) {
+            // A name that nobody knows yet: it is none of those that a pod can ask for.
+            let (_, complement) = requirement.named();
+            return if complement { self.all.clone() } else { BitSet::new() };
+        }
+        let mut satisfying = BitSet::new();
+        let mut labelled = BitSet::new();
+        for (value, offers) in self.values(key) {
+            labelled.unite(offers);
+            if requirement.contains(value, &snapshot.symbols) {
+                satisfying.unite(offers);
+            }
+        }
+        if requirement.allows_missing() {
+            let mut missing = self.all.clone();
+            missing.subtract(&labelled);
+            satisfying.unite(&missing);
+        }
+        satisfying
+    }
+
+    /// Offers that satisfy one of several alternatives.
+    pub fn satisfying_terms(&self, terms: &[Requirements], snapshot: &Snapshot) -> BitSet {
+        let mut any = BitSet::new();
+        for term in terms {
+            let mut all = self.all.clone();
+            for (key, requirement) in term.iter() {
+                all.intersect(&self.satisfying(key, requirement, snapshot));
+            }
+            any.unite(&all);
+        }
+        any
+    }
+
+    /// Offers of pools whose taints the class tolerates.
+    pub fn tolerated(&self, class: &PodClass, snapshot: &Snapshot) -> BitSet {
+        let mut tolerated = BitSet::new();
+        for (pool, offers) in snapshot.pools.iter().zip(&self.by_pool) {
+            if taint::first_forbidding(&pool.taints, &class.tolerations, &snapshot.symbols).is_none() {
+                tolerated.unite(offers);
+            }
+        }
+        tolerated
+    }
+
+    /// Offers on which the class could be by taints, node affinity and volumes, whatever their size and stock.
+    pub fn suiting(&self, class: &PodClass, snapshot: &Snapshot) -> BitSet {
+        let mut suiting = self.satisfying_terms(&class.node_terms, snapshot);
+        for alternatives in &class.volume_terms {
+            suiting.intersect(&self.satisfying_terms(alternatives, snapshot));
+        }
+        suiting.intersect(&self.tolerated(class, snapshot));
+        suiting
+    }
+
+    /// How much the class would like an offer, by its preferences on nodes and the soft taints of the pool.
+    pub fn liking(&self, class: &PodClass, offer: usize, snapshot: &Snapshot) -> i64 {
+        let offer = &self.offers[offer];
+        let soft = &snapshot.pools[offer.pool.index()].taints;
+        liking(class, &offer.labels, soft, snapshot)
+    }
+}
+
+/// How much a class would like a node with such labels and taints.
+pub fn liking(class: &PodClass, labels: &Labels, taints: &[taint::Taint], snapshot: &Snapshot) -> i64 {
+    let symbols = &snapshot.symbols;
+    let wished = class.node_preferences.iter().filter(|(_, term)| term.match_labels(|key| labels.get(key), symbols));
+    let liked: i64 = wished.map(|(weight, _)| i64::from(*weight)).sum();
+    let discouraging = taint::count_discouraging(taints, &class.tolerations, symbols);
+    // As much as the heaviest preference: a taint that says "rather not" is meant by whoever runs the node.
+    liked - 100 * discouraging as i64
+}
+
+/// Labels that classes speak of, with the values that they name.
+struct Mentioned {
+    values: BTreeMap<Symbol, BTreeSet<Symbol>>,
+}
+
+impl Mentioned {
+    fn new(snapshot: &Snapshot) -> Self {
+        let mut mentioned = Self { values: BTreeMap::new() };
+        for class in &snapshot.classes {
+            mentioned.add_class(class);
+        }
+        for key in [snapshot.names.zone, snapshot.names.capacity_type] {
+            mentioned.values.entry(key).or_default();
+        }
+        mentioned
+    }
+
+    fn add_class(&mut self, class: &PodClass) {
+        let preferred = class.node_preferences.iter().map(|(_, term)| term);
+        for term in class.node_terms.iter().chain(class.volume_terms.iter().flatten()).chain(preferred) {
+            for (key, requirement) in term.iter() {
+                self.values.entry(key).or_default().extend(requirement.named().0);
+            }
+        }
+        let near = class.affinity.iter().chain(&class.anti_affinity).map(|term| term.key);
+        let wished = class.affinity_preferences.iter().map(|(_, term)| term.key);
+        for key in class.spread.iter().map(|spread| spread.key).chain(near).chain(wished) {
+            self.values.entry(key).or_default();
+        }
+    }
+}
+
+fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeId, offers: &mut Vec<Offer>) {
+    let names = &snapshot.names;
+    let Some(merged) = merge(snapshot, pool, of) else { return };
+    let kind = &snapshot.types[of.index()];
+    let choices = label_choices(snapshot, mentioned, pool, &merged);
+    for (offering, offered) in kind.offerings.iter().enumerate() {
+        let capacity_type = snapshot.symbols.find(offered.capacity_type.name());
+        let allows = |key, value: Option<Symbol>| {
+            merged.get(&key).is_none_or(|requirement| requirement.allows(value, &snapshot.symbols))
+        };
+        if !allows(names.zone, Some(offered.zone)) || !allows(names.capacity_type, capacity_type) {
+            continue;
+        }
+        let bought = [Some((names.zone, offered.zone)), capacity_type.map(|value| (names.capacity_type, value))];
+        for labels in &choices {
+            offers.push(Offer {
+                pool,
+                instance_type: of,
+                offering: offering as u32,
+                labels: Arc::new(labels.with(bought.into_iter().flatten())),
+                free: kind.allocatable.clone(),
+                price: offered.price,
+                available: offered.available && offered.left != Some(0),
+                left: offered.left,
+            });
+        }
+    }
+}
+
+/// What pool and type allow together; none if they contradict each other.
+fn merge(snapshot: &Snapshot, pool: PoolId, of: TypeId) -> Option<BTreeMap<Symbol, Requirement>> {
+    let (pool, kind) = (&snapshot.pools[pool.index()], &snapshot.types[of.index()]);
+    let mut merged: BTreeMap<Symbol, Requirement> =
+        kind.labels.iter().map(|(key, values)| (key, values.clone())).collect();
+    for (key, wanted) in pool.requirements.iter() {
+        let both = match merged.get(&key) {
+            Some(offered) => offered.intersection(wanted, &snapshot.symbols),
+            // A type defines every well-known label that it has.
+            None if is_well_known(snapshot, key) && !wanted.allows_missing() => return None,
+            None => wanted.clone(),
+        };
+        if both.is_impossible(&snapshot.symbols) {
+            return None;
+        }
+        merged.insert(key, both);
+    }
+    Some(merged)
+}
+
+fn is_well_known(snapshot: &Snapshot, key: Symbol) -> bool {
+    key != snapshot.names.pool && snapshot.well_known.binary_search(&key).is_ok()
+}
+
+/// The labels of a node, in each way in which what is left open can be chosen. Zone and capacity type are the
+/// offering's matter.
+fn label_choices(
+    snapshot: &Snapshot,
+    mentioned: &Mentioned,
+    pool: PoolId,
+    merged: &BTreeMap<Symbol, Requirement>,
+) -> Vec<Labels> {
+    let names = &snapshot.names;
+    let name = snapshot.symbols.find(&snapshot.pools[pool.index()].name);
+    let mut choices: Vec<Vec<(Symbol, Symbol)>> = vec![name.map(|name| (names.pool, name)).into_iter().collect()];
+    for (&key, requirement) in merged {
+        if [names.zone, names.capacity_type, names.pool, names.hostname].contains(&key) {
+            continue;
+        }
+        let values = open_values(snapshot, mentioned, key, requirement);
+        let most = (MAX_LABEL_CHOICES / choices.len()).max(1);
+        let Some((first, more)) = values.split_first() else { continue };
+        let split: Vec<_> = more
+            .iter()
+            .take(most - 1)
+            .flat_map(|value| choices.iter().map(|chosen| [&chosen[..], &[(key, *value)]].concat()))
+            .collect();
+        choices.iter_mut().for_each(|chosen| chosen.push((key, *first)));
+        choices.extend(split);
+    }
+    choices.into_iter().map(|labels| labels.into_iter().collect()).collect()
+}
+
+/// The values among which to choose, the usual one first; just that one where no pod cares.
+fn open_values(snapshot: &Snapshot, mentioned: &Mentioned, key: Symbol, requirement: &Requirement) -> Vec<Symbol> {
+    let symbols = &snapshot.symbols;
+    let named_by_pods = mentioned.values.get(&key);
+    let (named, complement) = requirement.named();
+    let mut values: Vec<Symbol> = if complement {
+        // Not a list: values that pods name, or a number of the range, or whatever exists.
+        let by_pods = named_by_pods.into_iter().flatten().copied();
+        let mut values: Vec<Symbol> = by_pods.filter(|value| requirement.contains(*value, symbols)).collect();
+        if values.is_empty() && !requirement.allows_missing() {
+            let (least, most) = requirement.bounds();
+            let usual = least.or(most).map_or_else(|| "true".to_owned(), |number| number.to_string());
+            values.extend(symbols.find(&usual).filter(|value| requirement.contains(*value, symbols)));
+        }
+        values
+    } else {
+        named.iter().copied().filter(|value| requirement.contains(*value, symbols)).collect()
+    };
+    let usual = |value: &Symbol| !matches!(symbols.text(*value), "linux" | "amd64");
+    let asked = |value: &Symbol| !named_by_pods.is_some_and(|values| values.contains(value));
+    values.sort_by_key(|value| (usual(value), asked(value), symbols.text(*value)));
+    if named_by_pods.is_none() {
+        values.truncate(1);
+    }
+    values
+}
+
+/// What nodes that are there, and new ones, have used of each pool: the sums that limits count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Capacity.
+    pub capacity: Resources,
+    /// Nodes.
+    pub nodes: u64,
+    /// Price.
+    pub price: u128,
+}
+
+impl Usage {
+    /// Adds a node.
+    pub fn add(&mut self, capacity: &Resources, price: Nanos) {
+        self.capacity.add(capacity);
+        self.nodes += 1;
+        self.price += u128::from(price);
+    }
+
+    /// What the nodes of each pool that are there use, those that are leaving included: they are paid for until they
+    /// are gone. The last entry is the sum over all pools.
+    pub fn by_pool(snapshot: &Snapshot) -> Vec<Self> {
+        let mut usage = vec![Self::default(); snapshot.pools.len() + 1];
+        let total = snapshot.pools.len();
+        for node in &snapshot.nodes {
+            if let Some(pool) = node.pool {
+                usage[pool.index()].add(&node.capacity, node.price.unwrap_or(0));
+                usage[total].add(&node.capacity, node.price.unwrap_or(0));
+            }
+        }
+        usage
+    }
+}
+
+/// Whether pods can be planned on a node that is there.
+pub fn usable(snapshot: &Snapshot, node: usize) -> bool {
+    let node = &snapshot.nodes[node];
+    node.state != NodeState::Leaving && node.schedulable
+}

@@ -1,0 +1,532 @@
+//! Where pods are by topology domain: what spread, affinity and anti-affinity between pods look at.
+//!
+//! Each distinct question ("how many pods with app=web of namespace a are in each zone?") is one [`Counter`]. A
+//! class knows which counters its pods raise and which it has to look at, so that placing a pod costs as much as
+//! the rules that concern it, not as all pods that there are.
+//!
+//! A domain is a value of a label. The hostname is a label like others, but every node has its own, also one
+//! that has no name yet: its domains are the numbers of the nodes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Labels, Namespaces, PodClass, Snapshot, Spread, selects};
+use crate::plan::Rule;
+use crate::requirement::Requirements;
+use crate::symbol::Symbol;
+use crate::taint::{self, Taint, Toleration};
+
+/// A value of a label, or for the hostname the number of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Domain(pub u32);
+
+impl Domain {
+    /// The domain of a label's value.
+    pub fn value(value: Symbol) -> Self {
+        Self(value.index() as u32)
+    }
+}
+
+/// Which pods a counter counts, by which label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Question {
+    key: Symbol,
+    /// Pods that satisfy every one of these.
+    pods: Vec<(Option<Requirements>, Namespaces)>,
+    /// For anti-affinity the other way round: pods that have the term, not pods that it selects.
+    owners: bool,
+    /// Nodes that count, where not all do.
+    nodes: Option<NodeFilter>,
+    /// Whether pods on their way out count.
+    terminating: bool,
+}
+
+/// Nodes that count for a spread.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct NodeFilter {
+    /// The pod's alternatives of node affinity, if they are honoured.
+    terms: Option<Vec<Requirements>>,
+    /// The pod's tolerations, if taints are honoured.
+    tolerations: Option<Vec<Toleration>>,
+    /// Labels that a node must have.
+    keys: Vec<Symbol>,
+}
+
+#[derive(Debug, Clone)]
+struct Counter {
+    key: Symbol,
+    host: bool,
+    filter: Option<u32>,
+    terminating: bool,
+    /// Pods by domain.
+    pods: BTreeMap<Domain, u32>,
+    /// Nodes by domain, where domains without pods matter.
+    nodes: BTreeMap<Domain, u32>,
+    total: u64,
+}
+
+impl Counter {
+    fn count(&self, domain: Domain) -> u32 {
+        self.pods.get(&domain).copied().unwrap_or(0)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct SpreadRule {
+    counter: usize,
+    key: Symbol,
+    max_skew: u32,
+    min_domains: Option<u32>,
+    counts_itself: bool,
+}
+
+#[derive(Debug, Clone)]
+struct AffinityRule {
+    counter: usize,
+    key: Symbol,
+}
+
+/// What the rules of a class come down to.
+#[derive(Debug, Clone, Default)]
+struct ClassRules {
+    /// Counters that a pod of the class raises.
+    raises: Vec<usize>,
+    spread: Vec<SpreadRule>,
+    affinity: Vec<AffinityRule>,
+    /// The pod itself satisfies its affinity terms.
+    affine_to_itself: bool,
+    /// Counters that must be zero in the domain.
+    forbidden: Vec<AffinityRule>,
+}
+
+/// Counters of all questions, and what they mean for each class.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    hostname: Symbol,
+    counters: Vec<Counter>,
+    filters: Vec<NodeFilter>,
+    rules: Vec<ClassRules>,
+}
+
+/// A node as topology sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Its number.
+    pub spot: u32,
+    /// Its labels.
+    pub labels: &'a Labels,
+    /// Its taints.
+    pub taints: &'a [Taint],
+    /// Whether it has a hostname: a node that is there may lack the label.
+    pub has_hostname: bool,
+}
+
+impl Topology {
+    /// The questions of all classes; nothing is counted yet.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        Compiler::new(snapshot).compile()
+    }
+
+    /// Whether no rule between pods concerns the class: it neither looks nor is looked at.
+    pub fn is_free(&self, class: ClassId) -> bool {
+        let rules = &self.rules[class.index()];
+        rules.raises.is_empty() && rules.spread.is_empty() && rules.affinity.is_empty() && rules.forbidden.is_empty()
+    }
+
+    /// Whether some rule of the class, or one that counts it, is about a label other than the hostname.
+    pub fn keys_of(&self, class: ClassId) -> impl Iterator<Item = Symbol> {
+        let rules = &self.rules[class.index()];
+        let raised = rules.raises.iter().map(|&counter| self.counters[counter].key);
+        let spread = rules.spread.iter().map(|rule| rule.key);
+        let near = rules.affinity.iter().chain(&rules.forbidden).map(|rule| rule.key);
+        raised.chain(spread).chain(near)
+    }
+
+    /// Whether the class must be near other pods by this label.
+    pub fn is_affine(&self, class: ClassId, key: Symbol) -> bool {
+        self.rules[class.index()].affinity.iter().any(|rule| rule.key == key)
+    }
+
+    /// Whether pods of the class satisfy their own affinity terms: the first of them may start a domain.
+    pub fn is_affine_to_itself(&self, class: ClassId) -> bool {
+        self.rules[class.index()].affine_to_itself
+    }
+
+    /// Whether a class's affinity by this label selects pods of another class.
+    pub fn follows(&self, class: ClassId, other: ClassId, key: Symbol) -> bool {
+        let raises = &self.rules[other.index()].raises;
+        self.rules[class.index()].affinity.iter().any(|rule| rule.key == key && raises.contains(&rule.counter))
+    }
+
+    /// Pods of the class that one node may hold: by spread over hosts and by anti-affinity to itself. The answer
+    /// is safe in every order of arrival, since an empty node always counts as a domain without pods.
+    pub fn cap_per_host(&self, class: ClassId) -> u32 {
+        let rules = &self.rules[class.index()];
+        let spread = rules.spread.iter().filter(|rule| self.counters[rule.counter].host && rule.counts_itself);
+        let mut cap = spread.map(|rule| rule.max_skew).min().unwrap_or(u32::MAX);
+        let against = |rule: &&AffinityRule| rule.key == self.hostname && rules.raises.contains(&rule.counter);
+        if rules.forbidden.iter().any(|rule| against(&rule)) {
+            cap = cap.min(1);
+        }
+        cap
+    }
+
+    /// Counters by host of which the class looks for none and raises it: whoever shares such a counter excludes
+    /// each other on a host.
+    pub fn exclusive_groups(&self, class: ClassId) -> Vec<u32> {
+        let rules = &self.rules[class.index()];
+        let mine = |rule: &&AffinityRule| rule.key == self.hostname && rules.raises.contains(&rule.counter);
+        let mut groups: Vec<u32> = rules.forbidden.iter().filter(mine).map(|rule| rule.counter as u32).collect();
+        let alone =
+            rules.spread.iter().filter(|rule| rule.key == self.hostname && rule.counts_itself && rule.max_skew == 1);
+        groups.extend(alone.map(|rule| rule.counter as u32));
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// Whether the class has rules by host beyond what [`Topology::cap_per_host`] of itself says.
+    pub fn has_host_rules(&self, class: ClassId) -> bool {
+        self.keys_of(class).any(|key| key == self.hostname)
+    }
+
+    /// Makes a node known: its domains exist from now on, even without pods.
+    pub fn add_node(&mut self, place: Place<'_>, snapshot: &Snapshot) {
+        self.change_node(place, snapshot, 1);
+    }
+
+    /// Forgets a node.
+    pub fn remove_node(&mut self, place: Place<'_>, snapshot: &Snapshot) {
+        self.change_node(place, snapshot, -1);
+    }
+
+    fn change_node(&mut self, place: Place<'_>, snapshot: &Snapshot, by: i32) {
+        let counting: Vec<bool> =
+            self.filters.iter().map(|filter| filter.counts(place, self.hostname, snapshot)).collect();
+        for counter in &mut self.counters {
+            let Some(filter) = counter.filter else { continue };
+            if let Some(domain) = domain_of(place, counter.key, self.hostname).filter(|_| counting[filter as usize]) {
+                let nodes = counter.nodes.entry(domain).or_default();
+                *nodes = nodes.saturating_add_signed(by);
+                if *nodes == 0 {
+                    counter.nodes.remove(&domain);
+                }
+            }
+        }
+    }
+
+    /// Counts pods of a class on a node.
+    pub fn add(&mut self, class: ClassId, place: Place<'_>, count: u32, snapshot: &Snapshot) {
+        self.change(class, place, i64::from(count), false, snapshot);
+    }
+
+    /// Counts pods on their way out.
+    pub fn add_terminating(&mut self, class: ClassId, place: Place<'_>, count: u32, snapshot: &Snapshot) {
+        self.change(class, place, i64::from(count), true, snapshot);
+    }
+
+    /// Takes pods of a class off a node.
+    pub fn remove(&mut self, class: ClassId, place: Place<'_>, count: u32, snapshot: &Snapshot) {
+        self.change(class, place, -i64::from(count), false, snapshot);
+    }
+
+    fn change(&mut self, class: ClassId, place: Place<'_>, by: i64, terminating: bool, snapshot: &Snapshot) {
+        for &index in &self.rules[class.index()].raises {
+            let counter = &self.counters[index];
+            let counted = counter.terminating || !terminating;
+            let eligible = |filter| self.filters[filter as usize].counts(place, self.hostname, snapshot);
+            if counted
+                && counter.filter.is_none_or(eligible)
+                && let Some(domain) = domain_of(place, counter.key, self.hostname)
+            {
+                self.counters[index].change(domain, by);
+            }
+        }
+    }
+
+    /// Counts pods of a class in a domain, for counters by this label only.
+    pub fn add_in_domain(&mut self, class: ClassId, key: Symbol, domain: Domain, count: u32) {
+        for &index in &self.rules[class.index()].raises {
+            let counter = &mut self.counters[index];
+            if counter.key == key {
+                counter.change(domain, i64::from(count));
+            }
+        }
+    }
+
+    /// Makes a domain known to the spreads of a class, whether or not a node is there yet.
+    pub fn open_domain(&mut self, class: ClassId, key: Symbol, domain: Domain) {
+        for rule in self.rules[class.index()].spread.iter().filter(|rule| rule.key == key) {
+            self.counters[rule.counter].nodes.entry(domain).or_insert(1);
+        }
+    }
+
+    /// Whether the rules between pods allow one more pod of the class on a node.
+    pub fn check(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
+        let domain = |key| domain_of(place, key, self.hostname);
+        self.check_with(class, |key| Some(domain(key)))
+    }
+
+    /// The same as far as a label is concerned, for a node of which only this domain is known.
+    pub fn check_domain(&self, class: ClassId, key: Symbol, domain: Domain) -> Result<(), Rule> {
+        self.check_with(class, |asked| (asked == key).then_some(Some(domain)))
+    }
+
+    /// `domain` says nothing for labels that are not looked at, and `Some(None)` for those that the node lacks.
+    fn check_with(&self, class: ClassId, domain: impl Fn(Symbol) -> Option<Option<Domain>>) -> Result<(), Rule> {
+        let rules = &self.rules[class.index()];
+        for rule in &rules.forbidden {
+            if let Some(Some(domain)) = domain(rule.key)
+                && self.counters[rule.counter].count(domain) > 0
+            {
+                return Err(Rule::PodAntiAffinity);
+            }
+        }
+        for rule in &rules.affinity {
+            let near = match domain(rule.key) {
+                None => true,
+                Some(None) => false,
+                Some(Some(domain)) => self.counters[rule.counter].count(domain) > 0 || self.may_start(rules),
+            };
+            if !near {
+                return Err(Rule::PodAffinity);
+            }
+        }
+        for rule in &rules.spread {
+            match domain(rule.key) {
+                None => {}
+                Some(None) => return Err(Rule::TopologySpread),
+                Some(Some(domain)) if self.skew_after(rule, domain) > i64::from(rule.max_skew) => {
+                    return Err(Rule::TopologySpread);
+                }
+                Some(Some(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the first pod of a group may start a domain: nobody is there yet, and it selects itself.
+    fn may_start(&self, rules: &ClassRules) -> bool {
+        rules.affine_to_itself && rules.affinity.iter().all(|rule| self.counters[rule.counter].total == 0)
+    }
+
+    fn skew_after(&self, rule: &SpreadRule, domain: Domain) -> i64 {
+        let counter = &self.counters[rule.counter];
+        i64::from(counter.count(domain)) + i64::from(rule.counts_itself) - i64::from(self.least(rule))
+    }
+
+    fn least(&self, rule: &SpreadRule) -> u32 {
+        let counter = &self.counters[rule.counter];
+        if rule.min_domains.is_some_and(|wanted| (counter.nodes.len() as u64) < u64::from(wanted)) {
+            return 0;
+        }
+        if counter.host && counter.nodes.len() > counter.pods.len() {
+            return 0;
+        }
+        counter.nodes.keys().map(|domain| counter.count(*domain)).min().unwrap_or(0)
+    }
+
+    /// Whether pods of the class that are on a node satisfy their spread as things stand now.
+    pub fn spread_holds(&self, class: ClassId, place: Place<'_>) -> bool {
+        self.rules[class.index()].spread.iter().all(|rule| {
+            domain_of(place, rule.key, self.hostname).is_some_and(|domain| {
+                let counter = &self.counters[rule.counter];
+                i64::from(counter.count(domain)) - i64::from(self.least(rule)) <= i64::from(rule.max_skew)
+            })
+        })
+    }
+
+    /// How full a domain is for a class: pods of the counters by this label that it raises, and of its spreads.
+    pub fn load(&self, class: ClassId, key: Symbol, domain: Domain) -> u64 {
+        let rules = &self.rules[class.index()];
+        let raised = rules.raises.iter().map(|&counter| &self.counters[counter]);
+        let load: u64 = raised
+            .filter(|counter| counter.key == key && counter.filter.is_some())
+            .map(|counter| u64::from(counter.count(domain)))
+            .sum();
+        let looked_at = rules.spread.iter().filter(|rule| rule.key == key && !rule.counts_itself);
+        load + looked_at.map(|rule| u64::from(self.counters[rule.counter].count(domain))).sum::<u64>()
+    }
+}
+
+impl Counter {
+    fn change(&mut self, domain: Domain, by: i64) {
+        let count = self.pods.entry(domain).or_default();
+        *count = u32::try_from((i64::from(*count) + by).max(0)).unwrap_or(u32::MAX);
+        if *count == 0 {
+            self.pods.remove(&domain);
+        }
+        self.total = self.total.saturating_add_signed(by);
+    }
+}
+
+impl NodeFilter {
+    fn counts(&self, place: Place<'_>, hostname: Symbol, snapshot: &Snapshot) -> bool {
+        let has = |key: &Symbol| domain_of(place, *key, hostname).is_some();
+        let symbols = &snapshot.symbols;
+        let wanted = |term: &Requirements| term.match_labels(|key| place.labels.get(key), symbols);
+        self.keys.iter().all(has)
+            && self.terms.as_ref().is_none_or(|terms| terms.iter().any(wanted))
+            && self
+                .tolerations
+                .as_ref()
+                .is_none_or(|tolerations| taint::first_forbidding(place.taints, tolerations, symbols).is_none())
+    }
+}
+
+fn domain_of(place: Place<'_>, key: Symbol, hostname: Symbol) -> Option<Domain> {
+    if key == hostname {
+        return place.has_hostname.then_some(Domain(place.spot));
+    }
+    place.labels.get(key).map(Domain::value)
+}
+
+/// Turns the terms of classes into counters.
+struct Compiler<'s> {
+    snapshot: &'s Snapshot,
+    questions: HashMap<Question, usize>,
+    ordered: Vec<Question>,
+    filters: Vec<NodeFilter>,
+    filter_ids: HashMap<NodeFilter, u32>,
+    rules: Vec<ClassRules>,
+    /// Owner counters, with the term whose pods they keep away.
+    repelling: Vec<(usize, AffinityTerm)>,
+}
+
+impl<'s> Compiler<'s> {
+    fn new(snapshot: &'s Snapshot) -> Self {
+        Self {
+            snapshot,
+            questions: HashMap::new(),
+            ordered: Vec::new(),
+            filters: Vec::new(),
+            filter_ids: HashMap::new(),
+            rules: vec![ClassRules::default(); snapshot.classes.len()],
+            repelling: Vec::new(),
+        }
+    }
+
+    fn compile(mut self) -> Topology {
+        for (index, class) in self.snapshot.classes.iter().enumerate() {
+            self.class(index, class);
+        }
+        self.who_raises_what();
+        self.who_is_repelled();
+        let hostname = self.snapshot.names.hostname;
+        let counters = self.ordered.iter().map(|question| Counter {
+            key: question.key,
+            host: question.key == hostname,
+            filter: question.nodes.as_ref().map(|filter| self.filter_ids[filter]),
+            terminating: question.terminating,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            total: 0,
+        });
+        Topology { hostname, counters: counters.collect(), filters: self.filters, rules: self.rules }
+    }
+
+    fn class(&mut self, index: usize, class: &PodClass) {
+        let keys: Vec<Symbol> = class.spread.iter().filter(|spread| spread.hard).map(|spread| spread.key).collect();
+        for spread in class.spread.iter().filter(|spread| spread.hard) {
+            self.spread(index, class, spread, &keys);
+        }
+        let pods: Vec<_> = class.affinity.iter().map(|term| (term.selector.clone(), term.namespaces.clone())).collect();
+        for term in &class.affinity {
+            let question =
+                Question { key: term.key, pods: pods.clone(), owners: false, nodes: None, terminating: true };
+            let counter = self.counter(question);
+            self.rules[index].affinity.push(AffinityRule { counter, key: term.key });
+        }
+        let itself = pods.iter().all(|(selector, namespaces)| self.matches(class, selector.as_ref(), namespaces));
+        self.rules[index].affine_to_itself = itself;
+        for term in &class.anti_affinity {
+            let pods = vec![(term.selector.clone(), term.namespaces.clone())];
+            let question = Question { key: term.key, pods, owners: false, nodes: None, terminating: true };
+            let counter = self.counter(question.clone());
+            self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
+            let known = self.ordered.len();
+            let owners = self.counter(Question { owners: true, ..question });
+            if owners == known {
+                self.repelling.push((owners, term.clone()));
+            }
+            self.rules[index].raises.push(owners);
+        }
+    }
+
+    fn spread(&mut self, index: usize, class: &PodClass, spread: &Spread, keys: &[Symbol]) {
+        let honoured = |policy| policy == InclusionPolicy::Honor;
+        let any = class.node_terms.iter().any(Requirements::is_empty);
+        let filter = NodeFilter {
+            terms: (honoured(spread.node_affinity) && !any).then(|| class.node_terms.clone()),
+            tolerations: honoured(spread.node_taints).then(|| class.tolerations.clone()),
+            keys: keys.to_vec(),
+        };
+        if !self.filter_ids.contains_key(&filter) {
+            self.filter_ids.insert(filter.clone(), self.filters.len() as u32);
+            self.filters.push(filter.clone());
+        }
+        let own = Namespaces::These([class.namespace].into());
+        let counts_itself = self.matches(class, spread.selector.as_ref(), &own);
+        let pods = vec![(spread.selector.clone(), own)];
+        let question = Question { key: spread.key, pods, owners: false, nodes: Some(filter), terminating: false };
+        let counter = self.counter(question);
+        let rule = SpreadRule {
+            counter,
+            key: spread.key,
+            max_skew: spread.max_skew,
+            min_domains: spread.min_domains,
+            counts_itself,
+        };
+        self.rules[index].spread.push(rule);
+    }
+
+    fn counter(&mut self, question: Question) -> usize {
+        if let Some(known) = self.questions.get(&question) {
+            return *known;
+        }
+        let index = self.ordered.len();
+        self.questions.insert(question.clone(), index);
+        self.ordered.push(question);
+        index
+    }
+
+    fn matches(&self, class: &PodClass, selector: Option<&Requirements>, namespaces: &Namespaces) -> bool {
+        namespaces.contains(class.namespace)
+            && selector.is_some_and(|selector| selects(selector, &class.labels, &self.snapshot.symbols))
+    }
+
+    /// Selectors mostly name one value of one label. Those are found through the labels of a class, the others
+    /// are tried on every class.
+    fn who_raises_what(&mut self) {
+        let mut by_label: HashMap<(Symbol, Symbol), Vec<usize>> = HashMap::new();
+        let mut by_trial = Vec::new();
+        for (index, question) in self.ordered.iter().enumerate().filter(|(_, question)| !question.owners) {
+            let selector = question.pods.first().and_then(|(selector, _)| selector.as_ref());
+            let named =
+                selector.and_then(|selector| selector.iter().find_map(|(key, one)| Some((key, one.only_value()?))));
+            match named {
+                Some(label) => by_label.entry(label).or_default().push(index),
+                None => by_trial.push(index),
+            }
+        }
+        for (index, class) in self.snapshot.classes.iter().enumerate() {
+            let labelled = class.labels.iter().filter_map(|label| by_label.get(&label)).flatten();
+            let mut raised: Vec<usize> = labelled
+                .chain(&by_trial)
+                .copied()
+                .filter(|&counter| self.ordered[counter].pods.iter().all(|(a, b)| self.matches(class, a.as_ref(), b)))
+                .collect();
+            raised.sort_unstable();
+            self.rules[index].raises.extend(raised);
+        }
+    }
+
+    fn who_is_repelled(&mut self) {
+        for (counter, term) in std::mem::take(&mut self.repelling) {
+            for (index, class) in self.snapshot.classes.iter().enumerate() {
+                if self.matches(class, term.selector.as_ref(), &term.namespaces) {
+                    self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
+                }
+            }
+        }
+    }
+}

@@ -16,4 +16,6 @@ pub mod plan;
 pub mod requirement;
 pub mod symbol;
 pub mod taint;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod topology;

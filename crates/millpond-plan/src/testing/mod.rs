@@ -1,0 +1,22 @@
+//! What tests of the planner share: clusters in a few words, random clusters, a scheduler that is slow and plainly
+//! right, and the cheapest plan by trying everything.
+//!
+//! Only there with the feature `testing` (and in this crate's own tests).
+//!
+//! ```text
+//! Cluster (words) ──┐
+//! Recipe + seed ────┴─▶ Snapshot ─▶ plan ─▶ check
+//!                          │                  ▲ compared with
+//!                          └─▶ Scheduler, cheapest
+//! ```
+
+mod cluster;
+mod random;
+mod rng;
+mod scheduler;
+mod words;
+
+pub use cluster::{Cluster, Machine, NodeSpec, PodSpec, PoolSpec};
+pub use random::{Recipe, random_snapshot};
+pub use rng::Rng;
+pub use scheduler::Scheduler;

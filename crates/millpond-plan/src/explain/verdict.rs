@@ -1,0 +1,71 @@
+//! Why pods of a class have no place, in one sentence for each pool and one for all of them.
+
+use super::funnel::{Inquiry, Step};
+use super::{reason, words};
+use crate::board::Board;
+use crate::market::{Market, Usage};
+use crate::model::{ClassId, PoolId, Snapshot};
+use crate::plan::{PoolVerdict, Rule, Verdict};
+
+/// Why one more pod of the class has no place. `board` holds what is planned so far; `usage` is
+/// [`Usage::by_pool`] with the planned nodes added, the sum over all pools last.
+pub fn verdict(
+    snapshot: &Snapshot,
+    market: &Market,
+    board: &mut Board<'_>,
+    usage: &[Usage],
+    class: ClassId,
+) -> Verdict {
+    let inquiry = Inquiry::new(snapshot, market, board, usage, class);
+    let funnels: Vec<Vec<Step>> = (0..snapshot.pools.len()).map(|pool| inquiry.funnel(PoolId::from(pool))).collect();
+    of_funnels(&inquiry, &funnels)
+}
+
+/// The verdict that the funnels of all pools come to.
+pub(super) fn of_funnels(inquiry: &Inquiry<'_>, funnels: &[Vec<Step>]) -> Verdict {
+    let snapshot = inquiry.snapshot;
+    let pools: Vec<PoolVerdict> =
+        funnels.iter().enumerate().map(|(pool, steps)| of_pool(inquiry, PoolId::from(pool), steps)).collect();
+    if let Some(problem) = &inquiry.class().problem {
+        return Verdict { rule: Rule::Pod, message: reason::problem(problem), pools };
+    }
+    let Some(nearest) = nearest(snapshot, &pools, funnels) else {
+        return Verdict { rule: Rule::PoolNotReady, message: "there is no pool to buy nodes from".to_owned(), pools };
+    };
+    let message = format!("pool {}: {}", words::pool(snapshot, nearest.pool), nearest.message);
+    Verdict { rule: nearest.rule, message, pools: pools.clone() }
+}
+
+/// The pool that came nearest: whose rule is the last to fail, with most left before it; then by weight and name.
+pub(super) fn nearest<'p>(
+    snapshot: &Snapshot,
+    pools: &'p [PoolVerdict],
+    funnels: &[Vec<Step>],
+) -> Option<&'p PoolVerdict> {
+    let before = |pool: PoolId| {
+        let steps = &funnels[pool.index()];
+        steps.len().checked_sub(2).map_or(0, |index| steps[index].left.len())
+    };
+    pools.iter().max_by(|a, b| {
+        let (of_a, of_b) = (&snapshot.pools[a.pool.index()], &snapshot.pools[b.pool.index()]);
+        let by_rule = a.rule.cmp(&b.rule).then_with(|| before(a.pool).cmp(&before(b.pool)));
+        by_rule.then_with(|| of_a.weight.cmp(&of_b.weight)).then_with(|| of_b.name.cmp(&of_a.name))
+    })
+}
+
+fn of_pool(inquiry: &Inquiry<'_>, pool: PoolId, steps: &[Step]) -> PoolVerdict {
+    let all = inquiry.market.of_pool(pool);
+    let Some((last, earlier)) = steps.split_last() else {
+        return PoolVerdict { pool, rule: Rule::PoolRequirements, message: "has nothing to buy".to_owned() };
+    };
+    let before = earlier.last().map_or(all, |step| &step.left);
+    if last.left.is_empty() {
+        return PoolVerdict { pool, rule: last.rule, message: reason::sentence(inquiry, pool, before, last) };
+    }
+    // Every rule leaves something: whoever planned had no use for it. The last rule is named, as the one that
+    // other pods' plans can still change.
+    let cheapest = last.left.iter().min_by_key(|&offer| (inquiry.market.offer(offer).price, offer));
+    let name = cheapest.map(|offer| reason::offer_name(inquiry, offer)).unwrap_or_default();
+    let message = format!("{name} would do for one more pod; it was not planned in this round");
+    PoolVerdict { pool, rule: last.rule, message }
+}

@@ -153,6 +153,11 @@ impl<'s> Board<'s> {
         &self.topology
     }
 
+    /// The same, to change which domains are expected.
+    pub fn topology_mut(&mut self) -> &mut Topology {
+        &mut self.topology
+    }
+
     /// How many nodes there are, planned ones included.
     pub fn len(&self) -> usize {
         self.spots.len()
@@ -246,6 +251,11 @@ impl<'s> Board<'s> {
             Some(offer) => offers.contains(offer as usize),
             None => nodes.contains(spot.index()),
         }
+    }
+
+    /// Classes with the same number want the same of a node by itself.
+    pub fn static_id(&self, class: ClassId) -> u32 {
+        self.static_ids[class.index()]
     }
 
     /// Offers on which the class could be by taints, node affinity and volumes.

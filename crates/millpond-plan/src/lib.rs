@@ -15,8 +15,11 @@ pub mod model;
 pub mod pack;
 pub mod plan;
 pub mod requirement;
+mod solve;
 pub mod symbol;
 pub mod taint;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod topology;
+
+pub use solve::{plan, plan_on};

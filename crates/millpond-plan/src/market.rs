@@ -39,6 +39,8 @@ pub struct Offer {
     pub available: bool,
     /// How many are left, of reserved capacity.
     pub left: Option<u32>,
+    /// Offers with the same number have the same free resources.
+    pub capacity: u32,
 }
 
 /// Everything that could be bought, indexed.
@@ -76,7 +78,16 @@ impl Market {
         };
         market.index(&mentioned);
         market.subtract_daemons(snapshot);
+        market.number_capacities();
         market
+    }
+
+    fn number_capacities(&mut self) {
+        let mut known: HashMap<Resources, u32> = HashMap::new();
+        for offer in &mut self.offers {
+            let next = known.len() as u32;
+            offer.capacity = *known.entry(offer.free.clone()).or_insert(next);
+        }
     }
 
     fn index(&mut self, mentioned: &Mentioned) {
@@ -277,6 +288,7 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
                 price: offered.price,
                 available: offered.available && offered.left != Some(0),
                 left: offered.left,
+                capacity: 0,
             });
         }
     }
@@ -379,6 +391,13 @@ impl Usage {
         self.capacity.add(capacity);
         self.nodes += 1;
         self.price += u128::from(price);
+    }
+
+    /// Takes a node back.
+    pub fn take_back(&mut self, capacity: &Resources, price: Nanos) {
+        self.capacity.subtract(capacity);
+        self.nodes -= 1;
+        self.price -= u128::from(price);
     }
 
     /// What the nodes of each pool that are there use, those that are leaving included: they are paid for until they

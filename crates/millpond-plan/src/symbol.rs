@@ -61,6 +61,11 @@ impl Symbols {
         &self.texts[symbol.index()]
     }
 
+    /// The text at a place of the table, see [`Symbol::index`].
+    pub fn text_at(&self, index: usize) -> &str {
+        &self.texts[index]
+    }
+
     /// The text of a symbol as a whole number, read as kube-scheduler reads it.
     pub fn integer(&self, symbol: Symbol) -> Option<i64> {
         self.integers[symbol.index()]

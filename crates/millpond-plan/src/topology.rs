@@ -7,7 +7,7 @@
 //! A domain is a value of a label. The hostname is a label like others, but every node has its own, also one
 //! that has no name yet: its domains are the numbers of the nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Labels, Namespaces, PodClass, Snapshot, Spread, selects};
 use crate::plan::Rule;
@@ -32,8 +32,8 @@ struct Question {
     key: Symbol,
     /// Pods that satisfy every one of these.
     pods: Vec<(Option<Requirements>, Namespaces)>,
-    /// For anti-affinity the other way round: pods that have the term, not pods that it selects.
-    owners: bool,
+    /// The other way round: pods that have the term, not pods that it selects; for a spread with its skew.
+    owners: Option<u32>,
     /// Nodes that count, where not all do.
     nodes: Option<NodeFilter>,
     /// Whether pods on their way out count.
@@ -96,6 +96,19 @@ struct ClassRules {
     affine_to_itself: bool,
     /// Counters that must be zero in the domain.
     forbidden: Vec<AffinityRule>,
+    /// Spreads over hosts of other pods that count this one: it may not come where it would break them.
+    guards: Vec<Guard>,
+}
+
+/// A spread over hosts, seen by the pods that it counts. kube-scheduler asks only the pod that comes; a plan asks
+/// those that are there too, so that it holds in whatever order pods arrive.
+#[derive(Debug, Clone)]
+struct Guard {
+    /// Pods that have the constraint.
+    owners: usize,
+    /// Pods that it counts.
+    counted: usize,
+    max_skew: u32,
 }
 
 /// Counters of all questions, and what they mean for each class.
@@ -105,6 +118,8 @@ pub struct Topology {
     counters: Vec<Counter>,
     filters: Vec<NodeFilter>,
     rules: Vec<ClassRules>,
+    /// Domains that are known though no node is there yet.
+    expected: BTreeSet<(usize, Domain)>,
 }
 
 /// A node as topology sees it.
@@ -253,10 +268,25 @@ impl Topology {
         }
     }
 
-    /// Makes a domain known to the spreads of a class, whether or not a node is there yet.
-    pub fn open_domain(&mut self, class: ClassId, key: Symbol, domain: Domain) {
+    /// Makes a domain known to the spreads of a class though no node is there yet: one can be bought.
+    pub fn expect_domain(&mut self, class: ClassId, key: Symbol, domain: Domain) {
         for rule in self.rules[class.index()].spread.iter().filter(|rule| rule.key == key) {
-            self.counters[rule.counter].nodes.entry(domain).or_insert(1);
+            if self.expected.insert((rule.counter, domain)) {
+                *self.counters[rule.counter].nodes.entry(domain).or_default() += 1;
+            }
+        }
+    }
+
+    /// From now on only domains count that have nodes.
+    pub fn expect_nothing(&mut self) {
+        for (counter, domain) in std::mem::take(&mut self.expected) {
+            let nodes = &mut self.counters[counter].nodes;
+            let left = nodes.get(&domain).map_or(0, |count| count.saturating_sub(1));
+            if left == 0 {
+                nodes.remove(&domain);
+            } else {
+                nodes.insert(domain, left);
+            }
         }
     }
 
@@ -279,6 +309,14 @@ impl Topology {
                 && self.counters[rule.counter].count(domain) > 0
             {
                 return Err(Rule::PodAntiAffinity);
+            }
+        }
+        for guard in &rules.guards {
+            if let Some(Some(domain)) = domain(self.hostname)
+                && self.counters[guard.owners].count(domain) > 0
+                && self.counters[guard.counted].count(domain) >= guard.max_skew
+            {
+                return Err(Rule::TopologySpread);
             }
         }
         for rule in &rules.affinity {
@@ -325,14 +363,31 @@ impl Topology {
         counter.nodes.keys().map(|domain| counter.count(*domain)).min().unwrap_or(0)
     }
 
-    /// Whether pods of the class that are on a node satisfy their spread as things stand now.
-    pub fn spread_holds(&self, class: ClassId, place: Place<'_>) -> bool {
-        self.rules[class.index()].spread.iter().all(|rule| {
-            domain_of(place, rule.key, self.hostname).is_some_and(|domain| {
-                let counter = &self.counters[rule.counter];
-                i64::from(counter.count(domain)) - i64::from(self.least(rule)) <= i64::from(rule.max_skew)
+    /// Whether pods of the class that are on a node satisfy their spread and affinity as things stand now.
+    pub fn holds(&self, class: ClassId, place: Place<'_>) -> bool {
+        let rules = &self.rules[class.index()];
+        let domain = |key| domain_of(place, key, self.hostname);
+        let spread = rules.spread.iter().all(|rule| {
+            domain(rule.key).is_some_and(|domain| {
+                let count = self.counters[rule.counter].count(domain);
+                i64::from(count) - i64::from(self.least(rule)) <= i64::from(rule.max_skew)
             })
-        })
+        });
+        let near =
+            |rule: &AffinityRule| domain(rule.key).is_some_and(|domain| self.counters[rule.counter].count(domain) > 0);
+        spread && rules.affinity.iter().all(near)
+    }
+
+    /// Whether the class has a spread or an affinity that others can break.
+    pub fn has_fragile_rules(&self, class: ClassId) -> bool {
+        let rules = &self.rules[class.index()];
+        !rules.spread.is_empty() || !rules.affinity.is_empty()
+    }
+
+    /// Labels other than the hostname by which the class is spread.
+    pub fn spread_keys(&self, class: ClassId) -> impl Iterator<Item = Symbol> {
+        let rules = &self.rules[class.index()];
+        rules.spread.iter().map(|rule| rule.key).filter(|key| *key != self.hostname)
     }
 
     /// How full a domain is for a class: pods of the counters by this label that it raises, and of its spreads.
@@ -390,6 +445,7 @@ struct Compiler<'s> {
     rules: Vec<ClassRules>,
     /// Owner counters, with the term whose pods they keep away.
     repelling: Vec<(usize, AffinityTerm)>,
+    guarding: Vec<Guard>,
 }
 
 impl<'s> Compiler<'s> {
@@ -402,6 +458,7 @@ impl<'s> Compiler<'s> {
             filter_ids: HashMap::new(),
             rules: vec![ClassRules::default(); snapshot.classes.len()],
             repelling: Vec::new(),
+            guarding: Vec::new(),
         }
     }
 
@@ -411,6 +468,7 @@ impl<'s> Compiler<'s> {
         }
         self.who_raises_what();
         self.who_is_repelled();
+        self.who_is_guarded_against();
         let hostname = self.snapshot.names.hostname;
         let counters = self.ordered.iter().map(|question| Counter {
             key: question.key,
@@ -421,7 +479,13 @@ impl<'s> Compiler<'s> {
             nodes: BTreeMap::new(),
             total: 0,
         });
-        Topology { hostname, counters: counters.collect(), filters: self.filters, rules: self.rules }
+        Topology {
+            hostname,
+            counters: counters.collect(),
+            filters: self.filters,
+            rules: self.rules,
+            expected: BTreeSet::new(),
+        }
     }
 
     fn class(&mut self, index: usize, class: &PodClass) {
@@ -431,8 +495,7 @@ impl<'s> Compiler<'s> {
         }
         let pods: Vec<_> = class.affinity.iter().map(|term| (term.selector.clone(), term.namespaces.clone())).collect();
         for term in &class.affinity {
-            let question =
-                Question { key: term.key, pods: pods.clone(), owners: false, nodes: None, terminating: true };
+            let question = Question { key: term.key, pods: pods.clone(), owners: None, nodes: None, terminating: true };
             let counter = self.counter(question);
             self.rules[index].affinity.push(AffinityRule { counter, key: term.key });
         }
@@ -440,11 +503,11 @@ impl<'s> Compiler<'s> {
         self.rules[index].affine_to_itself = itself;
         for term in &class.anti_affinity {
             let pods = vec![(term.selector.clone(), term.namespaces.clone())];
-            let question = Question { key: term.key, pods, owners: false, nodes: None, terminating: true };
+            let question = Question { key: term.key, pods, owners: None, nodes: None, terminating: true };
             let counter = self.counter(question.clone());
             self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
             let known = self.ordered.len();
-            let owners = self.counter(Question { owners: true, ..question });
+            let owners = self.counter(Question { owners: Some(0), ..question });
             if owners == known {
                 self.repelling.push((owners, term.clone()));
             }
@@ -467,8 +530,16 @@ impl<'s> Compiler<'s> {
         let own = Namespaces::These([class.namespace].into());
         let counts_itself = self.matches(class, spread.selector.as_ref(), &own);
         let pods = vec![(spread.selector.clone(), own)];
-        let question = Question { key: spread.key, pods, owners: false, nodes: Some(filter), terminating: false };
-        let counter = self.counter(question);
+        let question = Question { key: spread.key, pods, owners: None, nodes: Some(filter), terminating: false };
+        let counter = self.counter(question.clone());
+        if spread.key == self.snapshot.names.hostname {
+            let known = self.ordered.len();
+            let owners = self.counter(Question { owners: Some(spread.max_skew), nodes: None, ..question });
+            if owners == known {
+                self.guarding.push(Guard { owners, counted: counter, max_skew: spread.max_skew });
+            }
+            self.rules[index].raises.push(owners);
+        }
         let rule = SpreadRule {
             counter,
             key: spread.key,
@@ -499,7 +570,7 @@ impl<'s> Compiler<'s> {
     fn who_raises_what(&mut self) {
         let mut by_label: HashMap<(Symbol, Symbol), Vec<usize>> = HashMap::new();
         let mut by_trial = Vec::new();
-        for (index, question) in self.ordered.iter().enumerate().filter(|(_, question)| !question.owners) {
+        for (index, question) in self.ordered.iter().enumerate().filter(|(_, question)| question.owners.is_none()) {
             let selector = question.pods.first().and_then(|(selector, _)| selector.as_ref());
             let named =
                 selector.and_then(|selector| selector.iter().find_map(|(key, one)| Some((key, one.only_value()?))));
@@ -527,6 +598,17 @@ impl<'s> Compiler<'s> {
                     self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
                 }
             }
+        }
+    }
+
+    fn who_is_guarded_against(&mut self) {
+        let mut by_counter: HashMap<usize, Vec<Guard>> = HashMap::new();
+        for guard in std::mem::take(&mut self.guarding) {
+            by_counter.entry(guard.counted).or_default().push(guard);
+        }
+        for rules in &mut self.rules {
+            let guards = rules.raises.iter().filter_map(|counter| by_counter.get(counter)).flatten();
+            rules.guards = guards.cloned().collect();
         }
     }
 }

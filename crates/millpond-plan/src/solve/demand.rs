@@ -1,0 +1,92 @@
+//! Pods that need a place, grouped by class.
+
+use crate::board::needs_place;
+use crate::model::{ClassId, PodId, Snapshot};
+
+use super::order;
+
+/// Pods by class. Pods of a class are alike; they are given out in the order of the snapshot.
+#[derive(Debug)]
+pub(super) struct Demand {
+    /// Classes with pods, in the order in which they are planned.
+    pub(super) classes: Vec<ClassId>,
+    /// All pods, those of a class together.
+    pods: Vec<PodId>,
+    /// For each class of the snapshot where its pods begin, and how many are given out.
+    begin: Vec<u32>,
+    given: Vec<u32>,
+    /// How many have a place, and how many there are.
+    held: Vec<u32>,
+    count: Vec<u32>,
+}
+
+impl Demand {
+    pub(super) fn new(snapshot: &Snapshot) -> Self {
+        let mut count = vec![0_u32; snapshot.classes.len()];
+        let pods = 0..snapshot.pods.len();
+        let needing = pods.map(PodId::from).filter(|pod| needs_place(snapshot, *pod));
+        let needing: Vec<PodId> = needing.inspect(|pod| count[snapshot.pods[pod.index()].class.index()] += 1).collect();
+        let mut begin = Vec::with_capacity(count.len());
+        let mut next = 0;
+        for count in &count {
+            begin.push(next);
+            next += count;
+        }
+        let mut sorted = vec![PodId(0); needing.len()];
+        let mut at = begin.clone();
+        for pod in needing {
+            let place = &mut at[snapshot.pods[pod.index()].class.index()];
+            sorted[*place as usize] = pod;
+            *place += 1;
+        }
+        let mut classes: Vec<ClassId> = (0..count.len()).filter(|&c| count[c] > 0).map(ClassId::from).collect();
+        order::planned_order(snapshot, &mut classes);
+        Self { classes, pods: sorted, begin, given: vec![0; count.len()], held: vec![0; count.len()], count }
+    }
+
+    /// How many pods needed a place at first.
+    pub(super) fn total(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// How many pods of a class still need one.
+    pub(super) fn left(&self, class: ClassId) -> u32 {
+        self.count[class.index()] - self.held[class.index()]
+    }
+
+    /// How many pods of a class there are.
+    pub(super) fn count(&self, class: ClassId) -> u32 {
+        self.count[class.index()]
+    }
+
+    /// Counts pods of a class as placed.
+    pub(super) fn hold(&mut self, class: ClassId, count: u32) {
+        debug_assert!(count <= self.left(class), "no more pods than there are");
+        self.held[class.index()] += count;
+    }
+
+    /// Counts pods of a class as not placed after all.
+    pub(super) fn release(&mut self, class: ClassId, count: u32) {
+        self.held[class.index()] -= count;
+    }
+
+    /// Gives out pods of a class, after all is decided.
+    pub(super) fn take(&mut self, class: ClassId, count: u32) -> &[PodId] {
+        let index = class.index();
+        let from = (self.begin[index] + self.given[index]) as usize;
+        self.given[index] += count;
+        &self.pods[from..from + count as usize]
+    }
+
+    /// The pods that were not given out.
+    pub(super) fn rest(&self) -> Vec<PodId> {
+        let mut rest = Vec::new();
+        for class in &self.classes {
+            let index = class.index();
+            let pods = self.begin[index] as usize..(self.begin[index] + self.count[index]) as usize;
+            rest.extend(&self.pods[pods][self.given[index] as usize..]);
+        }
+        rest.sort_unstable();
+        rest
+    }
+}

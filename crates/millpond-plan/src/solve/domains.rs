@@ -1,0 +1,230 @@
+//! Rules between pods about zones, racks, capacity types: every label but the hostname.
+//!
+//! A class that such a rule concerns, or that such a rule of others counts, is split into parts: so many pods for
+//! this zone, so many for that. From then on a zone is just a set of offers. Pods are dealt one by one to the
+//! domain that is emptiest for them among those that the rules allow; zones that can be bought count as domains,
+//! so a spread uses all of them. Final counts within the skew mean that every order of arrival can proceed.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::{CPU, ClassId};
+use crate::pack::BitSet;
+use crate::symbol::Symbol;
+use crate::topology::{Domain, Topology};
+
+use super::Solver;
+
+/// A set of offers, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct SetId(pub(super) u32);
+
+/// Sets of offers, each once.
+#[derive(Debug, Default)]
+pub(super) struct OfferSets {
+    sets: Vec<BitSet>,
+    known: HashMap<BitSet, SetId>,
+    /// What was asked before.
+    bases: HashMap<u32, SetId>,
+    inside: HashMap<(SetId, Symbol, Symbol), SetId>,
+}
+
+impl OfferSets {
+    pub(super) fn get(&self, id: SetId) -> &BitSet {
+        &self.sets[id.0 as usize]
+    }
+
+    fn intern(&mut self, set: BitSet) -> SetId {
+        if let Some(id) = self.known.get(&set) {
+            return *id;
+        }
+        let id = SetId(self.sets.len() as u32);
+        self.sets.push(set.clone());
+        self.known.insert(set, id);
+        id
+    }
+}
+
+/// Pods of a class that may go to some offers only.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) class: ClassId,
+    pub(super) offers: SetId,
+    pub(super) count: u32,
+}
+
+impl Solver<'_> {
+    /// Offers that can be had and on which the class could be, whatever its size.
+    pub(super) fn base_offers(&mut self, class: ClassId, sets: &mut OfferSets) -> SetId {
+        let number = self.board.static_id(class);
+        if let Some(id) = sets.bases.get(&number) {
+            return *id;
+        }
+        let mut offers = self.board.suiting_offers(class).clone();
+        offers.intersect(&self.on_sale);
+        let id = sets.intern(offers);
+        sets.bases.insert(number, id);
+        id
+    }
+
+    /// While nodes that are there are filled, zones that can be bought count as domains too.
+    pub(super) fn expect_domains_on_offer(&mut self) {
+        let mut sets = OfferSets::default();
+        for class in self.waiting() {
+            let keys: Vec<Symbol> = self.board.topology().spread_keys(class).collect();
+            if keys.is_empty() {
+                continue;
+            }
+            let base = self.base_offers(class, &mut sets);
+            for key in keys {
+                for (value, _) in self.domains_for(class, base, key, &mut sets) {
+                    self.board.topology_mut().expect_domain(class, key, Domain::value(value));
+                }
+            }
+        }
+    }
+
+    /// Splits what is waiting into parts.
+    pub(super) fn deal(&mut self, classes: &[ClassId], sets: &mut OfferSets) -> Vec<Part> {
+        let hostname = self.snapshot.names.hostname;
+        let mut parts = Vec::with_capacity(classes.len());
+        let mut ruled: Vec<(ClassId, Vec<Symbol>)> = Vec::new();
+        for &class in classes {
+            let mut keys: Vec<Symbol> = self.board.topology().keys_of(class).filter(|key| *key != hostname).collect();
+            keys.sort_unstable_by_key(|key| self.snapshot.text(*key));
+            keys.dedup();
+            if keys.is_empty() {
+                let offers = self.base_offers(class, sets);
+                parts.push(Part { class, offers, count: self.left(class) });
+            } else {
+                ruled.push((class, keys));
+            }
+        }
+        if !ruled.is_empty() {
+            self.deal_ruled(&ruled, sets, &mut parts);
+        }
+        parts
+    }
+
+    fn deal_ruled(&mut self, ruled: &[(ClassId, Vec<Symbol>)], sets: &mut OfferSets, parts: &mut Vec<Part>) {
+        let mut table = Table { topology: self.board.topology().clone(), volume: BTreeMap::new() };
+        for (class, keys) in ruled {
+            let base = self.base_offers(*class, sets);
+            for &key in keys {
+                for (value, _) in self.domains_for(*class, base, key, sets) {
+                    table.topology.expect_domain(*class, key, Domain::value(value));
+                }
+            }
+        }
+        // Those that must be near others come after them.
+        let affine = |(class, keys): &&(ClassId, Vec<Symbol>)| {
+            keys.iter().any(|&key| self.board.topology().is_affine(*class, key))
+        };
+        let (last, first): (Vec<_>, Vec<_>) = ruled.iter().partition(affine);
+        let ordered: Vec<_> = first.into_iter().chain(last).collect();
+        for (class, keys) in &ordered {
+            let base = self.base_offers(*class, sets);
+            let mut open = vec![Part { class: *class, offers: base, count: self.left(*class) }];
+            for &key in keys {
+                let mut closer = Vec::new();
+                for part in open {
+                    let near = self.companions(*class, key, &ordered, sets);
+                    closer.extend(self.deal_part(part, key, &near, &mut table, sets));
+                }
+                open = closer;
+            }
+            parts.extend(open);
+        }
+    }
+
+    /// Domains that other classes of an affinity group can use: a group that starts somewhere new should start
+    /// where all of it can be.
+    fn companions(
+        &mut self,
+        class: ClassId,
+        key: Symbol,
+        ruled: &[&(ClassId, Vec<Symbol>)],
+        sets: &mut OfferSets,
+    ) -> Option<Vec<Symbol>> {
+        if !self.board.topology().is_affine(class, key) {
+            return None;
+        }
+        let mut shared: Option<Vec<Symbol>> = None;
+        for &&(other, _) in ruled {
+            let topology = self.board.topology();
+            if other == class || !(topology.follows(other, class, key) || topology.follows(class, other, key)) {
+                continue;
+            }
+            let base = self.base_offers(other, sets);
+            let theirs: Vec<Symbol> = self.domains_for(other, base, key, sets).into_iter().map(|(v, _)| v).collect();
+            match &mut shared {
+                Some(shared) => shared.retain(|value| theirs.contains(value)),
+                None => shared = Some(theirs),
+            }
+        }
+        shared.filter(|shared| !shared.is_empty())
+    }
+
+    fn deal_part(
+        &mut self,
+        part: Part,
+        key: Symbol,
+        near: &Option<Vec<Symbol>>,
+        table: &mut Table,
+        sets: &mut OfferSets,
+    ) -> Vec<Part> {
+        let domains = self.domains_for(part.class, part.offers, key, sets);
+        let cpu = u128::from(self.snapshot.classes[part.class.index()].requests.get(CPU).max(1).unsigned_abs());
+        let mut counts = vec![0_u32; domains.len()];
+        for _ in 0..part.count {
+            let allowed = (0..domains.len())
+                .filter(|&index| table.topology.check_domain(part.class, key, Domain::value(domains[index].0)).is_ok());
+            // Of equals the first: domains are in the order of their names.
+            let best = allowed.min_by_key(|&index| {
+                let value = domains[index].0;
+                let apart = near.as_ref().is_some_and(|near| !near.contains(&value));
+                let load = table.topology.load(part.class, key, Domain::value(value));
+                (apart, load, table.volume.get(&(key, value)).copied().unwrap_or(0))
+            });
+            let Some(best) = best else { break };
+            let value = domains[best].0;
+            table.topology.add_in_domain(part.class, key, Domain::value(value), 1);
+            *table.volume.entry((key, value)).or_default() += cpu;
+            counts[best] += 1;
+        }
+        let dealt = counts.into_iter().zip(domains).filter(|(count, _)| *count > 0);
+        dealt.map(|(count, (_, offers))| Part { offers, count, ..part }).collect()
+    }
+
+    /// The domains of a label in which a class could be bought a node, by name, with the offers in each.
+    fn domains_for(&mut self, class: ClassId, base: SetId, key: Symbol, sets: &mut OfferSets) -> Vec<(Symbol, SetId)> {
+        let requests = &self.snapshot.classes[class.index()].requests;
+        let mut domains = Vec::new();
+        let mut values: Vec<Symbol> = self.market.values(key).map(|(value, _)| value).collect();
+        values.sort_unstable_by_key(|value| self.snapshot.text(*value));
+        for value in values {
+            let inside = match sets.inside.get(&(base, key, value)) {
+                Some(id) => *id,
+                None => {
+                    let mut inside = sets.get(base).clone();
+                    let carrying = self.market.values(key).find(|(carried, _)| *carried == value);
+                    inside.intersect(carrying.expect("the value comes from the market").1);
+                    let id = sets.intern(inside);
+                    sets.inside.insert((base, key, value), id);
+                    id
+                }
+            };
+            let fits = |offer: usize| self.market.offer(offer).free.first_lacking(requests).is_none();
+            if sets.get(inside).iter().any(fits) {
+                domains.push((value, inside));
+            }
+        }
+        domains
+    }
+}
+
+/// Where pods are dealt to.
+struct Table {
+    topology: Topology,
+    /// Cores dealt to each domain so far: among equals the emptier.
+    volume: BTreeMap<(Symbol, Symbol), u128>,
+}

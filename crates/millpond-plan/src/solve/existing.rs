@@ -1,0 +1,63 @@
+//! Room on nodes that are there, or on their way, is used before anything is bought.
+
+use crate::board::SpotId;
+use crate::model::{ClassId, NodeState};
+
+use super::Solver;
+
+impl Solver<'_> {
+    /// Fills open nodes class by class.
+    pub(super) fn fill_existing(&mut self) {
+        if !(0..self.snapshot.nodes.len()).any(|node| self.board.is_open(SpotId(node as u32))) {
+            return;
+        }
+        self.expect_domains_on_offer();
+        for class in self.waiting() {
+            self.fill_with(class);
+        }
+        self.board.topology_mut().expect_nothing();
+    }
+
+    fn fill_with(&mut self, class: ClassId) {
+        let mut nodes: Vec<SpotId> = (0..self.snapshot.nodes.len() as u32).map(SpotId).collect();
+        nodes.retain(|&node| self.board.suits(class, node) && self.board.room(class, node) > 0);
+        let wishes = {
+            let of = &self.snapshot.classes[class.index()];
+            !of.node_preferences.is_empty() || !of.tolerations.is_empty()
+        };
+        nodes.sort_by_cached_key(|&node| {
+            let there = &self.snapshot.nodes[node.index()];
+            let soft = wishes || there.taints.iter().any(|taint| !taint.effect.forbids());
+            let liked = if soft { self.board.liking(class, node) } else { 0 };
+            (std::cmp::Reverse(liked), there.state == NodeState::Starting, &there.name)
+        });
+        let of = &self.snapshot.classes[class.index()];
+        if self.board.topology().is_free(class) && of.host_ports.is_empty() {
+            for node in nodes {
+                let count = self.board.room(class, node).min(u64::from(self.left(class))) as u32;
+                self.fill(class, node, count);
+            }
+            return;
+        }
+        // One on each node in turn, for as long as that goes: a rule that was in the way may not be any more.
+        loop {
+            let before = self.left(class);
+            for &node in &nodes {
+                if self.left(class) > 0 && self.board.check(class, node).is_ok() {
+                    self.fill(class, node, 1);
+                }
+            }
+            if self.left(class) == before || self.left(class) == 0 {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn fill(&mut self, class: ClassId, node: SpotId, count: u32) {
+        if count > 0 {
+            self.hold(class, count);
+            self.board.place(class, node, count);
+            self.filled.push((class, node, count));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! From a snapshot to a plan, by least cost.
+//!
+//! ```text
+//! demand ─▶ existing ─▶ domains ─▶ rows ─▶ pack ─▶ slots ─▶ rest ─▶ report
+//! group     fill what   which      classes  buy    which    one by  cost, bound,
+//! pods      is there    zones      alike           pods     one     verdicts
+//! ```
+//!
+//! 1. Pods are grouped by class; all that follows is done per class (`demand`, `order`).
+//! 2. Room on nodes that are there, or on their way, is used first, in the order of priority (`existing`).
+//! 3. Rules between pods about zones and the like are settled by giving each class a number of pods per domain
+//!    (`domains`): from then on a zone is a set of offers.
+//! 4. Classes that look alike to packing become rows, offers that look alike become bins (`rows`); the kernel
+//!    (`pack`) chooses nodes. Pools of greater weight come first: a pod goes to a lower one only if no higher one
+//!    can take it.
+//!    Pods that must share a host with others are bought for as a bundle before (`bundles`).
+//! 5. Nodes get their pods. Rules about the host that the kernel does not know are checked on the board (`slots`);
+//!    what is left over is placed one by one, on planned nodes with room or on nodes of its own (`rest`).
+//! 6. Limits are checked node by node, before anything is bought (`ledger`).
+//! 7. The report says what it costs, what it costs at least, and why pods have no place (`report`).
+//!
+//! Wishes of pods (preferred affinity, soft spread, soft taints) never make a plan dearer: they choose among nodes
+//! that are there and among offers of equal price. What could not be kept for free is counted in the report.
+//!
+//! Ties: among nodes that are there the one that pods like best, then running before starting, then by name; among
+//! offers of one price the one that pods like best, then the zone with the fewest nodes of the pool, then pool,
+//! type, zone and capacity type by name.
+
+mod bound;
+mod bundles;
+mod demand;
+mod domains;
+mod existing;
+mod ledger;
+mod offers;
+mod order;
+mod report;
+mod rest;
+mod rows;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use crate::board::{Board, SpotId};
+use crate::market::Market;
+use crate::model::{ClassId, PodId, Snapshot};
+use crate::pack::BitSet;
+use crate::plan::{NewNode, Outcome, Plan, Settings, Target};
+
+use demand::Demand;
+use ledger::Ledger;
+
+/// Plans a snapshot.
+pub fn plan(snapshot: &Snapshot, settings: &Settings) -> Outcome {
+    plan_on(snapshot, &Market::new(snapshot), settings)
+}
+
+/// Plans a snapshot whose market is known: it depends on pools, types and the classes of pods, not on the pods.
+pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Outcome {
+    let mut solver = Solver::new(snapshot, market, *settings);
+    solver.fill_existing();
+    solver.buy_bundles();
+    solver.buy();
+    solver.place_rest();
+    solver.mend();
+    solver.fill_up_pools();
+    solver.finish()
+}
+
+/// A node that the plan buys.
+#[derive(Debug, Clone)]
+struct Planned {
+    offer: u32,
+    /// Classes of pods on it, with how many.
+    contents: Vec<(ClassId, u32)>,
+    /// It was given back: nothing could be put on it.
+    dropped: bool,
+}
+
+struct Solver<'s> {
+    snapshot: &'s Snapshot,
+    market: &'s Market,
+    settings: Settings,
+    demand: Demand,
+    board: Board<'s>,
+    ledger: Ledger<'s>,
+    /// Pods on nodes that are there: class, node, how many.
+    filled: Vec<(ClassId, SpotId, u32)>,
+    planned: Vec<Planned>,
+    /// Whether planned nodes are on the board: only where some rule needs it.
+    on_board: bool,
+    /// Offers that can be had now, of pools that buy nodes.
+    on_sale: BitSet,
+    /// Nodes of each pool in each zone, to balance zones.
+    balance: offers::Balance,
+    /// Whether any taint only discourages.
+    soft_taints: bool,
+    work: u64,
+}
+
+impl<'s> Solver<'s> {
+    fn new(snapshot: &'s Snapshot, market: &'s Market, settings: Settings) -> Self {
+        let mut on_sale = market.open(snapshot);
+        on_sale.intersect(market.available());
+        Self {
+            snapshot,
+            market,
+            settings,
+            on_sale,
+            demand: Demand::new(snapshot),
+            board: Board::new(snapshot, market),
+            ledger: Ledger::new(snapshot, market),
+            filled: Vec::new(),
+            planned: Vec::new(),
+            on_board: false,
+            balance: offers::Balance::new(snapshot),
+            soft_taints: soft_taints(snapshot),
+            work: 0,
+        }
+    }
+
+    /// Classes that still have pods to be placed, and for which some node could do, in order.
+    fn waiting(&self) -> Vec<ClassId> {
+        let hopeful = |class: &ClassId| {
+            let of = &self.snapshot.classes[class.index()];
+            of.problem.is_none() && self.left(*class) > 0
+        };
+        self.demand.classes.iter().copied().filter(hopeful).collect()
+    }
+
+    /// Pods of a class that still need a place.
+    fn left(&self, class: ClassId) -> u32 {
+        self.demand.left(class)
+    }
+
+    /// The number of a planned node on the board.
+    fn spot_of(&self, planned: usize) -> SpotId {
+        debug_assert!(self.on_board, "planned nodes are on the board only where rules need it");
+        SpotId((self.snapshot.nodes.len() + planned) as u32)
+    }
+
+    /// Buys a node; the ledger has agreed.
+    fn add_planned(&mut self, offer: usize) -> usize {
+        self.ledger.buy(offer);
+        self.balance.add(self.market.offer(offer), self.snapshot);
+        self.planned.push(Planned { offer: offer as u32, contents: Vec::new(), dropped: false });
+        if self.on_board {
+            self.board.open(offer);
+        }
+        self.planned.len() - 1
+    }
+
+    /// Gives a node back that holds nothing.
+    fn give_back(&mut self, planned: usize) {
+        let offer = self.planned[planned].offer as usize;
+        self.planned[planned].dropped = true;
+        self.ledger.give_back(offer);
+        if self.on_board {
+            let spot = self.spot_of(planned);
+            self.board.close(spot);
+        }
+    }
+
+    /// Takes pods of a class off a planned node again.
+    fn take_off(&mut self, planned: usize, class: ClassId, count: u32) {
+        let contents = &mut self.planned[planned].contents;
+        if let Some((_, present)) = contents.iter_mut().find(|(known, _)| *known == class) {
+            *present -= count;
+        }
+        contents.retain(|(_, count)| *count > 0);
+        self.demand.release(class, count);
+        let spot = self.spot_of(planned);
+        self.board.remove(class, spot, count);
+    }
+
+    /// Puts pods of a class on a planned node.
+    fn put(&mut self, planned: usize, class: ClassId, count: u32) {
+        self.hold(class, count);
+        if self.on_board {
+            let spot = self.spot_of(planned);
+            self.board.place(class, spot, count);
+        }
+        let contents = &mut self.planned[planned].contents;
+        match contents.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, present)) => *present += count,
+            None => contents.push((class, count)),
+        }
+    }
+
+    /// Counts pods as placed; which ones is decided at the end.
+    fn hold(&mut self, class: ClassId, count: u32) {
+        self.demand.hold(class, count);
+    }
+
+    fn assemble(&mut self) -> (Plan, Vec<PodId>) {
+        let mut placements: Vec<(PodId, Target)> = Vec::with_capacity(self.demand.total());
+        for &(class, spot, count) in &self.filled {
+            let target = Target::Existing(crate::model::NodeId(spot.0));
+            placements.extend(self.demand.take(class, count).iter().map(|pod| (*pod, target)));
+        }
+        let mut new_nodes = Vec::with_capacity(self.planned.len());
+        for node in self.planned.iter().filter(|node| !node.dropped) {
+            let index = new_nodes.len();
+            let offer = self.market.offer(node.offer as usize);
+            new_nodes.push(NewNode {
+                pool: offer.pool,
+                instance_type: offer.instance_type,
+                offering: offer.offering,
+                price: offer.price,
+                labels: offer.labels.clone(),
+            });
+            for &(class, count) in &node.contents {
+                let target = Target::New(index as u32);
+                placements.extend(self.demand.take(class, count).iter().map(|pod| (*pod, target)));
+            }
+        }
+        let unplaced = self.demand.rest();
+        sort_by_pod(&mut placements);
+        let plan = Plan { revision: self.snapshot.revision.clone(), new_nodes, removals: Vec::new(), placements };
+        (plan, unplaced)
+    }
+}
+
+fn soft_taints(snapshot: &Snapshot) -> bool {
+    let of_nodes = snapshot.nodes.iter().flat_map(|node| &node.taints);
+    let of_pools = snapshot.pools.iter().flat_map(|pool| &pool.taints);
+    of_nodes.chain(of_pools).any(|taint| !taint.effect.forbids())
+}
+
+/// Pods are dense numbers: a counting sort.
+fn sort_by_pod(placements: &mut Vec<(PodId, Target)>) {
+    if placements.is_sorted_by_key(|(pod, _)| *pod) {
+        return;
+    }
+    placements.sort_unstable_by_key(|(pod, _)| *pod);
+}

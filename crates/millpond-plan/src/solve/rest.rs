@@ -1,0 +1,176 @@
+//! Pods that are left over, one by one: on whatever has room for them, or on nodes of their own.
+
+use crate::board::SpotId;
+use crate::model::{ClassId, PoolId};
+use crate::topology::Place;
+
+use super::{Solver, offers};
+
+/// Rounds over what is left: a pod that had to be near another may have a place once that has one. Each round but
+/// the last places something.
+const MAX_ROUNDS: usize = 8;
+
+impl Solver<'_> {
+    /// Places what is left over.
+    pub(super) fn place_rest(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            let waiting = self.waiting();
+            if waiting.is_empty() {
+                return;
+            }
+            self.put_on_board();
+            let mut placed = false;
+            for class in waiting {
+                placed |= self.place_class(class);
+            }
+            if !placed {
+                return;
+            }
+        }
+    }
+
+    fn place_class(&mut self, class: ClassId) -> bool {
+        let before = self.left(class);
+        let mut from = 0;
+        while self.left(class) > 0 {
+            if let Some(spot) = self.first_place(class, from) {
+                self.put_at(class, spot);
+                // Nodes before this one were in the way of an equal pod just now.
+                from = if self.board.topology().is_free(class) { spot.index() } else { 0 };
+                continue;
+            }
+            from = 0;
+            let Some(offer) = self.best_offer(class) else { break };
+            let node = self.add_planned(offer);
+            let spot = self.spot_of(node);
+            if self.board.check(class, spot).is_err() {
+                self.give_back(node);
+                break;
+            }
+            self.put(node, class, 1);
+        }
+        self.left(class) < before
+    }
+
+    fn first_place(&mut self, class: ClassId, from: usize) -> Option<SpotId> {
+        (from..self.board.len()).map(|spot| SpotId(spot as u32)).find(|&spot| self.board.check(class, spot).is_ok())
+    }
+
+    pub(super) fn put_at(&mut self, class: ClassId, spot: SpotId) {
+        match spot.index().checked_sub(self.snapshot.nodes.len()) {
+            Some(planned) => self.put(planned, class, 1),
+            None => self.fill(class, spot, 1),
+        }
+    }
+
+    /// The offer on which the pods that are left cost least, within limits and rules, in the pools of greatest
+    /// weight that have any.
+    fn best_offer(&mut self, class: ClassId) -> Option<usize> {
+        let mut candidates = self.board.suiting_offers(class).clone();
+        candidates.intersect(&self.on_sale);
+        let requests = &self.snapshot.classes[class.index()].requests;
+        let cap = u64::from(self.board.topology().cap_per_host(class).min(self.left(class)));
+        let next = self.board.len() as u32;
+        let mut best: Option<(std::cmp::Reverse<i32>, u128, Vec<usize>)> = None;
+        for offer in candidates.iter() {
+            let of = self.market.offer(offer);
+            let Some(room) = of.free.times(requests).map(|room| room.min(cap)).filter(|room| *room > 0) else {
+                continue;
+            };
+            let weight = std::cmp::Reverse(self.snapshot.pools[of.pool.index()].weight);
+            // Nano-dollars per pod, in millionths.
+            let rate = u128::from(of.price) * 1_000_000 / u128::from(room);
+            let known = best.as_ref().map(|(weight, rate, _)| (*weight, *rate));
+            if known.is_some_and(|known| (weight, rate) > known)
+                || self.ledger.allows(offer).is_err()
+                || self.board.topology().check(class, self.place_on(offer, next)).is_err()
+            {
+                continue;
+            }
+            match &mut best {
+                Some((known_weight, known_rate, offers)) if (*known_weight, *known_rate) == (weight, rate) => {
+                    offers.push(offer);
+                }
+                _ => best = Some((weight, rate, vec![offer])),
+            }
+        }
+        let (_, _, mut offers) = best?;
+        offers::sort_by_name(&mut offers, self.market, self.snapshot);
+        offers::choose(&offers, &[(class, 1)], &self.balance, self.market, self.snapshot)
+    }
+
+    /// A node of an offer as topology would see it.
+    pub(super) fn place_on(&self, offer: usize, spot: u32) -> Place<'_> {
+        let of = self.market.offer(offer);
+        let taints = &self.snapshot.pools[of.pool.index()].taints;
+        Place { spot, labels: &of.labels, taints, has_hostname: true }
+    }
+
+    /// Takes off pods whose spread or affinity a later placement broke, and looks for another place.
+    pub(super) fn mend(&mut self) {
+        let fragile = |class: &ClassId| self.board.topology().has_fragile_rules(*class);
+        if !self.demand.classes.iter().any(fragile) {
+            return;
+        }
+        self.put_on_board();
+        for _ in 0..MAX_ROUNDS {
+            if !self.take_off_broken() {
+                return;
+            }
+            self.place_rest();
+        }
+        // Nothing helped: what is broken has no place.
+        while self.take_off_broken() {}
+    }
+
+    fn take_off_broken(&mut self) -> bool {
+        let mut broken = false;
+        for planned in 0..self.planned.len() {
+            for (class, count) in self.planned[planned].contents.clone() {
+                for _ in 0..count {
+                    let place = self.board.place_of(self.spot_of(planned));
+                    if self.board.topology().holds(class, place) {
+                        break;
+                    }
+                    self.take_off(planned, class, 1);
+                    broken = true;
+                }
+            }
+            if self.planned[planned].contents.is_empty() && !self.planned[planned].dropped {
+                self.give_back(planned);
+            }
+        }
+        for index in 0..self.filled.len() {
+            let (class, spot, count) = self.filled[index];
+            for _ in 0..count {
+                if self.board.topology().holds(class, self.board.place_of(spot)) {
+                    break;
+                }
+                self.filled[index].2 -= 1;
+                self.demand.release(class, 1);
+                self.board.remove(class, spot, 1);
+                broken = true;
+            }
+        }
+        self.filled.retain(|(_, _, count)| *count > 0);
+        broken
+    }
+
+    /// Pools that must not go below a number of nodes get the cheapest that they may have.
+    pub(super) fn fill_up_pools(&mut self) {
+        for pool in (0..self.snapshot.pools.len()).map(PoolId::from) {
+            let wanted = self.snapshot.pools[pool.index()].min_nodes;
+            while self.ledger.usage()[pool.index()].nodes < wanted {
+                let mut among = self.market.of_pool(pool).clone();
+                among.intersect(&self.on_sale);
+                let mut offers: Vec<usize> = among.iter().filter(|&offer| self.ledger.allows(offer).is_ok()).collect();
+                let Some(least) = offers.iter().map(|&offer| self.market.offer(offer).price).min() else { break };
+                offers.retain(|&offer| self.market.offer(offer).price == least);
+                offers::sort_by_name(&mut offers, self.market, self.snapshot);
+                let chosen = offers::choose(&offers, &[], &self.balance, self.market, self.snapshot);
+                let Some(offer) = chosen else { break };
+                self.add_planned(offer);
+            }
+        }
+    }
+}

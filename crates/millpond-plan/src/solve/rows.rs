@@ -1,0 +1,164 @@
+//! Parts of classes that look alike to packing become rows, offers that look alike become bins.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::{ClassId, Nanos, ResourceId, Resources};
+use crate::pack::{self, BitSet, MAX_RESOURCES};
+
+use super::Solver;
+use super::domains::{OfferSets, Part, SetId};
+use super::offers;
+
+/// A packing problem and what its rows and bins stand for.
+#[derive(Debug)]
+pub(super) struct Packing {
+    pub(super) problem: pack::Problem,
+    /// The resources that the kernel counts.
+    pub(super) dimensions: Vec<ResourceId>,
+    /// For each row the parts in it, in the order of planning.
+    pub(super) members: Vec<Vec<(ClassId, u32)>>,
+    /// For each bin its offers, equal in price, in the order of their names.
+    pub(super) offers: Vec<Vec<usize>>,
+}
+
+/// What packing looks at in a part.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct RowKey {
+    request: pack::Amounts,
+    offers: SetId,
+    cap: u32,
+    exclusive: Vec<u32>,
+}
+
+impl Solver<'_> {
+    /// The packing problem of parts over some of the offers. Rows that ask for a resource beyond those that the
+    /// kernel can count are left out; they are placed one by one.
+    pub(super) fn packing(&self, parts: &[Part], sets: &OfferSets, among: &BitSet) -> Packing {
+        let dimensions = self.dimensions(parts);
+        let mut rows: BTreeMap<RowKey, Vec<(ClassId, u32)>> = BTreeMap::new();
+        for part in parts.iter().filter(|part| part.count > 0) {
+            let class = &self.snapshot.classes[part.class.index()];
+            if let Some(request) = amounts(&class.requests, &dimensions, true) {
+                let topology = self.board.topology();
+                let key = RowKey {
+                    request,
+                    offers: part.offers,
+                    cap: topology.cap_per_host(part.class).min(if class.host_ports.is_empty() { u32::MAX } else { 1 }),
+                    exclusive: topology.exclusive_groups(part.class),
+                };
+                rows.entry(key).or_default().push((part.class, part.count));
+            }
+        }
+        let used: Vec<SetId> = {
+            let mut used: Vec<SetId> = rows.keys().map(|row| row.offers).collect();
+            used.sort_unstable();
+            used.dedup();
+            used
+        };
+        let bins = self.bins(&used, sets, among, &dimensions);
+        let groups: BTreeMap<u32, u32> = {
+            let named: std::collections::BTreeSet<u32> = rows.keys().flat_map(|row| row.exclusive.clone()).collect();
+            named.into_iter().zip(0..).collect()
+        };
+        let mut packing = Packing {
+            problem: pack::Problem { resources: dimensions.len(), bins: bins.bins, rows: Vec::new() },
+            dimensions,
+            members: Vec::new(),
+            offers: bins.offers,
+        };
+        for (key, members) in rows {
+            let set = used.binary_search(&key.offers).expect("every row's set is there");
+            packing.problem.rows.push(pack::Row {
+                request: key.request,
+                count: members.iter().map(|(_, count)| u64::from(*count)).sum(),
+                bins: bins.of_set[set].clone(),
+                per_node_cap: key.cap,
+                exclusive: key.exclusive.iter().map(|group| groups[group]).collect(),
+            });
+            packing.members.push(members);
+        }
+        packing
+    }
+
+    /// Resources that some part asks for, the most asked for first if there are too many.
+    fn dimensions(&self, parts: &[Part]) -> Vec<ResourceId> {
+        let mut askers: BTreeMap<ResourceId, u64> = BTreeMap::new();
+        for part in parts {
+            for (resource, amount) in self.snapshot.classes[part.class.index()].requests.iter() {
+                if amount > 0 {
+                    *askers.entry(resource).or_default() += u64::from(part.count);
+                }
+            }
+        }
+        let mut dimensions: Vec<ResourceId> = askers.keys().copied().collect();
+        if dimensions.len() > MAX_RESOURCES {
+            dimensions.sort_by_key(|id| (std::cmp::Reverse(askers[id]), self.snapshot.resources.name(*id)));
+            dimensions.truncate(MAX_RESOURCES);
+        }
+        dimensions.sort_by_key(|id| self.snapshot.resources.name(*id));
+        dimensions
+    }
+
+    fn bins(&self, used: &[SetId], sets: &OfferSets, among: &BitSet, dimensions: &[ResourceId]) -> Bins {
+        let words = used.len().div_ceil(64).max(1);
+        let mut signatures = vec![0_u64; self.market.offers().len() * words];
+        for (bit, set) in used.iter().enumerate() {
+            let mut inside = sets.get(*set).clone();
+            inside.intersect(among);
+            for offer in inside.iter() {
+                signatures[offer * words + bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        let mut groups: HashMap<(u32, Option<u32>, &[u64]), (Nanos, Vec<usize>)> = HashMap::new();
+        for (index, signature) in signatures.chunks_exact(words).enumerate() {
+            if signature.iter().all(|word| *word == 0) {
+                continue;
+            }
+            let offer = self.market.offer(index);
+            // Reserved capacity is counted, each by itself.
+            let stocked = offer.left.map(|_| index as u32);
+            let (price, offers) =
+                groups.entry((offer.capacity, stocked, signature)).or_insert((offer.price, Vec::new()));
+            if offer.price < *price {
+                (*price, *offers) = (offer.price, Vec::new());
+            }
+            if offer.price == *price {
+                offers.push(index);
+            }
+        }
+        let mut ordered: Vec<_> = groups.into_iter().collect();
+        ordered.sort_unstable_by_key(|(_, (_, offers))| offers[0]);
+        let mut bins = Bins { bins: Vec::new(), offers: Vec::new(), of_set: vec![BitSet::new(); used.len()] };
+        for ((_, _, signature), (price, mut offers)) in ordered {
+            offers::sort_by_name(&mut offers, self.market, self.snapshot);
+            let first = offers[0];
+            let Some(capacity) = amounts(&self.market.offer(first).free, dimensions, false) else { continue };
+            for bit in (0..used.len()).filter(|bit| signature[bit / 64] >> (bit % 64) & 1 == 1) {
+                bins.of_set[bit].insert(bins.bins.len());
+            }
+            let max_nodes = self.ledger.left_of(first).map(u64::from);
+            bins.bins.push(pack::Bin { capacity, price, max_nodes });
+            bins.offers.push(offers);
+        }
+        bins
+    }
+}
+
+struct Bins {
+    bins: Vec<pack::Bin>,
+    offers: Vec<Vec<usize>>,
+    of_set: Vec<BitSet>,
+}
+
+/// The amounts of some resources; none if there are others and they matter. What a node has too little of (daemons
+/// took more than there is) matters only to pods that ask for it: the kernel sees zero.
+pub(super) fn amounts(resources: &Resources, dimensions: &[ResourceId], all: bool) -> Option<pack::Amounts> {
+    if all && resources.iter().any(|(id, amount)| amount > 0 && !dimensions.contains(&id)) {
+        return None;
+    }
+    let mut amounts = [0; MAX_RESOURCES];
+    for (amount, id) in amounts.iter_mut().zip(dimensions) {
+        *amount = resources.get(*id).max(0);
+    }
+    Some(amounts)
+}

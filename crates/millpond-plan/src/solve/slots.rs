@@ -1,0 +1,186 @@
+//! Buying: packing, and which pods go on which of the bought nodes.
+
+use crate::model::ClassId;
+use crate::pack::{self, BitSet};
+
+use super::Solver;
+use super::domains::{OfferSets, Part};
+use super::offers;
+use super::rows::Packing;
+
+impl Solver<'_> {
+    /// Buys nodes for what is waiting: greater weights first and, where something is limited, higher priorities
+    /// first.
+    pub(super) fn buy(&mut self) {
+        let mut sets = OfferSets::default();
+        for classes in self.priority_groups() {
+            for among in self.weights() {
+                let waiting: Vec<ClassId> = classes.iter().copied().filter(|&class| self.left(class) > 0).collect();
+                if waiting.is_empty() {
+                    break;
+                }
+                let parts = self.deal(&waiting, &mut sets);
+                self.buy_among(&parts, &sets, &among);
+            }
+        }
+    }
+
+    fn priority_groups(&self) -> Vec<Vec<ClassId>> {
+        let waiting = self.waiting();
+        if !self.ledger.is_limited() {
+            return vec![waiting];
+        }
+        let priority = |class: &ClassId| self.snapshot.classes[class.index()].priority;
+        waiting.chunk_by(|a, b| priority(a) == priority(b)).map(<[ClassId]>::to_vec).collect()
+    }
+
+    /// Offers of pools of each weight, the greatest first.
+    fn weights(&self) -> Vec<BitSet> {
+        let mut weights: Vec<i32> = self.snapshot.pools.iter().map(|pool| pool.weight).collect();
+        weights.sort_unstable_by_key(|weight| std::cmp::Reverse(*weight));
+        weights.dedup();
+        let of_weight = |weight: i32| {
+            let mut among = BitSet::new();
+            for pool in (0..self.snapshot.pools.len()).map(crate::model::PoolId::from) {
+                if self.snapshot.pools[pool.index()].weight == weight {
+                    among.unite(self.market.of_pool(pool));
+                }
+            }
+            among.intersect(&self.on_sale);
+            among
+        };
+        weights.into_iter().map(of_weight).filter(|among| !among.is_empty()).collect()
+    }
+
+    fn buy_among(&mut self, parts: &[Part], sets: &OfferSets, among: &BitSet) {
+        let packing = self.packing(parts, sets, among);
+        if packing.problem.rows.is_empty() || packing.problem.bins.is_empty() {
+            return;
+        }
+        let solution = pack::solve(&packing.problem, self.settings.budget);
+        self.work += solution.work;
+        let ruled = packing.members.iter().flatten().any(|(class, _)| self.is_ruled(*class));
+        if ruled {
+            self.put_on_board();
+        }
+        let mut rows = Rows::new(packing);
+        for group in &solution.nodes {
+            for _ in 0..group.multiplicity {
+                if !self.buy_node(group, &mut rows) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Buys one node and fills it; not if a limit is in the way.
+    fn buy_node(&mut self, group: &pack::NodeGroup, rows: &mut Rows) -> bool {
+        let offers: Vec<usize> = {
+            let all = &rows.packing.offers[group.bin];
+            all.iter().copied().filter(|&offer| self.ledger.allows(offer).is_ok()).collect()
+        };
+        let wanted = rows.next(group);
+        let Some(offer) = offers::choose(&offers, &wanted, &self.balance, self.market, self.snapshot) else {
+            return false;
+        };
+        let node = self.add_planned(offer);
+        for &(row, count) in &group.contents {
+            self.fill_slots(node, row, count as u32, rows);
+        }
+        if self.planned[node].contents.is_empty() {
+            self.give_back(node);
+        }
+        true
+    }
+
+    /// Gives slots of a row on a node to pods of the classes in it. Slots that rules about the host leave empty
+    /// stay so; their pods are placed one by one later.
+    fn fill_slots(&mut self, node: usize, row: usize, count: u32, rows: &mut Rows) {
+        let mut left = count;
+        let members = rows.packing.members[row].len();
+        let ruled = rows.packing.members[row].iter().any(|(class, _)| self.is_ruled(*class));
+        let mut tried = 0;
+        while left > 0 && tried < members {
+            let index = (rows.cursor[row] + tried) % members;
+            let (class, waiting) = rows.packing.members[row][index];
+            let mut taken = waiting.min(left).min(self.left(class));
+            if ruled {
+                taken = self.put_checked(node, class, taken);
+            } else if taken > 0 {
+                self.put(node, class, taken);
+            }
+            rows.packing.members[row][index].1 -= taken;
+            left -= taken;
+            tried += 1;
+        }
+        rows.advance(row, ruled);
+    }
+
+    fn put_checked(&mut self, node: usize, class: ClassId, most: u32) -> u32 {
+        let spot = self.spot_of(node);
+        let mut taken = 0;
+        while taken < most && self.board.check(class, spot).is_ok() {
+            self.put(node, class, 1);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Whether pods of a class must be checked on the board before they are put on a new node.
+    fn is_ruled(&self, class: ClassId) -> bool {
+        self.board.topology().has_host_rules(class) || !self.snapshot.classes[class.index()].host_ports.is_empty()
+    }
+
+    /// Puts all planned nodes on the board; from now on they stay there.
+    pub(super) fn put_on_board(&mut self) {
+        if self.on_board {
+            return;
+        }
+        self.on_board = true;
+        for index in 0..self.planned.len() {
+            let spot = self.board.open(self.planned[index].offer as usize);
+            for &(class, count) in &self.planned[index].contents {
+                self.board.place(class, spot, count);
+            }
+        }
+    }
+}
+
+/// What is left of the rows of a packing.
+struct Rows {
+    packing: Packing,
+    /// The class of each row that is next.
+    cursor: Vec<usize>,
+}
+
+impl Rows {
+    fn new(packing: Packing) -> Self {
+        Self { cursor: vec![0; packing.members.len()], packing }
+    }
+
+    /// The classes that will probably go on a node, to ask what they like.
+    fn next(&self, group: &pack::NodeGroup) -> Vec<(ClassId, u32)> {
+        let next = |&(row, count): &(usize, u64)| {
+            let members = &self.packing.members[row];
+            let (class, _) = members[self.cursor[row] % members.len()];
+            (class, count as u32)
+        };
+        group.contents.iter().map(next).collect()
+    }
+
+    /// Goes on with the next class that has pods. Classes with rules about the host take turns: those of one
+    /// group may not meet on a node.
+    fn advance(&mut self, row: usize, take_turns: bool) {
+        let members = &self.packing.members[row];
+        if take_turns {
+            self.cursor[row] = (self.cursor[row] + 1) % members.len();
+        }
+        let ended = |index: usize| members[index].1 == 0;
+        for _ in 0..members.len() {
+            if !ended(self.cursor[row]) {
+                break;
+            }
+            self.cursor[row] = (self.cursor[row] + 1) % members.len();
+        }
+    }
+}

@@ -172,31 +172,35 @@ impl Topology {
         self.rules[class.index()].affinity.iter().any(|rule| rule.key == key && raises.contains(&rule.counter))
     }
 
-    /// Pods of the class that one node may hold: by spread over hosts and by anti-affinity to itself. The answer
-    /// is safe in every order of arrival, since an empty node always counts as a domain without pods.
-    pub fn cap_per_host(&self, class: ClassId) -> u32 {
-        let rules = &self.rules[class.index()];
-        let spread = rules.spread.iter().filter(|rule| self.counters[rule.counter].host && rule.counts_itself);
-        let mut cap = spread.map(|rule| rule.max_skew).min().unwrap_or(u32::MAX);
-        let against = |rule: &&AffinityRule| rule.key == self.hostname && rules.raises.contains(&rule.counter);
-        if rules.forbidden.iter().any(|rule| against(&rule)) {
-            cap = cap.min(1);
-        }
-        cap
+    /// Whether pods of the class keep each other off a host by anti-affinity.
+    pub fn is_alone_on_host(&self, class: ClassId) -> bool {
+        !self.exclusive_groups(class).is_empty()
     }
 
-    /// Counters by host of which the class looks for none and raises it: whoever shares such a counter excludes
+    /// Pods of the class that a new node should hold at most, by its spread over hosts. That is safe in every order
+    /// of arrival, since an empty node counts as a domain without pods.
+    pub fn spread_per_host(&self, class: ClassId) -> u32 {
+        let over_hosts = |rule: &&SpreadRule| rule.key == self.hostname && rule.counts_itself;
+        let spread = self.rules[class.index()].spread.iter().filter(over_hosts);
+        spread.map(|rule| rule.max_skew).min().unwrap_or(u32::MAX)
+    }
+
+    /// Counters by host that the class raises and that must be zero for it: whoever shares such a counter excludes
     /// each other on a host.
     pub fn exclusive_groups(&self, class: ClassId) -> Vec<u32> {
         let rules = &self.rules[class.index()];
         let mine = |rule: &&AffinityRule| rule.key == self.hostname && rules.raises.contains(&rule.counter);
         let mut groups: Vec<u32> = rules.forbidden.iter().filter(mine).map(|rule| rule.counter as u32).collect();
-        let alone =
-            rules.spread.iter().filter(|rule| rule.key == self.hostname && rule.counts_itself && rule.max_skew == 1);
-        groups.extend(alone.map(|rule| rule.counter as u32));
         groups.sort_unstable();
         groups.dedup();
         groups
+    }
+
+    /// Spreads over hosts by one: pods that share such a group should not meet on a new node.
+    pub fn spread_groups(&self, class: ClassId) -> Vec<u32> {
+        let by_one = |rule: &&SpreadRule| rule.key == self.hostname && rule.counts_itself && rule.max_skew == 1;
+        let spread = self.rules[class.index()].spread.iter().filter(by_one);
+        spread.map(|rule| rule.counter as u32).collect()
     }
 
     /// Whether the class has rules by host beyond what [`Topology::cap_per_host`] of itself says.

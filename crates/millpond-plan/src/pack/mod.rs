@@ -80,12 +80,6 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
     }
 }
 
-/// TEMPORARY
-pub fn bound(problem: &Problem, counts: Vec<u64>, budget: Budget) -> Bound {
-    let _ = counts;
-    solve(problem, Budget { evaluations: 0, ..budget }).bound
-}
-
 /// The solution of an enumeration, with the same enumeration as its proof.
 fn proved_optimal(problem: &Problem, instance: &Instance, best: &Candidate) -> Option<Solution> {
     let (unplaced, counts) = best.placed(problem, instance);

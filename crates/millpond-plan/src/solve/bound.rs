@@ -4,9 +4,6 @@
 //! counts, nodes that are there are free of charge but each there only once. Pods may go to the pools that this
 //! plan used for their class, or to those of greater weight. Whatever the kernel proves about that problem holds
 //! for every plan by the same rules.
-//!
-//! Over hosts a spread counts as a cap per node: a node without such pods can always be bought, so the least
-//! domain has none.
 
 use crate::board::SpotId;
 use crate::model::{ClassId, Snapshot};
@@ -14,7 +11,7 @@ use crate::pack::{self, BitSet};
 use crate::plan::BoundProof;
 
 use super::domains::{OfferSets, Part};
-use super::rows::amounts;
+use super::rows::{Purpose, amounts};
 use super::{Planned, Solver};
 
 impl Solver<'_> {
@@ -24,14 +21,14 @@ impl Solver<'_> {
         let parts = self.placed_parts(&mut sets);
         let lowest = lowest_weights(self.snapshot, self.market, &self.planned, self.snapshot.classes.len());
         let among = self.on_sale.clone();
-        let mut packing = self.packing(&parts, &sets, &among);
+        let mut packing = self.packing(&parts, &sets, &among, Purpose::Bound);
         if packing.problem.rows.is_empty() {
             return None;
         }
         self.drop_lower_weights(&mut packing, &lowest);
         self.add_free_room(&mut packing, free_room);
-        let counts = packing.problem.rows.iter().map(|row| row.count).collect();
-        let bound = pack::bound(&packing.problem, counts, self.settings.budget);
+        let first = pack::Budget { evaluations: 0, ..self.settings.budget };
+        let bound = pack::solve(&packing.problem, first).bound;
         Some(BoundProof { problem: packing.problem, certificate: bound.certificate })
     }
 

@@ -62,7 +62,7 @@ impl Solver<'_> {
         for &pod in unplaced {
             let class = self.snapshot.pods[pod.index()].class;
             let index = *known.entry(class).or_insert_with(|| {
-                verdicts.push(verdict_for_now(self.snapshot, self.market, &mut self.board, self.ledger.usage(), class));
+                verdicts.push(crate::explain::verdict(self.snapshot, self.market, &mut self.board, self.ledger.usage(), class));
                 verdicts.len() as u32 - 1
             });
             which.push((pod, index));
@@ -103,14 +103,4 @@ impl Solver<'_> {
         }
         relaxed.into_iter().collect()
     }
-}
-
-fn verdict_for_now(
-    _: &crate::model::Snapshot,
-    _: &crate::market::Market,
-    _: &mut crate::board::Board<'_>,
-    _: &[crate::market::Usage],
-    _: ClassId,
-) -> Verdict {
-    Verdict { rule: crate::plan::Rule::Resources, message: String::new(), pools: Vec::new() }
 }

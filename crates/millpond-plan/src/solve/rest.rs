@@ -69,7 +69,10 @@ impl Solver<'_> {
         let mut candidates = self.board.suiting_offers(class).clone();
         candidates.intersect(&self.on_sale);
         let requests = &self.snapshot.classes[class.index()].requests;
-        let cap = u64::from(self.board.topology().cap_per_host(class).min(self.left(class)));
+        let topology = self.board.topology();
+        let alone = topology.is_alone_on_host(class) || !self.snapshot.classes[class.index()].host_ports.is_empty();
+        let most = if alone { 1 } else { topology.spread_per_host(class) };
+        let cap = u64::from(most.min(self.left(class)));
         let next = self.board.len() as u32;
         let mut best: Option<(std::cmp::Reverse<i32>, u128, Vec<usize>)> = None;
         for offer in candidates.iter() {

@@ -21,6 +21,15 @@ pub(super) struct Packing {
     pub(super) offers: Vec<Vec<usize>>,
 }
 
+/// What a packing problem is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To choose nodes.
+    Plan,
+    /// To prove what they cost at least.
+    Bound,
+}
+
 /// What packing looks at in a part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct RowKey {
@@ -33,19 +42,16 @@ struct RowKey {
 impl Solver<'_> {
     /// The packing problem of parts over some of the offers. Rows that ask for a resource beyond those that the
     /// kernel can count are left out; they are placed one by one.
-    pub(super) fn packing(&self, parts: &[Part], sets: &OfferSets, among: &BitSet) -> Packing {
+    ///
+    /// Rules that a plan keeps by choice, such as a spread over hosts that counts nodes still to come, are left out
+    /// of the problem that a bound is proved for.
+    pub(super) fn packing(&self, parts: &[Part], sets: &OfferSets, among: &BitSet, purpose: Purpose) -> Packing {
         let dimensions = self.dimensions(parts);
         let mut rows: BTreeMap<RowKey, Vec<(ClassId, u32)>> = BTreeMap::new();
         for part in parts.iter().filter(|part| part.count > 0) {
             let class = &self.snapshot.classes[part.class.index()];
             if let Some(request) = amounts(&class.requests, &dimensions, true) {
-                let topology = self.board.topology();
-                let key = RowKey {
-                    request,
-                    offers: part.offers,
-                    cap: topology.cap_per_host(part.class).min(if class.host_ports.is_empty() { u32::MAX } else { 1 }),
-                    exclusive: topology.exclusive_groups(part.class),
-                };
+                let key = RowKey { request, offers: part.offers, ..self.host_rules(part.class, purpose) };
                 rows.entry(key).or_default().push((part.class, part.count));
             }
         }
@@ -55,7 +61,7 @@ impl Solver<'_> {
             used.dedup();
             used
         };
-        let bins = self.bins(&used, sets, among, &dimensions);
+        let bins = self.bins(&used, sets, among, &dimensions, purpose);
         let groups: BTreeMap<u32, u32> = {
             let named: std::collections::BTreeSet<u32> = rows.keys().flat_map(|row| row.exclusive.clone()).collect();
             named.into_iter().zip(0..).collect()
@@ -80,6 +86,21 @@ impl Solver<'_> {
         packing
     }
 
+    fn host_rules(&self, class: ClassId, purpose: Purpose) -> RowKey {
+        let topology = self.board.topology();
+        let mut cap = u32::MAX;
+        let mut exclusive = topology.exclusive_groups(class);
+        if !exclusive.is_empty() || !self.snapshot.classes[class.index()].host_ports.is_empty() {
+            cap = 1;
+        }
+        if purpose == Purpose::Plan {
+            cap = cap.min(topology.spread_per_host(class));
+            exclusive.extend(topology.spread_groups(class));
+            exclusive.sort_unstable();
+        }
+        RowKey { request: [0; MAX_RESOURCES], offers: SetId(0), cap, exclusive }
+    }
+
     /// Resources that some part asks for, the most asked for first if there are too many.
     fn dimensions(&self, parts: &[Part]) -> Vec<ResourceId> {
         let mut askers: BTreeMap<ResourceId, u64> = BTreeMap::new();
@@ -99,7 +120,14 @@ impl Solver<'_> {
         dimensions
     }
 
-    fn bins(&self, used: &[SetId], sets: &OfferSets, among: &BitSet, dimensions: &[ResourceId]) -> Bins {
+    fn bins(
+        &self,
+        used: &[SetId],
+        sets: &OfferSets,
+        among: &BitSet,
+        dimensions: &[ResourceId],
+        purpose: Purpose,
+    ) -> Bins {
         let words = used.len().div_ceil(64).max(1);
         let mut signatures = vec![0_u64; self.market.offers().len() * words];
         for (bit, set) in used.iter().enumerate() {
@@ -136,7 +164,11 @@ impl Solver<'_> {
             for bit in (0..used.len()).filter(|bit| signature[bit / 64] >> (bit % 64) & 1 == 1) {
                 bins.of_set[bit].insert(bins.bins.len());
             }
-            let max_nodes = self.ledger.left_of(first).map(u64::from);
+            let left = match purpose {
+                Purpose::Plan => self.ledger.left_of(first),
+                Purpose::Bound => self.market.offer(first).left,
+            };
+            let max_nodes = left.map(u64::from);
             bins.bins.push(pack::Bin { capacity, price, max_nodes });
             bins.offers.push(offers);
         }

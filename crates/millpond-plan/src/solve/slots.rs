@@ -6,7 +6,7 @@ use crate::pack::{self, BitSet};
 use super::Solver;
 use super::domains::{OfferSets, Part};
 use super::offers;
-use super::rows::Packing;
+use super::rows::{Packing, Purpose};
 
 impl Solver<'_> {
     /// Buys nodes for what is waiting: greater weights first and, where something is limited, higher priorities
@@ -53,7 +53,7 @@ impl Solver<'_> {
     }
 
     fn buy_among(&mut self, parts: &[Part], sets: &OfferSets, among: &BitSet) {
-        let packing = self.packing(parts, sets, among);
+        let packing = self.packing(parts, sets, among, Purpose::Plan);
         if packing.problem.rows.is_empty() || packing.problem.bins.is_empty() {
             return;
         }

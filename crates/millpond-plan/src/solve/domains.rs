@@ -128,7 +128,7 @@ impl Solver<'_> {
                 let mut closer = Vec::new();
                 for part in open {
                     let near = self.companions(*class, key, &ordered, sets);
-                    closer.extend(self.deal_part(part, key, &near, &mut table, sets));
+                    closer.extend(self.deal_part(part, key, near.as_deref(), &mut table, sets));
                 }
                 open = closer;
             }
@@ -168,7 +168,7 @@ impl Solver<'_> {
         &mut self,
         part: Part,
         key: Symbol,
-        near: &Option<Vec<Symbol>>,
+        near: Option<&[Symbol]>,
         table: &mut Table,
         sets: &mut OfferSets,
     ) -> Vec<Part> {
@@ -181,7 +181,7 @@ impl Solver<'_> {
             // Of equals the first: domains are in the order of their names.
             let best = allowed.min_by_key(|&index| {
                 let value = domains[index].0;
-                let apart = near.as_ref().is_some_and(|near| !near.contains(&value));
+                let apart = near.is_some_and(|near| !near.contains(&value));
                 let load = table.topology.load(part.class, key, Domain::value(value));
                 (apart, load, table.volume.get(&(key, value)).copied().unwrap_or(0))
             });

@@ -215,7 +215,7 @@ impl<'s> Solver<'s> {
             }
         }
         let unplaced = self.demand.rest();
-        sort_by_pod(&mut placements);
+        placements.sort_unstable_by_key(|(pod, _)| *pod);
         let plan = Plan { revision: self.snapshot.revision.clone(), new_nodes, removals: Vec::new(), placements };
         (plan, unplaced)
     }
@@ -225,12 +225,4 @@ fn soft_taints(snapshot: &Snapshot) -> bool {
     let of_nodes = snapshot.nodes.iter().flat_map(|node| &node.taints);
     let of_pools = snapshot.pools.iter().flat_map(|pool| &pool.taints);
     of_nodes.chain(of_pools).any(|taint| !taint.effect.forbids())
-}
-
-/// Pods are dense numbers: a counting sort.
-fn sort_by_pod(placements: &mut Vec<(PodId, Target)>) {
-    if placements.is_sorted_by_key(|(pod, _)| *pod) {
-        return;
-    }
-    placements.sort_unstable_by_key(|(pod, _)| *pod);
 }

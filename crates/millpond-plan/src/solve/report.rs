@@ -62,7 +62,13 @@ impl Solver<'_> {
         for &pod in unplaced {
             let class = self.snapshot.pods[pod.index()].class;
             let index = *known.entry(class).or_insert_with(|| {
-                verdicts.push(crate::explain::verdict(self.snapshot, self.market, &mut self.board, self.ledger.usage(), class));
+                verdicts.push(crate::explain::verdict(
+                    self.snapshot,
+                    self.market,
+                    &mut self.board,
+                    self.ledger.usage(),
+                    class,
+                ));
                 verdicts.len() as u32 - 1
             });
             which.push((pod, index));

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod board;
+pub mod disruption;
 pub mod explain;
 pub mod market;
 pub mod model;

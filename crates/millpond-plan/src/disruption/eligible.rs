@@ -1,0 +1,344 @@
+//! Whether a node may be taken away at all, before anything is known about where its pods would go.
+
+use jiff::Timestamp;
+
+use super::budget::BudgetLedger;
+use super::pdb::{EvictionLedger, EvictionRefusal};
+use super::residents::Residents;
+use crate::model::{
+    Consolidation, DisruptionReason, DoNotDisrupt, Node, NodeId, NodeState, PodId, PodState, Pool, PoolId, Seconds,
+    Snapshot,
+};
+use crate::plan::Rule;
+
+/// Why a node stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// No pool bought it.
+    Unmanaged,
+    /// It goes already.
+    Leaving,
+    /// It is not there yet.
+    Starting,
+    /// It never became ready for pods.
+    NotInitialized,
+    /// Somebody asked to leave the node alone.
+    NodeDoNotDisrupt,
+    /// Somebody asked to leave a pod alone, until then.
+    PodDoNotDisrupt(PodId, Option<Seconds>),
+    /// Room is kept on it for a pod.
+    RoomKept(PodId),
+    /// A pod is covered by a PodDisruptionBudget that allows no eviction, or no more.
+    Evictions(PodId, EvictionRefusal),
+    /// The reason does not apply: it has pods.
+    NotEmpty,
+    /// The reason does not apply: it has no pods.
+    IsEmpty,
+    /// The reason does not apply: it is what its pool asks for.
+    NotDrifted,
+    /// The reason does not apply: its age is below the pool's limit, reached then.
+    NotExpired(Option<Seconds>),
+    /// The pool has a fixed number of nodes.
+    FixedSize,
+    /// The pool's nodes are not consolidated.
+    ConsolidationOff,
+    /// Pods came or went lately; it is left alone until then.
+    Unsettled(Seconds),
+    /// The pool gives up empty nodes only.
+    OnlyWhenEmpty,
+    /// The pool's budgets are used up, until then as far as can be seen.
+    Budget {
+        /// How many nodes may be away at once.
+        allowed: u64,
+        /// How many are, or are not ready.
+        busy: u64,
+        /// Which of the pool's budgets.
+        budget: usize,
+        /// When another one may go.
+        opens: Option<Seconds>,
+        /// Why the budget cannot be understood, if so.
+        error: Option<String>,
+    },
+    /// The pool would go below its least number of nodes.
+    LeastNodes(u64),
+    /// Its price is not known, nor so whether anything would be saved.
+    Unpriced,
+    /// A pod has no other place.
+    NoPlace(PodId, Rule),
+    /// No other way to run its pods costs less.
+    NoSaving,
+    /// What would be saved is not worth the disruption (policy `Balanced`).
+    NotWorthwhile,
+}
+
+impl Refusal {
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unmanaged => "Unmanaged",
+            Self::Leaving => "Leaving",
+            Self::Starting => "Starting",
+            Self::NotInitialized => "NotInitialized",
+            Self::NodeDoNotDisrupt => "NodeDoNotDisrupt",
+            Self::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
+            Self::RoomKept(_) => "RoomKept",
+            Self::Evictions(..) => "PodDisruptionBudget",
+            Self::NotEmpty => "NotEmpty",
+            Self::IsEmpty => "IsEmpty",
+            Self::NotDrifted => "NotDrifted",
+            Self::NotExpired(_) => "NotExpired",
+            Self::FixedSize => "FixedSize",
+            Self::ConsolidationOff => "ConsolidationOff",
+            Self::Unsettled(_) => "Unsettled",
+            Self::OnlyWhenEmpty => "OnlyWhenEmpty",
+            Self::Budget { .. } => "Budget",
+            Self::LeastNodes(_) => "LeastNodes",
+            Self::Unpriced => "Unpriced",
+            Self::NoPlace(..) => "NoPlace",
+            Self::NoSaving => "NoSaving",
+            Self::NotWorthwhile => "NotWorthwhile",
+        }
+    }
+
+    /// Whether it says only that a reason has nothing to do with the node.
+    pub fn beside_the_point(&self) -> bool {
+        matches!(self, Self::NotEmpty | Self::IsEmpty | Self::NotDrifted | Self::NotExpired(_))
+    }
+
+    /// One sentence, without its final period.
+    pub fn sentence(&self, snapshot: &Snapshot) -> String {
+        let pod = |pod: &PodId| snapshot.pod_name(*pod);
+        let budget_name = |index: u32| snapshot.disruption_budgets[index as usize].name.as_str();
+        match self {
+            Self::Unmanaged => "no pool manages it".to_owned(),
+            Self::Leaving => "it is being removed already".to_owned(),
+            Self::Starting => "it is still starting".to_owned(),
+            Self::NotInitialized => "it has not become ready for pods yet".to_owned(),
+            Self::NodeDoNotDisrupt => "it is annotated `karpenter.sh/do-not-disrupt`".to_owned(),
+            Self::PodDoNotDisrupt(one, None) => format!("pod {} is annotated `karpenter.sh/do-not-disrupt`", pod(one)),
+            Self::PodDoNotDisrupt(one, Some(until)) => {
+                format!("pod {} asked not to be disrupted until {}", pod(one), time(*until))
+            }
+            Self::RoomKept(one) => format!("room is kept on it for pod {}", pod(one)),
+            Self::Evictions(one, EvictionRefusal::UsedUp(budget)) => {
+                let (one, name) = (pod(one), budget_name(*budget));
+                let allowed = snapshot.disruption_budgets[*budget as usize].allowed;
+                match allowed {
+                    0 => format!("PodDisruptionBudget {name} allows no eviction of pod {one} now"),
+                    _ => format!(
+                        "PodDisruptionBudget {name} allows {allowed} evictions at once, pod {one} needs one more"
+                    ),
+                }
+            }
+            Self::Evictions(one, EvictionRefusal::Several(first, second)) => format!(
+                "pod {} is covered by the PodDisruptionBudgets {} and {}, and a pod of several cannot be evicted",
+                pod(one),
+                budget_name(*first),
+                budget_name(*second)
+            ),
+            Self::NotEmpty => "it has pods that need another place".to_owned(),
+            Self::IsEmpty => "it has no pods that need another place".to_owned(),
+            Self::NotDrifted => "it is what its pool asks for".to_owned(),
+            Self::NotExpired(None) => "its pool's nodes do not expire".to_owned(),
+            Self::NotExpired(Some(then)) => format!("it expires at {}", time(*then)),
+            Self::FixedSize => "its pool has a fixed number of nodes".to_owned(),
+            Self::ConsolidationOff => "its pool has `consolidateAfter: Never`".to_owned(),
+            Self::Unsettled(until) => {
+                format!("pods came or went lately, `consolidateAfter` leaves it alone until {}", time(*until))
+            }
+            Self::OnlyWhenEmpty => "its pool has `consolidationPolicy: WhenEmpty`, and it has pods".to_owned(),
+            Self::Budget { error: Some(error), budget, .. } => {
+                format!(
+                    "budget {} of its pool allows nothing while its schedule cannot be understood: {error}",
+                    budget + 1
+                )
+            }
+            Self::Budget { allowed, busy, budget, opens, error: None } => {
+                let when = match opens {
+                    Some(opens) if *opens > snapshot.now => format!("; the next chance is at {}", time(*opens)),
+                    _ => String::new(),
+                };
+                let budget = budget + 1;
+                format!("budget {budget} of its pool allows {allowed} nodes to be away at once, {busy} are{when}")
+            }
+            Self::LeastNodes(nodes) => format!("its pool keeps at least {nodes} nodes"),
+            Self::Unpriced => "its price is not known, so a saving cannot be told".to_owned(),
+            Self::NoPlace(one, rule) => format!("pod {} has no other place ({rule})", pod(one)),
+            Self::NoSaving => "no other way to run its pods costs less".to_owned(),
+            Self::NotWorthwhile => {
+                "its pool has `consolidationPolicy: Balanced`, and the saving is small for the disruption".to_owned()
+            }
+        }
+    }
+}
+
+/// A moment as people and Kubernetes write it.
+fn time(seconds: Seconds) -> String {
+    Timestamp::from_second(seconds).map_or_else(|_| "the end of time".to_owned(), |moment| moment.to_string())
+}
+
+/// What is asked about nodes while a plan is made.
+#[derive(Debug)]
+pub struct Accounts {
+    /// Pods by node.
+    pub residents: Residents,
+    /// What pools' budgets still allow.
+    pub budgets: BudgetLedger,
+    /// What PodDisruptionBudgets still allow.
+    pub evictions: EvictionLedger,
+    /// Nodes that each pool would have.
+    pub nodes: Vec<u64>,
+}
+
+impl Accounts {
+    /// At the start of a plan.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let mut nodes = vec![0; snapshot.pools.len()];
+        for node in &snapshot.nodes {
+            if let (Some(pool), true) = (node.pool, node.state != NodeState::Leaving) {
+                nodes[pool.index()] += 1;
+            }
+        }
+        Self {
+            residents: Residents::new(snapshot),
+            budgets: BudgetLedger::new(snapshot),
+            evictions: EvictionLedger::new(snapshot),
+            nodes,
+        }
+    }
+
+    /// The reason for which a node may be considered: the first that applies and that nothing forbids.
+    pub fn reason(&self, snapshot: &Snapshot, node: NodeId) -> Result<DisruptionReason, Refusal> {
+        let mut first = None;
+        for reason in ORDER {
+            match self.eligible(snapshot, node, reason) {
+                Ok(_) => return Ok(reason),
+                // The most telling refusal is of a reason that applies.
+                Err(refusal) if first.is_none() && !refusal.beside_the_point() => first = Some(refusal),
+                Err(_) => {}
+            }
+        }
+        Err(first.unwrap_or(Refusal::NoSaving))
+    }
+
+    /// Whether a node may be considered for a reason; its pool if so.
+    pub fn eligible(&self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<PoolId, Refusal> {
+        let of = &snapshot.nodes[node.index()];
+        let pool = alive(of)?;
+        applies(snapshot, of, &snapshot.pools[pool.index()], reason, self.is_empty(snapshot, node))?;
+        if of.do_not_disrupt {
+            return Err(Refusal::NodeDoNotDisrupt);
+        }
+        for &pod in self.residents.of(node) {
+            undisturbed(snapshot, pod)?;
+        }
+        for pod in self.residents.movers(snapshot, node) {
+            self.evictions.check(snapshot, pod).map_err(|refusal| Refusal::Evictions(pod, refusal))?;
+        }
+        self.within_budget(snapshot, pool, reason)?;
+        self.above_least(snapshot, pool, reason)?;
+        Ok(pool)
+    }
+
+    /// Whether no pod of a node needs another place.
+    pub fn is_empty(&self, snapshot: &Snapshot, node: NodeId) -> bool {
+        self.residents.movers(snapshot, node).next().is_none()
+    }
+
+    /// Whether the budgets of the pool let another node go.
+    pub fn within_budget(&self, snapshot: &Snapshot, pool: PoolId, reason: DisruptionReason) -> Result<(), Refusal> {
+        if self.budgets.left(pool, reason) != Some(0) {
+            return Ok(());
+        }
+        let allowance = self.budgets.allowance(pool, reason);
+        Err(Refusal::Budget {
+            allowed: allowance.nodes.unwrap_or(0),
+            busy: self.budgets.busy(pool),
+            budget: allowance.budget.unwrap_or(0),
+            opens: self.budgets.opens(pool, reason, snapshot.now),
+            error: allowance.error.as_ref().map(ToString::to_string),
+        })
+    }
+
+    /// Whether the pool can lose a node for good. A drifted or expired one that is replaced does not count.
+    fn above_least(&self, snapshot: &Snapshot, pool: PoolId, reason: DisruptionReason) -> Result<(), Refusal> {
+        let least = snapshot.pools[pool.index()].min_nodes;
+        let by_choice = matches!(reason, DisruptionReason::Empty);
+        if by_choice && self.nodes[pool.index()] <= least { Err(Refusal::LeastNodes(least)) } else { Ok(()) }
+    }
+}
+
+/// Reasons in the order in which they are considered: the cheapest to act on first.
+const ORDER: [DisruptionReason; 4] =
+    [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Expired, DisruptionReason::Underutilized];
+
+/// Whether a node is one of ours, and at work.
+fn alive(node: &Node) -> Result<PoolId, Refusal> {
+    let pool = node.pool.ok_or(Refusal::Unmanaged)?;
+    match node.state {
+        NodeState::Leaving => Err(Refusal::Leaving),
+        NodeState::Starting => Err(Refusal::Starting),
+        NodeState::Running if node.initialized.is_none() => Err(Refusal::NotInitialized),
+        NodeState::Running => Ok(pool),
+    }
+}
+
+/// Whether a reason has to do with a node.
+fn applies(
+    snapshot: &Snapshot,
+    node: &Node,
+    pool: &Pool,
+    reason: DisruptionReason,
+    empty: bool,
+) -> Result<(), Refusal> {
+    match reason {
+        DisruptionReason::Drifted if node.drifted.is_none() => Err(Refusal::NotDrifted),
+        DisruptionReason::Drifted => Ok(()),
+        DisruptionReason::Expired => {
+            let then = pool.disruption.expire_after.map(|after| node.created.saturating_add(after));
+            let over = then.is_some_and(|then| then <= snapshot.now);
+            if over { Ok(()) } else { Err(Refusal::NotExpired(then)) }
+        }
+        DisruptionReason::Empty if !empty => Err(Refusal::NotEmpty),
+        DisruptionReason::Underutilized if empty => Err(Refusal::IsEmpty),
+        DisruptionReason::Empty | DisruptionReason::Underutilized => consolidatable(snapshot, node, pool, empty),
+    }
+}
+
+fn consolidatable(snapshot: &Snapshot, node: &Node, pool: &Pool, empty: bool) -> Result<(), Refusal> {
+    if pool.replicas.is_some() {
+        return Err(Refusal::FixedSize);
+    }
+    if !empty && pool.disruption.policy == Consolidation::WhenEmpty {
+        return Err(Refusal::OnlyWhenEmpty);
+    }
+    settled(snapshot, node, pool)?;
+    if !empty && node.price.is_none() { Err(Refusal::Unpriced) } else { Ok(()) }
+}
+
+/// Whether a node has been quiet for long enough. Pods are not moved onto others either: they would only wait
+/// longer to be quiet.
+pub fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(), Refusal> {
+    let after = pool.disruption.consolidate_after.ok_or(Refusal::ConsolidationOff)?;
+    let since = node.last_pod_event.max(node.initialized).unwrap_or(node.created);
+    let quiet = since.saturating_add(after);
+    if quiet > snapshot.now { Err(Refusal::Unsettled(quiet)) } else { Ok(()) }
+}
+
+/// Whether a pod lets its node go.
+fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), Refusal> {
+    let of = &snapshot.pods[pod.index()];
+    match of.state {
+        PodState::Pending => return Err(Refusal::RoomKept(pod)),
+        PodState::Terminating | PodState::Gated => return Ok(()),
+        PodState::Bound => {}
+    }
+    match snapshot.class_of(pod).do_not_disrupt {
+        DoNotDisrupt::No => Ok(()),
+        DoNotDisrupt::Always => Err(Refusal::PodDoNotDisrupt(pod, None)),
+        DoNotDisrupt::For(after) => {
+            let until = of.started.unwrap_or(snapshot.now).saturating_add(after);
+            if until > snapshot.now { Err(Refusal::PodDoNotDisrupt(pod, Some(until))) } else { Ok(()) }
+        }
+    }
+}

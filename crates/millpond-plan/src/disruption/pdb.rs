@@ -1,0 +1,125 @@
+//! PodDisruptionBudgets as an account: each eviction of a plan is taken from what is allowed now.
+//!
+//! As the eviction API has it, a pod of several budgets cannot be evicted at all. A pod that was not started is not
+//! ready; where its budget says `unhealthyPodEvictionPolicy: AlwaysAllow`, it may go for free.
+
+use std::collections::BTreeMap;
+
+use crate::model::{ClassId, PodClass, PodId, Snapshot, selects};
+
+/// Why a pod cannot be evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EvictionRefusal {
+    /// This budget of [`Snapshot::disruption_budgets`] has nothing left.
+    UsedUp(u32),
+    /// These two, and perhaps more, are for the pod.
+    Several(u32, u32),
+}
+
+/// Which budgets are for a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cover {
+    None,
+    One(u32),
+    Several(u32, u32),
+}
+
+/// What PodDisruptionBudgets still allow.
+#[derive(Debug, Clone)]
+pub struct EvictionLedger {
+    covers: Vec<Cover>,
+    left: Vec<u32>,
+}
+
+impl EvictionLedger {
+    /// What they allow now.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let mut by_namespace: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        for (index, budget) in snapshot.disruption_budgets.iter().enumerate() {
+            by_namespace.entry(budget.namespace).or_default().push(index as u32);
+        }
+        let cover = |class: &PodClass| {
+            let near = by_namespace.get(&class.namespace).map_or(&[][..], Vec::as_slice);
+            let mut found = near.iter().copied().filter(|&index| {
+                let selector = snapshot.disruption_budgets[index as usize].selector.as_ref();
+                selector.is_some_and(|selector| selects(selector, &class.labels, &snapshot.symbols))
+            });
+            match (found.next(), found.next()) {
+                (None, _) => Cover::None,
+                (Some(one), None) => Cover::One(one),
+                (Some(one), Some(other)) => Cover::Several(one, other),
+            }
+        };
+        Self {
+            covers: snapshot.classes.iter().map(cover).collect(),
+            left: snapshot.disruption_budgets.iter().map(|budget| budget.allowed).collect(),
+        }
+    }
+
+    /// Whether any budget is for the class.
+    pub fn covers(&self, class: ClassId) -> bool {
+        self.covers[class.index()] != Cover::None
+    }
+
+    /// Evictions that a budget still allows.
+    pub fn left(&self, budget: usize) -> u32 {
+        self.left[budget]
+    }
+
+    /// Whether a pod could be evicted now.
+    pub fn check(&self, snapshot: &Snapshot, pod: PodId) -> Result<(), EvictionRefusal> {
+        match self.charge(snapshot, pod)? {
+            Some(budget) if self.left[budget as usize] == 0 => Err(EvictionRefusal::UsedUp(budget)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the evictions of all these pods, or of none.
+    pub fn take(
+        &mut self,
+        snapshot: &Snapshot,
+        pods: impl Iterator<Item = PodId> + Clone,
+    ) -> Result<(), (PodId, EvictionRefusal)> {
+        let mut refusal = None;
+        let mut taken = 0;
+        for pod in pods.clone() {
+            match self.charge(snapshot, pod) {
+                Err(several) => refusal = Some((pod, several)),
+                Ok(Some(budget)) if self.left[budget as usize] == 0 => {
+                    refusal = Some((pod, EvictionRefusal::UsedUp(budget)));
+                }
+                Ok(Some(budget)) => self.left[budget as usize] -= 1,
+                Ok(None) => {}
+            }
+            if refusal.is_some() {
+                break;
+            }
+            taken += 1;
+        }
+        let Some(refusal) = refusal else { return Ok(()) };
+        self.give_back(snapshot, pods.take(taken));
+        Err(refusal)
+    }
+
+    /// The pods stay after all.
+    pub fn give_back(&mut self, snapshot: &Snapshot, pods: impl Iterator<Item = PodId>) {
+        for pod in pods {
+            if let Ok(Some(budget)) = self.charge(snapshot, pod) {
+                self.left[budget as usize] += 1;
+            }
+        }
+    }
+
+    /// The budget that an eviction is taken from.
+    fn charge(&self, snapshot: &Snapshot, pod: PodId) -> Result<Option<u32>, EvictionRefusal> {
+        let of = &snapshot.pods[pod.index()];
+        match self.covers[of.class.index()] {
+            Cover::None => Ok(None),
+            Cover::Several(one, other) => Err(EvictionRefusal::Several(one, other)),
+            Cover::One(budget) => {
+                let free = of.started.is_none() && snapshot.disruption_budgets[budget as usize].unhealthy_always;
+                Ok((!free).then_some(budget))
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which pods are on which node.
+
+use crate::model::{ClassId, NodeId, PodId, PodKind, PodState, Snapshot};
+
+/// The pods of every node.
+#[derive(Debug)]
+pub struct Residents {
+    /// Where the pods of each node begin; one more entry than nodes.
+    starts: Vec<u32>,
+    pods: Vec<PodId>,
+}
+
+impl Residents {
+    /// Sorts the pods by node; those of one node stay in the snapshot's order.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let mut starts = vec![0_u32; snapshot.nodes.len() + 1];
+        for node in snapshot.pods.iter().filter_map(|pod| pod.node) {
+            starts[node.index() + 1] += 1;
+        }
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
+        }
+        let mut next = starts.clone();
+        let mut pods = vec![PodId(0); starts[starts.len() - 1] as usize];
+        for (index, pod) in snapshot.pods.iter().enumerate() {
+            if let Some(node) = pod.node {
+                pods[next[node.index()] as usize] = PodId::from(index);
+                next[node.index()] += 1;
+            }
+        }
+        Self { starts, pods }
+    }
+
+    /// The pods of a node, those that wait for room on it included.
+    pub fn of(&self, node: NodeId) -> &[PodId] {
+        &self.pods[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
+    }
+
+    /// The pods of a node that need another place when it goes.
+    pub fn movers<'a>(&'a self, snapshot: &'a Snapshot, node: NodeId) -> impl Iterator<Item = PodId> + 'a {
+        self.of(node).iter().copied().filter(|pod| moves(snapshot, *pod))
+    }
+
+    /// The same as classes.
+    pub fn mover_classes<'a>(&'a self, snapshot: &'a Snapshot, node: NodeId) -> impl Iterator<Item = ClassId> + 'a {
+        self.movers(snapshot, node).map(|pod| snapshot.pods[pod.index()].class)
+    }
+}
+
+/// Whether a pod that runs somewhere needs another place when its node goes. Pods of the node itself and of
+/// DaemonSets go with it.
+pub fn moves(snapshot: &Snapshot, pod: PodId) -> bool {
+    let bound = snapshot.pods[pod.index()].state == PodState::Bound;
+    bound && !matches!(snapshot.class_of(pod).kind, PodKind::Daemon | PodKind::Mirror)
+}

@@ -1,0 +1,218 @@
+//! Every way in which a node can be refused.
+
+use super::fixture::{Cluster, NOON, at, count, for_reasons};
+use crate::disruption::Accounts;
+use crate::model::{Consolidation, DisruptionReason, DoNotDisrupt, NodeId, NodeState, PodKind, PodState, PoolId};
+
+use DisruptionReason::{Drifted, Empty, Expired, Underutilized};
+
+/// A node with one pod; changed, and asked whether it may go for the reason.
+fn verdict(reason: DisruptionReason, change: impl Fn(&mut Cluster)) -> String {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 2, 8, 100);
+    let node = cluster.node(PoolId(0), small, "a");
+    let class = cluster.class("web", 100, 100);
+    cluster.pod(class, node);
+    change(&mut cluster);
+    let accounts = Accounts::new(&cluster.snapshot);
+    match accounts.eligible(&cluster.snapshot, NodeId(0), reason) {
+        Ok(_) => "yes".to_owned(),
+        Err(refusal) => format!("{}: {}", refusal.name(), refusal.sentence(&cluster.snapshot)),
+    }
+}
+
+#[test]
+fn refusals_of_a_node_with_a_pod() {
+    type Change = fn(&mut Cluster);
+    let cases: Vec<(DisruptionReason, Change, &str)> = vec![
+        (Underutilized, |_| {}, "yes"),
+        (Underutilized, |c| c.snapshot.nodes[0].pool = None, "Unmanaged: no pool manages it"),
+        (Drifted, |c| c.snapshot.nodes[0].state = NodeState::Leaving, "Leaving: it is being removed already"),
+        (Drifted, |c| c.snapshot.nodes[0].state = NodeState::Starting, "Starting: it is still starting"),
+        (
+            Underutilized,
+            |c| c.snapshot.nodes[0].initialized = None,
+            "NotInitialized: it has not become ready for pods yet",
+        ),
+        (
+            Underutilized,
+            |c| c.snapshot.nodes[0].do_not_disrupt = true,
+            "NodeDoNotDisrupt: it is annotated `karpenter.sh/do-not-disrupt`",
+        ),
+        (
+            Underutilized,
+            |c| c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::Always,
+            "PodDoNotDisrupt: pod default/pod-000 is annotated `karpenter.sh/do-not-disrupt`",
+        ),
+        (
+            Underutilized,
+            |c| c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::For(1_801),
+            "PodDoNotDisrupt: pod default/pod-000 asked not to be disrupted until 2026-03-02T12:00:01Z",
+        ),
+        (Underutilized, |c| c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::For(1_800), "yes"),
+        (
+            Underutilized,
+            |c| {
+                c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::For(60);
+                c.snapshot.pods[0].started = None;
+            },
+            "PodDoNotDisrupt: pod default/pod-000 asked not to be disrupted until 2026-03-02T12:01:00Z",
+        ),
+        (
+            Underutilized,
+            |c| {
+                c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::Always;
+                c.snapshot.pods[0].state = PodState::Terminating;
+            },
+            "IsEmpty: it has no pods that need another place",
+        ),
+        (
+            Underutilized,
+            |c| {
+                let class = c.class("soon", 1, 1);
+                c.pod_in(class, Some(NodeId(0)), PodState::Pending, None);
+            },
+            "RoomKept: room is kept on it for pod default/pod-001",
+        ),
+        (
+            Underutilized,
+            |c| c.disruption_budget("web", "web", 0),
+            "PodDisruptionBudget: PodDisruptionBudget default/web allows no eviction of pod default/pod-000 now",
+        ),
+        (Underutilized, |c| c.disruption_budget("web", "web", 1), "yes"),
+        (
+            Underutilized,
+            |c| {
+                c.disruption_budget("web", "web", 1);
+                c.disruption_budget("other", "web", 1);
+            },
+            "PodDisruptionBudget: pod default/pod-000 is covered by the PodDisruptionBudgets default/web and \
+             default/other, and a pod of several cannot be evicted",
+        ),
+        (Empty, |_| {}, "NotEmpty: it has pods that need another place"),
+        (Drifted, |_| {}, "NotDrifted: it is what its pool asks for"),
+        (Drifted, |c| c.snapshot.nodes[0].drifted = Some("image".to_owned()), "yes"),
+        (Expired, |_| {}, "NotExpired: its pool's nodes do not expire"),
+        (
+            Expired,
+            |c| c.first_pool().disruption.expire_after = Some(86_460),
+            "NotExpired: it expires at 2026-03-02T12:01:00Z",
+        ),
+        (Expired, |c| c.first_pool().disruption.expire_after = Some(86_400), "yes"),
+        (Underutilized, |c| c.first_pool().replicas = Some(1), "FixedSize: its pool has a fixed number of nodes"),
+        (
+            Drifted,
+            |c| {
+                c.first_pool().replicas = Some(1);
+                c.snapshot.nodes[0].drifted = Some("image".to_owned());
+            },
+            "yes",
+        ),
+        (
+            Underutilized,
+            |c| c.first_pool().disruption.consolidate_after = None,
+            "ConsolidationOff: its pool has `consolidateAfter: Never`",
+        ),
+        (
+            Underutilized,
+            |c| c.first_pool().disruption.consolidate_after = Some(3_601),
+            "Unsettled: pods came or went lately, `consolidateAfter` leaves it alone until 2026-03-02T12:00:01Z",
+        ),
+        (Underutilized, |c| c.first_pool().disruption.consolidate_after = Some(3_600), "yes"),
+        (
+            Underutilized,
+            |c| {
+                c.first_pool().disruption.consolidate_after = Some(60);
+                c.snapshot.nodes[0].initialized = Some(NOON - 59);
+                c.snapshot.nodes[0].last_pod_event = None;
+            },
+            "Unsettled: pods came or went lately, `consolidateAfter` leaves it alone until 2026-03-02T12:00:01Z",
+        ),
+        (
+            Underutilized,
+            |c| c.first_pool().disruption.policy = Consolidation::WhenEmpty,
+            "OnlyWhenEmpty: its pool has `consolidationPolicy: WhenEmpty`, and it has pods",
+        ),
+        (
+            Underutilized,
+            |c| c.snapshot.nodes[0].price = None,
+            "Unpriced: its price is not known, so a saving cannot be told",
+        ),
+        (
+            Underutilized,
+            |c| c.first_pool().disruption.budgets = vec![count(0)],
+            "Budget: budget 1 of its pool allows 0 nodes to be away at once, 0 are",
+        ),
+        (
+            Underutilized,
+            |c| c.first_pool().disruption.budgets = vec![count(5), at(count(0), "0 9 * * mon-fri", 8 * 3600)],
+            "Budget: budget 2 of its pool allows 0 nodes to be away at once, 0 are; \
+             the next chance is at 2026-03-02T17:00:00Z",
+        ),
+        (Underutilized, |c| c.first_pool().disruption.budgets = vec![for_reasons(count(0), &[Drifted])], "yes"),
+        (
+            Underutilized,
+            |c| c.first_pool().disruption.budgets = vec![at(count(1), "0 0 * *", 60)],
+            "Budget: budget 1 of its pool allows nothing while its schedule cannot be understood: \
+             the day of the week is missing, a schedule has five fields, at column 8 of `0 0 * *`",
+        ),
+        (
+            Expired,
+            |c| {
+                c.first_pool().disruption.expire_after = Some(60);
+                c.first_pool().disruption.budgets = vec![count(0)];
+            },
+            "Budget: budget 1 of its pool allows 0 nodes to be away at once, 0 are",
+        ),
+    ];
+    for (index, (reason, change, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(verdict(reason, change), expected, "case {index}");
+    }
+}
+
+#[test]
+fn refusals_of_an_empty_node() {
+    let empty = |c: &mut Cluster| c.snapshot.pods.clear();
+    assert_eq!(verdict(Empty, empty), "yes");
+    assert_eq!(verdict(Underutilized, empty), "IsEmpty: it has no pods that need another place");
+    let when_empty = |c: &mut Cluster| {
+        c.snapshot.pods.clear();
+        c.first_pool().disruption.policy = Consolidation::WhenEmpty;
+        c.snapshot.nodes[0].price = None;
+    };
+    assert_eq!(verdict(Empty, when_empty), "yes");
+    let least = |c: &mut Cluster| {
+        c.snapshot.pods.clear();
+        c.first_pool().min_nodes = 1;
+    };
+    assert_eq!(verdict(Empty, least), "LeastNodes: its pool keeps at least 1 nodes");
+    let daemon = |c: &mut Cluster| c.snapshot.classes[0].kind = PodKind::Daemon;
+    assert_eq!(verdict(Empty, daemon), "yes");
+    let guarded = |c: &mut Cluster| {
+        c.snapshot.classes[0].kind = PodKind::Daemon;
+        c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::Always;
+    };
+    assert_eq!(
+        verdict(Empty, guarded),
+        "PodDoNotDisrupt: pod default/pod-000 is annotated `karpenter.sh/do-not-disrupt`"
+    );
+    let bare = |c: &mut Cluster| c.snapshot.classes[0].kind = PodKind::Bare;
+    assert_eq!(verdict(Empty, bare), "NotEmpty: it has pods that need another place");
+}
+
+#[test]
+fn the_first_reason_that_applies_is_taken() {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 2, 8, 100);
+    let node = cluster.node(PoolId(0), small, "a");
+    cluster.snapshot.nodes[0].drifted = Some("image".to_owned());
+    let reason = |cluster: &Cluster| Accounts::new(&cluster.snapshot).reason(&cluster.snapshot, node);
+    assert_eq!(reason(&cluster), Ok(Empty));
+    cluster.first_pool().disruption.consolidate_after = None;
+    assert_eq!(reason(&cluster), Ok(Drifted));
+    cluster.first_pool().disruption.budgets = vec![for_reasons(count(0), &[Drifted])];
+    cluster.first_pool().disruption.expire_after = Some(60);
+    assert_eq!(reason(&cluster), Ok(Expired));
+    cluster.snapshot.nodes[0].do_not_disrupt = true;
+    assert_eq!(reason(&cluster).unwrap_err().name(), "ConsolidationOff");
+}

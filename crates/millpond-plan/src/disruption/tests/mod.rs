@@ -1,0 +1,5 @@
+//! Tables of cases over small clusters.
+
+mod allowed;
+mod eligibility;
+pub(super) mod fixture;

@@ -109,16 +109,14 @@ impl Cron {
         let first = date_of(floor)?;
         let mut limit = Some(local.rem_euclid(86_400) / 60);
         while date >= first {
-            if !bit(self.months, date.month()) {
-                date = date.first_of_month().yesterday().ok()?;
-            } else {
-                if self.day_matches(date)
-                    && let Some(minute) = self.last_minute(limit.unwrap_or(24 * 60 - 1))
-                {
-                    return Some(start_of(date)? + minute * 60).filter(|hit| *hit >= floor);
-                }
-                date = date.yesterday().ok()?;
+            let in_month = bit(self.months, date.month());
+            if in_month
+                && self.day_matches(date)
+                && let Some(minute) = self.last_minute(limit.unwrap_or(24 * 60 - 1))
+            {
+                return Some(start_of(date)? + minute * 60).filter(|hit| *hit >= floor);
             }
+            date = if in_month { date } else { date.first_of_month() }.yesterday().ok()?;
             limit = None;
         }
         None
@@ -132,16 +130,14 @@ impl Cron {
         // A minute that has begun is past.
         let mut from = (local.rem_euclid(86_400) + 59) / 60;
         while date <= last {
-            if !bit(self.months, date.month()) {
-                date = date.last_of_month().tomorrow().ok()?;
-            } else {
-                if self.day_matches(date)
-                    && let Some(minute) = self.first_minute(from)
-                {
-                    return Some(start_of(date)? + minute * 60).filter(|hit| *hit < ceiling);
-                }
-                date = date.tomorrow().ok()?;
+            let in_month = bit(self.months, date.month());
+            if in_month
+                && self.day_matches(date)
+                && let Some(minute) = self.first_minute(from)
+            {
+                return Some(start_of(date)? + minute * 60).filter(|hit| *hit < ceiling);
             }
+            date = if in_month { date } else { date.last_of_month() }.tomorrow().ok()?;
             from = 0;
         }
         None

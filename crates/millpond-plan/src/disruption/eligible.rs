@@ -318,7 +318,7 @@ fn consolidatable(snapshot: &Snapshot, node: &Node, pool: &Pool, empty: bool) ->
 
 /// Whether a node has been quiet for long enough. Pods are not moved onto others either: they would only wait
 /// longer to be quiet.
-pub fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(), Refusal> {
+pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(), Refusal> {
     let after = pool.disruption.consolidate_after.ok_or(Refusal::ConsolidationOff)?;
     let since = node.last_pod_event.max(node.initialized).unwrap_or(node.created);
     let quiet = since.saturating_add(after);

@@ -105,7 +105,7 @@ impl Window {
         while from < horizon {
             let moment = Timestamp::from_second(from).ok()?;
             let offset = seconds(self.zone.to_offset(moment));
-            if from > now + 1 && self.skipped(from, offset) {
+            if self.skipped(from, offset) {
                 return Some(from);
             }
             let change = self.zone.following(moment).next().map(|change| change.timestamp().as_second());

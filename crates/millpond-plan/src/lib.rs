@@ -11,6 +11,7 @@
 pub mod board;
 pub mod disruption;
 pub mod explain;
+pub mod check;
 pub mod market;
 pub mod model;
 pub mod pack;

@@ -7,16 +7,20 @@
 //! Cluster (words) ──┐
 //! Recipe + seed ────┴─▶ Snapshot ─▶ plan ─▶ check
 //!                          │                  ▲ compared with
-//!                          └─▶ Scheduler, cheapest
+//!                          └─▶ Scheduler, simple_plan, cheapest
 //! ```
 
+mod brute;
 mod cluster;
 mod random;
 mod rng;
 mod scheduler;
+mod simple;
 mod words;
 
+pub use brute::{Cheapest, cheapest};
 pub use cluster::{Cluster, Machine, NodeSpec, PodSpec, PoolSpec};
 pub use random::{Recipe, random_snapshot};
 pub use rng::Rng;
 pub use scheduler::Scheduler;
+pub use simple::{offers, simple_plan, waiting_pods};

@@ -136,19 +136,32 @@ impl<'s> Scheduler<'s> {
 
     /// Whether one more pod of the class may go to a node, or the first rule against it.
     pub fn fits(&self, class: ClassId, place: usize) -> Result<(), Rule> {
+        self.first_against(class, place)?;
         let class = &self.snapshot.classes[class.index()];
-        let rules: [(Rule, &dyn Fn() -> bool); 9] = [
+        let rules: [(Rule, &dyn Fn() -> bool); 3] = [
+            (Rule::PodAffinity, &|| self.near_enough(class, place)),
+            (Rule::PodAntiAffinity, &|| self.far_enough(class, place)),
+            (Rule::TopologySpread, &|| {
+                class.spread.iter().filter(|one| one.hard).all(|one| self.even(class, one, place))
+            }),
+        ];
+        rules.iter().find(|(_, holds)| !holds()).map_or(Ok(()), |(rule, _)| Err(*rule))
+    }
+
+    /// Whether one more pod of the class may go to a node as far as the node alone is concerned.
+    pub fn suits(&self, class: ClassId, place: usize) -> bool {
+        self.first_against(class, place).is_ok()
+    }
+
+    fn first_against(&self, class: ClassId, place: usize) -> Result<(), Rule> {
+        let class = &self.snapshot.classes[class.index()];
+        let rules: [(Rule, &dyn Fn() -> bool); 6] = [
             (Rule::Pod, &|| class.problem.is_none() && self.places[place].open),
             (Rule::Taints, &|| self.taints_allow(class, place)),
             (Rule::NodeAffinity, &|| self.affinity_allows(class, place)),
             (Rule::Volumes, &|| self.volumes_allow(class, place)),
             (Rule::Resources, &|| self.resources_allow(class, place)),
             (Rule::HostPorts, &|| self.ports_allow(class, place)),
-            (Rule::PodAffinity, &|| self.near_enough(class, place)),
-            (Rule::PodAntiAffinity, &|| self.far_enough(class, place)),
-            (Rule::TopologySpread, &|| {
-                class.spread.iter().filter(|one| one.hard).all(|one| self.even(class, one, place))
-            }),
         ];
         rules.iter().find(|(_, holds)| !holds()).map_or(Ok(()), |(rule, _)| Err(*rule))
     }

@@ -1,0 +1,65 @@
+//! Verifies a finished plan from first principles.
+//!
+//! [`check`] shares no code with what makes plans: it takes the snapshot and the plan, puts every pod where it would
+//! be in the end, and asks every rule again. It runs in tests and on request (`plan --check`).
+//!
+//! ```text
+//! structure ─▶ World ─┬─▶ purchases   pools, types, offerings, labels, stock, minValues, limits
+//! indices,     who is ├─▶ filters     resources, node affinity, volumes, taints, ports
+//! who needs    where  ├─▶ neighbours  pod affinity, anti-affinity, spread
+//! a place      in the ├─▶ removals    evictions, budgets of pods, savings
+//!              end    └─▶ report      figures, bound and its proofs
+//! ```
+//!
+//! **The end.** Nodes that leave or are taken away are gone, with all that does not need a new place; new nodes are
+//! there with the daemons that run on them; every planned pod is at its place. Pods bind one after the other, so
+//! the end is not all there is to it; what it means here:
+//!
+//! - Resources, ports, taints, labels: the end is the worst moment, so that every order is good if the end is.
+//! - Anti-affinity: judged between each planned pod and everybody else, which is the same in every order.
+//! - Affinity: the order is kube-scheduler's, as far as it is known: higher priority first, then pods that need
+//!   nobody, then whoever finds those that it needs. Only where nothing else is left may a pod that satisfies its
+//!   own terms start a domain, and only if no pod that satisfies them is anywhere.
+//! - Spread: in the end no planned pod's domain has more than `maxSkew` above the least. Any order that keeps to
+//!   it all along ends there (pods that are counted only add to the least); a pod that kube-scheduler meets too
+//!   early waits until others are bound.
+//!
+//! Pods that are going away still hold room, ports and their rules, and do not count for spread: as kube-scheduler
+//! has it. Rules between pods that run already are not asked again: no plan can help it.
+//!
+//! Work is done per class and node, per class and kind of node, or per rule, never for pairs of pods.
+
+mod filters;
+mod neighbours;
+mod purchases;
+mod removals;
+mod report;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod violation;
+mod world;
+
+pub use violation::Violation;
+
+use crate::model::Snapshot;
+use crate::plan::Outcome;
+use world::World;
+
+/// All that is wrong with a plan; nothing if it is a good one.
+///
+/// Where an index points nowhere, that is all that is said: nothing else could be asked.
+pub fn check(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {
+    let mut found = structure::indices(snapshot, outcome);
+    if !found.is_empty() {
+        return found;
+    }
+    let mut world = World::new(snapshot, &outcome.plan);
+    structure::decisions(&world, outcome, &mut found);
+    purchases::check(&mut world, &mut found);
+    filters::check(&mut world, &mut found);
+    neighbours::check(&mut world, &mut found);
+    removals::check(&world, &mut found);
+    report::check(&world, &outcome.report, &mut found);
+    found
+}

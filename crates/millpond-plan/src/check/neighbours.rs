@@ -1,0 +1,386 @@
+//! What kube-scheduler asks about pods near each other: anti-affinity, affinity, spread.
+//!
+//! Which classes a selector selects is found once for each distinct selector; after that only counts by domain are
+//! compared.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::violation::Violation;
+use super::world::{Domain, World};
+use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Namespaces, Spread, selects};
+use crate::requirement::Requirements;
+use crate::symbol::Symbol;
+
+/// Asks for every planned pod.
+pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
+    let mut selected = Selected::new(world);
+    anti_affinity(world, &mut selected, found);
+    Grounding::new(world, &mut selected).run(found);
+    for class in (0..world.by_class.len()).map(ClassId::from) {
+        let planned = world.by_class[class.index()].iter().any(|group| world.groups[*group].planned > 0);
+        if planned {
+            spread(world, &mut selected, class, found);
+        }
+    }
+}
+
+/// Which classes selectors select, of those that have pods somewhere.
+struct Selected<'a> {
+    present: Vec<ClassId>,
+    known: HashMap<(&'a Option<Requirements>, Namespaces), Vec<ClassId>>,
+}
+
+impl<'a> Selected<'a> {
+    fn new(world: &World<'a>) -> Self {
+        let present = world.by_class.iter().enumerate().filter(|(_, groups)| !groups.is_empty());
+        Self { present: present.map(|(class, _)| ClassId::from(class)).collect(), known: HashMap::new() }
+    }
+
+    fn classes(&mut self, world: &World<'a>, selector: &'a Option<Requirements>, namespaces: Namespaces) -> &[ClassId] {
+        let present = &self.present;
+        self.known.entry((selector, namespaces)).or_insert_with_key(|(selector, namespaces)| {
+            let is_selected = |id: &&ClassId| {
+                let class = world.class(**id);
+                namespaces.contains(class.namespace)
+                    && selector.as_ref().is_some_and(|one| selects(one, &class.labels, &world.snapshot.symbols))
+            };
+            present.iter().filter(is_selected).copied().collect()
+        })
+    }
+
+    fn of_term(&mut self, world: &World<'a>, term: &'a AffinityTerm) -> &[ClassId] {
+        self.classes(world, &term.selector, term.namespaces.clone())
+    }
+}
+
+/// Pods of some classes in a domain, and a group that stands for them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Crowd {
+    total: u64,
+    planned: u64,
+    group: usize,
+}
+
+fn crowds(world: &World<'_>, classes: &[ClassId], key: Symbol) -> HashMap<Domain, Crowd> {
+    let mut crowds: HashMap<Domain, Crowd> = HashMap::new();
+    for &number in classes.iter().flat_map(|class| &world.by_class[class.index()]) {
+        let group = &world.groups[number];
+        let Some(domain) = world.domain(group.site, key) else { continue };
+        let crowd = crowds.entry(domain).or_insert(Crowd { group: number, ..Crowd::default() });
+        crowd.total += u64::from(group.total());
+        crowd.planned += u64::from(group.planned);
+    }
+    crowds
+}
+
+/// No pod is in one domain with a pod that a term of it selects, where the plan put one of the two there.
+fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut Vec<Violation>) {
+    let mut known: HashMap<(&Option<Requirements>, &Namespaces, Symbol), HashMap<Domain, Crowd>> = HashMap::new();
+    for owner in selected.present.clone() {
+        for term in &world.class(owner).anti_affinity {
+            let others = known.entry((&term.selector, &term.namespaces, term.key)).or_insert_with(|| {
+                let classes = selected.of_term(world, term).to_vec();
+                crowds(world, &classes, term.key)
+            });
+            let selects_itself = selected.of_term(world, term).contains(&owner);
+            let mut owners: Vec<(Domain, Crowd)> = crowds(world, &[owner], term.key).into_iter().collect();
+            owners.sort_unstable_by_key(|(domain, _)| *domain);
+            for (domain, owners) in owners {
+                let others = others.get(&domain).copied().unwrap_or_default();
+                let itself = if selects_itself { owners } else { Crowd::default() };
+                let among = selects_itself && owners.planned > 0 && owners.total > 1;
+                let (total, planned) = (others.total - itself.total, others.planned - itself.planned);
+                if among || owners.planned > 0 && total > 0 || planned > 0 {
+                    let other =
+                        other_of(world, selected.of_term(world, term), term.key, domain, (!among).then_some(owner));
+                    found.push(Violation::PodAntiAffinity {
+                        pod: world.pod_name(&world.groups[owners.group]),
+                        other: world.pod_name(&world.groups[other.unwrap_or(others.group)]),
+                        key: world.snapshot.text(term.key).to_owned(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A group of one of the classes in a domain, but not of this class; for a message.
+fn other_of(
+    world: &World<'_>,
+    classes: &[ClassId],
+    key: Symbol,
+    domain: Domain,
+    not: Option<ClassId>,
+) -> Option<usize> {
+    let classes = classes.iter().filter(|class| Some(**class) != not);
+    let mut groups = classes.flat_map(|class| &world.by_class[class.index()]).copied();
+    groups.find(|group| world.domain(world.groups[*group].site, key) == Some(domain))
+}
+
+/// Binds pods in the order in which kube-scheduler does, as far as that is known: higher priority first, then those
+/// that need nobody, then whoever finds those that it needs. Those that find nobody wait for pods of lower priority.
+///
+/// Pods are *grounded* once they could be bound; those that run are from the start. The pods of one list of terms
+/// have one need; it is met where grounded pods that satisfy all its terms are.
+struct Grounding<'w, 'a> {
+    world: &'w World<'a>,
+    needs: Vec<Need<'a>>,
+    /// Needs that grounded pods of a class help to meet.
+    met_by: HashMap<ClassId, Vec<usize>>,
+    /// Groups to be grounded.
+    ready: Vec<usize>,
+    /// Planned groups by priority, lowest first: those that need nobody, and those that do with their need.
+    planned: BTreeMap<i32, (Vec<usize>, Vec<(usize, usize)>)>,
+}
+
+struct Need<'a> {
+    terms: &'a [AffinityTerm],
+    /// For each term the domains with grounded pods that satisfy all terms.
+    domains: Vec<HashSet<Domain>>,
+    /// Planned groups that wait for it.
+    waiting: BTreeSet<usize>,
+    /// Classes whose pods satisfy all terms.
+    classes: Vec<ClassId>,
+}
+
+impl<'w, 'a> Grounding<'w, 'a> {
+    fn new(world: &'w World<'a>, selected: &mut Selected<'a>) -> Self {
+        let mut numbers: HashMap<&'a [AffinityTerm], usize> = HashMap::new();
+        let (needs, met_by) = (Vec::new(), HashMap::new());
+        let mut this = Self { world, needs, met_by, ready: Vec::new(), planned: BTreeMap::new() };
+        for (number, group) in world.groups.iter().enumerate() {
+            let class = world.class(group.class);
+            if group.settled + group.terminating > 0 {
+                this.ready.push(number);
+            }
+            if group.planned == 0 {
+                continue;
+            }
+            let of_priority = this.planned.entry(class.priority).or_default();
+            if class.affinity.is_empty() {
+                of_priority.0.push(number);
+                continue;
+            }
+            let need = *numbers.entry(&class.affinity).or_insert_with(|| {
+                this.needs.push(Need::new(world, selected, &class.affinity));
+                this.needs.len() - 1
+            });
+            of_priority.1.push((number, need));
+        }
+        for (number, need) in this.needs.iter().enumerate() {
+            for class in &need.classes {
+                this.met_by.entry(*class).or_default().push(number);
+            }
+        }
+        this
+    }
+
+    fn run(mut self, found: &mut Vec<Violation>) {
+        if self.needs.is_empty() {
+            return;
+        }
+        while let Some((_, (free, needy))) = self.planned.pop_last() {
+            self.ready.extend(free);
+            self.ground_all();
+            for (number, need) in needy {
+                self.needs[need].waiting.insert(number);
+            }
+            for need in 0..self.needs.len() {
+                let met = self.needs[need].take_met(self.world);
+                self.ready.extend(met);
+            }
+            self.ground_all();
+            while let Some(first) = self.starter() {
+                self.ready.push(first);
+                self.ground_all();
+            }
+        }
+        let stuck: BTreeSet<usize> = self.needs.iter().flat_map(|need| need.waiting.iter().copied()).collect();
+        for number in stuck {
+            let group = &self.world.groups[number];
+            let (pod, node) = (self.world.pod_name(group), self.world.site_name(group.site));
+            found.push(Violation::PodAffinity { pod, node });
+        }
+    }
+
+    /// Grounds whatever is ready, and what becomes so by it.
+    fn ground_all(&mut self) {
+        while let Some(number) = self.ready.pop() {
+            let group = &self.world.groups[number];
+            let mut changed = Vec::new();
+            for &need in self.met_by.get(&group.class).into_iter().flatten() {
+                if self.needs[need].add(self.world, group.site) {
+                    changed.push(need);
+                }
+            }
+            for need in changed {
+                let met = self.needs[need].take_met(self.world);
+                self.ready.extend(met);
+            }
+        }
+    }
+
+    /// A group that may start a domain: its pods satisfy their own terms, and nobody who does is anywhere. Of
+    /// several the one in whose domains most of those that wait are.
+    fn starter(&mut self) -> Option<usize> {
+        for need in &mut self.needs {
+            if need.domains.iter().any(|domains| !domains.is_empty()) {
+                continue;
+            }
+            let may_start = |number: &&usize| {
+                let group = &self.world.groups[**number];
+                let has_keys = need.terms.iter().all(|term| self.world.domain(group.site, term.key).is_some());
+                has_keys && need.classes.contains(&group.class)
+            };
+            let domains = |number: usize| -> Vec<Option<Domain>> {
+                need.terms.iter().map(|term| self.world.domain(self.world.groups[number].site, term.key)).collect()
+            };
+            let mut crowds: BTreeMap<Vec<Option<Domain>>, (u32, usize)> = BTreeMap::new();
+            for &number in need.waiting.iter().filter(may_start) {
+                crowds.entry(domains(number)).or_insert((0, number)).0 += self.world.groups[number].planned;
+            }
+            if let Some((_, first)) = crowds.into_values().max_by_key(|(count, first)| (*count, usize::MAX - first)) {
+                need.waiting.remove(&first);
+                return Some(first);
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Need<'a> {
+    fn new(world: &World<'a>, selected: &mut Selected<'a>, terms: &'a [AffinityTerm]) -> Self {
+        let mut classes: Option<Vec<ClassId>> = None;
+        for term in terms {
+            let of_term = selected.of_term(world, term);
+            classes = Some(match classes {
+                None => of_term.to_vec(),
+                Some(known) => known.into_iter().filter(|class| of_term.binary_search(class).is_ok()).collect(),
+            });
+        }
+        let domains = vec![HashSet::new(); terms.len()];
+        Self { terms, domains, waiting: BTreeSet::new(), classes: classes.unwrap_or_default() }
+    }
+
+    /// A grounded pod that satisfies all terms is on the node; whether that is news.
+    fn add(&mut self, world: &World<'_>, site: usize) -> bool {
+        let mut news = false;
+        for (term, domains) in self.terms.iter().zip(&mut self.domains) {
+            if let Some(domain) = world.domain(site, term.key) {
+                news |= domains.insert(domain);
+            }
+        }
+        news
+    }
+
+    /// Those that wait no longer.
+    fn take_met(&mut self, world: &World<'_>) -> Vec<usize> {
+        let met = |number: &usize| {
+            let site = world.groups[*number].site;
+            let mut terms = self.terms.iter().zip(&self.domains);
+            terms.all(|(term, domains)| world.domain(site, term.key).is_some_and(|domain| domains.contains(&domain)))
+        };
+        let met: Vec<usize> = self.waiting.iter().copied().filter(met).collect();
+        for number in &met {
+            self.waiting.remove(number);
+        }
+        met
+    }
+}
+
+/// No planned pod's domain has more than `maxSkew` pods above the least.
+fn spread<'a>(world: &mut World<'a>, selected: &mut Selected<'a>, class: ClassId, found: &mut Vec<Violation>) {
+    let namespace = world.class(class).namespace;
+    let rules = &world.class(class).spread;
+    for rule in rules.iter().filter(|rule| rule.hard) {
+        let classes = selected.classes(world, &rule.selector, Namespaces::These([namespace].into())).to_vec();
+        let mut counted = Counted { rule, class, by_domain: HashMap::new(), eligible: HashMap::new() };
+        counted.count_pods(world, &classes);
+        let least = counted.least(world);
+        for number in world.by_class[class.index()].clone() {
+            let group = &world.groups[number];
+            if group.planned == 0 {
+                continue;
+            }
+            let key = || world.snapshot.text(rule.key).to_owned();
+            let (pod, node) = (|| world.pod_name(group), || world.site_name(group.site));
+            let Some(domain) = world.domain(group.site, rule.key) else {
+                found.push(Violation::NoDomain { pod: pod(), node: node(), key: key() });
+                continue;
+            };
+            let here = counted.by_domain.get(&domain).copied().unwrap_or(0);
+            if here > least + u64::from(rule.max_skew) {
+                let (pod, node, key, max_skew) = (pod(), node(), key(), rule.max_skew);
+                found.push(Violation::Spread { pod, node, key, here, least, max_skew });
+            }
+        }
+    }
+}
+
+/// Pods by domain for one rule of a class.
+struct Counted<'r> {
+    rule: &'r Spread,
+    class: ClassId,
+    by_domain: HashMap<Domain, u64>,
+    /// Profiles whose nodes count.
+    eligible: HashMap<usize, bool>,
+}
+
+impl Counted<'_> {
+    fn count_pods(&mut self, world: &mut World<'_>, classes: &[ClassId]) {
+        for class in classes {
+            for number in world.by_class[class.index()].clone() {
+                let (site, pods) =
+                    (world.groups[number].site, world.groups[number].planned + world.groups[number].settled);
+                if pods == 0 || !self.counts(world, site) {
+                    continue;
+                }
+                if let Some(domain) = world.domain(site, self.rule.key) {
+                    *self.by_domain.entry(domain).or_default() += u64::from(pods);
+                }
+            }
+        }
+    }
+
+    /// The least number of pods in a domain; zero where there are too few domains.
+    fn least(&self, world: &mut World<'_>) -> u64 {
+        let mut domains: HashSet<Domain> = HashSet::new();
+        for profile in 0..world.profiles.len() {
+            let sites = world.sites_of_profile[profile].clone();
+            let by_host = self.rule.key == world.snapshot.names.hostname;
+            let alike = !by_host && world.is_anonymous(self.class);
+            let asked = if alike { &sites[..sites.len().min(1)] } else { &sites[..] };
+            for &site in asked {
+                if self.asks(world, site) {
+                    domains.extend(world.domain(site, self.rule.key));
+                }
+            }
+        }
+        if self.rule.min_domains.is_some_and(|least| domains.len() < least as usize) {
+            return 0;
+        }
+        let pods = |domain: &Domain| self.by_domain.get(domain).copied().unwrap_or(0);
+        domains.iter().map(pods).min().unwrap_or(0)
+    }
+
+    /// Whether a node counts, remembered by kind of node where it can be.
+    fn counts(&mut self, world: &mut World<'_>, site: usize) -> bool {
+        if !world.is_anonymous(self.class) {
+            return self.asks(world, site);
+        }
+        let profile = world.sites[site].profile;
+        if let Some(known) = self.eligible.get(&profile) {
+            return *known;
+        }
+        let counts = self.asks(world, site);
+        self.eligible.insert(profile, counts);
+        counts
+    }
+
+    fn asks(&self, world: &mut World<'_>, site: usize) -> bool {
+        let mut hard = world.class(self.class).spread.iter().filter(|rule| rule.hard);
+        hard.all(|rule| world.domain(site, rule.key).is_some())
+            && (self.rule.node_affinity == InclusionPolicy::Ignore || world.affinity_allows(self.class, site))
+            && (self.rule.node_taints == InclusionPolicy::Ignore || world.tolerates(self.class, site))
+    }
+}

@@ -1,0 +1,310 @@
+//! Whether what is bought can be bought: pools, types, offerings, labels, stock, `minValues` and limits.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::violation::Violation;
+use super::world::World;
+use crate::model::{ClassId, Limits, Offering, PoolId, ResourceId, Resources, TypeId};
+use crate::plan::NewNode;
+use crate::requirement::Requirement;
+use crate::symbol::Symbol;
+use crate::taint::first_forbidding;
+
+/// Looks at every new node, then at their sums.
+pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
+    let first = world.snapshot.nodes.len();
+    for (number, node) in world.plan.new_nodes.iter().enumerate() {
+        offer(world, number, node, found);
+        labels(world, number, node, found);
+        if world.groups_of(first + number).iter().all(|group| group.planned == 0) {
+            found.push(Violation::EmptyNode(world.site_name(first + number)));
+        }
+    }
+    stock(world, found);
+    min_values(world, found);
+    limits(world, found);
+}
+
+fn name(world: &World<'_>, number: usize) -> String {
+    world.plan.node_name(world.snapshot, number)
+}
+
+fn offer(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Violation>) {
+    let pool = &world.snapshot.pools[node.pool.index()];
+    let closed = match (&pool.not_ready, pool.replicas) {
+        (Some(why), _) => Some(format!("is not ready: {why}")),
+        (None, Some(count)) => Some(format!("has a fixed size of {count}")),
+        (None, None) => None,
+    };
+    if let Some(why) = closed {
+        found.push(Violation::ClosedPool { node: name(world, number), why });
+    }
+    let instance_type = &world.snapshot.types[node.instance_type.index()];
+    if !pool.types.contains(&node.instance_type) {
+        let instance_type = world.snapshot.text(instance_type.name).to_owned();
+        found.push(Violation::ForeignType { node: name(world, number), instance_type });
+    }
+    let offering = &instance_type.offerings[node.offering as usize];
+    if !offering.available {
+        found.push(Violation::Unavailable(name(world, number)));
+    }
+    if offering.price != node.price {
+        let (planned, actual) = (node.price, offering.price);
+        found.push(Violation::Price { node: name(world, number), planned, actual });
+    }
+}
+
+/// The labels are what pool, type and offering allow together, nothing is missing and nothing is made up.
+fn labels(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Violation>) {
+    let (snapshot, names) = (world.snapshot, &world.snapshot.names);
+    let (symbols, pool) = (&snapshot.symbols, &snapshot.pools[node.pool.index()]);
+    let instance_type = &snapshot.types[node.instance_type.index()];
+    let offering = &instance_type.offerings[node.offering as usize];
+    let mut missing = |key| {
+        let key = snapshot.text(key).to_owned();
+        found.push(Violation::MissingLabel { node: name(world, number), key });
+    };
+    let mut wrong: Vec<(Symbol, Symbol, &'static str)> = Vec::new();
+
+    let fixed = [
+        (names.pool, pool.name.as_str(), "its pool"),
+        (names.instance_type, snapshot.text(instance_type.name), "its type"),
+        (names.zone, snapshot.text(offering.zone), "its offering"),
+        (names.capacity_type, offering.capacity_type.name(), "its offering"),
+    ];
+    for (key, expected, against) in fixed {
+        match node.labels.get(key) {
+            None => missing(key),
+            Some(value) if snapshot.text(value) != expected => wrong.push((key, value, against)),
+            Some(_) => {}
+        }
+    }
+    let of_type = instance_type.labels.iter().map(|(key, wanted)| (key, wanted, "its type"));
+    let of_pool = pool.requirements.iter().map(|(key, wanted)| (key, wanted, "its pool"));
+    for (key, wanted, against) in of_type.chain(of_pool) {
+        match node.labels.get(key) {
+            Some(value) if !wanted.contains(value, symbols) => wrong.push((key, value, against)),
+            // Those that were asked for above.
+            None if fixed.iter().any(|(known, ..)| *known == key) => {}
+            None if !wanted.allows_missing() && !is_anything(snapshot, key, wanted, instance_type) => missing(key),
+            _ => {}
+        }
+    }
+    for (key, value) in node.labels.iter() {
+        let spoken_of = instance_type.labels.get(key).is_some() || pool.requirements.get(key).is_some();
+        if key == names.hostname || !spoken_of && !fixed.iter().any(|(known, ..)| *known == key) {
+            wrong.push((key, value, "nobody speaks of: neither pool nor type"));
+        }
+    }
+    wrong.sort_unstable();
+    wrong.dedup_by_key(|(key, ..)| *key);
+    for (key, value, against) in wrong {
+        let (key, value) = (snapshot.text(key).to_owned(), snapshot.text(value).to_owned());
+        found.push(Violation::Label { node: name(world, number), key, value, against });
+    }
+}
+
+/// Whether a pool wants a label of its own with whatever value: one is made up when the node is made, which no pod
+/// can count on.
+fn is_anything(
+    snapshot: &crate::model::Snapshot,
+    key: Symbol,
+    wanted: &Requirement,
+    instance_type: &crate::model::InstanceType,
+) -> bool {
+    let (_, all_but) = wanted.named();
+    all_but && instance_type.labels.get(key).is_none() && !snapshot.well_known.contains(&key)
+}
+
+fn stock(world: &World<'_>, found: &mut Vec<Violation>) {
+    let mut bought: BTreeMap<(TypeId, u32), usize> = BTreeMap::new();
+    for node in &world.plan.new_nodes {
+        *bought.entry((node.instance_type, node.offering)).or_default() += 1;
+    }
+    for ((of, offering), bought) in bought {
+        let instance_type = &world.snapshot.types[of.index()];
+        let Offering { zone, left: Some(left), .. } = instance_type.offerings[offering as usize] else { continue };
+        if bought > left as usize {
+            let instance_type = world.snapshot.text(instance_type.name).to_owned();
+            let zone = world.snapshot.text(zone).to_owned();
+            found.push(Violation::Stock { instance_type, zone, bought, left });
+        }
+    }
+}
+
+/// For each key of a pool with `minValues`, the types that could hold just these pods have so many of its values.
+fn min_values(world: &World<'_>, found: &mut Vec<Violation>) {
+    let mut known: HashMap<(PoolId, Symbol, Vec<(ClassId, u32)>), usize> = HashMap::new();
+    for (number, node) in world.plan.new_nodes.iter().enumerate() {
+        let pool = &world.snapshot.pools[node.pool.index()];
+        for (key, requirement) in pool.requirements.iter() {
+            let Some(wanted) = requirement.min_values() else { continue };
+            let groups = world.groups_of(world.snapshot.nodes.len() + number).iter();
+            let pods: Vec<_> =
+                groups.filter(|group| group.planned > 0).map(|group| (group.class, group.planned)).collect();
+            let entry = known.entry((node.pool, key, pods));
+            let pods = entry.key().2.clone();
+            let values = *entry.or_insert_with(|| Alternatives { world, node, pods: &pods }.values(key).len());
+            if values < wanted as usize {
+                let key = world.snapshot.text(key).to_owned();
+                found.push(Violation::MinValues { node: name(world, number), key, found: values, wanted });
+            }
+        }
+    }
+}
+
+/// What else could have been bought for the pods of a new node, of the same pool.
+struct Alternatives<'w> {
+    world: &'w World<'w>,
+    node: &'w NewNode,
+    pods: &'w [(ClassId, u32)],
+}
+
+impl Alternatives<'_> {
+    /// The values of a label over all types that would do.
+    fn values(&self, key: Symbol) -> BTreeSet<Symbol> {
+        let (snapshot, names) = (self.world.snapshot, &self.world.snapshot.names);
+        let pool = &snapshot.pools[self.node.pool.index()];
+        let mut values = BTreeSet::new();
+        for &of in &pool.types {
+            let instance_type = &snapshot.types[of.index()];
+            for offering in instance_type.offerings.iter().filter(|one| one.available && one.left != Some(0)) {
+                if !self.would_do(of, offering) {
+                    continue;
+                }
+                if key == names.zone {
+                    values.insert(offering.zone);
+                } else if key == names.capacity_type {
+                    values.extend(snapshot.symbols.find(offering.capacity_type.name()));
+                } else if let Some(labels) = instance_type.labels.get(key) {
+                    let wanted = pool.requirements.get(key);
+                    let allowed =
+                        |value: &Symbol| wanted.is_none_or(|wanted| wanted.contains(*value, &snapshot.symbols));
+                    values.extend(labels.named().0.iter().copied().filter(allowed));
+                }
+            }
+        }
+        values
+    }
+
+    fn would_do(&self, of: TypeId, offering: &Offering) -> bool {
+        let snapshot = self.world.snapshot;
+        let (symbols, pool) = (&snapshot.symbols, &snapshot.pools[self.node.pool.index()]);
+        let instance_type = &snapshot.types[of.index()];
+        let label = |key| self.label(of, offering, key);
+        let agree = pool.requirements.iter().all(|(key, wanted)| {
+            wanted.allows(label(key), symbols)
+                || label(key).is_none() && is_anything(snapshot, key, wanted, instance_type)
+        });
+        if !agree {
+            return false;
+        }
+        let matches =
+            |terms: &[crate::requirement::Requirements]| terms.iter().any(|term| term.match_labels(label, symbols));
+        let suits = |class: ClassId| {
+            let class = self.world.class(class);
+            matches(&class.node_terms) && class.volume_terms.iter().all(|terms| matches(terms))
+        };
+        let mut asked = Resources::new();
+        for &(class, count) in self.pods {
+            if !suits(class) {
+                return false;
+            }
+            asked.add_times(&self.world.class(class).requests, i64::from(count));
+        }
+        let mut free = instance_type.allocatable.clone();
+        for &daemon in &snapshot.daemons {
+            let class = self.world.class(daemon);
+            let tolerates = first_forbidding(&pool.taints, &class.tolerations, symbols).is_none();
+            if tolerates && matches(&class.node_terms) {
+                free.subtract(&class.requests);
+            }
+        }
+        free.first_lacking(&asked).is_none()
+    }
+
+    /// The label that a node of the type would have: that of the node itself where the type leaves it open.
+    fn label(&self, of: TypeId, offering: &Offering, key: Symbol) -> Option<Symbol> {
+        let (snapshot, names) = (self.world.snapshot, &self.world.snapshot.names);
+        let instance_type = &snapshot.types[of.index()];
+        if key == names.zone {
+            return Some(offering.zone);
+        }
+        if key == names.capacity_type {
+            return snapshot.symbols.find(offering.capacity_type.name());
+        }
+        if key == names.hostname || key == names.node_name {
+            return Some(names.hostname);
+        }
+        let own = self.node.labels.get(key);
+        let Some(values) = instance_type.labels.get(key) else {
+            let of_pool = snapshot.pools[self.node.pool.index()].requirements.get(key).is_some();
+            return own.filter(|_| of_pool);
+        };
+        let own = own.filter(|value| values.contains(*value, &snapshot.symbols));
+        let wanted = snapshot.pools[self.node.pool.index()].requirements.get(key);
+        let allowed = |value: &&Symbol| wanted.is_none_or(|wanted| wanted.contains(**value, &snapshot.symbols));
+        own.or_else(|| values.named().0.iter().find(allowed).copied())
+    }
+}
+
+/// What the nodes of a pool, or of all, add up to.
+#[derive(Default)]
+struct Sum {
+    bought: usize,
+    nodes: i128,
+    price: i128,
+    capacity: BTreeMap<ResourceId, i128>,
+}
+
+impl Sum {
+    fn add(&mut self, capacity: &Resources, price: u64) {
+        self.nodes += 1;
+        self.price += i128::from(price);
+        for (resource, amount) in capacity.iter() {
+            *self.capacity.entry(resource).or_default() += i128::from(amount);
+        }
+    }
+}
+
+/// All nodes that are there, those leaving and taken away included, and those that are bought stay within the limits
+/// of every pool for which something is bought, and of the cluster.
+fn limits(world: &World<'_>, found: &mut Vec<Violation>) {
+    let snapshot = world.snapshot;
+    let mut pools: Vec<Sum> = snapshot.pools.iter().map(|_| Sum::default()).collect();
+    let mut all = Sum::default();
+    for node in &snapshot.nodes {
+        if let Some(pool) = node.pool {
+            pools[pool.index()].add(&node.capacity, node.price.unwrap_or(0));
+            all.add(&node.capacity, node.price.unwrap_or(0));
+        }
+    }
+    for node in &world.plan.new_nodes {
+        let capacity = &snapshot.types[node.instance_type.index()].capacity;
+        for sum in [&mut pools[node.pool.index()], &mut all] {
+            sum.add(capacity, node.price);
+            sum.bought += 1;
+        }
+    }
+    for (pool, sum) in snapshot.pools.iter().zip(&pools) {
+        within(world, &format!("pool {}", pool.name), sum, &pool.limits, found);
+    }
+    within(world, "the cluster", &all, &snapshot.limits, found);
+}
+
+fn within(world: &World<'_>, of: &str, sum: &Sum, limits: &Limits, found: &mut Vec<Violation>) {
+    if sum.bought == 0 {
+        return;
+    }
+    let resources = limits.resources.iter().map(|(resource, limit)| {
+        let used = sum.capacity.get(resource).copied().unwrap_or(0);
+        (world.snapshot.resources.name(*resource).to_owned(), used, i128::from(*limit))
+    });
+    let nodes = limits.nodes.map(|limit| ("nodes".to_owned(), sum.nodes, i128::from(limit)));
+    let price = limits.price.map(|limit| ("price".to_owned(), sum.price, i128::from(limit)));
+    for (what, used, limit) in resources.chain(nodes).chain(price) {
+        if used > limit {
+            found.push(Violation::Limit { of: of.to_owned(), what, used, limit });
+        }
+    }
+}

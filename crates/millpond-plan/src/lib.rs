@@ -9,9 +9,9 @@
 //! ```
 
 pub mod board;
+pub mod check;
 pub mod disruption;
 pub mod explain;
-pub mod check;
 pub mod market;
 pub mod model;
 pub mod pack;

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo run --release -p millpond-plan --example pack -- scale CATALOG.csv [cmr|full] [third] [seed]
+//! cargo run --release -p millpond-plan --example pack -- stock CATALOG.csv [cmr|full] NODES
 //! cargo run --release -p millpond-plan --example pack -- estimator
 //! cargo run --release -p millpond-plan --example pack -- karpenter [pods] [seed]
 //! ```
 //!
 //! `scale` packs about 10k, 100k and 1M pods of 2,000 shapes on the instance types of a catalogue;
 //! `cmr` keeps general families only. `third` gives a sixth of the shapes a cap of one per node and
-//! a sixth three zones. `karpenter` is the workload of Karpenter's scheduling benchmark reduced to
+//! a sixth three zones. `stock` adds running nodes with some room each. `karpenter` is the workload of Karpenter's scheduling benchmark reduced to
 //! packing rows. `EVALUATIONS` in the environment overrides the budget; `THREADS` the threads;
 //! with one thread the times are processor times where the system tells them.
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "it measures and prints")]
@@ -30,6 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             let seed = numbers.last().copied().unwrap_or(5);
             for pods in [10_000, 100_000, 1_000_000] {
                 measure(&format!("scale {pods}"), &scale(&bins, pods, seed, has("third")));
+            }
+        }
+        Some("stock") => {
+            let path = arguments.get(1).ok_or("which catalogue?")?;
+            let bins = catalogue(&std::fs::read_to_string(path)?, !has("full"))?;
+            let nodes = numbers.first().copied().unwrap_or(10_000);
+            for pods in [1_000, 10_000, 100_000] {
+                measure(&format!("stock {pods}"), &stocked(scale(&bins, pods, 5, false), nodes));
             }
         }
         Some("estimator") => measure("estimator", &estimator()),
@@ -178,6 +187,22 @@ fn scale(types: &[Bin], pods: u64, seed: u64, third: bool) -> Problem {
         }
     }
     Problem { resources: 3, bins, rows }
+}
+
+/// Adds running nodes, each with another amount of room.
+fn stocked(problem: Problem, nodes: u64) -> Problem {
+    let mut problem = problem;
+    let mut random = Random(nodes);
+    for _ in 0..nodes {
+        let cores = random.log_uniform(0.1, 4.0);
+        let memory = cores * random.log_uniform(0.5, 12.0);
+        let capacity = amounts(&[(cores * 1_000.0) as i64, (memory * 1_024.0) as i64, 1 + random.below(100) as i64]);
+        problem.bins.push(Bin { capacity, price: 0, max_nodes: Some(1) });
+    }
+    for row in &mut problem.rows {
+        row.bins = BitSet::full(problem.bins.len());
+    }
+    problem
 }
 
 /// Cluster Autoscaler's estimator benchmark.

@@ -209,7 +209,13 @@ fn residual_values(
             over.push((index, left));
         }
     }
+    // By request, so that a bin looks only at those that are not too large for it.
+    over.sort_by_key(|&(index, _)| first_request(&problem.rows[index]));
     Ok(over)
+}
+
+fn first_request(row: &Row) -> i64 {
+    row.request[0].max(0)
 }
 
 /// The most that pods on one node of the bin can be worth.
@@ -229,7 +235,11 @@ fn worth(
         let paid = i128::from(price) * i128::from(amount);
         sum = sum.checked_add(paid).ok_or(CertificateError::Range)?;
     }
+    let largest = capacity.first().copied().unwrap_or(i64::MAX);
     for &(row, over) in residuals {
+        if first_request(&problem.rows[row]) > largest {
+            break;
+        }
         let most = alone(problem, bin, &problem.rows[row], counts[row]);
         let extra = over.checked_mul(i128::from(most)).ok_or(CertificateError::Range)?;
         sum = sum.checked_add(extra).ok_or(CertificateError::Range)?;

@@ -47,7 +47,7 @@ pub(super) fn place(
     let groups = deal(&rows, GROUP_ROWS);
     let share = evaluations / groups.len() as u64;
     let run = |knapsack: &mut Knapsack, rows: &[usize], stock: &mut Stock| {
-        let mut group = Group::new(instance, prices, rows, left, share);
+        let mut group = Group::new(instance, prices, rows, stock, left, share);
         group.run(knapsack, stock);
         (group.plan, group.work)
     };
@@ -84,14 +84,25 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    fn new(instance: &'a Instance, prices: &'a Prices, rows: &[usize], left: &[u64], limit: u64) -> Self {
+    fn new(
+        instance: &'a Instance,
+        prices: &'a Prices,
+        rows: &[usize],
+        stock: &Stock,
+        left: &[u64],
+        limit: u64,
+    ) -> Self {
+        let bins = candidates(instance, prices, rows, stock, GROUP_BINS);
+        let fits = |row: usize, bin: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
+        // Rows for which nothing is in stock have to stay.
+        let rows: Vec<usize> = rows.iter().copied().filter(|&row| bins.iter().any(|&bin| fits(row, bin))).collect();
         Self {
             instance,
             prices,
-            items: Items::new(instance, rows.to_vec()),
             values: rows.iter().map(|&row| prices.values[row]).collect(),
             left: rows.iter().map(|&row| left[row]).collect(),
-            bins: candidates(instance, prices, rows, GROUP_BINS),
+            items: Items::new(instance, rows),
+            bins,
             pool: Vec::new(),
             plan: Vec::new(),
             work: 0,
@@ -100,7 +111,7 @@ impl<'a> Group<'a> {
     }
 
     fn run(&mut self, knapsack: &mut Knapsack, stock: &mut Stock) {
-        self.seed_pool(knapsack);
+        self.seed_pool(knapsack, stock);
         for dive in 0..MAX_DIVES {
             if self.left.iter().all(|&left| left == 0) || self.work >= self.limit {
                 return;
@@ -118,10 +129,10 @@ impl<'a> Group<'a> {
     }
 
     /// Patterns to start from: those of a greedy plan.
-    fn seed_pool(&mut self, knapsack: &mut Knapsack) {
+    fn seed_pool(&mut self, knapsack: &mut Knapsack, stock: &Stock) {
         let rows = &self.items.rows;
-        let mut greedy = Greedy::new(self.instance, self.prices, rows, |item| self.left[item]);
-        greedy.run(knapsack, &mut Stock::new(self.instance), 0.0);
+        let mut greedy = Greedy::new(self.instance, self.prices, rows, stock, |item| self.left[item]);
+        greedy.run(knapsack, &mut stock.clone(), 0.0);
         self.work += greedy.work;
         self.pool = greedy.patterns();
     }

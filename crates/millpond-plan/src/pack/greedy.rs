@@ -42,7 +42,7 @@ pub(super) fn place(
         let threshold = if last { 0.0 } else { POOL_BELOW };
         let before: u128 = left.iter().map(|&count| u128::from(count)).sum();
         let run = |knapsack: &mut Knapsack, group: &[usize], stock: &mut Stock| {
-            let mut greedy = Greedy::new(instance, prices, group, |item| left[group[item]]);
+            let mut greedy = Greedy::new(instance, prices, group, stock, |item| left[group[item]]);
             greedy.run(knapsack, stock, threshold);
             (greedy.plan, greedy.work)
         };
@@ -60,10 +60,10 @@ pub(super) fn place(
             plan.extend(nodes);
         }
         let after: u128 = left.iter().map(|&count| u128::from(count)).sum();
-        if last {
+        if last && (after == before || !instance.limited_stock) {
             return (plan, work);
         }
-        if after * 10 > before * 9 {
+        if !last && after * 10 > before * 9 {
             // Pooling has stopped to help: finish the groups one by one.
             finish(instance, prices, left, stock, &groups, &mut plan, &mut work);
             return (plan, work);
@@ -83,11 +83,18 @@ fn finish(
 ) {
     let mut knapsack = Knapsack::default();
     for group in groups {
-        let mut greedy = Greedy::new(instance, prices, group, |item| left[group[item]]);
-        greedy.run(&mut knapsack, stock, 0.0);
-        *work += greedy.work;
-        subtract(left, &greedy.plan);
-        plan.append(&mut greedy.plan);
+        loop {
+            let mut greedy = Greedy::new(instance, prices, group, stock, |item| left[group[item]]);
+            greedy.run(&mut knapsack, stock, 0.0);
+            *work += greedy.work;
+            subtract(left, &greedy.plan);
+            // What is short may have run out, and other bins take its place.
+            let again = instance.limited_stock && !greedy.plan.is_empty();
+            plan.append(&mut greedy.plan);
+            if !again {
+                break;
+            }
+        }
     }
 }
 
@@ -110,14 +117,20 @@ pub(super) fn deal(rows: &[usize], size: usize) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The most promising bins for the rows, at least one for each row.
-pub(super) fn candidates(instance: &Instance, prices: &Prices, rows: &[usize], most: usize) -> Vec<usize> {
+/// The most promising bins in stock for the rows, at least one for each row that fits any.
+pub(super) fn candidates(
+    instance: &Instance,
+    prices: &Prices,
+    rows: &[usize],
+    stock: &Stock,
+    most: usize,
+) -> Vec<usize> {
     let fits = |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
-    let mut chosen: Vec<usize> =
-        prices.promising.iter().copied().filter(|&bin| rows.iter().any(|&row| fits(bin, row))).take(most).collect();
+    let in_stock = || prices.promising.iter().copied().filter(|&bin| stock.left(bin) > 0);
+    let mut chosen: Vec<usize> = in_stock().filter(|&bin| rows.iter().any(|&row| fits(bin, row))).take(most).collect();
     for &row in rows {
         if !chosen.iter().any(|&bin| fits(bin, row)) {
-            let others = prices.promising.iter().copied().filter(|&bin| fits(bin, row));
+            let others = in_stock().filter(|&bin| fits(bin, row));
             let others: Vec<usize> = others.take(BINS_FOR_STRAY).collect();
             chosen.extend(others);
         }
@@ -156,14 +169,20 @@ pub(super) struct Greedy<'a> {
 
 impl<'a> Greedy<'a> {
     /// `left` tells how many pods of an item, that is, of a place in `rows`, there are to place.
-    pub(super) fn new(instance: &'a Instance, prices: &'a Prices, rows: &[usize], left: impl Fn(usize) -> u64) -> Self {
+    pub(super) fn new(
+        instance: &'a Instance,
+        prices: &'a Prices,
+        rows: &[usize],
+        stock: &Stock,
+        left: impl Fn(usize) -> u64,
+    ) -> Self {
         Self {
             instance,
             prices,
             items: Items::new(instance, rows.to_vec()),
             values: rows.iter().map(|&row| prices.packing[row]).collect(),
             left: (0..rows.len()).map(left).collect(),
-            bins: candidates(instance, prices, rows, GROUP_BINS),
+            bins: candidates(instance, prices, rows, stock, GROUP_BINS),
             plan: Vec::new(),
             patterns: Vec::new(),
             work: 0,

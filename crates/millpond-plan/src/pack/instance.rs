@@ -78,14 +78,20 @@ pub(super) fn within(amounts: &Dims<i64>, limits: &Dims<i64>, dims: usize) -> bo
 
 impl Instance {
     pub(super) fn new(problem: &Problem) -> Self {
+        let counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
+        Self::with_counts(problem, &counts)
+    }
+
+    /// With other counts than those of the rows.
+    pub(super) fn with_counts(problem: &Problem, counts: &[u64]) -> Self {
         let resources = problem.resources.min(MAX_RESOURCES);
-        let order = CanonicalOrder::new(problem, resources);
+        let order = CanonicalOrder::new(problem, counts, resources);
         let mut this = Self {
             dims: resources,
             resources,
             dense_groups: Vec::new(),
-            rows: order.rows(problem, resources),
-            bins: order.bins(problem, resources),
+            rows: order.rows(problem, counts, resources),
+            bins: order.bins(problem, counts, resources),
             groups: Vec::new(),
             unit: [1.0; MAX_DIMS],
             money: 1.0,
@@ -126,26 +132,30 @@ impl Instance {
         let mut order: Vec<usize> = (0..bins.len()).collect();
         // Stable: among equal bins the canonical order decides. Without limit before limited.
         order.sort_by_key(|&index| (bins[index].price, std::cmp::Reverse(bins[index].stock)));
-        let mut kept: Vec<usize> = Vec::new();
+        let mut kept = BitSet::new();
+        // Only what can be had without limit replaces others.
+        let mut endless: Vec<usize> = Vec::new();
         for (place, &index) in order.iter().enumerate() {
             let bin = &bins[index];
-            let replaces = |other: &InstanceBin| {
-                other.stock == u64::MAX
-                    && within(&bin.capacity, &other.capacity, dims)
-                    && other.classes.is_superset(&bin.classes)
+            let replaces = |&&other: &&usize| {
+                let other = &bins[other];
+                within(&bin.capacity, &other.capacity, dims) && other.classes.is_superset(&bin.classes)
             };
             // Equal prices: a later bin may still be larger.
             let later = order[place + 1..]
                 .iter()
-                .take_while(|&&other| bins[other].price == bin.price)
-                .find(|&&other| replaces(&bins[other]) && bins[other].capacity[..dims] != bin.capacity[..dims]);
-            let earlier = kept.iter().find(|&&other| replaces(&bins[other]));
-            match earlier.or(later) {
+                .take_while(|&&other| bins[other].price == bin.price && bins[other].stock == u64::MAX)
+                .find(|other| replaces(other) && bins[**other].capacity[..dims] != bin.capacity[..dims]);
+            match endless.iter().find(replaces).or(later) {
                 Some(&other) => self.replaced.push((bin.origin, bins[other].origin)),
-                None => kept.push(index),
+                None => {
+                    kept.insert(index);
+                    if bin.stock == u64::MAX {
+                        endless.push(index);
+                    }
+                }
             }
         }
-        let kept: BitSet = kept.into_iter().collect();
         let mut index = 0;
         bins.retain(|_| {
             index += 1;
@@ -198,10 +208,15 @@ impl Instance {
             let largest = self.bins.iter().map(|bin| bin.capacity[dim]).max().unwrap_or(1);
             self.unit[dim] = 1.0 / largest.max(1) as f64;
         }
-        let mut prices: Vec<u64> = self.bins.iter().map(|bin| bin.price).collect();
+        let mut prices: Vec<u64> = self.bins.iter().map(|bin| bin.price).filter(|&price| price > 0).collect();
         prices.sort_unstable();
         let median = prices.get(prices.len() / 2).copied().unwrap_or(1);
         self.money = 1.0 / median.max(1) as f64;
+    }
+
+    /// Whether the bin costs nothing and is limited, like room on running nodes.
+    pub(super) fn is_free_stock(&self, bin: usize) -> bool {
+        self.bins[bin].price == 0 && self.bins[bin].stock != u64::MAX
     }
 
     /// The price in floating point. Nothing is quite free: a free node must still be better full.
@@ -220,7 +235,7 @@ struct CanonicalOrder {
 }
 
 impl CanonicalOrder {
-    fn new(problem: &Problem, resources: usize) -> Self {
+    fn new(problem: &Problem, counts: &[u64], resources: usize) -> Self {
         let mut numbers: HashMap<Cow<'_, BitSet>, usize> = HashMap::new();
         let mut classes: Vec<BitSet> = Vec::new();
         let class_of_row: Vec<usize> = problem
@@ -236,8 +251,8 @@ impl CanonicalOrder {
             .collect();
         let mut class_keys = vec![0_u64; classes.len()];
         let mut group_keys: HashMap<u32, u64> = HashMap::new();
-        for (row, &class) in problem.rows.iter().zip(&class_of_row) {
-            let mut key = mix(row.count ^ (u64::from(row.per_node_cap) << 20));
+        for ((row, &class), &count) in problem.rows.iter().zip(&class_of_row).zip(counts) {
+            let mut key = mix(count ^ (u64::from(row.per_node_cap) << 20));
             for &amount in &row.request[..resources] {
                 key = mix(key ^ amount as u64);
             }
@@ -271,8 +286,8 @@ impl CanonicalOrder {
     }
 
     /// Rows with pods, larger requests first.
-    fn rows(&self, problem: &Problem, resources: usize) -> Vec<InstanceRow> {
-        let mut order: Vec<usize> = (0..problem.rows.len()).filter(|&row| problem.rows[row].count > 0).collect();
+    fn rows(&self, problem: &Problem, counts: &[u64], resources: usize) -> Vec<InstanceRow> {
+        let mut order: Vec<usize> = (0..problem.rows.len()).filter(|&row| counts[row] > 0).collect();
         let clean = |index: usize| {
             let mut request = [0; MAX_DIMS];
             for (to, &from) in request.iter_mut().zip(&problem.rows[index].request[..resources]) {
@@ -287,7 +302,7 @@ impl CanonicalOrder {
         order.sort_by_cached_key(|&index| {
             let row = &problem.rows[index];
             let class = self.class_keys[self.class_of_row[index]];
-            let size = std::cmp::Reverse((clean(index), row.count));
+            let size = std::cmp::Reverse((clean(index), counts[index]));
             (size, row.per_node_cap, class, groups(index), index)
         });
         let row = |index: usize| {
@@ -295,7 +310,7 @@ impl CanonicalOrder {
             let cap = if row.exclusive.is_empty() { u64::from(row.per_node_cap) } else { 1 };
             InstanceRow {
                 request: clean(index),
-                count: row.count,
+                count: counts[index],
                 cap: cap.min(u64::from(row.per_node_cap)),
                 class: self.class_of_row[index],
                 groups: Vec::new(),
@@ -306,7 +321,8 @@ impl CanonicalOrder {
     }
 
     /// Bins that can hold anything, larger ones first.
-    fn bins(&self, problem: &Problem, resources: usize) -> Vec<InstanceBin> {
+    fn bins(&self, problem: &Problem, counts: &[u64], resources: usize) -> Vec<InstanceBin> {
+        let pods = counts.iter().fold(0_u64, |sum, &count| sum.saturating_add(count));
         let count = problem.bins.len();
         let mut classes = vec![BitSet::new(); count];
         for (class, set) in self.classes.iter().enumerate() {
@@ -333,7 +349,8 @@ impl CanonicalOrder {
                 InstanceBin {
                     capacity,
                     price: offered.price,
-                    stock: offered.max_nodes.unwrap_or(u64::MAX),
+                    // A node for every pod is as good as no limit.
+                    stock: offered.max_nodes.filter(|&stock| stock < pods).unwrap_or(u64::MAX),
                     classes: std::mem::take(&mut classes[origin]),
                     origin,
                 }

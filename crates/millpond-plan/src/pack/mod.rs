@@ -34,6 +34,7 @@ mod parallel;
 mod plan;
 mod prices;
 mod simplex;
+mod stock;
 #[cfg(test)]
 mod tests;
 
@@ -62,6 +63,8 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
             return solution;
         }
     }
+    // Free room is filled before anything is bought, and can hold nothing more then.
+    let by_price: Vec<usize> = by_price.into_iter().filter(|&bin| !instance.is_free_stock(bin)).collect();
     let prices = Prices::new(&instance, budget.threads);
     let mut best = first_plan(&instance, &prices, &by_price, budget.threads);
     let mut work = prices.work + best.work;
@@ -78,6 +81,26 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
         bound: bound::certify(problem, &instance, &prices, counts),
         work,
     }
+}
+
+/// What the pods cost at least, without choosing nodes for them.
+///
+/// `counts` says how many pods of each row; more than the row has are not counted, and rows without
+/// an entry not at all. Pods that fit no bin cost nothing.
+pub fn bound(problem: &Problem, counts: Vec<u64>, budget: Budget) -> Bound {
+    let mut counts = counts;
+    counts.resize(problem.rows.len(), 0);
+    for (count, row) in counts.iter_mut().zip(&problem.rows) {
+        *count = (*count).min(row.count);
+    }
+    let exhaustive = Certificate { counts, proof: Proof::Exhaustive };
+    if let Ok(value) = verify(problem, &exhaustive) {
+        return Bound { value, certificate: exhaustive };
+    }
+    let counts = exhaustive.counts;
+    let instance = Instance::with_counts(problem, &counts);
+    let prices = Prices::new(&instance, budget.threads);
+    bound::certify(problem, &instance, &prices, counts)
 }
 
 /// The solution of an enumeration, with the same enumeration as its proof.
@@ -143,15 +166,19 @@ impl Candidate {
 fn first_plan(instance: &Instance, prices: &Prices, by_price: &[usize], threads: usize) -> Candidate {
     let mut left: Vec<u64> = instance.rows.iter().map(|row| row.count).collect();
     let mut stock = Stock::new(instance);
-    let (nodes, work) = greedy::place(instance, prices, &mut left, &mut stock, threads);
-    Candidate::new(instance, by_price, nodes, left, stock, work)
+    let (mut nodes, work) = stock::fill(instance, prices, &mut left, &mut stock);
+    let (bought, more) = greedy::place(instance, prices, &mut left, &mut stock, threads);
+    nodes.extend(bought);
+    Candidate::new(instance, by_price, nodes, left, stock, work + more)
 }
 
 fn improved_plan(instance: &Instance, prices: &Prices, by_price: &[usize], budget: Budget) -> Candidate {
     let mut left: Vec<u64> = instance.rows.iter().map(|row| row.count).collect();
     let mut stock = Stock::new(instance);
-    let (mut nodes, mut work) =
-        columns::place(instance, prices, &mut left, &mut stock, budget.evaluations, budget.threads);
+    let (mut nodes, mut work) = stock::fill(instance, prices, &mut left, &mut stock);
+    let (bought, more) = columns::place(instance, prices, &mut left, &mut stock, budget.evaluations, budget.threads);
+    nodes.extend(bought);
+    work += more;
     let (rest, more) = greedy::place(instance, prices, &mut left, &mut stock, budget.threads);
     nodes.extend(rest);
     work += more;

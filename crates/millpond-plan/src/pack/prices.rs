@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use super::ascent::{BinPrices, ascend};
+use super::bits::BitSet;
 use super::instance::{Dims, Instance, InstanceRow, MAX_DIMS};
 use super::knapsack::{Items, Knapsack};
 use super::parallel;
@@ -25,8 +26,14 @@ const COLUMNS_A_ROUND: usize = 24;
 const HOT_BINS: usize = 48;
 /// The programme is done when no bin is worth more than its price by this factor.
 const CLOSE_ENOUGH: f64 = 1.0 + 2e-4;
-/// Bins with a limited stock that get a row of their own; others pay no scarcity rent.
-const MAX_STOCK_ROWS: usize = 32;
+/// Averages of bins with a limited stock in the programme, each with a row of its own.
+const MAX_STOCK_ROWS: usize = 24;
+/// Bins that stand for the others with a limited stock.
+const STOCK_SAMPLE: usize = 200;
+/// Limits below which rows are tried to be worth nothing.
+const VALUE_LEVELS: usize = 10;
+/// Up to this many bins with a limited stock have their own prices looked for.
+const MAX_OWN_STOCK: usize = 48;
 /// Different prices of resources that are tried on a bin before it gets its own.
 const MAX_SHARED: usize = 24;
 /// How often prices are improved row by row, each time with the bins that were in the way; and the
@@ -44,6 +51,9 @@ pub(super) struct Prices {
     pub(super) values: Vec<f64>,
     /// The values for packing: never quite zero.
     pub(super) packing: Vec<f64>,
+    /// The same for free nodes of which there are only so many: rows for which there are enough of
+    /// them are worth little.
+    pub(super) packing_free: Vec<f64>,
     /// Distinct prices of dimensions.
     pub(super) vectors: Vec<Dims<f64>>,
     /// For each bin the index of its prices.
@@ -84,7 +94,10 @@ impl Prices {
         }
         this.promising = promising(instance, &this.promise);
         let alone = cost_alone(instance, &this.promising);
-        this.packing = this.values.iter().zip(&alone).map(|(&v, &a)| v.max(a * LEAST_VALUE)).collect();
+        let packing = |values: &[f64]| values.iter().zip(&alone).map(|(&v, &a)| v.max(a * LEAST_VALUE)).collect();
+        this.packing = packing(&this.values);
+        this.value_stock(instance, &all, threads);
+        this.packing_free = packing(&this.values);
         this
     }
 
@@ -96,21 +109,19 @@ impl Prices {
 
     /// Improves the prices row by row; kept if the rows are worth more in the end.
     fn ascend(&mut self, instance: &Instance, all: &Items, threads: usize) {
-        let total = |values: &[f64]| -> f64 {
-            values.iter().zip(&instance.rows).map(|(value, row)| value * row.count as f64).sum()
-        };
+        let endless = |&bin: &usize| instance.bins[bin].stock == u64::MAX;
         let mut bins: Vec<BinPrices> = self
             .vectors
             .iter()
             .enumerate()
             .filter_map(|(index, &prices)| {
-                let mut users = (0..instance.bins.len()).filter(|&bin| self.of_bin[bin] == index);
+                let mut users = (0..instance.bins.len()).filter(endless).filter(|&bin| self.of_bin[bin] == index);
                 // The bin that these prices leave least room to is the one that set them.
                 let bin = users.next()?;
                 let room = |bin: usize| {
                     let capacity = scaled_capacity(instance, bin);
                     let paid: f64 = (0..instance.dims).map(|d| capacity[d] * prices[d]).sum();
-                    paid / (instance.price(bin) + self.rent[bin])
+                    paid / instance.price(bin)
                 };
                 let better = |best: usize, bin| if room(bin) > room(best) { bin } else { best };
                 Some(BinPrices { bin: users.fold(bin, better), prices })
@@ -121,6 +132,7 @@ impl Prices {
         let mut next = Self {
             values: self.values.clone(),
             packing: Vec::new(),
+            packing_free: Vec::new(),
             vectors: bins.iter().map(|one| one.prices).collect(),
             of_bin: vec![usize::MAX; instance.bins.len()],
             promise: self.promise.clone(),
@@ -140,25 +152,114 @@ impl Prices {
             next.of_bin[one.bin] = index;
         }
         next.certify(instance, all, threads);
-        if total(&next.values) > total(&self.values) {
+        if next.total(instance) > self.total(instance) {
             *self = next;
         }
     }
 
-    /// Finds for every bin prices at which it is not worth more than it costs, and lowers the values
-    /// of rows where there are none.
+    /// What the rows are worth in all, less what the stock is worth beyond its price: the bound.
+    fn total(&self, instance: &Instance) -> f64 {
+        let rows = self.values.iter().zip(&instance.rows).map(|(value, row)| value * row.count as f64);
+        let stock = instance.bins.iter().zip(&self.rent).filter(|(_, rent)| **rent > 0.0);
+        rows.sum::<f64>() - stock.map(|(bin, rent)| bin.stock as f64 * rent).sum::<f64>()
+    }
+
+    /// Finds for every bin with a limited stock the prices at which it is worth least; what exceeds
+    /// its price is rent. Thousands of them are likely: the free room of running nodes.
+    ///
+    /// Where there is more room than pods, no pod that fits should be worth anything, but averages
+    /// do not see what fits where. So it is tried to make the cheaper rows worthless, up to a
+    /// limit that is found on a sample of the stock.
+    fn value_stock(&mut self, instance: &Instance, all: &Items, threads: usize) {
+        let stocked: Vec<usize> =
+            (0..instance.bins.len()).filter(|&bin| instance.bins[bin].stock != u64::MAX).collect();
+        if stocked.is_empty() {
+            return;
+        }
+        if stocked.len() <= MAX_OWN_STOCK {
+            let mut knapsack = Knapsack::default();
+            for &bin in &stocked {
+                let (prices, _) = self.own_prices(instance, all, &mut knapsack, bin);
+                self.vectors.push(prices);
+            }
+        }
+        // Whatever is worth nothing has this price.
+        self.vectors.push([0.0; MAX_DIMS]);
+        let stride = stocked.len().div_ceil(STOCK_SAMPLE);
+        let sample: Vec<usize> = stocked.iter().copied().skip(stride / 2).step_by(stride).collect();
+        // Rows that fit the fewest nodes first.
+        let room = |row: &InstanceRow| {
+            let fitting = sample.iter().filter(|&&bin| instance.bins[bin].fits(row, instance.dims));
+            fitting.map(|&bin| u128::from(instance.bins[bin].stock)).sum::<u128>()
+        };
+        let mut scarce: Vec<(u128, usize)> = instance.rows.iter().map(room).zip(0..).collect();
+        scarce.sort_unstable();
+        let without = scarce.iter().take_while(|&&(room, _)| room == 0).count();
+        let levels = (0..=VALUE_LEVELS).map(|level| without + level * (scarce.len() - without) / VALUE_LEVELS);
+        let cut = |values: &[f64], level: usize| {
+            let mut cut = vec![0.0; values.len()];
+            for &(_, row) in &scarce[..level] {
+                cut[row] = values[row];
+            }
+            cut
+        };
+        let values = self.values.clone();
+        let mut best = (f64::NEG_INFINITY, 0);
+        for level in levels {
+            self.values = cut(&values, level);
+            let rents = self.rents(instance, all, &sample, threads);
+            let rent = sample.iter().zip(&rents).map(|(&bin, &(rent, _))| instance.bins[bin].stock as f64 * rent);
+            let total = self.total(instance) - rent.sum::<f64>() * stride as f64;
+            if total > best.0 {
+                best = (total, level);
+            }
+        }
+        self.values = cut(&values, best.1);
+        let rents = self.rents(instance, all, &stocked, threads);
+        for (&bin, (rent, vector)) in stocked.iter().zip(rents) {
+            self.of_bin[bin] = vector;
+            self.rent[bin] = rent;
+        }
+    }
+
+    /// What the bins are worth beyond their price, and at which prices.
+    fn rents(&self, instance: &Instance, all: &Items, bins: &[usize], threads: usize) -> Vec<(f64, usize)> {
+        let shared: Vec<Shared> = self.vectors.iter().map(|v| Shared::new(v, instance, all, self)).collect();
+        parallel::map(
+            threads,
+            bins.len(),
+            || (),
+            |(), index| {
+                let bin = bins[index];
+                let mut best = (f64::INFINITY, 0);
+                for (at, one) in shared.iter().enumerate() {
+                    let worth = one.worth(instance, bin, best.0);
+                    if worth < best.0 {
+                        best = (worth, at);
+                    }
+                }
+                let price = instance.bins[bin].price as f64 * instance.money;
+                ((best.0 - price).max(0.0), best.1)
+            },
+        )
+    }
+
+    /// Finds for every bin without a limit prices at which it is not worth more than it costs, and
+    /// lowers the values of rows where there are none.
     fn certify(&mut self, instance: &Instance, all: &Items, threads: usize) {
-        let shared: Vec<Shared> = self.vectors.iter().map(|v| Shared::new(v, all, self)).collect();
-        let limit = |bin: usize| instance.price(bin) + self.rent[bin];
+        let shared: Vec<Shared> = self.vectors.iter().map(|v| Shared::new(v, instance, all, self)).collect();
+        let limit = |bin: usize| instance.price(bin);
+        let stop = |bin: usize| limit(bin) * 4.0;
         let open: Vec<usize> = (0..instance.bins.len())
+            .filter(|&bin| instance.bins[bin].stock == u64::MAX)
             .filter(|&bin| {
                 let known = self.of_bin[bin];
-                known == usize::MAX || shared[known].worth(instance, bin) > limit(bin)
+                known == usize::MAX || shared[known].worth(instance, bin, stop(bin)) > limit(bin)
             })
             .collect();
         let found = parallel::map(threads, open.len(), Knapsack::default, |knapsack, index| {
             let bin = open[index];
-            let fitting = shared.iter().position(|one| one.worth(instance, bin) <= limit(bin));
+            let fitting = shared.iter().position(|one| one.worth(instance, bin, stop(bin)) <= limit(bin));
             match fitting {
                 Some(shared) => Found::Shared(shared),
                 None => Found::Own(self.own_prices(instance, all, knapsack, bin)),
@@ -169,7 +270,7 @@ impl Prices {
                 Found::Shared(index) => index,
                 Found::Own((prices, worth)) => {
                     self.work += 1;
-                    let scale = (instance.price(bin) + self.rent[bin]) / worth.max(1e-300);
+                    let scale = instance.price(bin) / worth.max(1e-300);
                     self.promise[bin] = (1.0 / scale).min(1.0);
                     if scale < 1.0 {
                         self.lower(instance, all, bin, &prices, scale);
@@ -215,31 +316,32 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(prices: &Dims<f64>, all: &Items, of: &Prices) -> Self {
+    fn new(prices: &Dims<f64>, instance: &Instance, all: &Items, of: &Prices) -> Self {
         let over = |item: usize| of.values[item] - all.cost_at(prices, item);
-        let residuals = (0..all.len())
+        let mut residuals: Vec<(usize, f64)> = (0..all.len())
             .map(|item| (item, over(item)))
             .filter(|&(item, over)| over > 1e-12 * of.values[item])
             .collect();
+        // By request, so that the search can end at the first that is too large.
+        residuals.sort_by_key(|&(row, _)| instance.rows[row].request[0]);
         Self { prices: *prices, residuals }
     }
 
     /// The most that one node of the bin can be worth, by these prices; may stop early when that
-    /// exceeds any price.
-    fn worth(&self, instance: &Instance, bin: usize) -> f64 {
+    /// exceeds the limit.
+    fn worth(&self, instance: &Instance, bin: usize, limit: f64) -> f64 {
         let capacity = scaled_capacity(instance, bin);
-        let limit = instance.price(bin) * 4.0;
+        let offered = &instance.bins[bin];
         let mut worth: f64 = (0..instance.dims).map(|dim| capacity[dim] * self.prices[dim]).sum();
         for &(index, over) in &self.residuals {
-            if worth > limit {
+            let row = &instance.rows[index];
+            if worth > limit || row.request[0] > offered.capacity[0] {
                 break;
             }
-            let row = &instance.rows[index];
-            if instance.bins[bin].fits(row, instance.dims) {
-                let offered = &instance.bins[bin].capacity;
+            if offered.fits(row, instance.dims) {
                 let most = (0..instance.resources)
                     .filter(|&dim| row.request[dim] > 0)
-                    .map(|dim| (offered[dim] / row.request[dim]) as u64)
+                    .map(|dim| (offered.capacity[dim] / row.request[dim]) as u64)
                     .fold(row.count.min(row.cap), u64::min);
                 worth += most as f64 * over;
             }
@@ -256,10 +358,10 @@ pub(super) fn scaled_capacity(instance: &Instance, bin: usize) -> Dims<f64> {
     capacity
 }
 
-/// All bins, the most promising first; among good ones every size has its turn, because a relaxation
+/// All bins but free ones that are filled first anyway, the most promising first; among good ones every size has its turn, because a relaxation
 /// does not see how well whole pods fit.
 fn promising(instance: &Instance, promise: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..instance.bins.len()).collect();
+    let mut order: Vec<usize> = (0..instance.bins.len()).filter(|&bin| !instance.is_free_stock(bin)).collect();
     order.sort_by(|&a, &b| promise[b].total_cmp(&promise[a]).then(a.cmp(&b)));
     let mut seen: HashMap<u32, usize> = HashMap::new();
     let turn = |&bin: &usize| {
@@ -296,7 +398,8 @@ fn cost_alone(instance: &Instance, promising: &[usize]) -> Vec<f64> {
         let fitting = promising.iter().filter(|&&bin| instance.bins[bin].fits(row, instance.dims));
         fitting.take(LOOK_AT).map(|&bin| ratio(row, bin)).fold(f64::INFINITY, f64::min)
     };
-    instance.rows.iter().map(alone).collect()
+    let only_free = |cost: f64| if cost.is_finite() { cost } else { 1.0 };
+    instance.rows.iter().map(|row| only_free(alone(row))).collect()
 }
 
 /// Groups rows of the same class and similar request; coarser until there are few enough.
@@ -353,16 +456,70 @@ fn cluster(instance: &Instance, rows: Vec<usize>) -> Cluster {
     Cluster { mean, class: instance.rows[rows[0]].class, count, most, rows }
 }
 
+/// A kind of node in the programme: a bin, or the average of similar bins with a limited stock.
+struct Station {
+    /// The bin, or one of the averaged ones: they have the same classes.
+    bin: usize,
+    capacity: Dims<f64>,
+    price: f64,
+    /// How many there are, and the row of the programme that says so.
+    stock: Option<(f64, usize)>,
+}
+
+/// Bins without a limit, then averages of those with one. Rows for the stock start at `row`.
+fn stations(instance: &Instance, row: usize) -> Vec<Station> {
+    let endless = |&bin: &usize| instance.bins[bin].stock == u64::MAX;
+    let one =
+        |bin: usize| Station { bin, capacity: scaled_capacity(instance, bin), price: instance.price(bin), stock: None };
+    let mut stations: Vec<Station> = (0..instance.bins.len()).filter(endless).map(one).collect();
+    let stocked: Vec<usize> = (0..instance.bins.len()).filter(|bin| !endless(bin)).collect();
+    let mut step = if stocked.len() <= MAX_STOCK_ROWS { 0.0 } else { 0.25 };
+    let averages = loop {
+        let mut places: HashMap<(&BitSet, Vec<i64>), usize> = HashMap::new();
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for &bin in &stocked {
+            let offered = &instance.bins[bin];
+            let level =
+                |amount: f64| if step > 0.0 { (amount.max(1e-9).log2() / step).floor() as i64 } else { bin as i64 };
+            let mut key = vec![level(instance.price(bin))];
+            key.extend(scaled_capacity(instance, bin)[..instance.dims].iter().map(|&amount| level(amount)));
+            let place = *places.entry((&offered.classes, key)).or_insert_with(|| {
+                members.push(Vec::new());
+                members.len() - 1
+            });
+            members[place].push(bin);
+        }
+        if members.len() <= MAX_STOCK_ROWS || step > 30.0 {
+            break members;
+        }
+        step *= 1.5;
+    };
+    // Still too many: those without a row take no part in the programme.
+    for (index, members) in averages.iter().take(MAX_STOCK_ROWS).enumerate() {
+        let count: f64 = members.iter().map(|&bin| instance.bins[bin].stock as f64).sum();
+        let (mut capacity, mut price) = ([0.0; MAX_DIMS], 0.0);
+        for &bin in members {
+            let share = instance.bins[bin].stock as f64 / count;
+            price += instance.price(bin) * share;
+            for (sum, amount) in capacity.iter_mut().zip(scaled_capacity(instance, bin)) {
+                *sum += amount * share;
+            }
+        }
+        stations.push(Station { bin: members[0], capacity, price, stock: Some((count, row + index)) });
+    }
+    stations
+}
+
 /// The linear programme over clusters.
 struct Programme<'a> {
     instance: &'a Instance,
     clusters: Vec<Cluster>,
     items: Items,
     master: Master,
-    /// Bins with a row for their stock, which follow the rows of the clusters.
-    stocked: Vec<usize>,
+    /// Those with a stock have rows that follow the rows of the clusters.
+    stations: Vec<Station>,
     knapsack: Knapsack,
-    /// From the last time that each bin was looked at: worth by price, and prices.
+    /// From the last time that each station was looked at: worth by price, and prices.
     promise: Vec<f64>,
     prices: Vec<Dims<f64>>,
     work: u64,
@@ -375,33 +532,30 @@ impl<'a> Programme<'a> {
             weights.extend(clusters.iter().map(|cluster| cluster.mean[dim]));
         }
         let items = Items::averages(instance.dims, clusters.len(), weights);
-        let total: f64 = clusters.iter().map(|cluster| cluster.count).sum();
-        let mut stocked: Vec<usize> =
-            (0..instance.bins.len()).filter(|&bin| (instance.bins[bin].stock as f64) < total).collect();
-        stocked.truncate(MAX_STOCK_ROWS);
+        let stations = stations(instance, clusters.len());
         let start = clusters.iter().enumerate().map(|(row, cluster)| {
             let (cost, amount) = homogeneous(instance, cluster);
             Some(Column { cost, entries: vec![(row, amount)] })
         });
-        let start = start.chain(stocked.iter().map(|_| None)).collect();
+        let stocks = || stations.iter().filter_map(|station| station.stock);
+        let start = start.chain(stocks().map(|_| None)).collect();
         let demand = clusters.iter().map(|cluster| cluster.count);
-        let stock = stocked.iter().map(|&bin| -(instance.bins[bin].stock as f64));
-        let master = Master::new(demand.chain(stock).collect(), start);
+        let master = Master::new(demand.chain(stocks().map(|(count, _)| -count)).collect(), start);
         Self {
             instance,
             items,
             master,
-            stocked,
             knapsack: Knapsack::default(),
-            promise: vec![f64::INFINITY; instance.bins.len()],
-            prices: vec![[0.0; MAX_DIMS]; instance.bins.len()],
+            promise: vec![f64::INFINITY; stations.len()],
+            prices: vec![[0.0; MAX_DIMS]; stations.len()],
             work: 0,
             clusters,
+            stations,
         }
     }
 
     fn run(&mut self) {
-        let all: Vec<usize> = (0..self.instance.bins.len()).collect();
+        let all: Vec<usize> = (0..self.stations.len()).collect();
         let mut hot = all.clone();
         let mut full = true;
         for _ in 0..MAX_ROUNDS {
@@ -421,63 +575,61 @@ impl<'a> Programme<'a> {
         self.look_at(&all);
     }
 
-    fn rent(&self, bin: usize) -> f64 {
-        let row = self.stocked.iter().position(|&stocked| stocked == bin);
-        row.map_or(0.0, |row| self.master.duals()[self.clusters.len() + row].max(0.0))
+    fn rent(&self, station: usize) -> f64 {
+        self.stations[station].stock.map_or(0.0, |(_, row)| self.master.duals()[row].max(0.0))
     }
 
-    /// Solves the knapsacks of the bins and adds the best columns; says whether there were any.
-    fn look_at(&mut self, bins: &[usize]) -> bool {
+    /// Solves the knapsacks of the stations and adds the best columns; says whether there were any.
+    fn look_at(&mut self, stations: &[usize]) -> bool {
         let instance = self.instance;
         let values: Vec<f64> = self.master.duals()[..self.clusters.len()].iter().map(|dual| dual.max(0.0)).collect();
         let mut found: Vec<(f64, usize, Vec<(usize, f64)>)> = Vec::new();
-        for &bin in bins {
-            let capacity = scaled_capacity(instance, bin);
-            let classes = &instance.bins[bin].classes;
+        for &station in stations {
+            let Station { bin, capacity, price, .. } = &self.stations[station];
+            let classes = &instance.bins[*bin].classes;
             self.knapsack.limit(self.clusters.iter().map(|cluster| {
                 let fits =
                     classes.contains(cluster.class) && (0..instance.dims).all(|dim| cluster.mean[dim] <= capacity[dim]);
                 if fits { cluster.most } else { 0.0 }
             }));
-            let worth = self.knapsack.vertex(&self.items, &values, &capacity);
+            let worth = self.knapsack.vertex(&self.items, &values, capacity);
             self.work += 1;
-            let ratio = worth / (instance.price(bin) + self.rent(bin));
-            self.promise[bin] = ratio;
-            self.prices[bin] = self.knapsack.prices;
+            let ratio = worth / (price + self.rent(station));
+            self.promise[station] = ratio;
+            self.prices[station] = self.knapsack.prices;
             if ratio > CLOSE_ENOUGH {
                 let amounts = self.knapsack.amounts.iter().copied().enumerate();
-                found.push((ratio, bin, amounts.filter(|&(_, amount)| amount > 1e-9).collect()));
+                found.push((ratio, station, amounts.filter(|&(_, amount)| amount > 1e-9).collect()));
             }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         found.truncate(COLUMNS_A_ROUND);
         let any = !found.is_empty();
-        for (_, bin, mut entries) in found {
-            if let Some(row) = self.stocked.iter().position(|&stocked| stocked == bin) {
-                entries.push((self.clusters.len() + row, -1.0));
-            }
-            self.master.add(Column { cost: instance.price(bin), entries });
+        for (_, station, mut entries) in found {
+            let Station { price, stock, .. } = &self.stations[station];
+            entries.extend(stock.map(|(_, row)| (row, -1.0)));
+            self.master.add(Column { cost: *price, entries });
         }
         any
     }
 
-    /// Values of rows from the prices of the bins that are worth their price.
+    /// Values of rows from the prices of the stations that are worth their price.
     fn row_values(self) -> Prices {
         let instance = self.instance;
         let bins = instance.bins.len();
-        let rent: Vec<f64> = (0..bins).map(|bin| self.rent(bin)).collect();
-        let mut by_promise: Vec<usize> = (0..bins).collect();
+        let mut by_promise: Vec<usize> = (0..self.stations.len()).collect();
         by_promise.sort_by(|&a, &b| self.promise[b].total_cmp(&self.promise[a]).then(a.cmp(&b)));
         let duals = self.master.duals();
         let mut values = vec![f64::INFINITY; instance.rows.len()];
         let mut vectors: Vec<Dims<f64>> = Vec::new();
         let mut of_bin = vec![usize::MAX; bins];
-        for &bin in by_promise.iter().take_while(|&&bin| self.promise[bin] > 0.995) {
+        for &station in by_promise.iter().take_while(|&&station| self.promise[station] > 0.995) {
             if vectors.len() >= MAX_SHARED {
                 break;
             }
-            let scale = 1.0 / self.promise[bin].max(1.0);
-            let prices = self.prices[bin].map(|price| price * scale);
+            let bin = self.stations[station].bin;
+            let scale = 1.0 / self.promise[station].max(1.0);
+            let prices = self.prices[station].map(|price| price * scale);
             for (cluster, &dual) in self.clusters.iter().zip(duals) {
                 let paid: f64 = (0..instance.dims).map(|d| prices[d] * cluster.mean[d]).sum();
                 let over = (dual * scale - paid).max(0.0);
@@ -501,15 +653,20 @@ impl<'a> Programme<'a> {
                 }
             }
         }
+        let mut promise = vec![1.0; bins];
+        for (station, &of) in self.stations.iter().zip(&self.promise) {
+            promise[station.bin] = of;
+        }
         Prices {
             values,
             packing: Vec::new(),
+            packing_free: Vec::new(),
             vectors,
             of_bin,
-            promise: self.promise,
+            promise,
             promising: Vec::new(),
             strata: self.clusters.iter().flat_map(|cluster| cluster.rows.iter().copied()).collect(),
-            rent,
+            rent: vec![0.0; bins],
             work: self.work,
         }
     }

@@ -10,6 +10,10 @@ const REBUILD_AFTER: usize = 150;
 /// Smallest relative gain of an entering column.
 const EPSILON: f64 = 1e-9;
 
+/// Costs below this count as this much in the gain of a column, or rounding would keep free ones
+/// entering for ever.
+const LEAST_COST: f64 = 1e-4;
+
 pub(super) struct Column {
     pub(super) cost: f64,
     /// Row and coefficient, ascending by row.
@@ -129,7 +133,7 @@ impl Master {
                 continue;
             }
             let value: f64 = column.entries.iter().map(|&(row, by)| by * self.duals[row]).sum();
-            let gain = value / column.cost - 1.0;
+            let gain = (value - column.cost) / column.cost.max(LEAST_COST);
             if gain > best {
                 best = gain;
                 choice = Some(index);

@@ -98,10 +98,15 @@ fn small() -> Budget {
 
 /// Random problems: up to `rows` rows of up to `count` pods on up to `bins` bins.
 fn problems(rows: usize, count: u64, bins: usize) -> impl Strategy<Value = Problem> {
+    problems_with(rows, count, bins, 1)
+}
+
+/// With a given weight of limited stock, against four for no limit.
+fn problems_with(rows: usize, count: u64, bins: usize, stocked: u32) -> impl Strategy<Value = Problem> {
     let bin = (
         prop::collection::vec(0_i64..=40, 2),
         prop_oneof![Just(0_u64), 1_u64..=60],
-        prop_oneof![4 => Just(None), 1 => (0_u64..4).prop_map(Some)],
+        prop_oneof![4 => Just(None), stocked => (0_u64..4).prop_map(Some)],
     )
         .prop_map(|(capacity, price, max_nodes)| Bin {
             capacity: amounts(&capacity),
@@ -134,6 +139,12 @@ proptest! {
 
     #[test]
     fn solutions_keep_the_rules(problem in problems(12, 40, 9)) {
+        checked(&problem, Budget::first_plan());
+        checked(&problem, small());
+    }
+
+    #[test]
+    fn stocked_problems_keep_the_rules(problem in problems_with(30, 12, 60, 12)) {
         checked(&problem, Budget::first_plan());
         checked(&problem, small());
     }
@@ -277,6 +288,16 @@ proptest! {
         let bound = bound::certify(&problem, &instance, &prices, counts);
         prop_assert!(bound.value <= exact.cost, "{} > {}", bound.value, exact.cost);
         prop_assert_eq!(verify(&problem, &bound.certificate), Ok(bound.value));
+        let alone = super::bound(&problem, exact.bound.certificate.counts.clone(), small());
+        prop_assert!(alone.value <= exact.cost, "{} > {}", alone.value, exact.cost);
+    }
+
+    #[test]
+    fn nor_with_stock(problem in problems_with(20, 9, 40, 10), seed in any::<u64>()) {
+        let shuffled = shuffled(&problem, seed);
+        let (one, other) = (solve(&problem, small()), solve(&shuffled, small()));
+        prop_assert_eq!(one.cost, other.cost);
+        prop_assert_eq!(one.bound.value, other.bound.value);
     }
 
     #[test]
@@ -349,6 +370,62 @@ fn a_short_stock_is_used_first_and_never_oversold() {
     let mut only = problem.clone();
     only.bins.truncate(1);
     assert_eq!(checked(&only, small()).unplaced, [(0, 1_994)]);
+}
+
+#[test]
+fn free_room_is_filled_first_and_the_bound_survives() {
+    // Four hundred running nodes with room for half of the pods, all different.
+    let mut bins: Vec<Bin> =
+        (0..400).map(|index| Bin { max_nodes: Some(1), ..bin(&[20 + index % 7, 30 + index / 2], 0) }).collect();
+    bins.push(bin(&[100, 200], 1_000));
+    let count = bins.len();
+    let problem = Problem {
+        resources: 2,
+        bins,
+        rows: (1..=90).map(|index| row(&[1 + index % 9, 1 + index % 17], 40, count)).collect(),
+    };
+    for budget in [Budget::first_plan(), small()] {
+        let solution = checked(&problem, budget);
+        let free = solution.nodes.iter().filter(|group| group.bin < 400).count();
+        assert_eq!((free, solution.unplaced.len()), (400, 0));
+        assert!(solution.cost > 0 && solution.gap() < 0.05, "{} {}", solution.cost, solution.gap());
+    }
+    // Room for all of them: nothing is bought.
+    let roomy = Problem { rows: problem.rows[..40].to_vec(), ..problem };
+    let solution = checked(&roomy, small());
+    assert_eq!((solution.cost, solution.bound.value, solution.unplaced.len()), (0, 0, 0));
+}
+
+#[test]
+fn many_short_stocks_are_all_used() {
+    // More kinds of nodes than are looked at together, three of each, at a price.
+    let bins: Vec<Bin> =
+        (0..90).map(|index| Bin { max_nodes: Some(3), ..bin(&[10 + index], 100 + index as u64) }).collect();
+    let problem = Problem { resources: 1, rows: vec![row(&[6], 9_000, bins.len())], bins };
+    let most: u64 = (0..90).map(|index| (10 + index) / 6 * 3).sum();
+    for budget in [Budget::first_plan(), small()] {
+        assert_eq!(checked(&problem, budget).unplaced, [(0, 9_000 - most)]);
+    }
+}
+
+#[test]
+fn a_bound_alone_is_that_of_the_solution() {
+    let bins = vec![Bin { max_nodes: Some(2), ..bin(&[30, 10], 0) }, bin(&[10, 20], 70), bin(&[40, 50], 200)];
+    let mut rows: Vec<Row> = (1..=20).map(|index| row(&[index % 7, index % 5], 30, 3)).collect();
+    rows.push(row(&[1_000, 1], 4, 3));
+    let problem = Problem { resources: 2, bins, rows };
+    let solution = checked(&problem, small());
+    let alone = bound(&problem, solution.bound.certificate.counts.clone(), small());
+    assert_eq!(alone.value, solution.bound.value);
+    let counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
+    let all = bound(&problem, counts.clone(), small());
+    assert_eq!(verify(&problem, &all.certificate), Ok(all.value));
+    // Fewer pods, missing entries, more than there are.
+    for counts in [vec![3; 21], vec![], vec![u64::MAX; 30]] {
+        let some = bound(&problem, counts, small());
+        assert_eq!(verify(&problem, &some.certificate), Ok(some.value));
+        assert!(some.value <= all.value);
+    }
 }
 
 #[test]

@@ -178,6 +178,11 @@ impl<'s> Board<'s> {
         &self.spots[spot.index()].free
     }
 
+    /// Ports of the host that pods have taken.
+    pub fn ports(&self, spot: SpotId) -> &[HostPort] {
+        &self.spots[spot.index()].ports
+    }
+
     /// Whether pods may be placed on a node.
     pub fn is_open(&self, spot: SpotId) -> bool {
         self.spots[spot.index()].open

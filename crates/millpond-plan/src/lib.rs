@@ -16,6 +16,7 @@ pub mod market;
 pub mod model;
 pub mod pack;
 pub mod plan;
+pub mod policy;
 pub mod requirement;
 mod solve;
 pub mod symbol;

@@ -62,6 +62,8 @@ struct Counter {
     /// Nodes by domain, where domains without pods matter.
     nodes: BTreeMap<Domain, u32>,
     total: u64,
+    /// Whether it must be zero for some class.
+    repels: bool,
 }
 
 impl Counter {
@@ -407,6 +409,30 @@ impl Topology {
     }
 }
 
+/// For plans of nodes whose domain is not decided yet.
+impl Topology {
+    /// Labels of the rules that a pod of the class has to pass itself, each once.
+    pub fn looks_at(&self, class: ClassId) -> Vec<Symbol> {
+        let rules = &self.rules[class.index()];
+        let near = rules.affinity.iter().chain(&rules.forbidden).map(|rule| rule.key);
+        let mut keys: Vec<Symbol> = rules.spread.iter().map(|rule| rule.key).chain(near).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Counts a pod on a node that may still be in any of several domains of a label. What must be zero for
+    /// others is counted in all of them; spreads and affinity count it only where the domain is known.
+    pub fn add_possible(&mut self, class: ClassId, key: Symbol, domains: &[Domain]) {
+        for &index in &self.rules[class.index()].raises {
+            let counter = &mut self.counters[index];
+            if counter.key == key && (domains.len() == 1 || counter.repels) {
+                domains.iter().for_each(|domain| counter.change(*domain, 1));
+            }
+        }
+    }
+}
+
 impl Counter {
     fn change(&mut self, domain: Domain, by: i64) {
         let count = self.pods.entry(domain).or_default();
@@ -482,14 +508,13 @@ impl<'s> Compiler<'s> {
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             total: 0,
+            repels: false,
         });
-        Topology {
-            hostname,
-            counters: counters.collect(),
-            filters: self.filters,
-            rules: self.rules,
-            expected: BTreeSet::new(),
+        let mut counters: Vec<Counter> = counters.collect();
+        for rule in self.rules.iter().flat_map(|rules| &rules.forbidden) {
+            counters[rule.counter].repels = true;
         }
+        Topology { hostname, counters, filters: self.filters, rules: self.rules, expected: BTreeSet::new() }
     }
 
     fn class(&mut self, index: usize, class: &PodClass) {

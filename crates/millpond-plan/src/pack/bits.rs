@@ -38,6 +38,11 @@ impl BitSet {
             && self.words.iter().zip(&other.words).all(|(mine, theirs)| theirs & !mine == 0)
     }
 
+    /// Whether some index is in both.
+    pub fn intersects(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).any(|(mine, theirs)| mine & theirs != 0)
+    }
+
     /// Keeps the indices that are in `other` too.
     pub fn intersect(&mut self, other: &Self) {
         self.words.truncate(other.words.len());
@@ -131,6 +136,7 @@ mod tests {
         assert!(set.contains(64) && !set.contains(65) && !set.contains(10_000));
         assert!(BitSet::full(201).is_superset(&set) && !set.is_superset(&BitSet::full(2)));
         assert!(BitSet::new().is_empty() && BitSet::full(0) == BitSet::new());
+        assert!(set.intersects(&BitSet::full(1)) && !set.intersects(&[1, 65].into_iter().collect()));
     }
 
     #[test]

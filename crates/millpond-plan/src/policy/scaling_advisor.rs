@@ -1,0 +1,205 @@
+//! Gardener Scaling Advisor's rules: one node per pass, by value per dollar.
+//!
+//! Its strategy `single-node-multi-sim` with the score `least-cost`, as documented:
+//!
+//! 1. Pools of the highest priority (their weight) first; lower ones only for pods that those cannot take.
+//! 2. In each pass every offer of the group gets one node in a simulation of its own, which kube-scheduler fills:
+//!    pods by priority, then age, then name.
+//! 3. The node whose pods are worth most per dollar is bought: 9 for a core, 1 for a GiB of memory, 20 for a GPU.
+//!    Of equal scores the larger node wins (cores, then memory), then pool, type, zone and capacity type by name.
+//! 4. The next pass starts from there, until a pass takes no pod.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+
+use super::draft::Draft;
+use crate::board::{Board, SpotId};
+use crate::market::{Market, Offer};
+use crate::model::{CPU, ClassId, MEMORY, PodId, Resources, Snapshot};
+use crate::plan::{Outcome, Settings};
+
+/// Nodes that simulations may leave closed on their board before it is made anew.
+const MAX_SCRAPS: usize = 20_000;
+
+/// Plans by Scaling Advisor's rules.
+pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
+    let market = Market::new(snapshot);
+    let mut draft = Draft::new(snapshot, &market);
+    let mut pods = draft.pending();
+    pods.sort_by_key(|pod| {
+        let of = &snapshot.pods[pod.index()];
+        (Reverse(snapshot.classes[of.class.index()].priority), of.created, *pod)
+    });
+    let mut waiting = draft.fill(pods);
+    let priorities: BTreeSet<Reverse<i32>> = snapshot.pools.iter().map(|pool| Reverse(pool.weight)).collect();
+    for Reverse(priority) in priorities {
+        while !waiting.is_empty() {
+            let before = waiting.len();
+            waiting = pass(&mut draft, priority, waiting);
+            if waiting.len() == before {
+                break;
+            }
+        }
+    }
+    draft.finish()
+}
+
+/// Buys the best node of a priority group, if any takes a pod; gives back who is left.
+fn pass(draft: &mut Draft<'_>, priority: i32, waiting: Vec<PodId>) -> Vec<PodId> {
+    let queue = Queue::new(draft, &waiting);
+    let of_group = |offer: &usize| {
+        let pool = draft.market.offer(*offer).pool;
+        draft.snapshot.pools[pool.index()].weight == priority && draft.may_buy(*offer)
+    };
+    let candidates: Vec<usize> = (0..draft.market.offers().len()).filter(of_group).collect();
+    let candidates = distinct(draft, &queue, candidates);
+    let mut scratch = draft.board.clone();
+    let mut best: Option<(Score<'_>, usize)> = None;
+    let mut work = 0;
+    for offer in candidates {
+        if scratch.len() > draft.board.len() + MAX_SCRAPS {
+            scratch = draft.board.clone();
+        }
+        let taken = simulate(&mut scratch, &queue, offer);
+        work += taken.len() as u64 + 1;
+        if taken.is_empty() {
+            continue;
+        }
+        let score = Score::new(draft.snapshot, draft.market.offer(offer), &taken);
+        if best.as_ref().is_none_or(|(known, _)| score.is_better(known)) {
+            best = Some((score, offer));
+        }
+    }
+    drop(scratch);
+    draft.work += work;
+    let Some((_, offer)) = best else { return waiting };
+    let spot = draft.buy(offer);
+    let left: Vec<PodId> = waiting.into_iter().filter(|pod| !draft.try_place(*pod, spot)).collect();
+    // A new node can make room elsewhere: it is a new domain for spreads, and its pods draw others near.
+    let (bound, free): (Vec<PodId>, Vec<PodId>) =
+        left.into_iter().partition(|pod| !draft.board.topology().is_free(draft.class_of(*pod)));
+    let mut left = draft.fill(bound);
+    left.extend(free);
+    left.sort_by_key(|pod| queue.position[pod]);
+    left
+}
+
+/// The pods that wait, class by class.
+struct Queue {
+    /// For each class the positions of its pods in the order of the queue.
+    classes: Vec<(ClassId, Vec<u32>)>,
+    position: HashMap<PodId, u32>,
+    /// Whether rules between pods matter: then zones of one type differ.
+    bound: bool,
+}
+
+impl Queue {
+    fn new(draft: &Draft<'_>, waiting: &[PodId]) -> Self {
+        let mut classes: BTreeMap<ClassId, Vec<u32>> = BTreeMap::new();
+        for (position, pod) in waiting.iter().enumerate() {
+            classes.entry(draft.class_of(*pod)).or_default().push(position as u32);
+        }
+        let bound = classes.keys().any(|class| !draft.board.topology().is_free(*class));
+        let position = waiting.iter().enumerate().map(|(position, pod)| (*pod, position as u32)).collect();
+        Self { classes: classes.into_iter().collect(), position, bound }
+    }
+}
+
+/// Offers that can differ in their score: where no rule between pods is about zones, the cheapest of each type.
+fn distinct(draft: &mut Draft<'_>, queue: &Queue, candidates: Vec<usize>) -> Vec<usize> {
+    if queue.bound {
+        return candidates;
+    }
+    let mut best: BTreeMap<(u32, u32, Vec<bool>), usize> = BTreeMap::new();
+    for offer in candidates {
+        let suits = queue.classes.iter().map(|(class, _)| draft.board.suiting_offers(*class).contains(offer)).collect();
+        let of = draft.market.offer(offer);
+        let entry = best.entry((of.pool.0, of.instance_type.0, suits)).or_insert(offer);
+        let rank = |index: usize| (draft.market.offer(index).price, names(draft.snapshot, draft.market.offer(index)));
+        if rank(offer) < rank(*entry) {
+            *entry = offer;
+        }
+    }
+    best.into_values().collect()
+}
+
+/// Pool, type, zone and capacity type by name.
+fn names<'s>(snapshot: &'s Snapshot, offer: &Offer) -> [&'s str; 4] {
+    let kind = &snapshot.types[offer.instance_type.index()];
+    let offering = &kind.offerings[offer.offering as usize];
+    let pool = &snapshot.pools[offer.pool.index()].name;
+    [pool, snapshot.text(kind.name), snapshot.text(offering.zone), offering.capacity_type.name()]
+}
+
+/// Which pods one node of an offer would take, by class. The board is left as it was but for a closed node.
+fn simulate(board: &mut Board<'_>, queue: &Queue, offer: usize) -> Vec<(ClassId, u32)> {
+    let hopeful: Vec<usize> = (0..queue.classes.len())
+        .filter(|&index| {
+            let class = queue.classes[index].0;
+            let requests = &board.snapshot().classes[class.index()].requests;
+            let free = &board.market().offer(offer).free;
+            free.first_lacking(requests).is_none() && board.suiting_offers(class).contains(offer)
+        })
+        .collect();
+    if hopeful.is_empty() {
+        return Vec::new();
+    }
+    let spot = board.open(offer);
+    let mut next: BinaryHeap<Reverse<(u32, usize, usize)>> =
+        hopeful.into_iter().map(|index| Reverse((queue.classes[index].1[0], index, 0))).collect();
+    let mut taken: BTreeMap<ClassId, u32> = BTreeMap::new();
+    while let Some(Reverse((_, index, nth))) = next.pop() {
+        let (class, positions) = &queue.classes[index];
+        // A class that a node refuses once is refused for the rest of the pass.
+        if board.check(*class, spot).is_ok() {
+            board.place(*class, spot, 1);
+            *taken.entry(*class).or_default() += 1;
+            if let Some(position) = positions.get(nth + 1) {
+                next.push(Reverse((*position, index, nth + 1)));
+            }
+        }
+    }
+    undo(board, spot, &taken);
+    taken.into_iter().collect()
+}
+
+fn undo(board: &mut Board<'_>, spot: SpotId, taken: &BTreeMap<ClassId, u32>) {
+    for (class, count) in taken {
+        board.remove(*class, spot, *count);
+    }
+    board.close(spot);
+}
+
+/// How good a node is.
+struct Score<'s> {
+    /// What its pods are worth, in thousandths of a core's ninth.
+    value: u128,
+    price: u128,
+    size: (i64, i64),
+    names: [&'s str; 4],
+}
+
+impl<'s> Score<'s> {
+    fn new(snapshot: &'s Snapshot, offer: &Offer, taken: &[(ClassId, u32)]) -> Self {
+        let mut sum = Resources::new();
+        for (class, count) in taken {
+            sum.add_times(&snapshot.classes[class.index()].requests, i64::from(*count));
+        }
+        let size = (offer.free.get(CPU), offer.free.get(MEMORY));
+        Self { value: worth(snapshot, &sum), price: u128::from(offer.price), size, names: names(snapshot, offer) }
+    }
+
+    /// More value per dollar; without a price infinitely much.
+    fn is_better(&self, other: &Self) -> bool {
+        let (mine, theirs) = (self.value * other.price, other.value * self.price);
+        mine.cmp(&theirs).then(self.size.cmp(&other.size)).then_with(|| other.names.cmp(&self.names)).is_gt()
+    }
+}
+
+/// 9 for a core, 1 for a GiB, 20 for a GPU, in units of 1/1000 · 1/2³⁰ so that nothing is rounded.
+fn worth(snapshot: &Snapshot, sum: &Resources) -> u128 {
+    let amount = |value: i64| u128::from(value.max(0).unsigned_abs());
+    let gpu = snapshot.resources.find("nvidia.com/gpu").map_or(0, |gpu| amount(sum.get(gpu)));
+    let gib = 1_u128 << 30;
+    9 * amount(sum.get(CPU)) * gib + amount(sum.get(MEMORY)) * 1000 + 20 * 1000 * gpu * gib
+}

@@ -136,6 +136,33 @@ impl Requirement {
         })
     }
 
+    /// The operators and values, sorted by text, that together say the same: what goes back into YAML.
+    pub fn expressions(&self, symbols: &Symbols) -> Vec<(Operator, Vec<String>)> {
+        let values = || {
+            let mut texts: Vec<String> = self.values().iter().map(|value| symbols.text(*value).to_owned()).collect();
+            texts.sort_unstable();
+            texts
+        };
+        if !self.is_complement() {
+            return match (self.values().is_empty(), self.allows_missing()) {
+                (false, _) => vec![(Operator::In, values())],
+                (true, true) => vec![(Operator::DoesNotExist, Vec::new())],
+                (true, false) => vec![(Operator::Exists, Vec::new()), (Operator::DoesNotExist, Vec::new())],
+            };
+        }
+        let mut all = Vec::new();
+        if !self.values().is_empty() {
+            all.push((Operator::NotIn, values()));
+        }
+        let (least, most) = self.bounds();
+        all.extend(least.map(|least| (Operator::Gte, vec![least.to_string()])));
+        all.extend(most.map(|most| (Operator::Lte, vec![most.to_string()])));
+        if least.is_none() && most.is_none() && !self.allows_missing() {
+            all.push((Operator::Exists, Vec::new()));
+        }
+        all
+    }
+
     /// The same, wanting at least so many different values among the instance types of a node.
     pub fn with_min_values(mut self, min_values: u32) -> Result<Self, InvalidRequirement> {
         if let Some(count) = self.named_values().filter(|count| *count < min_values as usize) {

@@ -78,6 +78,25 @@ proptest! {
     }
 
     #[test]
+    fn expressions_say_the_same(terms in proptest::collection::vec(any_term(), 1..4)) {
+        let mut symbols = table();
+        let mut both = |terms: &[(Operator, Vec<&str>)]| {
+            let all: Vec<Requirement> = terms.iter().map(|(one, of)| parsed(*one, of, &mut symbols)).collect();
+            all.into_iter().reduce(|all, one| all.intersection(&one, &symbols))
+        };
+        let written = both(&terms).unwrap();
+        let expressions = written.expressions(&table());
+        let borrowed: Vec<(Operator, Vec<&str>)> =
+            expressions.iter().map(|(operator, values)| (*operator, values.iter().map(String::as_str).collect())).collect();
+        let read = both(&borrowed).unwrap_or_else(|| Requirement::none_of([]));
+        let symbols = table();
+        for label in labels() {
+            let symbol = label.map(|label| symbols.find(label).unwrap());
+            prop_assert_eq!(read.allows(symbol, &symbols), written.allows(symbol, &symbols), "{:?}", expressions);
+        }
+    }
+
+    #[test]
     fn two_requirements_intersect_if_their_intersection_is_possible(a in any_term(), b in any_term()) {
         let mut symbols = table();
         let (a, b) = (parsed(a.0, &a.1, &mut symbols), parsed(b.0, &b.1, &mut symbols));

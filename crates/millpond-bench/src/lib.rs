@@ -1,0 +1,16 @@
+//! Workloads to measure the planner with, and the measuring.
+//!
+//! ```text
+//! parameters, seed ─▶ workload ─▶ Snapshot ─┬─▶ run ──▶ Row (cost, bound, gap, time, memory)
+//! catalogue ────────────┘                   └─▶ save ─▶ pods.yaml pools.yaml types.json [nodes.yaml]
+//! ```
+//!
+//! A workload is a pure function of its parameters: the same seed gives the same bytes on every machine. What is
+//! saved can be read by `millpond plan -f`, by `kubectl` and by another engine, so that all run the same.
+
+mod builder;
+mod catalog;
+pub mod random;
+pub mod workload;
+
+pub use workload::{Families, Workload};

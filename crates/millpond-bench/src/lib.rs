@@ -10,7 +10,14 @@
 
 mod builder;
 mod catalog;
+mod memory;
 pub mod random;
+mod row;
+mod run;
+mod save;
 pub mod workload;
 
+pub use row::{Row, table};
+pub use run::measure;
+pub use save::{SaveError, save};
 pub use workload::{Families, Workload};

@@ -130,10 +130,19 @@ fn bought(snapshot: &mut Snapshot, of: TypeId, zone: &str, name: &str) -> Node {
     let on_demand = snapshot.symbols.intern(CapacityType::OnDemand.name());
     let hostname = snapshot.symbols.intern(name);
     let pool = snapshot.symbols.intern("default");
+    let [registered, initialized, yes] =
+        ["karpenter.sh/registered", "karpenter.sh/initialized", "true"].map(|text| snapshot.symbols.intern(text));
     let names = snapshot.names;
     let of = &snapshot.types[of.index()];
     let fixed = of.labels.iter().filter_map(|(key, value)| Some((key, value.only_value()?)));
-    let own = [(names.zone, zone), (names.capacity_type, on_demand), (names.hostname, hostname), (names.pool, pool)];
+    let own = [
+        (names.zone, zone),
+        (names.capacity_type, on_demand),
+        (names.hostname, hostname),
+        (names.pool, pool),
+        (registered, yes),
+        (initialized, yes),
+    ];
     let offering =
         of.offerings.iter().find(|offer| offer.zone == zone && offer.capacity_type == CapacityType::OnDemand);
     Node {

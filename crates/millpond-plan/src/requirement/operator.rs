@@ -138,20 +138,21 @@ impl Requirement {
 
     /// The operators and values, sorted by text, that together say the same: what goes back into YAML.
     pub fn expressions(&self, symbols: &Symbols) -> Vec<(Operator, Vec<String>)> {
+        let (named, left_out) = self.named();
         let values = || {
-            let mut texts: Vec<String> = self.values().iter().map(|value| symbols.text(*value).to_owned()).collect();
+            let mut texts: Vec<String> = named.iter().map(|value| symbols.text(*value).to_owned()).collect();
             texts.sort_unstable();
             texts
         };
-        if !self.is_complement() {
-            return match (self.values().is_empty(), self.allows_missing()) {
+        if !left_out {
+            return match (named.is_empty(), self.allows_missing()) {
                 (false, _) => vec![(Operator::In, values())],
                 (true, true) => vec![(Operator::DoesNotExist, Vec::new())],
                 (true, false) => vec![(Operator::Exists, Vec::new()), (Operator::DoesNotExist, Vec::new())],
             };
         }
         let mut all = Vec::new();
-        if !self.values().is_empty() {
+        if !named.is_empty() {
             all.push((Operator::NotIn, values()));
         }
         let (least, most) = self.bounds();

@@ -77,21 +77,6 @@ impl Requirement {
         self.min_values = Some(min_values);
     }
 
-    /// The values that are named, or left out.
-    pub(super) fn values(&self) -> &[Symbol] {
-        &self.values
-    }
-
-    /// Whether the values are those that are left out.
-    pub(super) fn is_complement(&self) -> bool {
-        self.complement
-    }
-
-    /// The range of whole numbers.
-    pub(super) fn bounds(&self) -> (Option<i64>, Option<i64>) {
-        (self.least, self.most)
-    }
-
     /// How many values are named, where only those named are allowed.
     pub(super) fn named_values(&self) -> Option<usize> {
         (!self.complement && !self.values.is_empty()).then_some(self.values.len())

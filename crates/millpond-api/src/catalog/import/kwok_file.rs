@@ -1,13 +1,17 @@
 //! The JSON of Karpenter's KWOK provider: an array of types with resources and
 //! offerings. Read as that provider reads it: pods are 110 where not said, every
 //! offering counts as available, keys match in either case.
+//!
+//! Two keys of a type are Millpond's own, so that any catalogue can be written
+//! this way: `requirements` has further labels, with one value each, and
+//! `overhead` the cpu, memory and storage that its node keeps for itself.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::super::overhead::DEFAULT_PODS;
+use super::super::overhead::{DEFAULT_PODS, Overhead, Reserved};
 use super::super::{CapacityType, Catalog, InstanceType, Offering, Provider};
 use super::build::{self, Basics};
 use super::{FileError, Imported, Options, Place};
@@ -27,6 +31,10 @@ struct JsonType {
     operating_systems: Vec<String>,
     #[serde(deserialize_with = "resources")]
     resources: JsonResources,
+    #[serde(default)]
+    requirements: Vec<JsonRequirement>,
+    #[serde(default, deserialize_with = "overhead")]
+    overhead: Option<Reserved>,
 }
 
 fn amd64() -> String {
@@ -85,13 +93,17 @@ fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 fn resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JsonResources, D::Error> {
+    amounts(deserializer, u64::from(DEFAULT_PODS))
+}
+
+fn amounts<'de, D: Deserializer<'de>>(deserializer: D, pods: u64) -> Result<JsonResources, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Text {
         Text(String),
         Number(u64),
     }
-    let mut resources = JsonResources { pods: u64::from(DEFAULT_PODS), ..JsonResources::default() };
+    let mut resources = JsonResources { pods, ..JsonResources::default() };
     for (name, value) in BTreeMap::<String, Text>::deserialize(deserializer)? {
         let text = match value {
             Text::Text(text) => text,
@@ -113,6 +125,14 @@ fn resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JsonResources
         }
     }
     Ok(resources)
+}
+
+fn overhead<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reserved>, D::Error> {
+    let JsonResources { cpu_milli, memory_bytes, storage_bytes, pods, extended } = amounts(deserializer, 0)?;
+    if pods != 0 || !extended.is_empty() {
+        return Err(de::Error::custom("overhead has resources other than cpu, memory and ephemeral-storage"));
+    }
+    Ok(Some(Reserved { cpu_milli, memory_bytes, storage_bytes: storage_bytes.unwrap_or(0) }))
 }
 
 fn brief(text: &str) -> String {
@@ -172,6 +192,10 @@ fn instance_type(place: Place<'_>, provider: Provider, from: JsonType) -> Result
     };
     let mut made = build::instance_type(provider, basics, storage_bytes);
     made.extended = extended;
+    if let Some(kube_reserved) = from.overhead {
+        made.overhead = Overhead { kube_reserved, ..Overhead::default() };
+    }
+    made.labels = labels(place, &field("requirements"), &from.requirements)?;
     if !from.operating_systems.is_empty() {
         let check = |name: &String| build::label_value(place, 1, &field("operatingSystems"), name);
         made.operating_systems = from.operating_systems.iter().map(check).collect::<Result<_, _>>()?;
@@ -181,6 +205,25 @@ fn instance_type(place: Place<'_>, provider: Provider, from: JsonType) -> Result
     }
     made.offerings.sort_by(|a, b| (&a.zone, a.capacity_type).cmp(&(&b.zone, b.capacity_type)));
     Ok(made)
+}
+
+/// Labels of a type: one value each; those that it does not have may be named as such.
+fn labels(place: Place<'_>, field: &str, from: &[JsonRequirement]) -> Result<BTreeMap<String, String>, FileError> {
+    let mut labels = BTreeMap::new();
+    for JsonRequirement { key, operator, values } in from {
+        match (operator.as_str(), &values[..]) {
+            ("In", [value]) => {
+                let key = build::key(place, 1, key)?;
+                labels.insert(key, build::label_value(place, 1, field, value)?);
+            }
+            ("DoesNotExist", []) => {}
+            _ => {
+                let problem = "needs the operator `In` with one value, or `DoesNotExist`";
+                return Err(place.field(1, field, key, problem));
+            }
+        }
+    }
+    Ok(labels)
 }
 
 /// An offering of the file may name several zones and capacity types.

@@ -195,6 +195,37 @@ fn kwok_mistakes_are_placed() {
 }
 
 #[test]
+fn kwok_json_may_have_labels_and_overhead_of_ours() {
+    let with = |more: &str| {
+        let text = KWOK.replacen("\"architecture\"", &format!("{more}, \"architecture\""), 1);
+        read("types.json", &text)
+    };
+    let labels = r#""requirements": [{"key": "size", "operator": "In", "values": ["small"]},
+        {"key": "special", "operator": "DoesNotExist"}]"#;
+    let overhead = r#""overhead": {"cpu": "70m", "memory": "1Gi", "ephemeral-storage": "2Gi"}"#;
+    let catalog = with(&format!("{labels}, {overhead}")).unwrap().catalog;
+    let of = catalog.find("m5.large").unwrap();
+    assert_eq!(of.labels.iter().collect::<Vec<_>>(), [(&"size".to_owned(), &"small".to_owned())]);
+    assert_eq!((of.allocatable().cpu_milli, of.allocatable().memory_bytes), (1_930, 7 << 30));
+    assert_eq!(of.allocatable().storage_bytes, 18 << 30);
+    let none = with(r#""overhead": {}"#).unwrap().catalog;
+    assert_eq!(none.find("m5.large").unwrap().allocatable().cpu_milli, 2_000);
+    insta::assert_snapshot!([
+        with(r#""requirements": [{"key": "size", "operator": "In", "values": ["a", "b"]}]"#).unwrap_err(),
+        with(r#""requirements": [{"key": "size", "operator": "Exists"}]"#).unwrap_err(),
+        with(r#""requirements": [{"key": "a b", "operator": "In", "values": ["a"]}]"#).unwrap_err(),
+        with(r#""overhead": {"pods": "1"}"#).unwrap_err(),
+        with(r#""overhead": {"cpu": "-1"}"#).unwrap_err(),
+    ].join("\n"), @"
+    types.json:1:1: field `m5.large.requirements`: `size` needs the operator `In` with one value, or `DoesNotExist`
+    types.json:1:1: field `m5.large.requirements`: `size` needs the operator `In` with one value, or `DoesNotExist`
+    types.json:1:1: `a b` is not the name of a label or resource
+    types.json:1:47: overhead has resources other than cpu, memory and ephemeral-storage
+    types.json:1:47: resource `cpu`: `-1` is a negative quantity
+    ");
+}
+
+#[test]
 fn own_mistakes_are_placed() {
     let head = "millpond-catalog 1\nname x\nprovider aws\nzones z\n";
     let line =

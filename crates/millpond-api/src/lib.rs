@@ -9,8 +9,14 @@
 //!                                       └── labels (what pods and pools select by)
 //! ```
 
+pub mod amounts;
 pub mod catalog;
+pub mod duration;
+pub mod karpenter;
 pub mod labels;
+pub mod meta;
 pub mod money;
+pub mod node_class;
 pub mod quantity;
 pub mod selector;
+pub mod time;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::labels::{is_key, is_value};
 
@@ -15,7 +15,7 @@ use crate::labels::{is_key, is_value};
 pub type LabelValues = BTreeMap<String, Vec<String>>;
 
 /// How a requirement compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum Operator {
     /// One of the values.
     In,

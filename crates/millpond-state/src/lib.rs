@@ -1,0 +1,37 @@
+//! From objects to a snapshot: a synchronous index over what is watched or read from files. No client, no clock.
+//!
+//! ```text
+//! files ──▶ Reader ─┐                      ┌─ pools, types (catalogues)
+//!                   ├─▶ State ─▶ snapshot ─┼─ nodes, pods by class
+//! watches ─ apply ──┘    │                 └─ budgets, namespaces ──▶ millpond-plan
+//!           delete       └── a pod that did not change is never lowered again
+//! ```
+//!
+//! - [`Reader`] reads YAML and JSON in all forms that `kubectl` writes, and says file, line and column of what is
+//!   wrong.
+//! - [`State`] holds the latest of each object ([`State::apply`], [`State::delete`]) and makes a
+//!   [`millpond_plan::model::Snapshot`] of them ([`State::snapshot`]).
+//! - [`objects`] are the kinds as far as planning looks at them; `lower` turns pods into classes, `snapshot` puts
+//!   everything together.
+
+mod lower;
+pub mod objects;
+mod read;
+mod snapshot;
+mod state;
+
+pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
+pub use snapshot::{DefaultSpread, Note, Options, Taken};
+pub use state::{Applied, Origin, State};
+
+/// The candidate most like a misspelt word, unless all are quite different.
+fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A word that is as long as a file is nobody's misspelling.
+    if word.len() > 100 {
+        return None;
+    }
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase());
+    let allowed = (word.chars().count() / 3).max(1);
+    let scored = candidates.into_iter().map(|candidate| (distance(candidate), candidate));
+    scored.filter(|(distance, _)| *distance <= allowed).min().map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,6 @@
+//! Objects to the planner's values, each by itself.
+
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod requests;
+pub(crate) mod select;

@@ -1,0 +1,158 @@
+//! Nodes, namespaces, priorities, disruption budgets and workloads.
+
+use serde::Deserialize;
+
+use super::meta::{Condition, LabelSelector, Metadata, Taint};
+use super::pod::{PodTemplate, PreemptionPolicy};
+use super::text::{Amounts, CountOrShare, Text};
+
+/// A node.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Node<'a> {
+    /// Name, labels and so on.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// What is asked for.
+    #[serde(default)]
+    pub spec: NodeSpec<'a>,
+    /// What is.
+    #[serde(default)]
+    pub status: NodeStatus<'a>,
+}
+
+/// What a node is asked to be.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSpec<'a> {
+    /// The machine.
+    #[serde(rename = "providerID", borrow)]
+    pub provider_id: Text<'a>,
+    /// Taints.
+    pub taints: Vec<Taint<'a>>,
+    /// Closed to new pods.
+    pub unschedulable: bool,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus<'a> {
+    /// All that it has.
+    #[serde(borrow)]
+    pub capacity: Amounts<'a>,
+    /// What pods can use of it.
+    pub allocatable: Amounts<'a>,
+    /// `Ready` among them.
+    pub conditions: Vec<Condition<'a>>,
+}
+
+/// A namespace.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Namespace<'a> {
+    /// Name and labels.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+}
+
+/// A PriorityClass.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PriorityClass<'a> {
+    /// Name and so on.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// How important.
+    pub value: i32,
+    /// Whether it holds for pods that name none.
+    #[serde(default)]
+    pub global_default: bool,
+    /// Whether its pods may push out others.
+    #[serde(default)]
+    pub preemption_policy: Option<PreemptionPolicy>,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, Deserialize)]
+pub struct DisruptionBudget<'a> {
+    /// Name and so on.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// What is asked for.
+    pub spec: DisruptionBudgetSpec<'a>,
+    /// What is.
+    #[serde(default)]
+    pub status: DisruptionBudgetStatus,
+}
+
+/// What a budget asks for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DisruptionBudgetSpec<'a> {
+    /// Which pods; none where nothing is said.
+    #[serde(borrow)]
+    pub selector: Option<LabelSelector<'a>>,
+    /// Healthy pods that must stay.
+    pub min_available: Option<CountOrShare>,
+    /// Pods that may be away.
+    pub max_unavailable: Option<CountOrShare>,
+    /// Whether pods that are not ready may always go.
+    pub unhealthy_pod_eviction_policy: Text<'a>,
+}
+
+/// What a budget allows.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DisruptionBudgetStatus {
+    /// Evictions that it allows now.
+    pub disruptions_allowed: Option<i32>,
+    /// The generation that this was found for.
+    pub observed_generation: Option<i64>,
+}
+
+/// A DaemonSet, ReplicaSet, Deployment, StatefulSet or Job.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Workload<'a> {
+    /// Name and so on.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// What is asked for.
+    pub spec: WorkloadSpec<'a>,
+}
+
+/// What a workload asks for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadSpec<'a> {
+    /// Its pods.
+    #[serde(borrow)]
+    pub template: PodTemplate<'a>,
+    /// Which pods are its own.
+    #[serde(default)]
+    pub selector: Option<LabelSelector<'a>>,
+    /// How many.
+    #[serde(default)]
+    pub replicas: Option<u32>,
+    /// How many of a Job at once.
+    #[serde(default)]
+    pub parallelism: Option<u32>,
+    /// How many of a Job at all.
+    #[serde(default)]
+    pub completions: Option<u32>,
+    /// Whether a Job waits.
+    #[serde(default)]
+    pub suspend: Option<bool>,
+    /// Claims of a StatefulSet's pods.
+    #[serde(default)]
+    pub volume_claim_templates: Vec<ClaimOfSet<'a>>,
+}
+
+/// A claim that each pod of a StatefulSet gets.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ClaimOfSet<'a> {
+    /// Its name.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// What is asked for.
+    #[serde(default)]
+    pub spec: super::storage::ClaimSpec<'a>,
+}

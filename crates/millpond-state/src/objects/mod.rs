@@ -1,0 +1,303 @@
+//! Objects as far as planning looks at them, read without copying.
+//!
+//! These are not the full kinds: a field that is not here is skipped by the reader. Kinds that other crates use as
+//! well (NodePool, NodeClaim, NodeClass, ScalingConstraint) are in `millpond-api`.
+
+pub mod cluster;
+pub mod meta;
+pub mod pod;
+pub mod storage;
+pub mod text;
+
+use millpond_api::karpenter::{NodeClaim, NodePool};
+use millpond_api::node_class::NodeClass;
+use serde::{Deserialize, Deserializer};
+
+use self::cluster::{DisruptionBudget, Namespace, Node, PriorityClass, Workload};
+use self::pod::Pod;
+use self::storage::{Claim, CsiNode, PersistentVolume, StorageClass};
+
+/// A kind that planning looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A pod.
+    Pod,
+    /// A node.
+    Node,
+    /// A namespace.
+    Namespace,
+    /// A volume.
+    PersistentVolume,
+    /// A claim on a volume.
+    PersistentVolumeClaim,
+    /// A class of volumes.
+    StorageClass,
+    /// What drivers can attach to a node.
+    CsiNode,
+    /// A priority by name.
+    PriorityClass,
+    /// How many pods may be evicted.
+    PodDisruptionBudget,
+    /// A pod on every node.
+    DaemonSet,
+    /// So many pods.
+    ReplicaSet,
+    /// ReplicaSets one after the other.
+    Deployment,
+    /// Pods with names and claims of their own.
+    StatefulSet,
+    /// Pods that end.
+    Job,
+    /// A pool of nodes.
+    NodePool,
+    /// A node that was asked for.
+    NodeClaim,
+    /// Where the nodes of a pool come from.
+    NodeClass(ClassKind),
+}
+
+/// The node classes of different providers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ClassKind {
+    /// Millpond's own.
+    Millpond,
+    /// Karpenter's for EC2.
+    Ec2,
+    /// Karpenter's for Compute Engine.
+    Gce,
+    /// Karpenter's for KWOK.
+    Kwok,
+}
+
+impl ClassKind {
+    /// The class that a pool names.
+    pub fn of(group: &str, kind: &str) -> Option<Self> {
+        let known = KINDS.iter().filter(|(known, name, _)| *known == group && *name == kind);
+        known.filter_map(|(.., kind)| if let Kind::NodeClass(class) = kind { Some(*class) } else { None }).next()
+    }
+}
+
+/// API groups and names of the kinds.
+const KINDS: [(&str, &str, Kind); 20] = [
+    ("", "Pod", Kind::Pod),
+    ("", "Node", Kind::Node),
+    ("", "Namespace", Kind::Namespace),
+    ("", "PersistentVolume", Kind::PersistentVolume),
+    ("", "PersistentVolumeClaim", Kind::PersistentVolumeClaim),
+    ("storage.k8s.io", "StorageClass", Kind::StorageClass),
+    ("storage.k8s.io", "CSINode", Kind::CsiNode),
+    ("scheduling.k8s.io", "PriorityClass", Kind::PriorityClass),
+    ("policy", "PodDisruptionBudget", Kind::PodDisruptionBudget),
+    ("apps", "DaemonSet", Kind::DaemonSet),
+    ("apps", "ReplicaSet", Kind::ReplicaSet),
+    ("apps", "Deployment", Kind::Deployment),
+    ("apps", "StatefulSet", Kind::StatefulSet),
+    ("batch", "Job", Kind::Job),
+    ("karpenter.sh", "NodePool", Kind::NodePool),
+    ("karpenter.sh", "NodeClaim", Kind::NodeClaim),
+    ("millpond.dev", "NodeClass", Kind::NodeClass(ClassKind::Millpond)),
+    ("karpenter.k8s.aws", "EC2NodeClass", Kind::NodeClass(ClassKind::Ec2)),
+    ("karpenter.k8s.gcp", "GCENodeClass", Kind::NodeClass(ClassKind::Gce)),
+    ("karpenter.kwok.sh", "KWOKNodeClass", Kind::NodeClass(ClassKind::Kwok)),
+];
+
+/// Kinds that are known to have nothing to do with planning: skipped without a word.
+const IRRELEVANT: [&str; 52] = [
+    "APIService",
+    "Binding",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ComponentStatus",
+    "ConfigMap",
+    "ControllerRevision",
+    "CronJob",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "CustomResourceDefinition",
+    "DeviceClass",
+    "Endpoints",
+    "EndpointSlice",
+    "Event",
+    "FlowSchema",
+    "HorizontalPodAutoscaler",
+    "Ingress",
+    "IngressClass",
+    "IPAddress",
+    "Kustomization",
+    "Lease",
+    "LimitRange",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "NetworkPolicy",
+    "NodeMetrics",
+    "PodMetrics",
+    "PodTemplate",
+    "PriorityLevelConfiguration",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceQuota",
+    "ResourceSlice",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "ServiceCIDR",
+    "StorageVersion",
+    "Status",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+    "VolumeAttachment",
+    "VolumeAttributesClass",
+    "VolumeSnapshot",
+    "VolumeSnapshotClass",
+];
+
+/// What is known of a kind by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Planning looks at it.
+    Used(Kind),
+    /// It has nothing to do with planning.
+    Irrelevant,
+    /// Never heard of; a kind of a like name, if there is one.
+    Unknown(Option<&'static str>),
+}
+
+/// Looks a kind up by `apiVersion` and `kind`.
+pub fn look_up(api_version: &str, name: &str) -> Known {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    if let Some((.., kind)) = KINDS.iter().find(|(known, kind, _)| *known == group && *kind == name) {
+        return Known::Used(*kind);
+    }
+    if IRRELEVANT.contains(&name) {
+        return Known::Irrelevant;
+    }
+    let names = KINDS.iter().map(|(_, name, _)| *name);
+    Known::Unknown(crate::nearest(name, names))
+}
+
+/// The group that a kind of this name belongs to, where the name is right and the group is not.
+pub fn group_of(name: &str) -> Option<&'static str> {
+    KINDS.iter().find(|(_, kind, _)| *kind == name).map(|(group, ..)| *group)
+}
+
+/// An object that planning looks at.
+#[derive(Debug, Clone)]
+pub enum Object<'a> {
+    /// A pod.
+    Pod(Box<Pod<'a>>),
+    /// A node.
+    Node(Box<Node<'a>>),
+    /// A namespace.
+    Namespace(Namespace<'a>),
+    /// A volume.
+    PersistentVolume(PersistentVolume<'a>),
+    /// A claim on a volume.
+    PersistentVolumeClaim(Claim<'a>),
+    /// A class of volumes.
+    StorageClass(StorageClass<'a>),
+    /// What drivers can attach to a node.
+    CsiNode(CsiNode<'a>),
+    /// A priority by name.
+    PriorityClass(PriorityClass<'a>),
+    /// How many pods may be evicted.
+    PodDisruptionBudget(DisruptionBudget<'a>),
+    /// A DaemonSet, ReplicaSet, Deployment, StatefulSet or Job.
+    Workload(Kind, Box<Workload<'a>>),
+    /// A pool of nodes.
+    NodePool(Box<NodePool>),
+    /// A node that was asked for.
+    NodeClaim(Box<NodeClaim>),
+    /// Where the nodes of a pool come from.
+    NodeClass(ClassKind, Box<NodeClass>),
+}
+
+impl<'a> Object<'a> {
+    /// Reads an object of a kind.
+    pub fn read<'de: 'a, D: Deserializer<'de>>(kind: Kind, from: D) -> Result<Self, D::Error> {
+        Ok(match kind {
+            Kind::Pod => Self::Pod(Box::new(Pod::deserialize(from)?)),
+            Kind::Node => Self::Node(Box::new(Node::deserialize(from)?)),
+            Kind::Namespace => Self::Namespace(Namespace::deserialize(from)?),
+            Kind::PersistentVolume => Self::PersistentVolume(PersistentVolume::deserialize(from)?),
+            Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(Claim::deserialize(from)?),
+            Kind::StorageClass => Self::StorageClass(StorageClass::deserialize(from)?),
+            Kind::CsiNode => Self::CsiNode(CsiNode::deserialize(from)?),
+            Kind::PriorityClass => Self::PriorityClass(PriorityClass::deserialize(from)?),
+            Kind::PodDisruptionBudget => Self::PodDisruptionBudget(DisruptionBudget::deserialize(from)?),
+            Kind::DaemonSet | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::Job => {
+                Self::Workload(kind, Box::new(Workload::deserialize(from)?))
+            }
+            Kind::NodePool => Self::NodePool(Box::new(NodePool::deserialize(from)?)),
+            Kind::NodeClaim => Self::NodeClaim(Box::new(NodeClaim::deserialize(from)?)),
+            Kind::NodeClass(class) => Self::NodeClass(class, Box::new(NodeClass::deserialize(from)?)),
+        })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Pod(_) => Kind::Pod,
+            Self::Node(_) => Kind::Node,
+            Self::Namespace(_) => Kind::Namespace,
+            Self::PersistentVolume(_) => Kind::PersistentVolume,
+            Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
+            Self::StorageClass(_) => Kind::StorageClass,
+            Self::CsiNode(_) => Kind::CsiNode,
+            Self::PriorityClass(_) => Kind::PriorityClass,
+            Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
+            Self::Workload(kind, _) => *kind,
+            Self::NodePool(_) => Kind::NodePool,
+            Self::NodeClaim(_) => Kind::NodeClaim,
+            Self::NodeClass(class, _) => Kind::NodeClass(*class),
+        }
+    }
+
+    /// Its namespace (empty for kinds of the cluster) and name.
+    pub fn name(&self) -> (&str, &str) {
+        match self {
+            Self::Pod(pod) => (pod.metadata.namespace(), &pod.metadata.name),
+            Self::Node(node) => ("", &node.metadata.name),
+            Self::Namespace(namespace) => ("", &namespace.metadata.name),
+            Self::PersistentVolume(volume) => ("", &volume.metadata.name),
+            Self::PersistentVolumeClaim(claim) => (claim.metadata.namespace(), &claim.metadata.name),
+            Self::StorageClass(class) => ("", &class.metadata.name),
+            Self::CsiNode(node) => ("", &node.metadata.name),
+            Self::PriorityClass(class) => ("", &class.metadata.name),
+            Self::PodDisruptionBudget(budget) => (budget.metadata.namespace(), &budget.metadata.name),
+            Self::Workload(_, workload) => (workload.metadata.namespace(), &workload.metadata.name),
+            Self::NodePool(pool) => ("", &pool.metadata.name),
+            Self::NodeClaim(claim) => ("", &claim.metadata.name),
+            Self::NodeClass(_, class) => ("", &class.metadata.name),
+        }
+    }
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(.., kind)| *kind == self).map_or("", |(_, name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_group_and_name() {
+        assert_eq!(look_up("v1", "Pod"), Known::Used(Kind::Pod));
+        assert_eq!(look_up("karpenter.sh/v1", "NodePool"), Known::Used(Kind::NodePool));
+        assert_eq!(look_up("v1", "Service"), Known::Irrelevant);
+        assert_eq!(look_up("karpenter.sh/v1", "Nodepool"), Known::Unknown(Some("NodePool")));
+        assert_eq!(look_up("example.com/v1", "NodePool"), Known::Unknown(Some("NodePool")));
+        assert_eq!(look_up("example.com/v1", "Teapot"), Known::Unknown(None));
+        assert_eq!(group_of("NodePool"), Some("karpenter.sh"));
+        assert_eq!(Kind::CsiNode.name(), "CSINode");
+    }
+}

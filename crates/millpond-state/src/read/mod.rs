@@ -1,0 +1,337 @@
+//! Files to objects: JSON or YAML, one object or many, as `kubectl get -o yaml` and `-o json` write them and as
+//! people do.
+//!
+//! | Form | |
+//! |---|---|
+//! | an object | `{apiVersion, kind, …}` |
+//! | a list | `List`, `PodList`, …; a plain list of objects |
+//! | several | YAML documents between `---`; JSON values one after the other |
+//!
+//! JSON goes straight from the text into the pieces of an object that planning looks at. When that fails, or
+//! something has to be said about the object, its tree is read as well, in which every value knows its place.
+
+mod de;
+mod diagnostic;
+mod json;
+mod tree;
+mod yaml;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use millpond_api::meta::Invalid;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use tree::Place;
+
+use self::tree::{Tree, Value};
+use self::yaml::Broken;
+use crate::objects::{self, Kind, Known, Object};
+use crate::state::{Applied, Origin, State};
+
+/// The largest file that is read. Half a million pods as JSON.
+pub const LIMIT_BYTES: usize = 1 << 30;
+
+/// The most warnings and errors that are kept of each kind; a broken export has one per pod.
+const LIMIT_DIAGNOSTICS: usize = 100;
+
+/// What was read.
+#[derive(Debug)]
+pub struct Reading {
+    /// All objects without a mistake.
+    pub state: State,
+    /// What cannot be used.
+    pub errors: Vec<Diagnostic>,
+    /// What is probably not what was meant.
+    pub warnings: Vec<Diagnostic>,
+    /// Errors and warnings beyond those that are kept.
+    pub more: usize,
+    /// Objects that were read.
+    pub objects: usize,
+}
+
+/// Reads files one after the other.
+#[derive(Debug, Default)]
+pub struct Reader {
+    state: State,
+    files: Vec<Arc<str>>,
+    /// Objects seen, and in which file.
+    seen: HashMap<(Kind, Box<str>, Box<str>), usize>,
+    unknown_kinds: HashSet<String>,
+    errors: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
+    more: usize,
+    objects: usize,
+}
+
+/// An object on its way in: what it says it is, and where it stands.
+struct Found<'a> {
+    version: &'a str,
+    kind: &'a str,
+}
+
+/// Kind and version of the list that an object stands in, where it says nothing itself.
+#[derive(Clone, Copy, Default)]
+struct OfList<'a> {
+    version: &'a str,
+    kind: &'a str,
+}
+
+impl Reader {
+    /// Nothing read yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a file of that name. What is wrong in it is told at the end; all else in it is used.
+    pub fn add(&mut self, file: &str, bytes: &[u8]) {
+        self.files.push(file.into());
+        if bytes.len() > LIMIT_BYTES {
+            return self.fail(Place::START, format!("is larger than {} MiB", LIMIT_BYTES >> 20));
+        }
+        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+                return self.fail(end_of(&good), "is not text in UTF-8".to_owned());
+            }
+        };
+        let looks_like_json = text.trim_start().starts_with(['{', '[']);
+        let named_json = file.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
+        if !looks_like_json && !named_json {
+            return self.yaml(text);
+        }
+        match json::documents(text) {
+            Ok(documents) => documents.into_iter().for_each(|document| self.json(text, document)),
+            // `{apiVersion: v1}` is YAML.
+            Err(_) if !named_json => self.yaml(text),
+            Err(broken) => self.broken(broken),
+        }
+    }
+
+    /// All that was read.
+    pub fn finish(self) -> Reading {
+        let Self { state, errors, warnings, more, objects, .. } = self;
+        Reading { state, errors, warnings, more, objects }
+    }
+
+    fn file(&self) -> Arc<str> {
+        self.files.last().cloned().unwrap_or_else(|| "".into())
+    }
+
+    fn say(&mut self, diagnostic: Diagnostic) {
+        let list = match diagnostic.severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        if list.len() < LIMIT_DIAGNOSTICS { list.push(diagnostic) } else { self.more += 1 }
+    }
+
+    fn fail(&mut self, place: Place, problem: String) {
+        let diagnostic = Diagnostic::new(Severity::Error, &self.file(), place, problem);
+        self.say(diagnostic);
+    }
+
+    fn broken(&mut self, broken: Broken) {
+        self.fail(broken.place, broken.problem);
+    }
+
+    // JSON
+
+    fn json(&mut self, text: &str, document: &str) {
+        if document.starts_with('[') {
+            match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(document) {
+                Ok(entries) => entries.iter().for_each(|entry| self.json_object(text, entry.get(), OfList::default())),
+                Err(error) => self.broken(json::broken(&error)),
+            }
+            return;
+        }
+        let envelope = serde_json::from_str::<json::Envelope<'_>>(document).ok();
+        if let Some(json::Envelope { api_version, kind, items: Some(items) }) = &envelope {
+            let kind = kind.as_deref().unwrap_or_default();
+            let list = OfList {
+                version: api_version.as_deref().unwrap_or_default(),
+                kind: kind.strip_suffix("List").unwrap_or_default(),
+            };
+            return items.iter().for_each(|item| self.json_object(text, item.get(), list));
+        }
+        self.json_object(text, document, OfList::default());
+    }
+
+    fn json_object(&mut self, text: &str, object: &str, list: OfList<'_>) {
+        let (version, kind) = json::head(object);
+        let found = if kind.is_empty() && !list.kind.is_empty() {
+            Found { version: list.version, kind: list.kind }
+        } else {
+            Found { version: &version, kind: &kind }
+        };
+        let tree = || json::tree(object, place_in(text, object));
+        let Some(kind) = self.known_kind(&found, &mut || {
+            tree().map_or(Place::START, |tree| tree.locate("kind").0)
+        }) else {
+            return;
+        };
+        let mut from = serde_json::Deserializer::from_str(object);
+        if let Ok(read) = Object::read(kind, &mut from) {
+            let origin = || Some(place_in(text, object)).filter(|_| kind == Kind::NodePool);
+            return self.take(&read, origin(), &mut |reader, invalid| match tree() {
+                Ok(tree) => reader.invalid(&read, &tree, invalid),
+                Err(broken) => reader.broken(broken),
+            });
+        }
+        match tree() {
+            Ok(tree) => self.tree_object(&tree, kind),
+            Err(broken) => self.broken(broken),
+        }
+    }
+
+    // YAML
+
+    fn yaml(&mut self, text: &str) {
+        // Entries of a list that does not say yet what they are.
+        let mut waiting: Vec<Tree<'_>> = Vec::new();
+        let read = yaml::read(text, &mut |tree, in_list| {
+            if in_list && tree.get("kind").is_none() {
+                waiting.push(tree);
+            } else if in_list {
+                self.tree(&tree, OfList::default());
+            } else {
+                let entries = std::mem::take(&mut waiting);
+                self.yaml_document(&tree, entries);
+            }
+        });
+        if let Err(broken) = read {
+            self.broken(broken);
+        }
+    }
+
+    fn yaml_document(&mut self, tree: &Tree<'_>, entries: Vec<Tree<'_>>) {
+        let kind = tree.get("kind").and_then(Tree::text).unwrap_or_default();
+        let version = tree.get("apiVersion").and_then(Tree::text).unwrap_or_default();
+        if let Value::List(objects) = &tree.value {
+            return objects.iter().for_each(|object| self.tree(object, OfList::default()));
+        }
+        if tree.get("items").is_some() {
+            let list = OfList { version, kind: kind.strip_suffix("List").unwrap_or_default() };
+            return entries.iter().for_each(|entry| self.tree(entry, list));
+        }
+        if !tree.is_null() {
+            self.tree(tree, OfList::default());
+        }
+    }
+
+    fn tree(&mut self, tree: &Tree<'_>, list: OfList<'_>) {
+        let said = |key| tree.get(key).and_then(Tree::text);
+        let found = match said("kind") {
+            None if !list.kind.is_empty() => Found { version: list.version, kind: list.kind },
+            kind => Found { version: said("apiVersion").unwrap_or_default(), kind: kind.unwrap_or_default() },
+        };
+        if let Some(kind) = self.known_kind(&found, &mut || tree.locate("kind").0) {
+            self.tree_object(tree, kind);
+        }
+    }
+
+    fn tree_object(&mut self, tree: &Tree<'_>, kind: Kind) {
+        match Object::read(kind, tree) {
+            Ok(read) => self.take(&read, Some(tree.place), &mut |reader, invalid| {
+                reader.invalid(&read, tree, invalid);
+            }),
+            Err(mistake) => {
+                let place = mistake.place.unwrap_or(tree.place);
+                let name = tree.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Tree::text);
+                let mut diagnostic = Diagnostic::new(Severity::Error, &self.file(), place, mistake.problem)
+                    .field(&mistake.field)
+                    .text(&mistake.text);
+                diagnostic.object = name.map(|name| format!("{}/{}", kind.name(), de::shorten(name)));
+                self.say(diagnostic);
+            }
+        }
+    }
+
+    // Both
+
+    /// The kind, if planning looks at it; a word about it if nobody knows it.
+    fn known_kind(&mut self, found: &Found<'_>, place: &mut dyn FnMut() -> Place) -> Option<Kind> {
+        let Found { version, kind } = found;
+        if kind.is_empty() {
+            self.fail(place(), "is no object: it has no `kind`".to_owned());
+            return None;
+        }
+        match objects::look_up(version, kind) {
+            Known::Used(kind) => Some(kind),
+            Known::Irrelevant => None,
+            Known::Unknown(like) => {
+                // Once is enough: a cluster has thousands of some.
+                if self.unknown_kinds.insert(format!("{version} {kind}")) {
+                    let hint = match (objects::group_of(kind), like) {
+                        (Some(""), _) => "; the one that is known is of `v1`".to_owned(),
+                        (Some(group), _) => format!("; the one that is known is of `{group}`"),
+                        (None, Some(like)) => format!("; is `{like}` meant?"),
+                        (None, None) => String::new(),
+                    };
+                    let problem = format!("`{version}` `{kind}` is an unknown kind and skipped{hint}");
+                    let problem = problem.replace("`` ", "");
+                    let warning = Diagnostic::new(Severity::Warning, &self.file(), place(), problem);
+                    self.say(warning.field("kind"));
+                }
+                None
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        object: &Object<'_>,
+        place: Option<Place>,
+        invalid: &mut dyn FnMut(&mut Self, Invalid),
+    ) {
+        self.objects += 1;
+        let file = self.file();
+        let origin = place.map(|Place { line, column }| Origin { file, line, column });
+        match self.state.apply_from(object, origin) {
+            Ok(Applied::Unchanged) => {}
+            Ok(_) => {
+                let (namespace, name) = object.name();
+                let here = self.files.len() - 1;
+                if name.is_empty() {
+                    return;
+                }
+                if let Some(before) = self.seen.insert((object.kind(), namespace.into(), name.into()), here) {
+                    let of = self.files.get(before).cloned().unwrap_or_else(|| "".into());
+                    let problem = if before == here {
+                        "is there twice".to_owned()
+                    } else {
+                        format!("is there already, in {of}")
+                    };
+                    invalid(self, Invalid::new("metadata.name", problem));
+                }
+            }
+            Err(mistake) => invalid(self, mistake),
+        }
+    }
+
+    fn invalid(&mut self, object: &Object<'_>, tree: &Tree<'_>, invalid: Invalid) {
+        let (place, text) = tree.locate(&invalid.field);
+        let mut diagnostic = Diagnostic::new(Severity::Error, &self.file(), place, invalid.problem)
+            .field(&invalid.field)
+            .text(text);
+        let name = object.name().1;
+        diagnostic.object = (!name.is_empty()).then(|| format!("{}/{}", object.kind().name(), de::shorten(name)));
+        self.say(diagnostic);
+    }
+}
+
+/// Where a text ends.
+fn end_of(text: &str) -> Place {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let line = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let last = text.rsplit_once('\n').map_or(text, |(_, last)| last);
+    Place { line: number(line), column: number(last.chars().count() + 1) }
+}
+
+/// Where a part of a text begins.
+fn place_in(text: &str, part: &str) -> Place {
+    let offset = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    end_of(text.get(..offset).unwrap_or_default())
+}

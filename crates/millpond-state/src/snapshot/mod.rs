@@ -1,0 +1,88 @@
+//! All objects together as a snapshot: what each depends on in the others is decided here.
+
+mod budgets;
+mod nodes;
+mod options;
+mod pods;
+pub(crate) mod pools;
+mod types;
+mod volumes;
+mod workloads;
+
+use std::fmt;
+
+use millpond_plan::model::{Limits, Seconds, Snapshot};
+
+pub use options::{DefaultSpread, Options};
+
+use crate::read::Severity;
+use crate::state::{Origin, State};
+
+/// Something worth saying about what was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// How bad.
+    pub severity: Severity,
+    /// Where the object stands that it is about.
+    pub origin: Option<Origin>,
+    /// One sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Origin { file, line, column }) = &self.origin {
+            write!(f, "{file}:{line}:{column}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A snapshot, and what is worth saying about it.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// What the planner gets.
+    pub snapshot: Snapshot,
+    /// In the order of the objects' names.
+    pub notes: Vec<Note>,
+}
+
+impl State {
+    /// All of it as the planner's value. Equal states give equal snapshots, in whatever order their objects came.
+    pub fn snapshot(&self, now: Seconds, options: &Options) -> Taken {
+        let mut snapshot = self.tables.clone();
+        snapshot.now = now;
+        snapshot.revision = options.revision.clone().unwrap_or_else(|| format!("state-{}", self.changes()));
+        snapshot.limits = Limits { resources: Vec::new(), nodes: options.limit_nodes, price: options.limit_price };
+        let mut taking = Taking { state: self, options, snapshot, notes: Vec::new() };
+        taking.namespaces();
+        let catalogs = taking.pools();
+        taking.nodes(&catalogs);
+        taking.pods();
+        taking.attach_limits();
+        let Taking { snapshot, mut notes, .. } = taking;
+        notes.dedup();
+        Taken { snapshot, notes }
+    }
+}
+
+/// A snapshot in the making.
+struct Taking<'s> {
+    state: &'s State,
+    options: &'s Options,
+    snapshot: Snapshot,
+    notes: Vec<Note>,
+}
+
+impl Taking<'_> {
+    fn namespaces(&mut self) {
+        for (name, labels) in &self.state.namespaces {
+            let name = self.snapshot.symbols.intern(name);
+            self.snapshot.namespaces.insert(name, labels.clone());
+        }
+    }
+
+    fn warn(&mut self, origin: Option<&Origin>, message: String) {
+        self.notes.push(Note { severity: Severity::Warning, origin: origin.cloned(), message });
+    }
+}

@@ -1,0 +1,217 @@
+//! Nodes and the claims behind them: where each is in its life, and what it costs.
+
+use std::collections::{BTreeMap, HashSet};
+
+use millpond_api::amounts::Amounts;
+use millpond_api::karpenter::NodeClaim;
+use millpond_api::meta::true_condition;
+use millpond_plan::model::{
+    CapacityType, InstanceType, Labels, Nanos, Node, NodeState, PoolId, Resources, Snapshot, TypeId,
+};
+use millpond_plan::symbol::Symbol;
+use millpond_plan::taint::Taint;
+
+use super::Taking;
+use super::pools::Catalogs;
+use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
+use crate::lower::pod::effect;
+
+impl Taking<'_> {
+    /// All nodes, and claims whose node is not there yet, by name.
+    pub(super) fn nodes(&mut self, catalogs: &Catalogs) {
+        let state = self.state;
+        let by_provider: BTreeMap<&str, &NodeClaim> =
+            state.claims.values().map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
+        let by_node: BTreeMap<&str, &NodeClaim> =
+            state.claims.values().map(|claim| (claim.status.node_name.as_str(), claim)).collect();
+        let mut nodes: Vec<Node> = Vec::with_capacity(state.nodes.len());
+        let mut with_node: HashSet<&str> = HashSet::new();
+        for (name, entry) in &state.nodes {
+            let of_provider = Some(&*entry.provider_id).filter(|id| !id.is_empty()).and_then(|id| by_provider.get(id));
+            let claim = of_provider.or_else(|| by_node.get(&**name)).copied();
+            with_node.extend(claim.map(|claim| claim.metadata.name.as_str()));
+            nodes.push(self.node(name, entry, claim, catalogs));
+        }
+        for (name, claim) in &state.claims {
+            if !with_node.contains(&**name) {
+                nodes.push(self.claimed(claim, catalogs));
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        self.snapshot.nodes = nodes;
+    }
+
+    fn node(&mut self, name: &str, entry: &NodeEntry, claim: Option<&NodeClaim>, catalogs: &Catalogs) -> Node {
+        let pool = self.pool_of(&entry.labels);
+        let state = self.state_of(entry, claim, pool);
+        let starting = state == NodeState::Starting;
+        let taints = entry.taints.iter().filter(|taint| !starting || !self.is_startup(taint, claim, pool));
+        let taints = taints.copied().collect();
+        let mut node = self.described(name, entry.labels.clone(), pool, catalogs);
+        node.state = state;
+        node.schedulable = entry.schedulable;
+        node.taints = taints;
+        let of = self.type_of(&node, catalogs);
+        let known = |report: &Resources, promise: Option<&Amounts>, of: Option<&Resources>, snapshot: &mut Snapshot| {
+            // A node that has just come reports nothing yet, or not yet its devices.
+            let mut all = if starting { of.cloned().unwrap_or_default() } else { Resources::new() };
+            if let Some(promise) = promise.filter(|promise| starting && !promise.is_empty()) {
+                all = resources(promise, snapshot);
+            }
+            for (resource, amount) in report.iter() {
+                all.set(resource, amount);
+            }
+            all
+        };
+        let (promised, left) = claim.map(|claim| (&claim.status.capacity, &claim.status.allocatable)).unzip();
+        node.capacity = known(&entry.capacity, promised, of.as_ref().map(|of| &of.capacity), &mut self.snapshot);
+        node.allocatable =
+            known(&entry.allocatable, left, of.as_ref().map(|of| &of.allocatable), &mut self.snapshot);
+        node.created = entry.created;
+        node.ready = entry.ready;
+        node.do_not_disrupt |= entry.do_not_disrupt;
+        let initialized = claim.and_then(|claim| true_condition(&claim.status.conditions, "Initialized"));
+        let since = initialized.and_then(|condition| condition.last_transition_time).map(|time| time.0);
+        node.initialized = (!starting).then(|| since.or(entry.ready_since).unwrap_or(entry.created));
+        if let Some(claim) = claim {
+            add_claim(claim, &mut node);
+        }
+        node
+    }
+
+    /// A claim whose node is not there yet: what was bought, as far as it is known.
+    fn claimed(&mut self, claim: &NodeClaim, catalogs: &Catalogs) -> Node {
+        let mut labels: Vec<(String, String)> = Vec::new();
+        for requirement in &claim.spec.requirements {
+            if let [value] = requirement.values.as_slice()
+                && requirement.operator == millpond_api::selector::Operator::In
+            {
+                labels.push((requirement.key.clone(), value.clone()));
+            }
+        }
+        let own = claim.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let all = labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).chain(own);
+        let name = &claim.metadata.name;
+        let labels = node_labels(name, all, &mut self.snapshot);
+        let pool = self.pool_of(&labels);
+        let mut node = self.described(name, labels, pool, catalogs);
+        let leaving = claim.metadata.deletion_timestamp.is_some();
+        node.state = if leaving { NodeState::Leaving } else { NodeState::Starting };
+        let symbols = &mut self.snapshot.symbols;
+        let taints = claim.spec.taints.iter().map(|taint| Taint {
+            key: symbols.intern(&taint.key),
+            value: symbols.intern(&taint.value),
+            effect: effect(taint.effect),
+        });
+        node.taints = taints.collect();
+        let of = self.type_of(&node, catalogs);
+        let promised = |promise: &Amounts, of: Option<Resources>, snapshot: &mut Snapshot| {
+            if promise.is_empty() { of.unwrap_or_default() } else { resources(promise, snapshot) }
+        };
+        let (capacity, allocatable) = of.map(|of| (of.capacity, of.allocatable)).unzip();
+        node.capacity = promised(&claim.status.capacity, capacity, &mut self.snapshot);
+        node.allocatable = promised(&claim.status.allocatable, allocatable, &mut self.snapshot);
+        node.created = claim.metadata.creation_timestamp.map_or(0, |time| time.0);
+        add_claim(claim, &mut node);
+        node
+    }
+
+    /// A node by its labels: type, zone, how it was bought and what it costs.
+    fn described(&self, name: &str, labels: Labels, pool: Option<PoolId>, catalogs: &Catalogs) -> Node {
+        let names = self.snapshot.names;
+        let bought = labels.get(names.capacity_type).map(|value| self.snapshot.text(value));
+        let mut node = Node {
+            name: name.to_owned(),
+            pool,
+            state: NodeState::Running,
+            schedulable: true,
+            instance_type: labels.get(names.instance_type),
+            zone: labels.get(names.zone),
+            capacity_type: bought.and_then(CapacityType::from_name),
+            labels,
+            taints: Vec::new(),
+            capacity: Resources::new(),
+            allocatable: Resources::new(),
+            price: None,
+            created: 0,
+            initialized: None,
+            last_pod_event: None,
+            drifted: None,
+            do_not_disrupt: false,
+            ready: false,
+        };
+        node.price = self.price(&node, catalogs);
+        node
+    }
+
+    fn pool_of(&self, labels: &Labels) -> Option<PoolId> {
+        let name = self.snapshot.text(labels.get(self.snapshot.names.pool)?);
+        self.snapshot.find_pool(name)
+    }
+
+    fn state_of(&self, entry: &NodeEntry, claim: Option<&NodeClaim>, pool: Option<PoolId>) -> NodeState {
+        let leaving = entry.leaving || claim.is_some_and(|claim| claim.metadata.deletion_timestamp.is_some());
+        if leaving {
+            return NodeState::Leaving;
+        }
+        let starting = match claim {
+            Some(claim) => true_condition(&claim.status.conditions, "Initialized").is_none() && !entry.initialized,
+            // Without its claim, a node of a pool starts as long as it has taints of the start.
+            None => {
+                let startup = entry.taints.iter().any(|taint| self.is_startup(taint, None, pool));
+                pool.is_some() && !entry.initialized && startup
+            }
+        };
+        if starting { NodeState::Starting } else { NodeState::Running }
+    }
+
+    /// Whether a taint goes away by itself, or something takes it away when the node is ready.
+    fn is_startup(&self, taint: &Taint, claim: Option<&NodeClaim>, pool: Option<PoolId>) -> bool {
+        let key = self.snapshot.text(taint.key);
+        let same = |key: &str, other: &str, of: millpond_api::karpenter::TaintEffect| {
+            key == other && effect(of) == taint.effect
+        };
+        let of_claim = claim.iter().flat_map(|claim| &claim.spec.startup_taints);
+        let of_pool = pool.iter().flat_map(|pool| &self.snapshot.pools[pool.index()].startup_taints);
+        is_ephemeral(key)
+            || of_claim.into_iter().any(|startup| same(key, &startup.key, startup.effect))
+            || of_pool.into_iter().any(|startup| startup.key == taint.key && startup.effect == taint.effect)
+    }
+
+    /// The type of that name, of the node's pool or else of any.
+    fn find_type(&self, name: Option<Symbol>, pool: Option<PoolId>, catalogs: &Catalogs) -> Option<&InstanceType> {
+        let named = catalogs.named(name?);
+        let of_pool = pool.map(|pool| &self.snapshot.pools[pool.index()].types);
+        let fits = |id: &&TypeId| of_pool.is_none_or(|types| types.binary_search(id).is_ok());
+        named.iter().find(fits).map(|id| &self.snapshot.types[id.index()])
+    }
+
+    fn type_of(&self, node: &Node, catalogs: &Catalogs) -> Option<InstanceType> {
+        self.find_type(node.instance_type, node.pool, catalogs).cloned()
+    }
+
+    /// What a node costs: the offering of its type in its zone; on-demand where nothing else is said.
+    fn price(&self, node: &Node, catalogs: &Catalogs) -> Option<Nanos> {
+        let of = self.find_type(node.instance_type, node.pool, catalogs)?;
+        let bought = node.capacity_type.unwrap_or(CapacityType::OnDemand);
+        let offerings = of.offerings.iter().filter(|offering| offering.capacity_type == bought);
+        let here = offerings.clone().find(|offering| Some(offering.zone) == node.zone);
+        // A zone that the catalogue does not know: prices of zones hardly differ.
+        here.or_else(|| offerings.min_by_key(|offering| offering.price)).map(|offering| offering.price)
+    }
+}
+
+fn resources(amounts: &Amounts, snapshot: &mut Snapshot) -> Resources {
+    amounts.iter().map(|(name, amount)| (snapshot.resources.intern(name), amount)).collect()
+}
+
+/// What only the claim knows.
+fn add_claim(claim: &NodeClaim, node: &mut Node) {
+    node.last_pod_event = claim.status.last_pod_event_time.map(|time| time.0);
+    node.drifted = true_condition(&claim.status.conditions, "Drifted").map(|condition| {
+        let words = [&condition.message, &condition.reason].into_iter().find(|text| !text.is_empty());
+        words.map_or_else(|| "Drifted".to_owned(), Clone::clone)
+    });
+    let annotations = &claim.metadata.annotations;
+    node.do_not_disrupt |= annotations.get(millpond_api::karpenter::DO_NOT_DISRUPT).is_some_and(|it| it == "true");
+}

@@ -1,0 +1,65 @@
+//! What objects do not say themselves.
+
+use std::sync::Arc;
+
+use millpond_api::catalog::overlay::Overlay;
+use millpond_api::catalog::{Catalog, built_in};
+
+/// How objects become a snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The catalogue of pools whose node class says none; EC2 where none is given.
+    pub catalog: Option<Arc<Catalog>>,
+    /// Catalogues that node classes can name, before those that come with the binary.
+    pub catalogs: Vec<Arc<Catalog>>,
+    /// Price overlays. A node class that names some has just those, all others have all.
+    pub overlays: Vec<Overlay>,
+    /// Where no pool is given, plan with one over the general families of the catalogue.
+    pub default_pool: bool,
+    /// Pods of workloads that have none yet: for files with a Deployment and no pods.
+    pub expand_workloads: bool,
+    /// Spread constraints of pods that have none, as kube-scheduler's configuration can say.
+    pub default_spread: Vec<DefaultSpread>,
+    /// Schedulers besides the default one whose pods are planned for.
+    pub schedulers: Vec<String>,
+    /// Nodes of all pools together.
+    pub limit_nodes: Option<u64>,
+    /// Nano-dollars per hour of all pools together.
+    pub limit_price: Option<u64>,
+    /// What the snapshot was taken from; a count of changes where none is given.
+    pub revision: Option<String>,
+}
+
+/// A spread constraint of pods that have none. It counts pods with the same owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultSpread {
+    /// The label whose values are the domains.
+    pub key: String,
+    /// How uneven it may be.
+    pub max_skew: u32,
+    /// `DoNotSchedule`; otherwise a wish.
+    pub hard: bool,
+}
+
+impl DefaultSpread {
+    /// What kube-scheduler has when its configuration says nothing.
+    pub fn system() -> Vec<Self> {
+        let soft = |key: &str, max_skew| Self { key: key.to_owned(), max_skew, hard: false };
+        vec![soft("kubernetes.io/hostname", 3), soft("topology.kubernetes.io/zone", 5)]
+    }
+}
+
+impl Options {
+    /// The catalogue of that name.
+    pub(super) fn find_catalog(&self, name: &str) -> Option<&Catalog> {
+        let default = self.catalog.iter().filter(|catalog| catalog.name == name);
+        let own = self.catalogs.iter().filter(|catalog| catalog.name == name);
+        own.chain(default).map(|catalog| &**catalog).next().or_else(|| built_in(name))
+    }
+
+    /// The catalogue of pools whose node class says none.
+    pub(super) fn default_catalog(&self) -> &Catalog {
+        let shipped = || built_in("aws").expect("it comes with the binary");
+        self.catalog.as_deref().unwrap_or_else(shipped)
+    }
+}

@@ -1,0 +1,367 @@
+//! Node pools: requirements, limits, disruption, and the types of their node class.
+
+use std::collections::HashMap;
+
+use millpond_api::catalog::{Catalog, Provider};
+use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
+use millpond_api::meta::Invalid;
+use millpond_api::node_class::{Kubelet, NodeClass};
+use millpond_plan::model::{
+    Budget, CPU, Consolidation, Disruption, DisruptionReason, Limits, Nodes, Pool, Schedule, Snapshot, TypeId,
+};
+use millpond_plan::requirement::{Requirement, Requirements};
+use millpond_plan::symbol::Symbol;
+use millpond_plan::taint::Taint;
+
+use super::Taking;
+use super::types::{self, TypesKey};
+use crate::lower::pod::effect;
+use crate::lower::select::{current_name, operator};
+use crate::objects::ClassKind;
+use crate::state::Origin;
+
+/// Lists of types that are in the snapshot already.
+#[derive(Debug, Default)]
+pub(super) struct Catalogs {
+    known: Vec<(TypesKey, Vec<TypeId>)>,
+    /// Types by name, those of the first pools first.
+    named: HashMap<Symbol, Vec<TypeId>>,
+}
+
+impl Catalogs {
+    /// The types of that name.
+    pub(super) fn named(&self, name: Symbol) -> &[TypeId] {
+        self.named.get(&name).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What the template of a pool says about labels. A pool that contradicts itself is refused.
+pub(crate) fn requirements(pool: &NodePool, tables: &mut Snapshot) -> Result<Requirements, Invalid> {
+    const FIELD: &str = "spec.template.spec.requirements";
+    let mut all = Requirements::new();
+    let template = &pool.spec.template;
+    for (key, value) in &template.metadata.labels {
+        let (key, value) = (tables.symbols.intern(current_name(key)), tables.symbols.intern(value));
+        all.add(key, Requirement::is(value), &tables.symbols);
+    }
+    for (index, entry) in template.spec.requirements.iter().enumerate() {
+        let values = entry.values.iter().map(String::as_str);
+        let mut requirement = Requirement::parse(operator(entry.operator), values, &mut tables.symbols)
+            .map_err(|error| Invalid::new(format!("{FIELD}[{index}].values"), error.to_string()))?;
+        if let Some(least) = entry.min_values {
+            let least = u32::try_from(least).unwrap_or(u32::MAX);
+            requirement = requirement
+                .with_min_values(least)
+                .map_err(|error| Invalid::new(format!("{FIELD}[{index}].minValues"), error.to_string()))?;
+        }
+        let key = tables.symbols.intern(current_name(&entry.key));
+        all.add(key, requirement, &tables.symbols);
+        if all.contradiction(&tables.symbols) == Some(key) {
+            let problem = format!("contradicts what the pool says about `{}` before: no value is left", entry.key);
+            return Err(Invalid::new(format!("{FIELD}[{index}]"), problem));
+        }
+    }
+    all.add(tables.names.pool, Requirement::is(tables.symbols.intern(&pool.metadata.name)), &tables.symbols);
+    let class = &template.spec.node_class_ref;
+    if !class.group.is_empty() && !class.kind.is_empty() {
+        let key = tables.symbols.intern(&format!("{}/{}", class.group, class.kind.to_lowercase()));
+        let name = tables.symbols.intern(&class.name);
+        all.add(key, Requirement::is(name), &tables.symbols);
+    }
+    Ok(all)
+}
+
+/// Where the types of a pool come from, or why there are none.
+struct Source<'c> {
+    catalog: &'c Catalog,
+    kubelet: Kubelet,
+    overlays: Option<Vec<String>>,
+    not_ready: Option<String>,
+}
+
+impl Taking<'_> {
+    pub(super) fn pools(&mut self) -> Catalogs {
+        let mut catalogs = Catalogs::default();
+        for (pool, origin) in self.state.pools.values() {
+            self.pool(pool, origin.as_ref(), &mut catalogs);
+        }
+        if self.snapshot.pools.is_empty() && self.options.default_pool {
+            self.default_pool(&mut catalogs);
+        }
+        catalogs
+    }
+
+    fn pool(&mut self, pool: &NodePool, origin: Option<&Origin>, catalogs: &mut Catalogs) {
+        let source = self.source(pool, origin);
+        let types = self.types(&source, catalogs);
+        // It was checked when it was applied; the tables may since have grown, and only that.
+        let requirements = requirements(pool, &mut self.snapshot).unwrap_or_default();
+        let lowered = Pool {
+            name: pool.metadata.name.clone(),
+            weight: pool.spec.weight.unwrap_or(0),
+            requirements,
+            taints: self.taints(&pool.spec.template.spec.taints),
+            startup_taints: self.taints(&pool.spec.template.spec.startup_taints),
+            types,
+            limits: self.limits(pool),
+            min_nodes: 0,
+            replicas: pool.spec.replicas.map(|replicas| u64::try_from(replicas).unwrap_or(0)),
+            disruption: disruption(pool),
+            not_ready: not_ready(pool).or(source.not_ready),
+        };
+        if lowered.not_ready.is_none() && !self.has_usable_type(&lowered) {
+            let message = format!(
+                "pool `{}`: none of the {} types of catalogue `{}` satisfies its requirements",
+                lowered.name,
+                lowered.types.len(),
+                source.catalog.name
+            );
+            self.warn(origin, message);
+        }
+        self.snapshot.add_pool(lowered);
+    }
+
+    fn has_usable_type(&self, pool: &Pool) -> bool {
+        let Snapshot { types, symbols, well_known, .. } = &self.snapshot;
+        pool.types.iter().map(|id| &types[id.index()]).any(|of| {
+            of.offerings.iter().any(|offering| offering.available)
+                && of.labels.iter().all(|(key, offered)| {
+                    pool.requirements.get(key).is_none_or(|wanted| wanted.intersects(offered, symbols))
+                })
+                && pool.requirements.iter().all(|(key, wanted)| {
+                    let known = well_known.binary_search(&key).is_ok();
+                    // A label of the pool's own is put on its nodes; one of the provider's must be the type's.
+                    !known || of.labels.get(key).is_some() || key == self.snapshot.names.pool || wanted.allows_missing()
+                })
+        })
+    }
+
+    /// The types of a source, shared with the pools that have the same.
+    fn types(&mut self, source: &Source<'_>, catalogs: &mut Catalogs) -> Vec<TypeId> {
+        let key = TypesKey {
+            catalog: source.catalog.name.clone(),
+            kubelet: source.kubelet.clone(),
+            overlays: source.overlays.clone(),
+        };
+        if let Some((_, types)) = catalogs.known.iter().find(|(known, _)| *known == key) {
+            return types.clone();
+        }
+        let named = |name: &str| source.overlays.as_ref().is_none_or(|names| names.iter().any(|it| it == name));
+        let overlays: Vec<_> = self.options.overlays.iter().filter(|overlay| named(&overlay.name)).cloned().collect();
+        let types = types::add(source.catalog, &source.kubelet, &overlays, &mut self.snapshot);
+        for id in &types {
+            catalogs.named.entry(self.snapshot.types[id.index()].name).or_default().push(*id);
+        }
+        catalogs.known.push((key, types.clone()));
+        types
+    }
+
+    fn taints(&mut self, taints: &[karpenter::Taint]) -> Vec<Taint> {
+        let symbols = &mut self.snapshot.symbols;
+        let taints = taints.iter().map(|taint| Taint {
+            key: symbols.intern(&taint.key),
+            value: symbols.intern(&taint.value),
+            effect: effect(taint.effect),
+        });
+        taints.collect()
+    }
+
+    fn limits(&mut self, pool: &NodePool) -> Limits {
+        let amounts = pool.spec.limits.iter().flat_map(|limits| limits.iter());
+        let mut limits = Limits { price: pool.price_limit().and_then(Result::ok), ..Limits::default() };
+        for (name, amount) in amounts {
+            if name == "nodes" {
+                limits.nodes = Some(u64::try_from(amount).unwrap_or(0));
+            } else {
+                limits.resources.push((self.snapshot.resources.intern(name), amount));
+            }
+        }
+        limits.resources.sort_unstable();
+        limits
+    }
+}
+
+impl<'s> Taking<'s> {
+    /// The catalogue of a pool's node class, and the settings that the class makes.
+    fn source(&mut self, pool: &NodePool, origin: Option<&Origin>) -> Source<'s> {
+        let named = &pool.spec.template.spec.node_class_ref;
+        let kind = ClassKind::of(&named.group, &named.kind);
+        let (state, options) = (self.state, self.options);
+        let class = kind.and_then(|kind| state.classes.get(&(kind, named.name.as_str().into())));
+        let default = options.default_catalog();
+        let mut source = Source {
+            catalog: default,
+            kubelet: class.map(|class| class.spec.kubelet.clone()).unwrap_or_default(),
+            overlays: class.map(|class| class.spec.overlays.clone()).filter(|overlays| !overlays.is_empty()),
+            not_ready: class.and_then(class_not_ready),
+        };
+        let provider = match kind {
+            Some(ClassKind::Ec2) => Some(Provider::Aws),
+            Some(ClassKind::Gce) => Some(Provider::Gcp),
+            Some(ClassKind::Kwok) => Some(Provider::Kwok),
+            Some(ClassKind::Millpond) | None => None,
+        };
+        if let Some(provider) = provider.filter(|provider| *provider != default.provider) {
+            source.catalog = options.find_catalog(provider.name()).unwrap_or(default);
+        }
+        if let Some(name) = class.and_then(|class| class.spec.catalog.as_deref()) {
+            match options.find_catalog(name) {
+                Some(catalog) => source.catalog = catalog,
+                None => source.not_ready = Some(format!("there is no catalogue `{name}`")),
+            }
+        }
+        self.note_class(pool, origin, kind, class.is_some(), &mut source);
+        self.note_overlays(pool, origin, &source);
+        source
+    }
+
+    fn note_class(
+        &mut self,
+        pool: &NodePool,
+        origin: Option<&Origin>,
+        kind: Option<ClassKind>,
+        found: bool,
+        source: &mut Source<'_>,
+    ) {
+        let named = &pool.spec.template.spec.node_class_ref;
+        let (pool_name, catalog) = (&pool.metadata.name, &source.catalog.name);
+        let Some(kind) = kind else {
+            let kind = if named.group.is_empty() { named.kind.clone() } else { format!("{}/{}", named.group, named.kind) };
+            let message = format!(
+                "pool `{pool_name}`: the node class `{kind}` is none that is known; the catalogue `{catalog}` stands in"
+            );
+            return self.warn(origin, message);
+        };
+        let others: Vec<&str> = self.state.classes.keys().filter(|(it, _)| *it == kind).map(|(_, name)| &**name).collect();
+        if found || (others.is_empty() && kind != ClassKind::Millpond) {
+            if let Some(reason) = &source.not_ready {
+                let message = format!("pool `{pool_name}` is not ready: {reason}");
+                self.warn(origin, message);
+            }
+            return;
+        }
+        if others.is_empty() {
+            let message = format!(
+                "pool `{pool_name}`: its node class `{}` is not here; the catalogue `{catalog}` stands in",
+                named.name
+            );
+            return self.warn(origin, message);
+        }
+        let hint = crate::nearest(&named.name, others).map(|name| format!("; is `{name}` meant?"));
+        let reason = format!("there is no node class `{}`{}", named.name, hint.unwrap_or_default());
+        self.warn(origin, format!("pool `{pool_name}` is not ready: {reason}"));
+        source.not_ready = Some(reason);
+    }
+
+    fn note_overlays(&mut self, pool: &NodePool, origin: Option<&Origin>, source: &Source<'_>) {
+        let known: Vec<&str> = self.options.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
+        for name in source.overlays.iter().flatten().filter(|name| !known.contains(&name.as_str())) {
+            let hint = crate::nearest(name, known.iter().copied()).map(|name| format!("; is `{name}` meant?"));
+            let hint = hint.unwrap_or_default();
+            self.warn(origin, format!("pool `{}`: there is no price overlay `{name}`{hint}", pool.metadata.name));
+        }
+    }
+
+    /// A pool for clusters that have none: on-demand, linux, amd64, of the general families. The smallest machines
+    /// are left out: their price per core is the lowest, and a plan would be hundreds of them.
+    fn default_pool(&mut self, catalogs: &mut Catalogs) {
+        let catalog = self.options.default_catalog();
+        let source = Source { catalog, kubelet: Kubelet::default(), overlays: None, not_ready: None };
+        let types = self.types(&source, catalogs);
+        let mut wanted = vec![
+            ("kubernetes.io/os", vec!["linux"]),
+            ("kubernetes.io/arch", vec!["amd64"]),
+            ("karpenter.sh/capacity-type", vec!["on-demand"]),
+        ];
+        match catalog.provider {
+            Provider::Aws => wanted.push(("karpenter.k8s.aws/instance-category", vec!["c", "m", "r"])),
+            Provider::Gcp => wanted.push(("karpenter.k8s.gcp/instance-category", vec!["n", "c"])),
+            Provider::Kwok | Provider::Generic => {}
+        }
+        let symbols = &mut self.snapshot.symbols;
+        let mut requirements = Requirements::new();
+        for (key, values) in wanted {
+            let values: Vec<_> = values.into_iter().map(|value| symbols.intern(value)).collect();
+            let key = symbols.intern(key);
+            requirements.add(key, Requirement::one_of(values), symbols);
+        }
+        requirements.add(self.snapshot.names.pool, Requirement::is(symbols.intern("default")), symbols);
+        let least_milli = 2000;
+        let of = |id: &TypeId| &self.snapshot.types[id.index()];
+        let types = types.into_iter().filter(|id| of(id).capacity.get(CPU) >= least_milli).collect();
+        self.snapshot.add_pool(Pool {
+            name: "default".to_owned(),
+            weight: 0,
+            requirements,
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            types,
+            limits: Limits::default(),
+            min_nodes: 0,
+            replicas: None,
+            disruption: Disruption::default(),
+            not_ready: None,
+        });
+        let message = format!(
+            "no pool is given: planned with a default one over catalogue `{}` (on-demand, linux, amd64, general families)",
+            catalog.name
+        );
+        self.warn(None, message);
+    }
+}
+
+fn class_not_ready(class: &NodeClass) -> Option<String> {
+    class.not_ready().map(|condition| {
+        let why = [&condition.message, &condition.reason].into_iter().find(|text| !text.is_empty());
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        format!("its node class `{}` is not ready{why}", class.metadata.name)
+    })
+}
+
+fn not_ready(pool: &NodePool) -> Option<String> {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Some("it is being deleted".to_owned());
+    }
+    // A class that is not ready says so itself, with its reason.
+    let failed = |kind: &str| {
+        pool.status.conditions.iter().find(|condition| condition.kind == kind && condition.status == "False")
+    };
+    failed("ValidationSucceeded").map(|condition| format!("it is not valid: {}", condition.message))
+}
+
+fn disruption(pool: &NodePool) -> Disruption {
+    let spec = &pool.spec.disruption;
+    let default = Disruption::default();
+    let budgets = spec.budgets.as_ref().map(|budgets| budgets.iter().map(budget).collect());
+    let age = pool.spec.template.spec.expire_after;
+    Disruption {
+        policy: match spec.consolidation_policy {
+            Some(ConsolidationPolicy::WhenEmpty) => Consolidation::WhenEmpty,
+            Some(ConsolidationPolicy::Balanced) => Consolidation::Balanced,
+            Some(ConsolidationPolicy::WhenEmptyOrUnderutilized) | None => Consolidation::WhenEmptyOrUnderutilized,
+        },
+        consolidate_after: spec.consolidate_after.map_or(default.consolidate_after, |after| after.seconds()),
+        expire_after: age.map_or(default.expire_after, |age| age.seconds()),
+        budgets: budgets.unwrap_or(default.budgets),
+    }
+}
+
+fn budget(budget: &karpenter::Budget) -> Budget {
+    let nodes = match NodeCount::parse(&budget.nodes) {
+        Some(NodeCount::Count(count)) => Nodes::Count(count),
+        Some(NodeCount::Percent(percent)) => Nodes::Percent(percent),
+        // Refused when it was applied; nothing may go.
+        None => Nodes::Count(0),
+    };
+    let reasons = budget.reasons.iter().flatten().map(|reason| match reason {
+        karpenter::DisruptionReason::Underutilized => DisruptionReason::Underutilized,
+        karpenter::DisruptionReason::Empty => DisruptionReason::Empty,
+        karpenter::DisruptionReason::Drifted => DisruptionReason::Drifted,
+    });
+    let schedule = budget.schedule.as_ref().zip(budget.duration).map(|(cron, duration)| Schedule {
+        cron: cron.clone(),
+        time_zone: budget.time_zone.clone(),
+        duration: duration.0,
+    });
+    Budget { nodes, schedule, reasons: reasons.collect() }
+}

@@ -1,0 +1,284 @@
+//! The index: the latest of each object, pods as shapes.
+
+mod entries;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millpond_api::karpenter::{NodeClaim, NodePool};
+use millpond_api::meta::Invalid;
+use millpond_api::node_class::NodeClass;
+use millpond_plan::model::{Labels, Snapshot};
+
+pub(crate) use entries::{
+    BudgetEntry, ClaimEntry, ClaimRef, PodEntry, PodPhase, PriorityEntry, StorageClassEntry, VolumeEntry,
+    WorkloadEntry,
+};
+
+use crate::lower::node::NodeEntry;
+use crate::lower::pod::{self, Shape};
+use crate::lower::{node, select};
+use crate::objects::meta::Metadata;
+use crate::objects::pod::{Pod, PodSpec, PodStatus};
+use crate::objects::{ClassKind, Kind, Object};
+
+/// Shapes that no pod has any more are let go when there are this many, and twice as many as after the last time.
+const SWEEP_FROM: usize = 4096;
+
+/// What applying an object did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is new.
+    Added,
+    /// It took the place of an older one.
+    Changed,
+    /// It was there already, with the same resource version.
+    Unchanged,
+}
+
+/// Where an object was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The file.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+/// Namespace and name.
+type Names<T> = BTreeMap<Box<str>, BTreeMap<Box<str>, T>>;
+
+/// The latest of each object that planning looks at.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// Texts and resources; everything else of it is empty.
+    pub(crate) tables: Snapshot,
+    pub(crate) pods: HashMap<Box<str>, HashMap<Box<str>, PodEntry>>,
+    shapes: HashMap<u128, Arc<Shape>>,
+    sweep_at: usize,
+    lowered: u64,
+    changes: u64,
+    pub(crate) nodes: BTreeMap<Box<str>, NodeEntry>,
+    pub(crate) pools: BTreeMap<Box<str>, (NodePool, Option<Origin>)>,
+    pub(crate) claims: BTreeMap<Box<str>, NodeClaim>,
+    pub(crate) classes: BTreeMap<(ClassKind, Box<str>), NodeClass>,
+    pub(crate) namespaces: BTreeMap<Box<str>, Labels>,
+    pub(crate) volumes: HashMap<Box<str>, VolumeEntry>,
+    pub(crate) volume_claims: Names<ClaimEntry>,
+    pub(crate) storage_classes: BTreeMap<Box<str>, StorageClassEntry>,
+    /// Volumes that each driver can attach to a node.
+    pub(crate) attachable: BTreeMap<Box<str>, Vec<(Box<str>, Option<u32>)>>,
+    pub(crate) priorities: BTreeMap<Box<str>, PriorityEntry>,
+    pub(crate) budgets: Names<BudgetEntry>,
+    pub(crate) workloads: BTreeMap<(Kind, Box<str>, Box<str>), WorkloadEntry>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self {
+            tables: Snapshot::new(0),
+            pods: HashMap::new(),
+            shapes: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+            lowered: 0,
+            changes: 0,
+            nodes: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            volumes: HashMap::new(),
+            volume_claims: BTreeMap::new(),
+            storage_classes: BTreeMap::new(),
+            attachable: BTreeMap::new(),
+            priorities: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            workloads: BTreeMap::new(),
+        }
+    }
+
+    /// How often a pod or a template was lowered. Equal pods are lowered once, unchanged ones never again.
+    pub fn lowered(&self) -> u64 {
+        self.lowered
+    }
+
+    /// How often something changed. A snapshot's revision names it.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How many pods are held.
+    pub fn pods(&self) -> usize {
+        self.pods.values().map(HashMap::len).sum()
+    }
+
+    /// Takes the latest of an object.
+    pub fn apply(&mut self, object: &Object<'_>) -> Result<Applied, Invalid> {
+        self.apply_from(object, None)
+    }
+
+    /// The same, remembering where it stands, for what may have to be said about it later.
+    pub fn apply_from(&mut self, object: &Object<'_>, origin: Option<Origin>) -> Result<Applied, Invalid> {
+        if object.name().1.is_empty() && !self.may_lack_name(object) {
+            return Err(Invalid::new("metadata.name", "is missing"));
+        }
+        let applied = self.take(object, origin)?;
+        self.changes += u64::from(applied != Applied::Unchanged);
+        Ok(applied)
+    }
+
+    /// Pods of a file may have names that the server would make up.
+    fn may_lack_name(&self, object: &Object<'_>) -> bool {
+        matches!(object, Object::Pod(pod) if !pod.metadata.generate_name.is_empty())
+    }
+
+    fn take(&mut self, object: &Object<'_>, origin: Option<Origin>) -> Result<Applied, Invalid> {
+        let (namespace, name) = object.name();
+        Ok(match object {
+            Object::Pod(pod) => self.take_pod(pod)?,
+            Object::Node(node) => {
+                let revision = &*node.metadata.resource_version;
+                let known = self.nodes.get(name).map(|entry| &*entry.revision);
+                if known == Some(revision) && !revision.is_empty() {
+                    return Ok(Applied::Unchanged);
+                }
+                let entry = node::lower(node, &mut self.tables);
+                put(self.nodes.insert(name.into(), entry))
+            }
+            Object::Namespace(namespace) => {
+                let labels = select::labels(&namespace.metadata.labels, &mut self.tables.symbols);
+                put(self.namespaces.insert(name.into(), labels))
+            }
+            Object::PersistentVolume(volume) => {
+                let entry = VolumeEntry::new(volume, &mut self.tables)?;
+                put(self.volumes.insert(name.into(), entry))
+            }
+            Object::PersistentVolumeClaim(claim) => {
+                let entry = ClaimEntry::new(&claim.metadata, &claim.spec);
+                put(self.volume_claims.entry(namespace.into()).or_default().insert(name.into(), entry))
+            }
+            Object::StorageClass(class) => {
+                let entry = StorageClassEntry::new(class, &mut self.tables);
+                put(self.storage_classes.insert(name.into(), entry))
+            }
+            Object::CsiNode(node) => {
+                let drivers = node.spec.drivers.iter();
+                let counts = drivers.map(|driver| ((*driver.name).into(), driver.allocatable.and_then(|it| it.count)));
+                put(self.attachable.insert(name.into(), counts.collect()))
+            }
+            Object::PriorityClass(class) => put(self.priorities.insert(name.into(), PriorityEntry::new(class))),
+            Object::PodDisruptionBudget(budget) => {
+                let entry = BudgetEntry::new(budget, &mut self.tables.symbols)?;
+                put(self.budgets.entry(namespace.into()).or_default().insert(name.into(), entry))
+            }
+            Object::Workload(kind, workload) => {
+                let entry = WorkloadEntry::new(*kind, workload, self)?;
+                put(self.workloads.insert((*kind, namespace.into(), name.into()), entry))
+            }
+            Object::NodePool(pool) => {
+                if let Some(first) = pool.validate().into_iter().next() {
+                    return Err(first);
+                }
+                crate::snapshot::pools::requirements(pool, &mut self.tables)?;
+                put(self.pools.insert(name.into(), ((**pool).clone(), origin)))
+            }
+            Object::NodeClaim(claim) => put(self.claims.insert(name.into(), (**claim).clone())),
+            Object::NodeClass(kind, class) => {
+                if let Some(first) = class.validate().into_iter().next() {
+                    return Err(first);
+                }
+                put(self.classes.insert((*kind, name.into()), (**class).clone()))
+            }
+        })
+    }
+
+    fn take_pod(&mut self, pod: &Pod<'_>) -> Result<Applied, Invalid> {
+        let (namespace, name) = (pod.metadata.namespace(), &*pod.metadata.name);
+        let known = self.pods.get(namespace).and_then(|pods| pods.get(name));
+        let revision = &*pod.metadata.resource_version;
+        if known.is_some_and(|entry| !revision.is_empty() && &*entry.revision == revision) {
+            return Ok(Applied::Unchanged);
+        }
+        if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+            let gone = self.pods.get_mut(namespace).and_then(|pods| pods.remove(name));
+            return Ok(if gone.is_some() { Applied::Changed } else { Applied::Unchanged });
+        }
+        let (content, shape) = self.shape(&pod.metadata, &pod.spec, &pod.status)?;
+        let entry = PodEntry::new(pod, content, shape, &mut self.tables.symbols);
+        let name = if name.is_empty() { self.made_up_name(namespace, &pod.metadata.generate_name) } else { name.into() };
+        if let Some(pods) = self.pods.get_mut(namespace) {
+            return Ok(put(pods.insert(name, entry)));
+        }
+        self.pods.entry(namespace.into()).or_default().insert(name, entry);
+        Ok(Applied::Added)
+    }
+
+    fn made_up_name(&self, namespace: &str, prefix: &str) -> Box<str> {
+        let pods = self.pods.get(namespace);
+        let taken = |name: &str| pods.is_some_and(|pods| pods.contains_key(name));
+        let first = pods.map_or(0, HashMap::len);
+        let names = (first..).map(|number| format!("{prefix}{number:05}"));
+        names.into_iter().find(|name| !taken(name)).unwrap_or_default().into()
+    }
+
+    /// The shape of a pod, known already or new.
+    pub(crate) fn shape(
+        &mut self,
+        metadata: &Metadata<'_>,
+        spec: &PodSpec<'_>,
+        status: &PodStatus<'_>,
+    ) -> Result<(u128, Arc<Shape>), Invalid> {
+        let content = pod::content(metadata, spec, status);
+        if let Some(shape) = self.shapes.get(&content) {
+            return Ok((content, shape.clone()));
+        }
+        self.lowered += 1;
+        let shape = Arc::new(pod::shape(metadata, spec, status, &mut self.tables)?);
+        if self.shapes.len() >= self.sweep_at {
+            self.shapes.retain(|_, shape| Arc::strong_count(shape) > 1);
+            self.sweep_at = (2 * self.shapes.len()).max(SWEEP_FROM);
+        }
+        self.shapes.insert(content, shape.clone());
+        Ok((content, shape))
+    }
+
+    /// Forgets an object; true if it was there.
+    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str) -> bool {
+        let gone = match kind {
+            Kind::Pod => self.pods.get_mut(namespace).and_then(|pods| pods.remove(name)).is_some(),
+            Kind::Node => self.nodes.remove(name).is_some(),
+            Kind::Namespace => self.namespaces.remove(name).is_some(),
+            Kind::PersistentVolume => self.volumes.remove(name).is_some(),
+            Kind::PersistentVolumeClaim => remove(&mut self.volume_claims, namespace, name),
+            Kind::StorageClass => self.storage_classes.remove(name).is_some(),
+            Kind::CsiNode => self.attachable.remove(name).is_some(),
+            Kind::PriorityClass => self.priorities.remove(name).is_some(),
+            Kind::PodDisruptionBudget => remove(&mut self.budgets, namespace, name),
+            Kind::DaemonSet | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::Job => {
+                self.workloads.remove(&(kind, namespace.into(), name.into())).is_some()
+            }
+            Kind::NodePool => self.pools.remove(name).is_some(),
+            Kind::NodeClaim => self.claims.remove(name).is_some(),
+            Kind::NodeClass(class) => self.classes.remove(&(class, name.into())).is_some(),
+        };
+        self.changes += u64::from(gone);
+        gone
+    }
+}
+
+fn put<T>(before: Option<T>) -> Applied {
+    if before.is_some() { Applied::Changed } else { Applied::Added }
+}
+
+fn remove<T>(all: &mut Names<T>, namespace: &str, name: &str) -> bool {
+    all.get_mut(namespace).and_then(|names| names.remove(name)).is_some()
+}

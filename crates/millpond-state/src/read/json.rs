@@ -276,7 +276,7 @@ mod tests {
         let tree = tree("{\n \"ä\": \"ü\", \"b\":\n  [1, true]}", Place { line: 3, column: 5 }).unwrap();
         assert_eq!(tree.place, Place { line: 3, column: 5 });
         assert_eq!(tree.locate("ä"), (Place { line: 4, column: 7 }, "ü"));
-        assert_eq!(tree.locate("b[1]"), (Place { line: 5, column: 6 }, "true"));
+        assert_eq!(tree.locate("b[1]"), (Place { line: 5, column: 7 }, "true"));
         assert_eq!(tree.locate("b[7].x"), (Place { line: 4, column: 12 }, ""));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millpond_api::meta::Invalid;
-use millpond_plan::model::{Labels, Seconds, Snapshot};
+use millpond_plan::model::{Seconds, Snapshot};
 use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::{Symbol, Symbols};
 
@@ -71,7 +71,8 @@ impl PodEntry {
             node: (!node.is_empty()).then(|| symbols.intern(node)),
             created: pod.metadata.creation_timestamp.map_or(0, |time| time.0),
             started: pod.status.start_time.map(|time| time.0),
-            ready: condition(&pod.status.conditions, "Ready").is_some_and(|ready| &*ready.status == "True"),
+            // Files that people write have no conditions: such pods are taken to be well.
+            ready: condition(&pod.status.conditions, "Ready").map_or(bound, |ready| &*ready.status == "True"),
             claims: claims(&pod.metadata.name, &pod.spec.volumes),
         }
     }
@@ -249,8 +250,7 @@ pub(crate) struct WorkloadEntry {
     /// Its pods.
     pub(crate) shape: Arc<Shape>,
     pub(crate) content: u128,
-    /// Labels of its pods, and which pods are its own.
-    pub(crate) labels: Labels,
+    /// Which pods are its own.
     pub(crate) selector: Option<Requirements>,
     /// How many pods it wants.
     pub(crate) replicas: u32,
@@ -283,7 +283,6 @@ impl WorkloadEntry {
         });
         let shared: Vec<Volume<'_>> = shared.into_iter().cloned().collect();
         Ok(Self {
-            labels: shape.class.labels.clone(),
             shape,
             content,
             selector: selector.map_err(within("spec.selector"))?,

@@ -1,6 +1,6 @@
 //! What Karpenter's CRD rules and its run-time check refuse in a NodePool.
 
-use super::{Budget, LIMIT_SECONDS, NodeCount, NodePool, PoolRequirement, PRICE_LIMIT_ANNOTATION, Taint};
+use super::{Budget, LIMIT_SECONDS, NodeCount, NodePool, PRICE_LIMIT_ANNOTATION, PoolRequirement, Taint};
 use crate::duration::NillableDuration;
 use crate::labels::{self, CAPACITY_TYPE, HOSTNAME, NODE_POOL, is_key, is_value};
 use crate::meta::Invalid;
@@ -96,7 +96,10 @@ fn check_requirement(requirement: &PoolRequirement) -> Result<(), (&'static str,
     distinct.sort_unstable();
     distinct.dedup();
     if *operator == Operator::In && (distinct.len() as i64) < least {
-        return Err((".minValues", format!("asks for {least} different values, but only {} are named", distinct.len())));
+        return Err((
+            ".minValues",
+            format!("asks for {least} different values, but only {} are named", distinct.len()),
+        ));
     }
     Ok(())
 }

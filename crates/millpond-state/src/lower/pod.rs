@@ -13,8 +13,8 @@ use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::{Comparison, Effect, Toleration};
 
-use super::select::{current_name, label_selector, labels, node_selector, node_term, within};
 use super::requests;
+use super::select::{current_name, label_selector, labels, node_selector, node_term, within};
 use crate::objects::meta::{LabelSelector, Metadata, NodeSelector};
 use crate::objects::pod::{
     self, Container, PodAffinityTerm, PodSpec, PodStatus, PreemptionPolicy, SpreadConstraint, TolerationOperator,
@@ -258,18 +258,13 @@ impl Lowering<'_, '_, '_> {
         for (index, term) in affinity.preferred.iter().enumerate() {
             let here = format!("{PREFERRED}[{index}]");
             let weight = weight(term.weight).map_err(within(&here))?;
-            let preference =
-                node_term(&term.preference, self.tables).map_err(within(&format!("{here}.preference")))?;
+            let preference = node_term(&term.preference, self.tables).map_err(within(&format!("{here}.preference")))?;
             self.class.node_preferences.extend(preference.map(|preference| (weight, preference)));
         }
         Ok(())
     }
 
-    fn required(
-        &mut self,
-        required: &NodeSelector<'_>,
-        selector: &Requirements,
-    ) -> Result<Vec<Requirements>, Invalid> {
+    fn required(&mut self, required: &NodeSelector<'_>, selector: &Requirements) -> Result<Vec<Requirements>, Invalid> {
         let mut terms = node_selector(required, self.tables)?;
         for term in &mut terms {
             term.add_all(selector, &self.tables.symbols);
@@ -368,7 +363,8 @@ impl Lowering<'_, '_, '_> {
         if term.topology_key.is_empty() {
             return Err(Invalid::new("topologyKey", "is missing"));
         }
-        let selector = self.selector(term.label_selector.as_ref(), &term.match_label_keys, &term.mismatch_label_keys)?;
+        let selector =
+            self.selector(term.label_selector.as_ref(), &term.match_label_keys, &term.mismatch_label_keys)?;
         let mut named: Vec<Symbol> = term.namespaces.iter().map(|name| self.tables.symbols.intern(name)).collect();
         let namespaces = match &term.namespace_selector {
             None if named.is_empty() => Namespaces::These(Box::new([self.class.namespace])),

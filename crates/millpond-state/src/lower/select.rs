@@ -88,8 +88,8 @@ pub(crate) fn label_selector(selector: &LabelSelector<'_>, symbols: &mut Symbols
         all.add(key, Requirement::is(value), symbols);
     }
     for (index, entry) in selector.match_expressions.iter().enumerate() {
-        let requirement = expression(entry, Allowed::Sets, symbols)
-            .map_err(within(&format!("matchExpressions[{index}]")))?;
+        let requirement =
+            expression(entry, Allowed::Sets, symbols).map_err(within(&format!("matchExpressions[{index}]")))?;
         let key = symbols.intern(&entry.key);
         all.add(key, requirement, symbols);
     }
@@ -121,10 +121,7 @@ pub(crate) fn node_term(term: &NodeTerm<'_>, tables: &mut Snapshot) -> Result<Op
 }
 
 /// The alternatives of a node selector.
-pub(crate) fn node_selector(
-    selector: &NodeSelector<'_>,
-    tables: &mut Snapshot,
-) -> Result<Vec<Requirements>, Invalid> {
+pub(crate) fn node_selector(selector: &NodeSelector<'_>, tables: &mut Snapshot) -> Result<Vec<Requirements>, Invalid> {
     let mut terms = Vec::with_capacity(selector.node_selector_terms.len());
     for (index, term) in selector.node_selector_terms.iter().enumerate() {
         let term = node_term(term, tables).map_err(within(&format!("nodeSelectorTerms[{index}]")))?;

@@ -249,4 +249,3 @@ impl<'de> MapAccess<'de> for Map<'de, '_> {
         seed.deserialize(value).map_err(|mistake| mistake.at(value).below(&key.text))
     }
 }
-

@@ -167,9 +167,8 @@ impl Reader {
             Found { version: &version, kind: &kind }
         };
         let tree = || json::tree(object, place_in(text, object));
-        let Some(kind) = self.known_kind(&found, &mut || {
-            tree().map_or(Place::START, |tree| tree.locate("kind").0)
-        }) else {
+        let Some(kind) = self.known_kind(&found, &mut || tree().map_or(Place::START, |tree| tree.locate("kind").0))
+        else {
             return;
         };
         let mut from = serde_json::Deserializer::from_str(object);
@@ -280,12 +279,7 @@ impl Reader {
         }
     }
 
-    fn take(
-        &mut self,
-        object: &Object<'_>,
-        place: Option<Place>,
-        invalid: &mut dyn FnMut(&mut Self, Invalid),
-    ) {
+    fn take(&mut self, object: &Object<'_>, place: Option<Place>, invalid: &mut dyn FnMut(&mut Self, Invalid)) {
         self.objects += 1;
         let file = self.file();
         let origin = place.map(|Place { line, column }| Origin { file, line, column });
@@ -299,11 +293,8 @@ impl Reader {
                 }
                 if let Some(before) = self.seen.insert((object.kind(), namespace.into(), name.into()), here) {
                     let of = self.files.get(before).cloned().unwrap_or_else(|| "".into());
-                    let problem = if before == here {
-                        "is there twice".to_owned()
-                    } else {
-                        format!("is there already, in {of}")
-                    };
+                    let problem =
+                        if before == here { "is there twice".to_owned() } else { format!("is there already, in {of}") };
                     invalid(self, Invalid::new("metadata.name", problem));
                 }
             }
@@ -313,9 +304,8 @@ impl Reader {
 
     fn invalid(&mut self, object: &Object<'_>, tree: &Tree<'_>, invalid: Invalid) {
         let (place, text) = tree.locate(&invalid.field);
-        let mut diagnostic = Diagnostic::new(Severity::Error, &self.file(), place, invalid.problem)
-            .field(&invalid.field)
-            .text(text);
+        let mut diagnostic =
+            Diagnostic::new(Severity::Error, &self.file(), place, invalid.problem).field(&invalid.field).text(text);
         let name = object.name().1;
         diagnostic.object = (!name.is_empty()).then(|| format!("{}/{}", object.kind().name(), de::shorten(name)));
         self.say(diagnostic);

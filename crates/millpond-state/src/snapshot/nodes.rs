@@ -65,8 +65,7 @@ impl Taking<'_> {
         };
         let (promised, left) = claim.map(|claim| (&claim.status.capacity, &claim.status.allocatable)).unzip();
         node.capacity = known(&entry.capacity, promised, of.as_ref().map(|of| &of.capacity), &mut self.snapshot);
-        node.allocatable =
-            known(&entry.allocatable, left, of.as_ref().map(|of| &of.allocatable), &mut self.snapshot);
+        node.allocatable = known(&entry.allocatable, left, of.as_ref().map(|of| &of.allocatable), &mut self.snapshot);
         node.created = entry.created;
         node.ready = entry.ready;
         node.do_not_disrupt |= entry.do_not_disrupt;

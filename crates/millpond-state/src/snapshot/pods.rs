@@ -212,9 +212,11 @@ impl<'s> Taking<'s> {
             return Vec::new();
         }
         let (namespace, name) = (self.snapshot.text(shape.class.namespace), self.snapshot.text(*name));
-        let found = self.state.workloads.iter().find(|((of, space, called), _)| {
-            of.name() == &**kind && &**space == namespace && &**called == name
-        });
+        let found = self
+            .state
+            .workloads
+            .iter()
+            .find(|((of, space, called), _)| of.name() == &**kind && &**space == namespace && &**called == name);
         let Some(selector) = found.and_then(|(_, workload)| workload.selector.clone()) else { return Vec::new() };
         let constraints = self.options.default_spread.iter().map(|default| Spread {
             key: self.snapshot.symbols.intern(&default.key),

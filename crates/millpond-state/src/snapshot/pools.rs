@@ -226,13 +226,15 @@ impl<'s> Taking<'s> {
         let named = &pool.spec.template.spec.node_class_ref;
         let (pool_name, catalog) = (&pool.metadata.name, &source.catalog.name);
         let Some(kind) = kind else {
-            let kind = if named.group.is_empty() { named.kind.clone() } else { format!("{}/{}", named.group, named.kind) };
+            let kind =
+                if named.group.is_empty() { named.kind.clone() } else { format!("{}/{}", named.group, named.kind) };
             let message = format!(
                 "pool `{pool_name}`: the node class `{kind}` is none that is known; the catalogue `{catalog}` stands in"
             );
             return self.warn(origin, message);
         };
-        let others: Vec<&str> = self.state.classes.keys().filter(|(it, _)| *it == kind).map(|(_, name)| &**name).collect();
+        let others: Vec<&str> =
+            self.state.classes.keys().filter(|(it, _)| *it == kind).map(|(_, name)| &**name).collect();
         if found || (others.is_empty() && kind != ClassKind::Millpond) {
             if let Some(reason) = &source.not_ready {
                 let message = format!("pool `{pool_name}` is not ready: {reason}");

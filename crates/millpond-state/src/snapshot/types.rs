@@ -5,7 +5,9 @@ use millpond_api::catalog::overhead::Reserved;
 use millpond_api::catalog::{self, Catalog, Provider, overlay};
 use millpond_api::labels;
 use millpond_api::node_class::Kubelet;
-use millpond_plan::model::{CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId};
+use millpond_plan::model::{
+    CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId,
+};
 use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
 

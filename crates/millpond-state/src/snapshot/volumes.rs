@@ -64,8 +64,7 @@ impl Taking<'_> {
     ) {
         for claim in claims {
             let used = users.get(&(namespace, &*claim.name)).is_some_and(|user| *user != pod);
-            let wanted =
-                if used { Err(Problem::ClaimInUse(claim.name.clone())) } else { self.claim(namespace, claim) };
+            let wanted = if used { Err(Problem::ClaimInUse(claim.name.clone())) } else { self.claim(namespace, claim) };
             match wanted {
                 Ok(Wanted { terms, driver }) => {
                     if !terms.is_empty() && !class.volume_terms.contains(&terms) {

@@ -44,9 +44,11 @@ impl<'s> Taking<'s> {
         of_set
             || pods.into_iter().any(|(_, pod)| match &workload.selector {
                 Some(selector) => selected(selector, &pod.shape.class.labels, self),
-                None => pod.shape.owner.as_ref().is_some_and(|(of, owner)| {
-                    &**of == kind.name() && self.snapshot.text(*owner) == name
-                }),
+                None => pod
+                    .shape
+                    .owner
+                    .as_ref()
+                    .is_some_and(|(of, owner)| &**of == kind.name() && self.snapshot.text(*owner) == name),
             })
     }
 }

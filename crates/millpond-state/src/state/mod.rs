@@ -11,8 +11,7 @@ use millpond_api::node_class::NodeClass;
 use millpond_plan::model::{Labels, Snapshot};
 
 pub(crate) use entries::{
-    BudgetEntry, ClaimEntry, ClaimRef, PodEntry, PodPhase, PriorityEntry, StorageClassEntry, VolumeEntry,
-    WorkloadEntry,
+    BudgetEntry, ClaimEntry, ClaimRef, PodEntry, PodPhase, PriorityEntry, StorageClassEntry, VolumeEntry, WorkloadEntry,
 };
 
 use crate::lower::node::NodeEntry;
@@ -214,7 +213,8 @@ impl State {
         }
         let (content, shape) = self.shape(&pod.metadata, &pod.spec, &pod.status)?;
         let entry = PodEntry::new(pod, content, shape, &mut self.tables.symbols);
-        let name = if name.is_empty() { self.made_up_name(namespace, &pod.metadata.generate_name) } else { name.into() };
+        let name =
+            if name.is_empty() { self.made_up_name(namespace, &pod.metadata.generate_name) } else { name.into() };
         if let Some(pods) = self.pods.get_mut(namespace) {
             return Ok(put(pods.insert(name, entry)));
         }

@@ -69,7 +69,9 @@ fn yaml_and_json_say_the_same() {
     let yaml = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, resources: {requests: {cpu: 2}}}]}}";
     let json = r#"{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "creationTimestamp": null},
         "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "2"}}, "env": null}]}}"#;
-    for text in [yaml.to_owned(), json.to_owned(), format!("[{json}]"), format!("{{\"kind\":\"List\",\"items\":[{json}]}}")] {
+    for text in
+        [yaml.to_owned(), json.to_owned(), format!("[{json}]"), format!("{{\"kind\":\"List\",\"items\":[{json}]}}")]
+    {
         let snapshot = snapshot(&text);
         assert_eq!(words(&only_class(&snapshot).requests, &snapshot), "cpu=2000");
     }

@@ -71,6 +71,11 @@ impl Symbols {
         self.integers[symbol.index()]
     }
 
+    /// All of them, in the order in which they arrived.
+    pub fn iter(&self) -> impl Iterator<Item = Symbol> + use<> {
+        (0..self.texts.len() as u32).map(Symbol)
+    }
+
     /// How many texts there are.
     pub fn len(&self) -> usize {
         self.texts.len()

@@ -12,14 +12,11 @@ use crate::taint::first_forbidding;
 
 /// Looks at every new node, then at their sums.
 pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
-    let first = world.snapshot.nodes.len();
     for (number, node) in world.plan.new_nodes.iter().enumerate() {
         offer(world, number, node, found);
         labels(world, number, node, found);
-        if world.groups_of(first + number).iter().all(|group| group.planned == 0) {
-            found.push(Violation::EmptyNode(world.site_name(first + number)));
-        }
     }
+    empty_nodes(world, found);
     stock(world, found);
     min_values(world, found);
     limits(world, found);
@@ -114,6 +111,24 @@ fn is_anything(
 ) -> bool {
     let (_, all_but) = wanted.named();
     all_but && instance_type.labels.get(key).is_none() && !snapshot.well_known.contains(&key)
+}
+
+/// Nodes without pods are bought only for pools that would otherwise be below their least.
+fn empty_nodes(world: &World<'_>, found: &mut Vec<Violation>) {
+    let first = world.snapshot.nodes.len();
+    let empty = |number: &usize| world.groups_of(first + number).iter().all(|group| group.planned == 0);
+    let mut spare: HashMap<PoolId, i128> = HashMap::new();
+    for number in (0..world.plan.new_nodes.len()).filter(empty) {
+        let pool = world.plan.new_nodes[number].pool;
+        let spare = spare.entry(pool).or_insert_with(|| {
+            let least = i128::from(world.snapshot.pools[pool.index()].min_nodes);
+            world.nodes_in_the_end(pool) as i128 - least
+        });
+        if *spare > 0 {
+            *spare -= 1;
+            found.push(Violation::EmptyNode(name(world, number)));
+        }
+    }
 }
 
 fn stock(world: &World<'_>, found: &mut Vec<Violation>) {
@@ -251,10 +266,12 @@ impl Alternatives<'_> {
 /// What the nodes of a pool, or of all, add up to.
 #[derive(Default)]
 struct Sum {
-    bought: usize,
     nodes: i128,
     price: i128,
     capacity: BTreeMap<ResourceId, i128>,
+    /// What is bought: nodes, and capacity by resource.
+    bought: usize,
+    bought_capacity: Resources,
 }
 
 impl Sum {
@@ -268,7 +285,8 @@ impl Sum {
 }
 
 /// All nodes that are there, those leaving and taken away included, and those that are bought stay within the limits
-/// of every pool for which something is bought, and of the cluster.
+/// of every pool and of the cluster, as far as something is bought. A limit that is exceeded already allows no more,
+/// except of what it does not limit.
 fn limits(world: &World<'_>, found: &mut Vec<Violation>) {
     let snapshot = world.snapshot;
     let mut pools: Vec<Sum> = snapshot.pools.iter().map(|_| Sum::default()).collect();
@@ -284,6 +302,7 @@ fn limits(world: &World<'_>, found: &mut Vec<Violation>) {
         for sum in [&mut pools[node.pool.index()], &mut all] {
             sum.add(capacity, node.price);
             sum.bought += 1;
+            sum.bought_capacity.add(capacity);
         }
     }
     for (pool, sum) in snapshot.pools.iter().zip(&pools) {
@@ -296,7 +315,8 @@ fn within(world: &World<'_>, of: &str, sum: &Sum, limits: &Limits, found: &mut V
     if sum.bought == 0 {
         return;
     }
-    let resources = limits.resources.iter().map(|(resource, limit)| {
+    let resources = limits.resources.iter().filter(|(resource, _)| sum.bought_capacity.get(*resource) > 0);
+    let resources = resources.map(|(resource, limit)| {
         let used = sum.capacity.get(resource).copied().unwrap_or(0);
         (world.snapshot.resources.name(*resource).to_owned(), used, i128::from(*limit))
     });

@@ -136,12 +136,7 @@ fn least_nodes(world: &World<'_>, found: &mut Vec<Violation>) {
     let taken = world.plan.removals.iter().flat_map(|removal| &removal.nodes);
     let losing: BTreeSet<_> = taken.filter_map(|node| snapshot.nodes[node.index()].pool).collect();
     for pool in losing {
-        let stays = |(index, node): &(usize, &crate::model::Node)| {
-            node.pool == Some(pool) && world.gone(NodeId::from(*index)).is_none()
-        };
-        let staying = snapshot.nodes.iter().enumerate().filter(stays).count();
-        let bought = world.plan.new_nodes.iter().filter(|node| node.pool == pool).count();
-        let (left, least) = ((staying + bought) as u64, snapshot.pools[pool.index()].min_nodes);
+        let (left, least) = (world.nodes_in_the_end(pool) as u64, snapshot.pools[pool.index()].min_nodes);
         if left < least {
             let pool = snapshot.pools[pool.index()].name.clone();
             found.push(Violation::MinNodes { pool, left, least });

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::model::{ClassId, Labels, NodeId, NodeState, PodClass, PodId, PodKind, PodState, Resources, Snapshot};
+use crate::model::{
+    ClassId, Labels, NodeId, NodeState, PodClass, PodId, PodKind, PodState, PoolId, Resources, Snapshot,
+};
 use crate::plan::{Plan, Target};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
@@ -194,9 +196,17 @@ impl<'a> World<'a> {
         }
         match pod.state {
             PodState::Pending => pod.node.is_none_or(|node| self.gone(node).is_some()),
-            PodState::Bound => pod.node.is_some_and(|node| self.gone(node).is_some()),
+            // One that nobody looks after does not come back.
+            PodState::Bound => class.kind != PodKind::Bare && pod.node.is_some_and(|node| self.gone(node).is_some()),
             PodState::Terminating | PodState::Gated => false,
         }
+    }
+
+    /// Nodes of a pool that are there in the end.
+    pub(super) fn nodes_in_the_end(&self, pool: PoolId) -> usize {
+        let stays = |(node, gone): &(&crate::model::Node, &Option<_>)| node.pool == Some(pool) && gone.is_none();
+        let staying = self.snapshot.nodes.iter().zip(&self.gone).filter(stays).count();
+        staying + self.plan.new_nodes.iter().filter(|node| node.pool == pool).count()
     }
 
     /// Why a node is gone in the end, if so.

@@ -1,9 +1,12 @@
 //! The cheapest plan for a few pods, by trying everything.
 
+use std::collections::{BTreeSet, HashSet};
+
 use super::scheduler::Scheduler;
-use super::simple::{Purse, offers, waiting_pods};
-use crate::model::{ClassId, Snapshot};
+use super::simple::{Purse, offers, simple_plan, waiting_pods};
+use crate::model::{ClassId, Labels, Snapshot};
 use crate::plan::NewNode;
+use crate::symbol::Symbol;
 
 /// The most pods: with more there is too much to try.
 const MAX_PODS: usize = 7;
@@ -26,15 +29,36 @@ pub struct Cheapest {
 ///
 /// With more than a handful of pods.
 pub fn cheapest(snapshot: &Snapshot) -> Cheapest {
-    let pods: Vec<ClassId> = waiting_pods(snapshot).iter().map(|pod| snapshot.pods[pod.index()].class).collect();
+    let mut pods: Vec<ClassId> = waiting_pods(snapshot).iter().map(|pod| snapshot.pods[pod.index()].class).collect();
+    pods.sort_unstable();
     assert!(pods.len() <= MAX_PODS, "{} pods are too many to try everything", pods.len());
-    let offers = offers(snapshot);
+    let offers = different(snapshot, offers(snapshot));
     let suits = (0..1 << pods.len()).map(|share| suiting(snapshot, &offers, &pods, share)).collect();
-    let best = Cheapest { unplaced: pods.len(), cost: 0 };
+    // A plan that is plainly made is a good start: whatever is dearer need not be tried.
+    let plain = simple_plan(snapshot);
+    let cost = plain.plan.new_nodes.iter().map(|node| u128::from(node.price)).sum();
+    let best = Cheapest { unplaced: plain.report.unplaced.len(), cost };
     let mut search = Search { snapshot, offers, pods, suits, shares: Vec::new(), best };
-    let existing = vec![0; snapshot.nodes.len()];
-    search.share_out(0, existing, 0);
+    search.share_out(0, vec![0; snapshot.nodes.len()], 0, 0);
     search.best
+}
+
+/// Offers without those that differ from a cheaper one, of as many as wanted, only in labels that nobody asks for.
+fn different(snapshot: &Snapshot, offers: Vec<NewNode>) -> Vec<NewNode> {
+    let mut keys: BTreeSet<Symbol> = BTreeSet::new();
+    for class in &snapshot.classes {
+        let terms = class.node_terms.iter().chain(class.volume_terms.iter().flatten());
+        keys.extend(terms.flat_map(|term| term.iter().map(|(key, _)| key)));
+        keys.extend(class.spread.iter().map(|spread| spread.key));
+        keys.extend(class.affinity.iter().chain(&class.anti_affinity).map(|term| term.key));
+    }
+    let mut seen = HashSet::new();
+    let mut is_first = |offer: &NewNode| {
+        let offering = &snapshot.types[offer.instance_type.index()].offerings[offer.offering as usize];
+        let asked: Labels = offer.labels.iter().filter(|(key, _)| keys.contains(key)).collect();
+        offering.left.is_some() || seen.insert((offer.pool, offer.instance_type, asked))
+    };
+    offers.into_iter().filter(|offer| is_first(offer)).collect()
 }
 
 /// The offers whose node alone could hold the pods of a share, cheapest first.
@@ -66,33 +90,36 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Decides about a pod and all after it: an existing node, a node of others, one of its own, or none.
-    fn share_out(&mut self, pod: usize, mut existing: Vec<usize>, unplaced: usize) {
+    /// Decides about a pod and all after it: an existing node, a node of others, one of its own, or none. Equal pods
+    /// are alike, so that each takes none of the choices before that of the one before it.
+    fn share_out(&mut self, pod: usize, mut existing: Vec<usize>, unplaced: usize, first: usize) {
         if unplaced > self.best.unplaced {
             return;
         }
-        if pod == self.pods.len() {
+        let Some(&class) = self.pods.get(pod) else {
             self.buy(&existing, unplaced);
             return;
+        };
+        let first = if pod > 0 && self.pods[pod - 1] == class { first } else { 0 };
+        let (nodes, shares) = (existing.len(), self.shares.len());
+        for choice in first.min(nodes)..nodes {
+            existing[choice] |= 1 << pod;
+            self.share_out(pod + 1, existing.clone(), unplaced, choice);
+            existing[choice] &= !(1 << pod);
         }
-        for node in 0..existing.len() {
-            existing[node] |= 1 << pod;
-            self.share_out(pod + 1, existing.clone(), unplaced);
-            existing[node] &= !(1 << pod);
-        }
-        for share in 0..self.shares.len() {
+        for share in first.saturating_sub(nodes).min(shares)..shares {
             self.shares[share] |= 1 << pod;
             if !self.suits[self.shares[share]].is_empty() {
-                self.share_out(pod + 1, existing.clone(), unplaced);
+                self.share_out(pod + 1, existing.clone(), unplaced, nodes + share);
             }
             self.shares[share] &= !(1 << pod);
         }
-        if !self.suits[1 << pod].is_empty() {
+        if !self.suits[1 << pod].is_empty() && first != usize::MAX {
             self.shares.push(1 << pod);
-            self.share_out(pod + 1, existing.clone(), unplaced);
+            self.share_out(pod + 1, existing.clone(), unplaced, nodes + shares);
             self.shares.pop();
         }
-        self.share_out(pod + 1, existing, unplaced + 1);
+        self.share_out(pod + 1, existing, unplaced + 1, usize::MAX);
     }
 
     fn buy(&mut self, existing: &[usize], unplaced: usize) {
@@ -144,6 +171,10 @@ impl Search<'_> {
                 scheduler.bind(self.pods[pod], place);
                 bound.push((self.pods[pod], place));
             }
+            if !is_apart(&mut scheduler, &bound) {
+                // Nobody who comes later makes it good again.
+                continue;
+            }
             self.buy_next(share + 1, scheduler, purse, bound, now);
         }
     }
@@ -156,6 +187,16 @@ fn is_good(mut scheduler: Scheduler<'_>, bound: &[(ClassId, usize)]) -> bool {
         let fits = scheduler.fits(class, place).is_ok();
         scheduler.bind(class, place);
         fits
+    })
+}
+
+/// Whether no two pods are together that must not be.
+fn is_apart(scheduler: &mut Scheduler<'_>, bound: &[(ClassId, usize)]) -> bool {
+    bound.iter().all(|&(class, place)| {
+        scheduler.unbind(class, place);
+        let apart = scheduler.is_apart(class, place);
+        scheduler.bind(class, place);
+        apart
     })
 }
 

@@ -33,7 +33,7 @@ pub struct Recipe {
     pub weights: bool,
     /// Pools that are not ready or of a fixed size.
     pub closed_pools: bool,
-    /// Limits of pools and of the cluster.
+    /// Limits of pools and of the cluster, and least numbers of nodes.
     pub limits: bool,
     /// `minValues`.
     pub min_values: bool,
@@ -111,8 +111,21 @@ impl Recipe {
 
     /// The cluster of a seed.
     pub fn snapshot(self, seed: u64) -> Snapshot {
+        self.snapshot_on(Cluster::new(), seed)
+    }
+
+    /// The same cluster whose texts got their symbols in another order: one that nothing may depend on.
+    pub fn snapshot_with_other_symbols(self, seed: u64) -> Snapshot {
+        let first = self.snapshot(seed);
+        let symbols = &first.symbols;
+        let mut texts: Vec<&str> = first.symbols.iter().map(|symbol| symbols.text(symbol)).collect();
+        texts.reverse();
+        let cluster = Cluster::new().edit(|snapshot| texts.iter().for_each(|text| _ = snapshot.symbols.intern(text)));
+        self.snapshot_on(cluster, seed)
+    }
+
+    fn snapshot_on(self, mut cluster: Cluster, seed: u64) -> Snapshot {
         let mut making = Making { recipe: self, rng: Rng::new(seed), gpu: false };
-        let mut cluster = Cluster::new();
         for namespace in NAMESPACES {
             cluster = cluster.namespace(namespace, &format!("name={namespace}"));
         }
@@ -241,7 +254,7 @@ impl Making {
             (key, self.rng.between(1, 3) as u32)
         });
         let closed = if self.recipe.closed_pools { self.rng.below(100) } else { 100 };
-        let min_nodes = self.rng.below(2) as u64;
+        let min_nodes = if self.recipe.limits { self.rng.below(2) as u64 } else { 0 };
         let policy = *self.rng.pick(&[
             Consolidation::WhenEmpty,
             Consolidation::WhenEmptyOrUnderutilized,
@@ -524,6 +537,9 @@ impl Making {
         if !self.recipe.odd_pods {
             return;
         }
+        // What is a file on a node is on that node.
+        let classes = &snapshot.classes;
+        snapshot.pods.retain(|pod| pod.node.is_some() || classes[pod.class.index()].kind != PodKind::Mirror);
         for pod in &mut snapshot.pods {
             if pod.state == PodState::Pending && pod.node.is_none() && self.rng.chance(3) {
                 pod.state = PodState::Gated;

@@ -153,6 +153,11 @@ impl<'s> Scheduler<'s> {
         self.first_against(class, place).is_ok()
     }
 
+    /// Whether no pod that is near keeps the class off a node, nor the other way round.
+    pub(super) fn is_apart(&self, class: ClassId, place: usize) -> bool {
+        self.far_enough(&self.snapshot.classes[class.index()], place)
+    }
+
     fn first_against(&self, class: ClassId, place: usize) -> Result<(), Rule> {
         let class = &self.snapshot.classes[class.index()];
         let rules: [(Rule, &dyn Fn() -> bool); 6] = [

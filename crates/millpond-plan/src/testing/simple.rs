@@ -110,7 +110,7 @@ pub fn waiting_pods(snapshot: &Snapshot) -> Vec<PodId> {
         !goes_with_node
             && match pod.state {
                 PodState::Pending => pod.node.is_none() || leaving(pod),
-                PodState::Bound => leaving(pod),
+                PodState::Bound => snapshot.classes[pod.class.index()].kind != PodKind::Bare && leaving(pod),
                 PodState::Terminating | PodState::Gated => false,
             }
     };

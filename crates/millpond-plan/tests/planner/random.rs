@@ -1,0 +1,37 @@
+//! Random clusters: nothing is wrong with their plans.
+
+use millpond_plan::check::check;
+use millpond_plan::testing::{Recipe, random_snapshot};
+
+use super::{for_seeds, quick_plan};
+
+fn is_good(seed: u64, recipe: Recipe) -> Result<(), String> {
+    let snapshot = recipe.snapshot(seed);
+    let outcome = quick_plan(&snapshot);
+    let found = check(&snapshot, &outcome);
+    let texts: Vec<String> = found.iter().take(2).map(ToString::to_string).collect();
+    if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
+}
+
+#[test]
+fn plans_of_small_clusters_are_good() {
+    for_seeds(0..1500, |seed| is_good(seed, Recipe::everything(4 + seed as usize % 20)));
+}
+
+#[test]
+fn plans_of_larger_clusters_are_good() {
+    for_seeds(10_000..10_400, |seed| is_good(seed, Recipe::everything(30 + seed as usize % 60)));
+}
+
+#[test]
+fn plans_for_new_nodes_only_are_good() {
+    for_seeds(20_000..20_400, |seed| is_good(seed, Recipe { nodes: 0, ..Recipe::everything(40) }));
+}
+
+#[test]
+fn the_same_cluster_gives_the_same_bytes() {
+    for_seeds(0..200, |seed| {
+        let [one, other] = [0; 2].map(|_| format!("{:?}", quick_plan(&random_snapshot(seed, 30))));
+        if one == other { Ok(()) } else { Err("two plans differ".to_owned()) }
+    });
+}

@@ -1,12 +1,233 @@
 //! Why a pod has no place, or has the one that it has.
 //!
-//! [`verdict`] is the short form that every plan carries for what it cannot place: for each pool the first rule
-//! that leaves nothing to buy, and one sentence.
+//! ```text
+//! verdict      for each pool the first rule that leaves nothing to buy, in one sentence: every plan carries it
+//! explain_pod  the whole story: what each rule took out, the nearest miss, and one edit that was tried out
+//! ```
+//!
+//! Rules are asked in the order of [`Rule`](crate::plan::Rule). Everything here is data with sentences in it;
+//! how it is laid out on a page is the command's matter. Why a node is kept or removed is told by `disruption`.
 
+mod after;
+mod edit;
 mod funnel;
+mod miss;
 mod reason;
+mod suggest;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod words;
 
+pub use edit::{Edit, LimitOf};
 pub use funnel::Subject;
+pub use miss::{Miss, NearMiss};
+pub use suggest::Suggestion;
 pub use verdict::verdict;
+
+use std::collections::BTreeMap;
+
+use crate::board::{SpotId, needs_place};
+use crate::market::{Market, usable};
+use crate::model::{NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
+use crate::plan::{Outcome, PoolVerdict, Rule, Settings, Target, Verdict};
+use after::After;
+use funnel::{Inquiry, Step};
+
+/// Why a pod is where it is, or nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodExplanation {
+    /// The pod.
+    pub pod: PodId,
+    /// Where it stands.
+    pub standing: Standing,
+    /// That in one sentence.
+    pub message: String,
+    /// Why it has no place, if it has none.
+    pub verdict: Option<Verdict>,
+    /// What every pool could do for it, in the order of the snapshot.
+    pub pools: Vec<PoolExplanation>,
+    /// Nodes that are there and would not take it, by the first rule against it; only where it needs a place.
+    pub nodes: Vec<(Rule, usize)>,
+    /// Nodes that are there and take no pods at all.
+    pub closed_nodes: usize,
+    /// What came nearest, if it has no place.
+    pub nearest: Option<NearMiss>,
+    /// One edit with which it would have a place, if one was found.
+    pub suggestion: Option<Suggestion>,
+}
+
+/// Where a pod stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// It runs.
+    Running(NodeId),
+    /// Room is kept for it.
+    Expected(NodeId),
+    /// It is going away.
+    Leaving,
+    /// It waits behind a scheduling gate.
+    Gated,
+    /// It goes with its node, which has none for it yet.
+    Daemon,
+    /// A plan places it.
+    Planned(Target),
+    /// There is no place for it.
+    Unplaced,
+}
+
+/// What a pool could do for a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolExplanation {
+    /// The pool.
+    pub pool: PoolId,
+    /// Types that its provider has.
+    pub types: usize,
+    /// What each rule took out, in the order in which they were asked, up to the first that left nothing.
+    pub steps: Vec<StepExplanation>,
+    /// Why nothing is left; none if something is.
+    pub verdict: Option<PoolVerdict>,
+}
+
+/// What one rule took out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepExplanation {
+    /// The rule.
+    pub rule: Rule,
+    /// What it was about.
+    pub subject: Subject,
+    /// Types that it took out.
+    pub types_removed: usize,
+    /// Types that are left.
+    pub types_left: usize,
+    /// Offers (type, zone, capacity type) that are left.
+    pub offers_left: usize,
+}
+
+/// Plans the snapshot and explains what becomes of a pod.
+pub fn explain_pod(snapshot: &Snapshot, pod: PodId) -> PodExplanation {
+    explain_in(snapshot, &plan(snapshot), pod)
+}
+
+/// Explains what a plan does with a pod.
+pub fn explain_in(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> PodExplanation {
+    let market = Market::new(snapshot);
+    let mut after = After::new(snapshot, &market, outcome);
+    let class = snapshot.pods[pod.index()].class;
+    let standing = standing(snapshot, outcome, pod);
+    let looks = matches!(standing, Standing::Unplaced | Standing::Planned(Target::New(_)));
+    let nodes = if looks { refusing_nodes(snapshot, &mut after, pod) } else { Vec::new() };
+    let closed_nodes = (0..snapshot.nodes.len()).filter(|node| !usable(snapshot, *node)).count();
+    let inquiry = Inquiry::new(snapshot, &market, &after.board, &after.usage, class);
+    let funnels: Vec<Vec<Step>> = (0..snapshot.pools.len()).map(|pool| inquiry.funnel(PoolId::from(pool))).collect();
+    let pools = funnels.iter().enumerate().map(|(pool, steps)| of_pool(&inquiry, PoolId::from(pool), steps)).collect();
+    let unplaced = standing == Standing::Unplaced;
+    let verdict = unplaced.then(|| verdict::of_funnels(&inquiry, &funnels));
+    let nearest = if unplaced { miss::nearest(&inquiry) } else { None };
+    let suggestion = if unplaced { suggest::suggest(&inquiry, outcome, &funnels, pod) } else { None };
+    let message = match &verdict {
+        Some(verdict) => verdict.message.clone(),
+        None => placed_message(&inquiry, outcome, &funnels, &standing),
+    };
+    PodExplanation { pod, standing, message, verdict, pools, nodes, closed_nodes, nearest, suggestion }
+}
+
+/// How explanations plan: what is cheapest does not matter here as much as whether there is a place.
+fn plan(snapshot: &Snapshot) -> Outcome {
+    crate::policy::karpenter::plan(snapshot, &Settings::default())
+}
+
+fn standing(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> Standing {
+    let of = &snapshot.pods[pod.index()];
+    if let Some(target) = outcome.plan.target(pod) {
+        return Standing::Planned(target);
+    }
+    match (of.state, of.node) {
+        (PodState::Gated, _) => Standing::Gated,
+        (PodState::Terminating, _) => Standing::Leaving,
+        _ if needs_place(snapshot, pod) => Standing::Unplaced,
+        (PodState::Bound, Some(node)) => Standing::Running(node),
+        (PodState::Pending, Some(node)) => Standing::Expected(node),
+        _ if snapshot.class_of(pod).kind == PodKind::Daemon => Standing::Daemon,
+        _ => Standing::Unplaced,
+    }
+}
+
+/// Nodes that are there and would not take the pod, by the first rule against it.
+fn refusing_nodes(snapshot: &Snapshot, after: &mut After<'_>, pod: PodId) -> Vec<(Rule, usize)> {
+    let class = snapshot.pods[pod.index()].class;
+    let mut counted: BTreeMap<Rule, usize> = BTreeMap::new();
+    for node in (0..snapshot.nodes.len() as u32).filter(|node| usable(snapshot, *node as usize)) {
+        if let Err(rule) = after.board.check(class, SpotId(node)) {
+            *counted.entry(rule).or_default() += 1;
+        }
+    }
+    counted.into_iter().collect()
+}
+
+fn of_pool(inquiry: &Inquiry<'_>, pool: PoolId, steps: &[Step]) -> PoolExplanation {
+    let types = inquiry.snapshot.pools[pool.index()].types.len();
+    let mut before = types;
+    let step = |step: &Step| {
+        let left = inquiry.types(&step.left).len();
+        let removed = before.saturating_sub(left);
+        before = left;
+        StepExplanation {
+            rule: step.rule,
+            subject: step.subject,
+            types_removed: removed,
+            types_left: left,
+            offers_left: step.left.len(),
+        }
+    };
+    let failed = steps.last().is_none_or(|step| step.left.is_empty());
+    PoolExplanation {
+        pool,
+        types,
+        steps: steps.iter().map(step).collect(),
+        verdict: failed.then(|| verdict::of_pool(inquiry, pool, steps)),
+    }
+}
+
+fn placed_message(inquiry: &Inquiry<'_>, outcome: &Outcome, funnels: &[Vec<Step>], standing: &Standing) -> String {
+    let snapshot = inquiry.snapshot;
+    let name = |node: &NodeId| &snapshot.nodes[node.index()].name;
+    match standing {
+        Standing::Running(node) => format!("it runs on node {}", name(node)),
+        Standing::Expected(node) => format!("room is kept for it on node {}", name(node)),
+        Standing::Leaving => "it is going away and needs no new place".to_owned(),
+        Standing::Gated => {
+            "it waits behind a scheduling gate: nothing is planned for it until the gate is gone".to_owned()
+        }
+        Standing::Daemon => "it is of a DaemonSet and comes with its node".to_owned(),
+        Standing::Planned(Target::Existing(node)) => {
+            format!("node {} has room for it, and costs nothing more", name(node))
+        }
+        Standing::Planned(Target::New(number)) => new_node_message(inquiry, outcome, funnels, *number),
+        Standing::Unplaced => "there is no place for it".to_owned(),
+    }
+}
+
+fn new_node_message(inquiry: &Inquiry<'_>, outcome: &Outcome, funnels: &[Vec<Step>], number: u32) -> String {
+    let snapshot = inquiry.snapshot;
+    let node = &outcome.plan.new_nodes[number as usize];
+    let kind = &snapshot.types[node.instance_type.index()];
+    let offering = &kind.offerings[node.offering as usize];
+    let shared = outcome.plan.placements.iter().filter(|(_, target)| *target == Target::New(number)).count() - 1;
+    let taking = funnels.iter().filter_map(|steps| steps.last()).flat_map(|step| step.left.iter());
+    let cheapest = taking.map(|offer| inquiry.market.offer(offer).price).min();
+    let with = match shared {
+        0 if cheapest.is_some_and(|price| node.price <= price) => "the cheapest that takes it".to_owned(),
+        0 => "by itself".to_owned(),
+        others => format!("together with {}", words::count(others, "other pod")),
+    };
+    let there = if snapshot.nodes.is_empty() { "" } else { "no node that is there takes it; " };
+    format!(
+        "{there}it goes to {}, a new {} {} in {} for {}, {with}",
+        outcome.plan.node_name(snapshot, number as usize),
+        offering.capacity_type.name(),
+        snapshot.text(kind.name),
+        snapshot.text(offering.zone),
+        words::node_price(node.price),
+    )
+}

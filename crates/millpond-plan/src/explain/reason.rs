@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::funnel::{Inquiry, Step, Subject, by_text};
 use super::words::{self, Round};
 use crate::market::Usage;
-use crate::model::{AffinityTerm, Limits, PODS, PoolId, Problem, ResourceId, Snapshot, Spread};
+use crate::model::{AffinityTerm, Limits, PODS, PoolId, Problem, ResourceId, Snapshot, Spread, TypeId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::requirement::{Requirement, Requirements};
@@ -27,16 +27,16 @@ pub(super) fn sentence(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, ste
         (Rule::Resources, Subject::Resource(resource)) => too_large(inquiry, before, resource),
         (Rule::Unavailable, _) => out_of_stock(inquiry, before),
         (Rule::MinValues, Subject::Label(key)) => min_values(inquiry, pool, before, key),
-        (Rule::PodAffinity, _) => near(inquiry, before),
-        (Rule::PodAntiAffinity, _) => apart(inquiry, before),
-        (Rule::TopologySpread, _) => spread(inquiry, before),
+        (Rule::PodAffinity, _) => near(inquiry, pool, before),
+        (Rule::PodAntiAffinity, _) => apart(inquiry, pool, before),
+        (Rule::TopologySpread, _) => spread(inquiry, pool, before),
         (Rule::PoolLimit, subject) => {
             let limits = &inquiry.snapshot.pools[pool.index()].limits;
-            limit(inquiry, before, subject, limits, &inquiry.usage[pool.index()], "limit of the pool")
+            limit(inquiry, before, subject, limits, &inquiry.usage[pool.index()], "the pool's limit")
         }
         (Rule::ClusterLimit, subject) => {
             let usage = &inquiry.usage[inquiry.snapshot.pools.len()];
-            limit(inquiry, before, subject, &inquiry.snapshot.limits, usage, "limit of all pools together")
+            limit(inquiry, before, subject, &inquiry.snapshot.limits, usage, "the cluster's limit")
         }
         (rule, _) => format!("{rule} leaves nothing"),
     }
@@ -78,11 +78,7 @@ fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
     let mut left = of.types.clone();
     for (key, wanted) in by_text(snapshot, of.requirements.iter()) {
         let before = left.clone();
-        left.retain(|of| {
-            let offered = snapshot.types[of.index()].labels.get(key);
-            offered.is_none_or(|offered| offered.intersects(wanted, &snapshot.symbols))
-                && (offered.is_some() || wanted.allows_missing() || !snapshot.well_known.contains(&key))
-        });
+        left.retain(|of| type_allows(snapshot, *of, key, wanted));
         if left.is_empty() {
             let values = before.iter().filter_map(|of| snapshot.types[of.index()].labels.get(key));
             let found = texts(snapshot, values.flat_map(|values| values.named().0.iter().copied()));
@@ -90,12 +86,36 @@ fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
             let types = words::count(before.len(), "type");
             let why = match &found[..] {
                 [] => format!("none of {types} has the label"),
-                found => format!("{types} have {}", words::list(found)),
+                found => {
+                    let have = if before.len() == 1 { "has" } else { "have" };
+                    format!("{types} {have} {}", words::list(found))
+                }
             };
             return format!("its own requirement {wanted} leaves no type: {why}");
         }
     }
     format!("its own requirements together leave none of its {}", words::count(of.types.len(), "type"))
+}
+
+/// Whether a type can have a label as its pool wants it.
+fn type_allows(snapshot: &Snapshot, of: TypeId, key: Symbol, wanted: &Requirement) -> bool {
+    match snapshot.types[of.index()].labels.get(key) {
+        Some(offered) => offered.intersects(wanted, &snapshot.symbols),
+        // What the provider fills in it would have told; any other label is the pool's to give.
+        None => wanted.allows_missing() || key == snapshot.names.pool || !snapshot.well_known.contains(&key),
+    }
+}
+
+/// The first of a pool's own requirements, by text, with which no type is left.
+pub(super) fn first_impossible(snapshot: &Snapshot, pool: PoolId) -> Option<Symbol> {
+    let of = &snapshot.pools[pool.index()];
+    let mut left = of.types.clone();
+    let mut requirements = by_text(snapshot, of.requirements.iter()).into_iter();
+    let impossible = requirements.find(|(key, wanted)| {
+        left.retain(|of| type_allows(snapshot, *of, *key, wanted));
+        left.is_empty()
+    });
+    impossible.map(|(key, _)| key)
 }
 
 fn label(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, key: Symbol) -> String {
@@ -114,7 +134,7 @@ fn label_sentence(
     let snapshot = inquiry.snapshot;
     let wanted = words::wanted(snapshot, key, requirement);
     if [snapshot.names.hostname, snapshot.names.node_name].contains(&key) {
-        return format!("{wanted} names a node that is there; a new one has a new name");
+        return format!("{wanted} is the name of a node, which no new node gets");
     }
     if key == snapshot.names.pool {
         let named = texts(snapshot, requirement.named().0.iter().copied());
@@ -128,8 +148,7 @@ fn label_sentence(
     };
     let narrowed = inquiry.market.of_pool(pool).iter().any(elsewhere);
     if narrowed {
-        let left = words::count(inquiry.types(before).len(), "type");
-        return format!("{wanted} is had by none of the {left} left by the labels before it");
+        return format!("no type has {wanted} together with {}", asked_before(inquiry, key).join(", "));
     }
     if let Some(allowed) = forbidden_by_pool(inquiry, pool, key, requirement) {
         return format!("{wanted} is not allowed by the pool: it has {}", words::wanted(snapshot, key, &allowed));
@@ -139,6 +158,15 @@ fn label_sentence(
         (false, Some(_)) => format!("{wanted} is none of {}", words::list(&found)),
         (false, None) => format!("{wanted} allows none of {}", words::list(&found)),
     }
+}
+
+/// What the alternative that speaks of a label asks for before it.
+fn asked_before(inquiry: &Inquiry<'_>, key: Symbol) -> Vec<String> {
+    let snapshot = inquiry.snapshot;
+    let term = inquiry.class().node_terms.iter().find(|term| term.get(key).is_some());
+    let asked = term.map(|term| by_text(snapshot, term.iter())).unwrap_or_default();
+    let before = asked.into_iter().take_while(|(asked, _)| *asked != key);
+    before.map(|(key, requirement)| words::wanted(snapshot, key, requirement)).collect()
 }
 
 /// The pool's own requirement, if some of its provider's types have what is asked for and the pool does not allow it.
@@ -151,7 +179,7 @@ fn forbidden_by_pool(
     let snapshot = inquiry.snapshot;
     let of = &snapshot.pools[pool.index()];
     let allowed = of.requirements.get(key)?;
-    let has = |kind: &crate::model::TypeId| {
+    let has = |kind: &TypeId| {
         let labels = &snapshot.types[kind.index()].labels;
         labels.get(key).is_some_and(|offered| offered.intersects(requirement, &snapshot.symbols))
     };
@@ -223,8 +251,8 @@ fn too_large(inquiry: &Inquiry<'_>, before: &BitSet, resource: ResourceId) -> St
     let whole = whole.max().unwrap_or(0);
     if resource == PODS {
         return format!(
-            "daemons take all the {whole} pods that a node of {} left may have",
-            words::count(types, "type")
+            "even the largest node may have {}, and daemons are all of them",
+            words::count(usize::try_from(whole).unwrap_or(0), "pod")
         );
     }
     let amount = |value, round| words::amount(snapshot, resource, value, round);
@@ -252,17 +280,19 @@ fn type_names(inquiry: &Inquiry<'_>, offers: &BitSet) -> Vec<String> {
 
 fn out_of_stock(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
     let mut names: Vec<String> = Vec::new();
-    let mut reserved = true;
+    let mut used_up = true;
     for index in before.iter() {
         let offer = inquiry.market.offer(index);
-        reserved &= offer.left.is_some();
+        let offering = &inquiry.snapshot.types[offer.instance_type.index()].offerings[offer.offering as usize];
+        used_up &= offer.left.is_some() && offering.available;
         names.push(offer_name(inquiry, index));
     }
     names.sort();
     names.dedup();
-    let what = if reserved { "used up" } else { "out of stock" };
+    let what = if used_up { "used up" } else { "out of stock" };
     match &names[..] {
         [one] => format!("{one} is {what}"),
+        [one, other] => format!("both offers that would do are {what}: {one}, {other}"),
         all => format!("all {} offers that would do are {what}: {}", all.len(), words::list(all)),
     }
 }
@@ -296,8 +326,19 @@ fn domains(inquiry: &Inquiry<'_>, key: Symbol, offers: &BitSet) -> (Vec<String>,
     (allowed, offered)
 }
 
+/// Offers of a pool that the rules between pods would allow and that are out of stock.
+pub(super) fn sold_out(inquiry: &Inquiry<'_>, pool: PoolId, key: Symbol) -> BitSet {
+    let sold_out = |&offer: &usize| {
+        let value = inquiry.market.offer(offer).labels.get(key);
+        let free = inquiry.market.offer(offer).free.first_lacking(&inquiry.class().requests).is_none();
+        let allowed = |value| inquiry.topology.check_domain(inquiry.class, key, Domain::value(value)).is_ok();
+        free && !inquiry.in_stock(offer) && value.is_some_and(allowed)
+    };
+    inquiry.market.of_pool(pool).iter().filter(sold_out).collect()
+}
+
 /// What the rules on a label allow, and what there is.
-fn only_where(inquiry: &Inquiry<'_>, key: Symbol, before: &BitSet) -> String {
+fn only_where(inquiry: &Inquiry<'_>, pool: PoolId, key: Symbol, before: &BitSet) -> String {
     let (allowed, offered) = domains(inquiry, key, before);
     let label = words::label(inquiry.snapshot, key);
     let offered = match &offered[..] {
@@ -306,11 +347,14 @@ fn only_where(inquiry: &Inquiry<'_>, key: Symbol, before: &BitSet) -> String {
     };
     match &allowed[..] {
         [] => format!("no {label} will do; {offered}"),
+        some if !sold_out(inquiry, pool, key).is_empty() => {
+            format!("only {label} {} will do, which is out of stock; {offered}", words::list(some))
+        }
         some => format!("only {label} {} will do, {offered}", words::list(some)),
     }
 }
 
-fn near(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
+fn near(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet) -> String {
     let snapshot = inquiry.snapshot;
     let terms = &inquiry.class().affinity;
     let fails = |term: &&AffinityTerm| term_fails(inquiry, term.key, before, Rule::PodAffinity);
@@ -322,7 +366,7 @@ fn near(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
         return format!("must share a node with {pods}, and a new node has none");
     }
     let label = words::label(snapshot, term.key);
-    format!("must be in the same {label} as {pods}: {}", only_where(inquiry, term.key, before))
+    format!("must be in the same {label} as {pods}: {}", only_where(inquiry, pool, term.key, before))
 }
 
 /// Whether no offer's value of a label passes the rules on that label.
@@ -338,27 +382,27 @@ fn term_fails(inquiry: &Inquiry<'_>, key: Symbol, before: &BitSet, rule: Rule) -
     })
 }
 
-fn apart(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
+fn apart(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet) -> String {
     let snapshot = inquiry.snapshot;
     let terms = &inquiry.class().anti_affinity;
     let fails = |term: &&AffinityTerm| term_fails(inquiry, term.key, before, Rule::PodAntiAffinity);
     if let Some(term) = terms.iter().find(fails) {
         let pods = selected(snapshot, term.selector.as_ref());
         let label = words::label(snapshot, term.key);
-        return format!("must not share a {label} with {pods}: {}", only_where(inquiry, term.key, before));
+        return format!("must not share a {label} with {pods}: {}", only_where(inquiry, pool, term.key, before));
     }
     let keys: BTreeSet<Symbol> = inquiry.topology.keys_of(inquiry.class).collect();
     let mut failing = keys.into_iter().filter(|key| term_fails(inquiry, *key, before, Rule::PodAntiAffinity));
     match failing.next() {
         Some(key) => {
             let label = words::label(snapshot, key);
-            format!("other pods do not share a {label} with it: {}", only_where(inquiry, key, before))
+            format!("other pods do not share a {label} with it: {}", only_where(inquiry, pool, key, before))
         }
         None => "pods that must not be near are everywhere that it could go".to_owned(),
     }
 }
 
-fn spread(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
+fn spread(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet) -> String {
     let snapshot = inquiry.snapshot;
     let hard = || inquiry.class().spread.iter().filter(|spread| spread.hard);
     let lacking = |spread: &&Spread| {
@@ -373,8 +417,9 @@ fn spread(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
     match hard().find(fails) {
         Some(spread) => {
             let label = words::label(snapshot, spread.key);
-            let domains = only_where(inquiry, spread.key, before);
-            format!("spread over {label} with maxSkew {}: {domains}", spread.max_skew)
+            let domains = only_where(inquiry, pool, spread.key, before);
+            let wanted = spread.min_domains.map(|wanted| format!(" and minDomains {wanted}")).unwrap_or_default();
+            format!("spread over {label} with maxSkew {}{wanted}: {domains}", spread.max_skew)
         }
         None => {
             let keys: Vec<&str> = hard().map(|spread| words::label(snapshot, spread.key)).collect();

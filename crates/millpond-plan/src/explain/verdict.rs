@@ -1,6 +1,6 @@
 //! Why pods of a class have no place, in one sentence for each pool and one for all of them.
 
-use super::funnel::{Inquiry, Step};
+use super::funnel::{Inquiry, Step, Subject};
 use super::{reason, words};
 use crate::board::Board;
 use crate::market::{Market, Usage};
@@ -29,7 +29,7 @@ pub(super) fn of_funnels(inquiry: &Inquiry<'_>, funnels: &[Vec<Step>]) -> Verdic
     if let Some(problem) = &inquiry.class().problem {
         return Verdict { rule: Rule::Pod, message: reason::problem(problem), pools };
     }
-    let Some(nearest) = nearest(snapshot, &pools, funnels) else {
+    let Some(nearest) = nearest(inquiry, &pools, funnels) else {
         return Verdict { rule: Rule::PoolNotReady, message: "there is no pool to buy nodes from".to_owned(), pools };
     };
     let message = format!("pool {}: {}", words::pool(snapshot, nearest.pool), nearest.message);
@@ -37,23 +37,40 @@ pub(super) fn of_funnels(inquiry: &Inquiry<'_>, funnels: &[Vec<Step>]) -> Verdic
 }
 
 /// The pool that came nearest: whose rule is the last to fail, with most left before it; then by weight and name.
+/// A pool without any of a resource, or when another is asked for by name, never was near.
 pub(super) fn nearest<'p>(
-    snapshot: &Snapshot,
+    inquiry: &Inquiry<'_>,
     pools: &'p [PoolVerdict],
     funnels: &[Vec<Step>],
 ) -> Option<&'p PoolVerdict> {
+    let snapshot = inquiry.snapshot;
+    let rule = |verdict: &PoolVerdict| match funnels[verdict.pool.index()].last() {
+        Some(step) if is_of_another_kind(inquiry, verdict.pool, step) => Rule::PoolRequirements,
+        _ => verdict.rule,
+    };
     let before = |pool: PoolId| {
         let steps = &funnels[pool.index()];
         steps.len().checked_sub(2).map_or(0, |index| steps[index].left.len())
     };
     pools.iter().max_by(|a, b| {
         let (of_a, of_b) = (&snapshot.pools[a.pool.index()], &snapshot.pools[b.pool.index()]);
-        let by_rule = a.rule.cmp(&b.rule).then_with(|| before(a.pool).cmp(&before(b.pool)));
+        let by_rule = rule(a).cmp(&rule(b)).then_with(|| before(a.pool).cmp(&before(b.pool)));
         by_rule.then_with(|| of_a.weight.cmp(&of_b.weight)).then_with(|| of_b.name.cmp(&of_a.name))
     })
 }
 
-fn of_pool(inquiry: &Inquiry<'_>, pool: PoolId, steps: &[Step]) -> PoolVerdict {
+fn is_of_another_kind(inquiry: &Inquiry<'_>, pool: PoolId, step: &Step) -> bool {
+    match (step.rule, step.subject) {
+        (Rule::NodeAffinity, Subject::Label(key)) => step.left.is_empty() && key == inquiry.snapshot.names.pool,
+        (Rule::Resources, Subject::Resource(resource)) => {
+            let mut offers = inquiry.market.of_pool(pool).iter().map(|offer| inquiry.market.offer(offer));
+            step.left.is_empty() && !offers.any(|offer| offer.free.get(resource) > 0)
+        }
+        _ => false,
+    }
+}
+
+pub(super) fn of_pool(inquiry: &Inquiry<'_>, pool: PoolId, steps: &[Step]) -> PoolVerdict {
     let all = inquiry.market.of_pool(pool);
     let Some((last, earlier)) = steps.split_last() else {
         return PoolVerdict { pool, rule: Rule::PoolRequirements, message: "has nothing to buy".to_owned() };

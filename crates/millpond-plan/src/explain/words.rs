@@ -88,6 +88,7 @@ pub(super) fn label(snapshot: &Snapshot, key: Symbol) -> &str {
         (names.arch, "arch"),
         (names.os, "os"),
         (names.hostname, "hostname"),
+        (names.pool, "pool"),
     ];
     short.into_iter().find(|(known, _)| *known == key).map_or_else(|| snapshot.text(key), |(_, short)| short)
 }

@@ -132,9 +132,9 @@ pub fn explain_in(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> PodExpl
     PodExplanation { pod, standing, message, verdict, pools, nodes, closed_nodes, nearest, suggestion }
 }
 
-/// How explanations plan: what is cheapest does not matter here as much as whether there is a place.
+/// How explanations plan.
 fn plan(snapshot: &Snapshot) -> Outcome {
-    crate::policy::karpenter::plan(snapshot, &Settings::default())
+    crate::solve::plan(snapshot, &Settings::default())
 }
 
 fn standing(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> Standing {

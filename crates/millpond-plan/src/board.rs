@@ -225,7 +225,8 @@ impl<'s> Board<'s> {
     pub fn reopen(&mut self, spot: SpotId) {
         let place = self.place_of(spot);
         self.topology.add_node(place, self.snapshot);
-        self.spots[spot.index()].open = true;
+        let planned = self.spots[spot.index()].offer.is_some();
+        self.spots[spot.index()].open = planned || crate::market::usable(self.snapshot, spot.index());
     }
 
     /// Whether kube-scheduler would let one more pod of the class on a node; if not, the first rule against it.

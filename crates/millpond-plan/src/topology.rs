@@ -384,6 +384,27 @@ impl Topology {
         spread && rules.affinity.iter().all(near)
     }
 
+    /// Whether a pod of the class has those near that its affinity asks for; `present` says that the pod itself is
+    /// counted already, and does not keep itself company.
+    pub fn has_company(&self, class: ClassId, place: Place<'_>, present: bool) -> bool {
+        let rules = &self.rules[class.index()];
+        rules.affinity.iter().all(|rule| {
+            let itself = u32::from(present && rules.raises.contains(&rule.counter));
+            let near =
+                domain_of(place, rule.key, self.hostname).map(|domain| self.counters[rule.counter].count(domain));
+            near.is_some_and(|near| near > itself)
+        })
+    }
+
+    /// Whether all pods that the affinity of the class asks for are near, wherever they could be.
+    pub fn has_everybody(&self, class: ClassId, place: Place<'_>) -> bool {
+        self.rules[class.index()].affinity.iter().all(|rule| {
+            let counter = &self.counters[rule.counter];
+            let near = domain_of(place, rule.key, self.hostname).map(|domain| counter.count(domain));
+            near.is_some_and(|near| u64::from(near) == counter.total)
+        })
+    }
+
     /// Whether the class has a spread or an affinity that others can break.
     pub fn has_fragile_rules(&self, class: ClassId) -> bool {
         let rules = &self.rules[class.index()];

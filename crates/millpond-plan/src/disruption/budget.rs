@@ -162,6 +162,11 @@ impl BudgetLedger {
         self.pools[pool.index()].busy -= 1;
     }
 
+    /// It goes after all.
+    pub(super) fn take_back(&mut self, pool: PoolId) {
+        self.pools[pool.index()].busy += 1;
+    }
+
     /// When the next node of a pool may go for a reason.
     pub fn opens(&self, pool: PoolId, reason: DisruptionReason, now: Seconds) -> Option<Seconds> {
         let ledger = &self.pools[pool.index()];

@@ -28,6 +28,10 @@ pub enum Refusal {
     PodDoNotDisrupt(PodId, Option<Seconds>),
     /// Room is kept on it for a pod.
     RoomKept(PodId),
+    /// The plan itself puts pods that wait on it.
+    Promised,
+    /// A pod that rules of others look at is still going away.
+    PodEnding(PodId),
     /// A pod is covered by a PodDisruptionBudget that allows no eviction, or no more.
     Evictions(PodId, EvictionRefusal),
     /// The reason does not apply: it has pods.
@@ -82,6 +86,8 @@ impl Refusal {
             Self::NodeDoNotDisrupt => "NodeDoNotDisrupt",
             Self::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
             Self::RoomKept(_) => "RoomKept",
+            Self::Promised => "Promised",
+            Self::PodEnding(_) => "PodEnding",
             Self::Evictions(..) => "PodDisruptionBudget",
             Self::NotEmpty => "NotEmpty",
             Self::IsEmpty => "IsEmpty",
@@ -120,6 +126,8 @@ impl Refusal {
                 format!("pod {} asked not to be disrupted until {}", pod(one), time(*until))
             }
             Self::RoomKept(one) => format!("room is kept on it for pod {}", pod(one)),
+            Self::Promised => "pods that wait are planned on it".to_owned(),
+            Self::PodEnding(one) => format!("pod {} is still going away", pod(one)),
             Self::Evictions(one, EvictionRefusal::UsedUp(budget)) => {
                 let (one, name) = (pod(one), budget_name(*budget));
                 let allowed = snapshot.disruption_budgets[*budget as usize].allowed;
@@ -250,14 +258,19 @@ impl Accounts {
         if self.budgets.left(pool, reason) != Some(0) {
             return Ok(());
         }
+        Err(self.used_up(pool, reason, self.budgets.opens(pool, reason, snapshot.now)))
+    }
+
+    /// The refusal of a pool whose budgets are used up.
+    pub(super) fn used_up(&self, pool: PoolId, reason: DisruptionReason, opens: Option<Seconds>) -> Refusal {
         let allowance = self.budgets.allowance(pool, reason);
-        Err(Refusal::Budget {
+        Refusal::Budget {
             allowed: allowance.nodes.unwrap_or(0),
             busy: self.budgets.busy(pool),
             budget: allowance.budget.unwrap_or(0),
-            opens: self.budgets.opens(pool, reason, snapshot.now),
+            opens,
             error: allowance.error.as_ref().map(ToString::to_string),
-        })
+        }
     }
 
     /// Whether the pool can lose a node for good. A drifted or expired one that is replaced does not count.

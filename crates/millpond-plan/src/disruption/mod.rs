@@ -4,20 +4,31 @@
 //! cron ─▶ window ─▶ budget ─┐
 //!                    pdb ───┼─▶ eligible ─▶ may this node go, or why not
 //!              residents ───┤
-//!                   cost ───┘
+//!                   cost ───┘            │
+//!                                        ▼
+//!       value, order, receivers ─▶ consolidate ─▶ removals, savings, where pods move
+//!       state (board, undo), purchase (kernel)
 //! ```
 
+mod balanced;
 mod budget;
+mod consolidate;
 mod cost;
 mod cron;
 mod eligible;
+mod order;
 mod pdb;
+mod purchase;
+mod receivers;
 mod residents;
+mod state;
 #[cfg(test)]
 mod tests;
+mod value;
 mod window;
 
 pub use budget::{Allowance, BudgetLedger, PoolBudgets, REASONS, first_mistake};
+pub use consolidate::{Consolidated, consolidate};
 pub use cost::{NODE_DISRUPTION, eviction_cost, pods_cost};
 pub use cron::{Cron, CronError};
 pub use eligible::{Accounts, Refusal};

@@ -5,7 +5,7 @@ use crate::model::{Limits, Nanos, Resources, Snapshot};
 use crate::plan::Rule;
 
 #[derive(Debug, Clone)]
-pub(super) struct Ledger<'s> {
+pub(crate) struct Ledger<'s> {
     snapshot: &'s Snapshot,
     market: &'s Market,
     /// By pool; the last is the sum of all.
@@ -16,7 +16,7 @@ pub(super) struct Ledger<'s> {
 }
 
 impl<'s> Ledger<'s> {
-    pub(super) fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
+    pub(crate) fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
         let limited = !snapshot.limits.is_empty()
             || snapshot.pools.iter().any(|pool| !pool.limits.is_empty())
             || market.offers().iter().any(|offer| offer.left.is_some());
@@ -24,16 +24,16 @@ impl<'s> Ledger<'s> {
     }
 
     /// Whether anything is limited at all.
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.limited
     }
 
-    pub(super) fn usage(&self) -> &[Usage] {
+    pub(crate) fn usage(&self) -> &[Usage] {
         &self.usage
     }
 
     /// How many of a reserved offering are left.
-    pub(super) fn left_of(&self, offer: usize) -> Option<u32> {
+    pub(crate) fn left_of(&self, offer: usize) -> Option<u32> {
         let offer = self.market.offer(offer);
         let left = offer.left?;
         let bought = self.reserved.get(&(offer.instance_type.0, offer.offering)).copied().unwrap_or(0);
@@ -41,7 +41,7 @@ impl<'s> Ledger<'s> {
     }
 
     /// Whether one more such node is within all limits.
-    pub(super) fn allows(&self, offer: usize) -> Result<(), Rule> {
+    pub(crate) fn allows(&self, offer: usize) -> Result<(), Rule> {
         if !self.limited {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl<'s> Ledger<'s> {
     }
 
     /// Counts a node as bought.
-    pub(super) fn buy(&mut self, offer: usize) {
+    pub(crate) fn buy(&mut self, offer: usize) {
         let of = self.market.offer(offer);
         if of.left.is_some() {
             *self.reserved.entry((of.instance_type.0, of.offering)).or_default() += 1;
@@ -74,7 +74,7 @@ impl<'s> Ledger<'s> {
     }
 
     /// Counts a node as not bought after all.
-    pub(super) fn give_back(&mut self, offer: usize) {
+    pub(crate) fn give_back(&mut self, offer: usize) {
         let of = self.market.offer(offer);
         if let Some(bought) = self.reserved.get_mut(&(of.instance_type.0, of.offering)) {
             *bought -= 1;

@@ -31,7 +31,7 @@ mod bundles;
 mod demand;
 mod domains;
 mod existing;
-mod ledger;
+pub(crate) mod ledger;
 mod offers;
 mod order;
 mod report;
@@ -64,7 +64,11 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     solver.place_rest();
     solver.mend();
     solver.fill_up_pools();
-    solver.finish()
+    let outcome = solver.finish();
+    if settings.consolidate {
+        return crate::disruption::consolidate(snapshot, market, outcome, settings).outcome;
+    }
+    outcome
 }
 
 /// A node that the plan buys.

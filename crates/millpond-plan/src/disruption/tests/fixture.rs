@@ -1,10 +1,13 @@
 //! Small clusters, written down quickly.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::model::{
     Budget, CPU, CapacityType, ClassId, Disruption, DisruptionReason, InstanceType, Labels, MEMORY, Node, NodeId,
     NodeState, Nodes, Offering, PODS, Pod, PodClass, PodDisruptionBudget, PodId, PodState, Pool, PoolId, Resources,
     Schedule, Seconds, Snapshot, TypeId,
 };
+use crate::plan::{Plan, Target};
 use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 
@@ -199,4 +202,65 @@ pub(crate) fn for_reasons(budget: Budget, reasons: &[DisruptionReason]) -> Budge
 pub(crate) fn at(budget: Budget, cron: &str, duration: Seconds) -> Budget {
     let schedule = Schedule { cron: cron.to_owned(), time_zone: None, duration };
     Budget { schedule: Some(schedule), ..budget }
+}
+
+/// The cluster after a plan was carried out.
+pub(crate) fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
+    let mut after = snapshot.clone();
+    let gone: BTreeSet<NodeId> = plan.removals.iter().flat_map(|removal| removal.nodes.iter().copied()).collect();
+    let stays = |id: NodeId| !gone.contains(&id) && snapshot.nodes[id.index()].state != NodeState::Leaving;
+    let mut renumbered = vec![None; snapshot.nodes.len()];
+    after.nodes.clear();
+    for (index, node) in snapshot.nodes.iter().enumerate() {
+        if stays(NodeId::from(index)) {
+            renumbered[index] = Some(NodeId::from(after.nodes.len()));
+            after.nodes.push(node.clone());
+        }
+    }
+    let first_new = after.nodes.len();
+    for (index, new) in plan.new_nodes.iter().enumerate() {
+        let offering = &mut after.types[new.instance_type.index()].offerings[new.offering as usize];
+        offering.left = offering.left.map(|left| left - 1);
+        let name = format!("new-{index:03}-{}", snapshot.now);
+        let kind = &snapshot.types[new.instance_type.index()];
+        let offering = &kind.offerings[new.offering as usize];
+        let hostname = after.symbols.intern(&name);
+        after.nodes.push(Node {
+            labels: new.labels.with([(snapshot.names.hostname, hostname)]),
+            name,
+            pool: Some(new.pool),
+            state: NodeState::Running,
+            schedulable: true,
+            taints: snapshot.pools[new.pool.index()].taints.clone(),
+            capacity: kind.capacity.clone(),
+            allocatable: kind.allocatable.clone(),
+            instance_type: Some(kind.name),
+            zone: Some(offering.zone),
+            capacity_type: Some(offering.capacity_type),
+            price: Some(new.price),
+            created: snapshot.now,
+            initialized: Some(snapshot.now),
+            last_pod_event: Some(snapshot.now),
+            drifted: None,
+            do_not_disrupt: false,
+            ready: true,
+        });
+    }
+    let places: BTreeMap<PodId, Target> = plan.placements.iter().copied().collect();
+    let pods = snapshot.pods.iter().enumerate().filter_map(|(index, pod)| {
+        let mut pod = pod.clone();
+        if let Some(target) = places.get(&PodId::from(index)) {
+            pod.state = PodState::Bound;
+            pod.node = Some(match target {
+                Target::Existing(node) => renumbered[node.index()].expect("pods go to nodes that stay"),
+                Target::New(new) => NodeId::from(first_new + *new as usize),
+            });
+        } else if let Some(node) = pod.node {
+            // What went with its node is gone.
+            pod.node = Some(renumbered[node.index()]?);
+        }
+        Some(pod)
+    });
+    after.pods = pods.collect();
+    after
 }

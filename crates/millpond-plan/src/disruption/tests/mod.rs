@@ -1,5 +1,7 @@
 //! Tables of cases over small clusters.
 
 mod allowed;
+mod consolidation;
 mod eligibility;
-pub(super) mod fixture;
+mod fixture;
+mod random;

@@ -1,0 +1,245 @@
+//! What to buy for pods whose nodes go and for which there is no room elsewhere: all of them together, by the packing
+//! kernel.
+//!
+//! Rules between pods about zones and the like are kept by keeping each pod where it is: pods that such a rule concerns
+//! go to a node with the same values of those labels. Rules about the host are in the problem, or checked on the board.
+
+use std::collections::BTreeMap;
+
+use super::state::State;
+use crate::board::SpotId;
+use crate::model::{ClassId, PodId, ResourceId};
+use crate::pack::{self, BitSet, MAX_RESOURCES};
+use crate::symbol::Symbol;
+
+/// Pods that are alike in what may be bought for them.
+struct Lot {
+    class: ClassId,
+    pods: Vec<PodId>,
+    offers: BitSet,
+}
+
+/// What to buy for pods, as the kernel has it.
+pub(super) struct Quote {
+    lots: Vec<Lot>,
+    /// For each bin of the kernel the offers that it stands for.
+    ties: Vec<Vec<usize>>,
+    solution: pack::Solution,
+}
+
+impl Quote {
+    /// What it costs, before anything that the kernel does not know.
+    pub(super) fn cost(&self) -> u128 {
+        self.solution.cost
+    }
+}
+
+/// Asks what nodes for these pods cost; fails with a pod for which nothing can be had below `most`.
+pub(super) fn quote(
+    state: &mut State<'_>,
+    on_sale: &BitSet,
+    pods: &[PodId],
+    most: u128,
+    budget: pack::Budget,
+) -> Result<Quote, PodId> {
+    let lots = lots(state, on_sale, pods, most);
+    if let Some(lot) = lots.iter().find(|lot| lot.offers.is_empty()) {
+        return Err(lot.pods[0]);
+    }
+    let (problem, ties) = problem(state, &lots, most);
+    let solution = pack::solve(&problem, budget);
+    if solution.cost >= most { Err(pods[0]) } else { Ok(Quote { lots, ties, solution }) }
+}
+
+/// Buys nodes and puts the pods on them. Fails with a pod that found no place; the caller undoes what was done then.
+pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<SpotId>, PodId> {
+    let Quote { mut lots, ties, solution } = quote;
+    let mut bought = Vec::new();
+    let mut left = Vec::new();
+    for group in &solution.nodes {
+        for _ in 0..group.multiplicity {
+            let contents = group.contents.iter().flat_map(|&(row, count)| {
+                let pods = &mut lots[row].pods;
+                pods.split_off(pods.len().saturating_sub(count as usize))
+            });
+            let contents: Vec<PodId> = contents.collect();
+            let Some(offer) = pick(state, &ties[group.bin], &contents) else {
+                left.extend(contents);
+                continue;
+            };
+            let spot = state.open(offer);
+            for pod in contents {
+                put_or_keep(state, pod, spot, &mut left);
+            }
+            bought.push(spot);
+        }
+    }
+    left.extend(lots.iter_mut().flat_map(|lot| std::mem::take(&mut lot.pods)));
+    left.sort_unstable();
+    for pod in left {
+        place_alone(state, on_sale, pod, &mut bought)?;
+    }
+    // A node on which none of its pods could be is bought for nothing.
+    bought.retain(|spot| !state.give_back_unused(*spot));
+    Ok(bought)
+}
+
+fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: SpotId, left: &mut Vec<PodId>) {
+    let class = state.class(pod);
+    if state.board.check(class, spot).is_ok() { state.put(pod, spot) } else { left.push(pod) }
+}
+
+/// A pod that the kernel's plan did not suit: on a node that was bought just now, or on the cheapest of its own.
+fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut Vec<SpotId>) -> Result<(), PodId> {
+    let class = state.class(pod);
+    for &spot in bought.iter() {
+        if state.board.check(class, spot).is_ok() {
+            state.put(pod, spot);
+            return Ok(());
+        }
+    }
+    let lot = lots(state, on_sale, &[pod], u128::MAX).pop().ok_or(pod)?;
+    let cheapest = lot.offers.iter().map(|offer| state.market.offer(offer).price).min().ok_or(pod)?;
+    let ties: Vec<usize> = lot.offers.iter().filter(|&offer| state.market.offer(offer).price == cheapest).collect();
+    let spot = pick(state, &ties, &[pod]).map(|offer| state.open(offer)).ok_or(pod)?;
+    bought.push(spot);
+    if state.board.check(class, spot).is_err() {
+        return Err(pod);
+    }
+    state.put(pod, spot);
+    Ok(())
+}
+
+/// Of equally good offers within all limits the one that the pods like best, then the one in the zone with the fewest
+/// nodes of its pool.
+fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<usize> {
+    let allowed = ties.iter().copied().filter(|&offer| state.ledger.allows(offer).is_ok());
+    let liked = |offer: usize| -> i64 {
+        let each = pods.iter().map(|pod| &state.snapshot.classes[state.class(*pod).index()]);
+        each.map(|class| state.market.liking(class, offer, state.snapshot)).sum()
+    };
+    let filled = |offer: usize| {
+        let of = state.market.offer(offer);
+        state.zones.count(of.pool, of.labels.get(state.snapshot.names.zone))
+    };
+    allowed.min_by_key(|&offer| (std::cmp::Reverse(liked(offer)), filled(offer)))
+}
+
+/// Groups pods by class and by the domains that they have to stay in.
+fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Vec<Lot> {
+    let hostname = state.snapshot.names.hostname;
+    let mut groups: BTreeMap<(ClassId, Vec<(Symbol, Option<Symbol>)>), Vec<PodId>> = BTreeMap::new();
+    for &pod in pods {
+        let class = state.class(pod);
+        let labels = state.last_place(pod).labels;
+        let mut keys: Vec<Symbol> = state.board.topology().keys_of(class).filter(|key| *key != hostname).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let domains = keys.into_iter().map(|key| (key, labels.get(key))).collect();
+        groups.entry((class, domains)).or_default().push(pod);
+    }
+    let mut lots = Vec::with_capacity(groups.len());
+    for ((class, domains), pods) in groups {
+        let mut offers = state.board.suiting_offers(class).clone();
+        offers.intersect(on_sale);
+        for (key, value) in domains {
+            let same = state.market.values(key).find(|(known, _)| Some(*known) == value).map(|(_, offers)| offers);
+            // A pod in no domain stays in none.
+            match same {
+                Some(same) => offers.intersect(same),
+                None => state.market.values(key).for_each(|(_, offers_of)| offers.subtract(offers_of)),
+            }
+        }
+        lots.push(Lot { class, pods, offers: large_enough(state, class, &offers, most) });
+    }
+    lots
+}
+
+/// Offers that hold one pod of the class, are within limits, of the greatest weight that has any, and cost less than
+/// everything that goes.
+fn large_enough(state: &State<'_>, class: ClassId, offers: &BitSet, most: u128) -> BitSet {
+    let requests = &state.snapshot.classes[class.index()].requests;
+    let weight = |offer: usize| state.snapshot.pools[state.market.offer(offer).pool.index()].weight;
+    let fitting: Vec<usize> = offers
+        .iter()
+        .filter(|&offer| {
+            let free = &state.market.offer(offer).free;
+            free.first_lacking(requests).is_none() && state.ledger.allows(offer).is_ok()
+        })
+        .collect();
+    let greatest = fitting.iter().map(|&offer| weight(offer)).max();
+    let affordable = |offer: &usize| u128::from(state.market.offer(*offer).price) < most;
+    fitting.into_iter().filter(|&offer| Some(weight(offer)) == greatest).filter(affordable).collect()
+}
+
+/// The packing problem, and for each bin the offers that it stands for.
+fn problem(state: &State<'_>, lots: &[Lot], most: u128) -> (pack::Problem, Vec<Vec<usize>>) {
+    let dimensions = dimensions(state, lots);
+    let words = lots.len().div_ceil(64);
+    // Offers with the same room, price and lots are one bin.
+    let mut members: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for (row, lot) in lots.iter().enumerate() {
+        for offer in lot.offers.iter() {
+            members.entry(offer).or_insert_with(|| vec![0; words])[row / 64] |= 1 << (row % 64);
+        }
+    }
+    let mut alike: BTreeMap<(u32, u64, Option<u32>, Vec<u64>), Vec<usize>> = BTreeMap::new();
+    for (offer, rows) in members {
+        let of = state.market.offer(offer);
+        let stocked = of.left.map(|_| offer as u32);
+        alike.entry((of.capacity, of.price, stocked, rows)).or_default().push(offer);
+    }
+    let mut bins = Vec::with_capacity(alike.len());
+    let mut ties = Vec::with_capacity(alike.len());
+    let mut of_row = vec![BitSet::new(); lots.len()];
+    for ((_, price, _, rows), offers) in alike {
+        for row in (0..lots.len()).filter(|row| rows[row / 64] >> (row % 64) & 1 == 1) {
+            of_row[row].insert(bins.len());
+        }
+        let affordable = u64::try_from(most / u128::from(price.max(1))).unwrap_or(u64::MAX);
+        let stock = state.ledger.left_of(offers[0]).map_or(affordable, |left| affordable.min(u64::from(left)));
+        let capacity = amounts(&dimensions, |id| state.market.offer(offers[0]).free.get(id));
+        bins.push(pack::Bin { capacity, price, max_nodes: (stock < u64::MAX).then_some(stock) });
+        ties.push(offers);
+    }
+    let topology = state.board.topology();
+    let row = |(lot, bins): (&Lot, BitSet)| {
+        let class = &state.snapshot.classes[lot.class.index()];
+        let mut exclusive = topology.exclusive_groups(lot.class);
+        exclusive.extend(topology.spread_groups(lot.class));
+        exclusive.sort_unstable();
+        exclusive.dedup();
+        let alone = topology.is_alone_on_host(lot.class) || !class.host_ports.is_empty();
+        pack::Row {
+            request: amounts(&dimensions, |id| class.requests.get(id)),
+            count: lot.pods.len() as u64,
+            bins,
+            per_node_cap: if alone { 1 } else { topology.spread_per_host(lot.class) },
+            exclusive,
+        }
+    };
+    let rows = lots.iter().zip(of_row).map(row).collect();
+    (pack::Problem { resources: dimensions.len(), bins, rows }, ties)
+}
+
+fn amounts(dimensions: &[ResourceId], amount: impl Fn(ResourceId) -> i64) -> pack::Amounts {
+    let mut amounts = [0; MAX_RESOURCES];
+    for (place, id) in amounts.iter_mut().zip(dimensions) {
+        *place = amount(*id).max(0);
+    }
+    amounts
+}
+
+/// Resources that some pod asks for; what the kernel cannot count is checked on the board.
+fn dimensions(state: &State<'_>, lots: &[Lot]) -> Vec<ResourceId> {
+    let mut asked: Vec<ResourceId> = lots
+        .iter()
+        .flat_map(|lot| state.snapshot.classes[lot.class.index()].requests.iter())
+        .filter(|(_, amount)| *amount > 0)
+        .map(|(id, _)| id)
+        .collect();
+    asked.sort_unstable();
+    asked.dedup();
+    asked.truncate(MAX_RESOURCES);
+    asked
+}

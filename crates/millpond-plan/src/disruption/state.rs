@@ -1,0 +1,326 @@
+//! The cluster while a plan takes nodes away: every change is written down, so that it can be undone.
+
+use std::collections::BTreeMap;
+
+use super::eligible::{Accounts, Refusal};
+use super::order::Zones;
+use crate::board::{Board, SpotId};
+use crate::market::Market;
+use crate::model::{ClassId, DisruptionReason, NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
+use crate::solve::ledger::Ledger;
+use crate::topology::Place;
+
+/// A change that can be undone.
+#[derive(Debug)]
+enum Change {
+    Lifted(PodId, SpotId),
+    /// The last is where it was planned before.
+    Put(PodId, SpotId, Option<SpotId>),
+    Daemon(ClassId, SpotId),
+    Closed(NodeId),
+    Opened(SpotId, usize),
+    GivenBack(SpotId, usize),
+    Restored(NodeId),
+    Budget(PoolId),
+    Evicted(Vec<PodId>),
+}
+
+/// How far the changes have come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark(usize);
+
+pub(super) struct State<'s> {
+    pub(super) snapshot: &'s Snapshot,
+    pub(super) market: &'s Market,
+    pub(super) board: Board<'s>,
+    pub(super) accounts: Accounts,
+    pub(super) ledger: Ledger<'s>,
+    pub(super) zones: Zones,
+    /// Pods by node that have to move when it goes; planned nodes included.
+    contents: Vec<Vec<PodId>>,
+    /// Where the plan puts pods, by pod: those that wait, and those that move.
+    moved: Vec<Option<SpotId>>,
+    /// Pods that the plan places and whose rules others can break, those that wait included.
+    /// The last says whether the pod came to a place where nobody was whom its affinity asks for.
+    fragile: BTreeMap<(PodId, SpotId), bool>,
+    changes: Vec<Change>,
+}
+
+impl<'s> State<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
+        let accounts = Accounts::new(snapshot);
+        let board = Board::new(snapshot, market);
+        let contents = (0..snapshot.nodes.len())
+            .map(|node| accounts.residents.movers(snapshot, NodeId::from(node)).collect())
+            .collect();
+        Self {
+            snapshot,
+            market,
+            board,
+            accounts,
+            ledger: Ledger::new(snapshot, market),
+            zones: Zones::new(snapshot),
+            contents,
+            moved: vec![None; snapshot.pods.len()],
+            fragile: BTreeMap::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// A node that the plan buys for pods that wait.
+    pub(super) fn add_planned(&mut self, offer: usize) -> SpotId {
+        let spot = self.open(offer);
+        self.changes.clear();
+        spot
+    }
+
+    /// A pod that waits, where the plan puts it.
+    pub(super) fn add_waiting(&mut self, pod: PodId, spot: SpotId) {
+        self.put(pod, spot);
+        self.changes.clear();
+        // In which order they come is not known here.
+        self.fragile.entry((pod, spot)).and_modify(|first| *first = false);
+    }
+
+    pub(super) fn class(&self, pod: PodId) -> ClassId {
+        self.snapshot.pods[pod.index()].class
+    }
+
+    /// Pods that would have to move from a node as things stand.
+    pub(super) fn contents(&self, node: NodeId) -> &[PodId] {
+        self.on_spot(SpotId(node.0))
+    }
+
+    /// The same for any spot.
+    pub(super) fn on_spot(&self, spot: SpotId) -> &[PodId] {
+        &self.contents[spot.index()]
+    }
+
+    /// Where the plan puts a pod.
+    pub(super) fn location(&self, pod: PodId) -> Option<SpotId> {
+        self.moved[pod.index()]
+    }
+
+    /// Where a pod is, or was until it was lifted.
+    pub(super) fn last_place(&self, pod: PodId) -> Place<'s> {
+        let home = self.snapshot.pods[pod.index()].node.map(|node| SpotId(node.0));
+        let spot = self.moved[pod.index()].or(home).expect("pods that move were somewhere");
+        self.board.place_of(spot)
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.changes.len())
+    }
+
+    /// Takes a node away for a reason: counts it, lifts its pods, closes it. Gives back the pods, or says why not;
+    /// then nothing has changed.
+    pub(super) fn take(&mut self, node: NodeId, reason: DisruptionReason) -> Result<Vec<PodId>, Refusal> {
+        if let Some(pool) = self.snapshot.nodes[node.index()].pool
+            && self.accounts.budgets.left(pool, reason) == Some(0)
+        {
+            // When it opens is a question for those who ask about one node.
+            return Err(self.accounts.used_up(pool, reason, None));
+        }
+        let pool = self.accounts.eligible(self.snapshot, node, reason)?;
+        let residents = self.accounts.residents.of(node);
+        let topology = self.board.topology();
+        let ending = |pod: &&PodId| {
+            let of = &self.snapshot.pods[pod.index()];
+            of.state == PodState::Terminating && !topology.is_free(of.class)
+        };
+        if let Some(pod) = residents.iter().find(ending) {
+            return Err(Refusal::PodEnding(*pod));
+        }
+        let own: Vec<PodId> = self.accounts.residents.movers(self.snapshot, node).collect();
+        let evicted = self.accounts.evictions.take(self.snapshot, own.iter().copied());
+        evicted.map_err(|(pod, refusal)| Refusal::Evictions(pod, refusal))?;
+        self.changes.push(Change::Evicted(own));
+        self.accounts.budgets.take(pool, reason);
+        self.changes.push(Change::Budget(pool));
+        let spot = SpotId(node.0);
+        let pods = self.lift(spot);
+        self.take_daemons(node);
+        self.board.close(spot);
+        self.accounts.nodes[pool.index()] -= 1;
+        self.zones.remove(pool, self.snapshot.nodes[node.index()].zone);
+        self.changes.push(Change::Closed(node));
+        Ok(pods)
+    }
+
+    /// Takes all pods that move off a node.
+    pub(super) fn lift(&mut self, spot: SpotId) -> Vec<PodId> {
+        let pods = std::mem::take(&mut self.contents[spot.index()]);
+        for &pod in &pods {
+            let class = self.class(pod);
+            self.board.remove(class, spot, 1);
+            self.changes.push(Change::Lifted(pod, spot));
+        }
+        pods
+    }
+
+    /// Daemons go with their node, and no longer count for anybody.
+    fn take_daemons(&mut self, node: NodeId) {
+        let spot = SpotId(node.0);
+        for class in self.daemons(node).collect::<Vec<_>>() {
+            self.board.remove(class, spot, 1);
+            self.changes.push(Change::Daemon(class, spot));
+        }
+    }
+
+    /// Puts a lifted pod somewhere.
+    pub(super) fn put(&mut self, pod: PodId, spot: SpotId) {
+        let class = self.class(pod);
+        let place = self.board.place_of(spot);
+        let first = !self.board.topology().has_company(class, place, false);
+        self.board.place(class, spot, 1);
+        self.contents[spot.index()].push(pod);
+        let before = self.moved[pod.index()].replace(spot);
+        if self.board.topology().has_fragile_rules(class) {
+            self.fragile.insert((pod, spot), first);
+        }
+        self.changes.push(Change::Put(pod, spot, before));
+    }
+
+    /// Buys a node.
+    pub(super) fn open(&mut self, offer: usize) -> SpotId {
+        let spot = self.board.open(offer);
+        self.count_purchase(offer);
+        self.contents.push(Vec::new());
+        self.changes.push(Change::Opened(spot, offer));
+        spot
+    }
+
+    fn count_purchase(&mut self, offer: usize) {
+        self.ledger.buy(offer);
+        let of = self.market.offer(offer);
+        self.accounts.nodes[of.pool.index()] += 1;
+        self.zones.add(of.pool, of.labels.get(self.snapshot.names.zone));
+    }
+
+    fn uncount_purchase(&mut self, offer: usize) {
+        self.ledger.give_back(offer);
+        let of = self.market.offer(offer);
+        self.accounts.nodes[of.pool.index()] -= 1;
+        self.zones.remove(of.pool, of.labels.get(self.snapshot.names.zone));
+    }
+
+    /// Gives a bought node back if nothing is on it; whether it did.
+    pub(super) fn give_back_unused(&mut self, spot: SpotId) -> bool {
+        let Some(offer) = self.board.offer(spot).filter(|_| self.contents[spot.index()].is_empty()) else {
+            return false;
+        };
+        self.board.close(spot);
+        self.uncount_purchase(offer);
+        self.changes.push(Change::GivenBack(spot, offer));
+        true
+    }
+
+    /// Lets an empty node stay after all.
+    pub(super) fn restore(&mut self, node: NodeId) {
+        self.set_closed(node, false);
+        self.changes.push(Change::Restored(node));
+    }
+
+    /// Closes an empty node, or opens it again, with its daemons and its part of the budgets.
+    fn set_closed(&mut self, node: NodeId, closed: bool) {
+        let spot = SpotId(node.0);
+        let of = &self.snapshot.nodes[node.index()];
+        let Some(pool) = of.pool else { return };
+        let daemons: Vec<ClassId> = self.daemons(node).collect();
+        if closed {
+            daemons.into_iter().for_each(|class| self.board.remove(class, spot, 1));
+            self.board.close(spot);
+            self.accounts.budgets.take_back(pool);
+            self.accounts.nodes[pool.index()] -= 1;
+            self.zones.remove(pool, of.zone);
+        } else {
+            self.board.reopen(spot);
+            daemons.into_iter().for_each(|class| self.board.place(class, spot, 1));
+            self.accounts.budgets.give_back(pool);
+            self.accounts.nodes[pool.index()] += 1;
+            self.zones.add(pool, of.zone);
+        }
+    }
+
+    fn daemons(&self, node: NodeId) -> impl Iterator<Item = ClassId> {
+        self.accounts.residents.of(node).iter().map(|pod| &self.snapshot.pods[pod.index()]).filter_map(|pod| {
+            let kind = self.snapshot.classes[pod.class.index()].kind;
+            let bound = pod.state == PodState::Bound;
+            (bound && matches!(kind, PodKind::Daemon | PodKind::Mirror)).then_some(pod.class)
+        })
+    }
+
+    /// Whether every pod that the plan places still satisfies its rules about other pods. Whoever starts a domain of
+    /// its affinity must be the first anywhere, in whatever order kube-scheduler takes them.
+    pub(super) fn rules_hold(&self) -> Result<(), PodId> {
+        let topology = self.board.topology();
+        let holds = |pod: PodId, spot: SpotId, first: bool| {
+            let (class, place) = (self.class(pod), self.board.place_of(spot));
+            let company = !first && topology.has_company(class, place, true);
+            topology.holds(class, place) && (company || topology.has_everybody(class, place))
+        };
+        let broken = self.fragile.iter().find(|&(&(pod, spot), &first)| {
+            // A pod that was moved on is somewhere else by now.
+            self.moved[pod.index()] == Some(spot) && !holds(pod, spot, first)
+        });
+        broken.map_or(Ok(()), |((pod, _), _)| Err(*pod))
+    }
+
+    /// Nodes whose free room changed since a mark.
+    pub(super) fn touched(&self, mark: Mark) -> Vec<SpotId> {
+        let spot = |change: &Change| match change {
+            Change::Put(_, spot, _) | Change::Lifted(_, spot) => Some(*spot),
+            Change::Closed(node) => Some(SpotId(node.0)),
+            _ => None,
+        };
+        let mut spots: Vec<SpotId> = self.changes[mark.0..].iter().filter_map(spot).collect();
+        spots.sort_unstable();
+        spots.dedup();
+        spots
+    }
+
+    /// Undoes everything since a mark.
+    pub(super) fn undo(&mut self, mark: Mark) {
+        while self.changes.len() > mark.0 {
+            let Some(change) = self.changes.pop() else { return };
+            self.undo_change(change);
+        }
+    }
+
+    fn undo_change(&mut self, change: Change) {
+        match change {
+            Change::Lifted(pod, spot) => {
+                let class = self.class(pod);
+                self.board.place(class, spot, 1);
+                self.contents[spot.index()].push(pod);
+            }
+            Change::Put(pod, spot, before) => {
+                let class = self.class(pod);
+                self.board.remove(class, spot, 1);
+                self.contents[spot.index()].retain(|present| *present != pod);
+                self.moved[pod.index()] = before;
+                self.fragile.remove(&(pod, spot));
+            }
+            Change::Daemon(class, spot) => self.board.place(class, spot, 1),
+            Change::Closed(node) => {
+                self.board.reopen(SpotId(node.0));
+                let of = &self.snapshot.nodes[node.index()];
+                if let Some(pool) = of.pool {
+                    self.accounts.nodes[pool.index()] += 1;
+                    self.zones.add(pool, of.zone);
+                }
+            }
+            Change::Opened(spot, offer) => {
+                self.board.close(spot);
+                self.uncount_purchase(offer);
+            }
+            Change::GivenBack(spot, offer) => {
+                self.board.reopen(spot);
+                self.count_purchase(offer);
+            }
+            Change::Restored(node) => self.set_closed(node, true),
+            Change::Budget(pool) => self.accounts.budgets.give_back(pool),
+            Change::Evicted(pods) => self.accounts.evictions.give_back(self.snapshot, pods.into_iter()),
+        }
+    }
+}

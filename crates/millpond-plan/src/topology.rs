@@ -384,16 +384,26 @@ impl Topology {
         spread && rules.affinity.iter().all(near)
     }
 
-    /// Whether a pod of the class has those near that its affinity asks for; `present` says that the pod itself is
-    /// counted already, and does not keep itself company.
-    pub fn has_company(&self, class: ClassId, place: Place<'_>, present: bool) -> bool {
-        let rules = &self.rules[class.index()];
-        rules.affinity.iter().all(|rule| {
-            let itself = u32::from(present && rules.raises.contains(&rule.counter));
-            let near =
-                domain_of(place, rule.key, self.hostname).map(|domain| self.counters[rule.counter].count(domain));
-            near.is_some_and(|near| near > itself)
+    /// Whether a pod of the class has those near that its affinity asks for, others than `floating` ones: pods that
+    /// need company themselves, by counter and domain.
+    pub fn has_company(&self, class: ClassId, place: Place<'_>, floating: &HashMap<(usize, Domain), u32>) -> bool {
+        self.rules[class.index()].affinity.iter().all(|rule| {
+            domain_of(place, rule.key, self.hostname).is_some_and(|domain| {
+                let unsteady = floating.get(&(rule.counter, domain)).copied().unwrap_or(0);
+                self.counters[rule.counter].count(domain) > unsteady
+            })
         })
+    }
+
+    /// What a pod of the class on a node counts for: counters by number, and its domain there.
+    pub fn counted_at(&self, class: ClassId, place: Place<'_>) -> impl Iterator<Item = (usize, Domain)> {
+        let raises = self.rules[class.index()].raises.iter();
+        raises.filter_map(move |&counter| Some((counter, domain_of(place, self.counters[counter].key, self.hostname)?)))
+    }
+
+    /// Whether the class must be near other pods at all.
+    pub fn needs_company(&self, class: ClassId) -> bool {
+        !self.rules[class.index()].affinity.is_empty()
     }
 
     /// Whether all pods that the affinity of the class asks for are near, wherever they could be.

@@ -653,6 +653,7 @@ fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<SpotId> {
         };
         state.add_waiting(pod, spot);
     }
+    state.accept_plan();
     planned
 }
 

@@ -1,6 +1,6 @@
 //! The cluster while a plan takes nodes away: every change is written down, so that it can be undone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::eligible::{Accounts, Refusal};
 use super::order::Zones;
@@ -41,8 +41,9 @@ pub(super) struct State<'s> {
     /// Where the plan puts pods, by pod: those that wait, and those that move.
     moved: Vec<Option<SpotId>>,
     /// Pods that the plan places and whose rules others can break, those that wait included.
-    /// The last says whether the pod came to a place where nobody was whom its affinity asks for.
-    fragile: BTreeMap<(PodId, SpotId), bool>,
+    fragile: BTreeSet<(PodId, SpotId)>,
+    /// Those of them whose company only stands by them, from the start.
+    unjudged: BTreeSet<PodId>,
     changes: Vec<Change>,
 }
 
@@ -62,7 +63,8 @@ impl<'s> State<'s> {
             zones: Zones::new(snapshot),
             contents,
             moved: vec![None; snapshot.pods.len()],
-            fragile: BTreeMap::new(),
+            fragile: BTreeSet::new(),
+            unjudged: BTreeSet::new(),
             changes: Vec::new(),
         }
     }
@@ -78,8 +80,15 @@ impl<'s> State<'s> {
     pub(super) fn add_waiting(&mut self, pod: PodId, spot: SpotId) {
         self.put(pod, spot);
         self.changes.clear();
-        // In which order they come is not known here.
-        self.fragile.entry((pod, spot)).and_modify(|first| *first = false);
+    }
+
+    /// Whoever is without firm company in the plan for pods that wait is not asked about it: the plan knows why.
+    pub(super) fn accept_plan(&mut self) {
+        while let Err(pod) = self.rules_hold() {
+            if !self.unjudged.insert(pod) {
+                return;
+            }
+        }
     }
 
     pub(super) fn class(&self, pod: PodId) -> ClassId {
@@ -170,13 +179,11 @@ impl<'s> State<'s> {
     /// Puts a lifted pod somewhere.
     pub(super) fn put(&mut self, pod: PodId, spot: SpotId) {
         let class = self.class(pod);
-        let place = self.board.place_of(spot);
-        let first = !self.board.topology().has_company(class, place, false);
         self.board.place(class, spot, 1);
         self.contents[spot.index()].push(pod);
         let before = self.moved[pod.index()].replace(spot);
         if self.board.topology().has_fragile_rules(class) {
-            self.fragile.insert((pod, spot), first);
+            self.fragile.insert((pod, spot));
         }
         self.changes.push(Change::Put(pod, spot, before));
     }
@@ -250,20 +257,30 @@ impl<'s> State<'s> {
         })
     }
 
-    /// Whether every pod that the plan places still satisfies its rules about other pods. Whoever starts a domain of
-    /// its affinity must be the first anywhere, in whatever order kube-scheduler takes them.
+    /// Whether every pod that the plan places still satisfies its rules about other pods. Company must be of pods that
+    /// need none themselves or are there already, so that it comes first in whatever order kube-scheduler takes them;
+    /// or everybody is in one place.
     pub(super) fn rules_hold(&self) -> Result<(), PodId> {
         let topology = self.board.topology();
-        let holds = |pod: PodId, spot: SpotId, first: bool| {
+        // A pod that was moved on is somewhere else by now.
+        let here = || self.fragile.iter().filter(|(pod, spot)| self.moved[pod.index()] == Some(*spot));
+        let mut floating: HashMap<_, u32> = HashMap::new();
+        for &(pod, spot) in here() {
+            let class = self.class(pod);
+            if topology.needs_company(class) {
+                for counted in topology.counted_at(class, self.board.place_of(spot)) {
+                    *floating.entry(counted).or_default() += 1;
+                }
+            }
+        }
+        for &(pod, spot) in here() {
             let (class, place) = (self.class(pod), self.board.place_of(spot));
-            let company = !first && topology.has_company(class, place, true);
-            topology.holds(class, place) && (company || topology.has_everybody(class, place))
-        };
-        let broken = self.fragile.iter().find(|&(&(pod, spot), &first)| {
-            // A pod that was moved on is somewhere else by now.
-            self.moved[pod.index()] == Some(spot) && !holds(pod, spot, first)
-        });
-        broken.map_or(Ok(()), |((pod, _), _)| Err(*pod))
+            let company = topology.has_company(class, place, &floating) || topology.has_everybody(class, place);
+            if !topology.holds(class, place) || !company && !self.unjudged.contains(&pod) {
+                return Err(pod);
+            }
+        }
+        Ok(())
     }
 
     /// Nodes whose free room changed since a mark.

@@ -23,4 +23,4 @@ pub use cluster::{Cluster, Machine, NodeSpec, PodSpec, PoolSpec};
 pub use random::{Recipe, random_snapshot};
 pub use rng::Rng;
 pub use scheduler::Scheduler;
-pub use simple::{offers, simple_plan, waiting_pods};
+pub use simple::{offers, simple_plan, simple_report, waiting_pods};

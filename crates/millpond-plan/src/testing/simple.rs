@@ -203,7 +203,7 @@ pub fn simple_plan(snapshot: &Snapshot) -> Outcome {
     }
     outcome.plan.placements.sort_unstable();
     take_back(snapshot, &mut outcome);
-    report(snapshot, &mut outcome);
+    simple_report(snapshot, &mut outcome);
     outcome
 }
 
@@ -262,7 +262,8 @@ fn take_back(snapshot: &Snapshot, outcome: &mut Outcome) {
     }
 }
 
-fn report(snapshot: &Snapshot, outcome: &mut Outcome) {
+/// Fills in the figures of a plan that takes nothing away, with the least bound that can be proved: what stays.
+pub fn simple_report(snapshot: &Snapshot, outcome: &mut Outcome) {
     let price = |node: &crate::model::Node| u128::from(node.price.unwrap_or(0));
     let stays = |node: &&crate::model::Node| node.state != NodeState::Leaving;
     let staying: u128 = snapshot.nodes.iter().filter(stays).map(price).sum();

@@ -113,7 +113,7 @@ fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> O
     let bound = pods.keys().any(|class| is_bound(&draft.board, *class));
     let mut scratch = draft.board.clone();
     // Without rules between pods, groups that look alike to the pods get the same estimate.
-    let mut known: HashMap<(u32, u32, Vec<ClassId>), Estimate> = HashMap::new();
+    let mut known: HashMap<(u32, u32, u64, Vec<ClassId>), Estimate> = HashMap::new();
     let mut best: Option<((std::cmp::Reverse<i32>, u128, u128), usize, Estimate)> = None;
     for offer in groups {
         let fitting = fitting(draft, pods, offer);
@@ -130,7 +130,7 @@ fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> O
             estimate_on_board(&mut scratch, offer, &fitting, most)
         } else {
             let classes = fitting.iter().map(|(class, _)| *class).collect();
-            let key = (of.pool.0, of.instance_type.0, classes);
+            let key = (of.pool.0, of.instance_type.0, most, classes);
             known.entry(key).or_insert_with(|| estimate(snapshot, &of.free, &fitting, most)).clone()
         };
         if estimate.nodes.is_empty() {
@@ -180,7 +180,7 @@ fn most_nodes(draft: &Draft<'_>, offer: usize) -> u64 {
         (&draft.snapshot.limits, &draft.usage[all]),
     ];
     let capacity = &draft.snapshot.types[of.instance_type.index()].capacity;
-    let mut most = of.left.map_or(u64::MAX, u64::from);
+    let mut most = draft.left_of(offer).map_or(u64::MAX, u64::from);
     for (Limits { resources, nodes, price }, usage) in limits {
         for &(resource, limit) in resources {
             let left = limit.saturating_sub(usage.capacity.get(resource)).max(0).unsigned_abs();

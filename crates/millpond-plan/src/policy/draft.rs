@@ -64,13 +64,19 @@ impl<'s> Draft<'s> {
     pub(super) fn may_buy(&self, offer: usize) -> bool {
         let of = self.market.offer(offer);
         let pool = &self.snapshot.pools[of.pool.index()];
-        let taken = self.taken.get(&(of.instance_type, of.offering)).copied().unwrap_or(0);
         pool.not_ready.is_none()
             && pool.replicas.is_none()
             && of.available
-            && of.left.is_none_or(|left| left > taken)
+            && self.left_of(offer) != Some(0)
             && self.within(offer, &pool.limits, &self.usage[of.pool.index()])
             && self.within(offer, &self.snapshot.limits, &self.usage[self.snapshot.pools.len()])
+    }
+
+    /// How many of a reserved offering are left.
+    pub(super) fn left_of(&self, offer: usize) -> Option<u32> {
+        let of = self.market.offer(offer);
+        let taken = self.taken.get(&(of.instance_type, of.offering)).copied().unwrap_or(0);
+        of.left.map(|left| left.saturating_sub(taken))
     }
 
     fn within(&self, offer: usize, limits: &Limits, usage: &Usage) -> bool {

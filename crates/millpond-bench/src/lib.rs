@@ -9,7 +9,6 @@
 //! saved can be read by `millpond plan -f`, by `kubectl` and by another engine, so that all run the same.
 
 mod builder;
-mod catalog;
 mod memory;
 pub mod random;
 mod row;

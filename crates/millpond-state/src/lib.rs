@@ -21,7 +21,7 @@ mod snapshot;
 mod state;
 
 pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
-pub use snapshot::{DefaultSpread, Note, Options, Taken};
+pub use snapshot::{DefaultSpread, Note, Options, Taken, add_types};
 pub use state::{Applied, Origin, State};
 
 /// The candidate most like a misspelt word, unless all are quite different.

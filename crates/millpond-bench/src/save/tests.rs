@@ -4,10 +4,13 @@ use std::path::Path;
 
 use millpond_api::catalog::import::{self, Options};
 use millpond_plan::model::{ClassId, InstanceType, PodState};
+use millpond_plan::pack::Budget;
+use millpond_plan::plan::{Outcome, Settings};
+use millpond_state::{Options as Lowering, Reader, add_types};
 
 use super::*;
 use crate::builder::Builder;
-use crate::workload::{Families, Workload, consolidate, estimator, karpenter, mixes};
+use crate::workload::{Families, Workload, consolidate, estimator, karpenter, mixes, scale};
 
 fn saved(workload: &Workload) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -80,7 +83,6 @@ fn described(snapshot: &Snapshot, of: &InstanceType) -> Vec<String> {
         .iter()
         // The reader gives every type of this format the labels of that provider.
         .filter(|(key, _)| !snapshot.text(*key).starts_with("karpenter.kwok.sh/"))
-        .filter(|(_, requirement)| !requirement.allows_missing())
         .map(|(key, value)| format!("{} {}", snapshot.text(key), value.describe(&snapshot.symbols, 99)))
         .collect();
     labels.sort();
@@ -108,7 +110,7 @@ fn types_that_are_read_again_are_the_same() {
         let text = read(directory.path(), "types.json");
         let imported = import::read("types.json", text.as_bytes(), None, &options).unwrap();
         let mut again = Snapshot::new(0);
-        crate::catalog::add(&mut again, &imported.catalog, |_| true);
+        add_types(&imported.catalog, &mut again);
         let types = |snapshot: &Snapshot| {
             let mut all: Vec<_> = snapshot.types.iter().map(|of| described(snapshot, of)).collect();
             all.sort();
@@ -118,6 +120,52 @@ fn types_that_are_read_again_are_the_same() {
             assert_eq!(written, read);
         }
         assert_eq!(workload.snapshot.types.len(), again.types.len());
+    }
+}
+
+/// The snapshot that the files of a directory are lowered to.
+fn lowered(directory: &Path, now: Seconds) -> Snapshot {
+    let types = read(directory, "types.json");
+    let options = Options { name: "saved".to_owned(), ..Options::default() };
+    let catalog = import::read("types.json", types.as_bytes(), None, &options).unwrap().catalog;
+    let mut reader = Reader::new();
+    for name in ["pools.yaml", "nodes.yaml", "pods.yaml"] {
+        if directory.join(name).exists() {
+            reader.add(name, read(directory, name).as_bytes());
+        }
+    }
+    let reading = reader.finish();
+    assert!(reading.errors.is_empty() && reading.warnings.is_empty(), "{:?} {:?}", reading.errors, reading.warnings);
+    let taken = reading.state.snapshot(now, &Lowering { catalog: Some(catalog.into()), ..Lowering::default() });
+    assert!(taken.notes.is_empty(), "{:?}", taken.notes);
+    taken.snapshot
+}
+
+/// The plan of what was saved is the plan of what was made.
+#[test]
+fn what_is_lowered_from_the_files_is_planned_the_same() {
+    let mix = |name| mixes::Mix::find(name).unwrap().workload(Families::Usual, 1);
+    let scaled = scale::Scale { pods: 400, shapes: 40, third: true, families: Families::Usual };
+    let workloads = [
+        karpenter::workload(200, 42),
+        karpenter::preferences(50, 4),
+        scale::workload(scaled, 5),
+        consolidate::workload(12, 100, 1),
+        mix("tiny-case"),
+        mix("gpu-mix"),
+        mix("spot-od"),
+        mix("zone-pinned-spread"),
+    ];
+    for workload in workloads {
+        let settings =
+            Settings { consolidate: workload.consolidate, budget: Budget::first_plan(), ..Settings::default() };
+        let again = lowered(saved(&workload).path(), workload.snapshot.now);
+        assert_eq!(again.classes.len(), workload.snapshot.classes.len(), "{}", workload.name);
+        let figures = |snapshot: &Snapshot| {
+            let Outcome { report, .. } = millpond_plan::plan(snapshot, &settings);
+            (report.pods, report.nodes_before, report.cost_before, report.cost_after, report.nodes_after, report.bound)
+        };
+        assert_eq!(figures(&again), figures(&workload.snapshot), "{}", workload.name);
     }
 }
 

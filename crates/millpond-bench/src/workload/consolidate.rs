@@ -9,9 +9,8 @@ use millpond_plan::model::{
 };
 
 use super::scale::{shares, size};
-use super::{Workload, ZONES, ec2, is_general};
+use super::{Workload, ZONES, ec2_pool, is_general};
 use crate::builder::{Builder, NOW};
-use crate::catalog;
 use crate::random::Random;
 
 /// Nodes where no number is asked for.
@@ -33,7 +32,7 @@ const CREATED: i64 = NOW - 86_400;
 /// The workload.
 pub fn workload(nodes: u64, pods: u64, seed: u64) -> Workload {
     let mut builder = Builder::new(format!("bench consolidate nodes={nodes} pods={pods} seed={seed}"));
-    let types = pool(&mut builder);
+    let types = ec2_pool(&mut builder, is_general, &["on-demand"]);
     let mut random = Random::new(seed);
     let classes = classes(&mut builder, &mut random, pods);
     let mut remaining = classes.into_iter();
@@ -55,16 +54,6 @@ pub fn workload(nodes: u64, pods: u64, seed: u64) -> Workload {
         }
     }
     Workload { consolidate: true, ..Workload::pending("consolidate", builder) }
-}
-
-/// General machines, on-demand, in three zones.
-fn pool(builder: &mut Builder) -> Vec<TypeId> {
-    use millpond_api::labels::{CAPACITY_TYPE, ZONE};
-    let types = catalog::add(&mut builder.snapshot, ec2(), is_general);
-    let mut requirements = builder.one_of(ZONE, &ZONES);
-    requirements.add_all(&builder.one_of(CAPACITY_TYPE, &["on-demand"]), &builder.snapshot.symbols);
-    builder.pool("default", types.clone()).requirements = requirements;
-    types
 }
 
 /// The class of every pod, mixed.

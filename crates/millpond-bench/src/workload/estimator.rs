@@ -8,10 +8,10 @@ use std::sync::Arc;
 use millpond_api::catalog::naming::Naming;
 use millpond_api::catalog::{CapacityType, Catalog, InstanceType, Offering, Overhead, Provider};
 use millpond_api::money::NANOS;
+use millpond_state::add_types;
 
 use super::Workload;
 use crate::builder::Builder;
-use crate::catalog;
 
 /// Nodes of the best plan: (50,000 × 50m + 1,000 × 95m) / 1000m.
 pub const NODES: usize = 2_595;
@@ -22,7 +22,7 @@ const PODS: [(&str, u64, i64); 2] = [("small", 50_000, 50), ("large", 1_000, 95)
 /// The workload; there is nothing to choose.
 pub fn workload() -> Workload {
     let mut builder = Builder::new("bench estimator".to_owned());
-    let types = catalog::add(&mut builder.snapshot, &machines(), |_| true);
+    let types = add_types(&machines(), &mut builder.snapshot);
     builder.pool("default", types);
     for (name, count, cpu_milli) in PODS {
         builder.pod(cpu_milli, 0).pending(name, count);

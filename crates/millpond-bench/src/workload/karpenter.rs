@@ -16,10 +16,10 @@
 use millpond_api::catalog::built_in;
 use millpond_api::labels::{HOSTNAME, ZONE};
 use millpond_plan::model::{CPU, Limits, MEMORY};
+use millpond_state::add_types;
 
 use super::Workload;
 use crate::builder::{Builder, Template};
-use crate::catalog;
 use crate::random::Random;
 
 /// Pods where no number is asked for.
@@ -83,7 +83,7 @@ pub fn preferences(pods: u64, seed: u64) -> Workload {
 fn cluster(revision: String) -> Builder {
     let mut builder = Builder::new(revision);
     let fake = built_in("fake").expect("it comes with the binary");
-    let types = catalog::add(&mut builder.snapshot, fake, |_| true);
+    let types = add_types(fake, &mut builder.snapshot);
     let resources = vec![(CPU, 10_000_000 * 1_000), (MEMORY, 10_000_000 << 30)];
     builder.pool("default", types).limits = Limits { resources, ..Limits::default() };
     builder

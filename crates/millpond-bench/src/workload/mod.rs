@@ -19,9 +19,9 @@ mod tests;
 use millpond_api::catalog::{Catalog, InstanceType, built_in};
 use millpond_api::labels::{CAPACITY_TYPE, ZONE};
 use millpond_plan::model::{Snapshot, TypeId};
+use millpond_state::add_types;
 
 use crate::builder::Builder;
-use crate::catalog;
 
 /// A snapshot with a name.
 #[derive(Debug, Clone)]
@@ -91,9 +91,11 @@ fn ec2() -> &'static Catalog {
     built_in("aws").expect("it comes with the binary")
 }
 
-/// EC2 machines in three zones, bought in one of these ways, as the pool `default`.
-fn ec2_pool(builder: &mut Builder, families: Families, capacity_types: &[&str]) -> Vec<TypeId> {
-    let types = catalog::add(&mut builder.snapshot, ec2(), |machine| families.has(machine));
+/// EC2 machines that a test lets pass, in three zones, bought in one of these ways, as the pool `default`.
+fn ec2_pool(builder: &mut Builder, keep: impl Fn(&InstanceType) -> bool, capacity_types: &[&str]) -> Vec<TypeId> {
+    let mut machines = ec2().clone();
+    machines.types.retain(keep);
+    let types = add_types(&machines, &mut builder.snapshot);
     let mut requirements = builder.one_of(ZONE, &ZONES);
     requirements.add_all(&builder.one_of(CAPACITY_TYPE, capacity_types), &builder.snapshot.symbols);
     builder.pool("default", types.clone()).requirements = requirements;

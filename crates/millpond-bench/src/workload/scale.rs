@@ -46,7 +46,7 @@ pub fn workload(scale: Scale, seed: u64) -> Workload {
     let revision =
         format!("bench scale pods={pods} shapes={} seed={seed} families={}{rules}", scale.shapes, families.name());
     let mut builder = Builder::new(revision);
-    ec2_pool(&mut builder, families, &["on-demand"]);
+    ec2_pool(&mut builder, |machine| families.has(machine), &["on-demand"]);
     let mut random = Random::new(seed);
     let shapes = shapes(&mut random, scale.shapes.min(pods), pods);
     let mut arriving: Vec<(usize, ClassId)> = Vec::with_capacity(pods as usize);
@@ -66,7 +66,8 @@ pub fn workload(scale: Scale, seed: u64) -> Workload {
         builder.pending(&format!("app-{shape}-{}", numbers[shape]), class);
         numbers[shape] += 1;
     }
-    Workload::pending("scale", builder)
+    let name = ["scale", if families == Families::Usual { "/usual" } else { "" }, if third { "/third" } else { "" }];
+    Workload::pending(name.concat(), builder)
 }
 
 fn shapes(random: &mut Random, shapes: u64, pods: u64) -> Vec<Shape> {

@@ -14,6 +14,7 @@ use std::fmt;
 use millpond_plan::model::{Limits, Seconds, Snapshot};
 
 pub use options::{DefaultSpread, Options};
+pub use types::add_types;
 
 use crate::read::Severity;
 use crate::state::{Origin, State};

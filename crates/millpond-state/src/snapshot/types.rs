@@ -20,6 +20,11 @@ pub(super) struct TypesKey {
     pub(super) overlays: Option<Vec<String>>,
 }
 
+/// Adds the types of a catalogue to a snapshot, as the nodes of a pool without settings of its own have them.
+pub fn add_types(catalog: &Catalog, snapshot: &mut Snapshot) -> Vec<TypeId> {
+    add(catalog, &Kubelet::default(), &[], snapshot)
+}
+
 /// Adds the types of a catalogue.
 pub(super) fn add(
     catalog: &Catalog,

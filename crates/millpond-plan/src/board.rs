@@ -191,8 +191,9 @@ impl<'s> Board<'s> {
     /// Adds a planned node.
     pub fn open(&mut self, offer: usize) -> SpotId {
         let spot = SpotId(self.spots.len() as u32);
-        let free = self.market.offer(offer).free.clone();
-        self.spots.push(Spot { offer: Some(offer as u32), open: true, free, ports: Vec::new() });
+        let of = self.market.offer(offer);
+        let (free, ports) = (of.free.clone(), of.ports.clone());
+        self.spots.push(Spot { offer: Some(offer as u32), open: true, free, ports });
         let place = self.place_of(spot);
         self.topology.add_node(place, self.snapshot);
         spot
@@ -361,7 +362,7 @@ pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
     let leaving = |node: NodeId| snapshot.nodes[node.index()].state == crate::model::NodeState::Leaving;
     match pod.state {
         PodState::Gated | PodState::Terminating => false,
-        PodState::Pending => kind != PodKind::Daemon && pod.node.is_none_or(leaving),
+        PodState::Pending => !matches!(kind, PodKind::Daemon | PodKind::Mirror) && pod.node.is_none_or(leaving),
         PodState::Bound => matches!(kind, PodKind::Workload) && pod.node.is_some_and(leaving),
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::model::{Labels, Nanos, NodeState, PodClass, PoolId, Resources, Snapshot, TypeId};
+use crate::model::{HostPort, Labels, Nanos, NodeState, PodClass, PoolId, Resources, Snapshot, TypeId};
 use crate::pack::BitSet;
 use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
@@ -33,6 +33,8 @@ pub struct Offer {
     pub labels: Arc<Labels>,
     /// What pods can use: allocatable without the daemons.
     pub free: Resources,
+    /// Ports of the host that daemons take.
+    pub ports: Vec<HostPort>,
     /// What it costs.
     pub price: Nanos,
     /// Whether it can be had now.
@@ -112,6 +114,7 @@ impl Market {
             runs_on.intersect(&self.tolerated(class, snapshot));
             for index in runs_on.iter() {
                 self.offers[index].free.subtract(&class.requests);
+                self.offers[index].ports.extend(class.host_ports.iter().cloned());
             }
         }
     }
@@ -204,13 +207,22 @@ impl Market {
         tolerated
     }
 
-    /// Offers on which the class could be by taints, node affinity and volumes, whatever their size and stock.
+    /// Offers on which the class could be by taints, node affinity, volumes and the ports of daemons, whatever
+    /// their size and stock.
     pub fn suiting(&self, class: &PodClass, snapshot: &Snapshot) -> BitSet {
         let mut suiting = self.satisfying_terms(&class.node_terms, snapshot);
         for alternatives in &class.volume_terms {
             suiting.intersect(&self.satisfying_terms(alternatives, snapshot));
         }
         suiting.intersect(&self.tolerated(class, snapshot));
+        if !class.host_ports.is_empty() {
+            let taken = |offer: &usize| {
+                let ports = &self.offers[*offer].ports;
+                ports.iter().any(|port| class.host_ports.iter().any(|wanted| wanted.conflicts(port)))
+            };
+            let conflicting: BitSet = suiting.iter().filter(taken).collect();
+            suiting.subtract(&conflicting);
+        }
         suiting
     }
 
@@ -285,6 +297,7 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
                 offering: offering as u32,
                 labels: Arc::new(labels.with(bought.into_iter().flatten())),
                 free: kind.allocatable.clone(),
+                ports: Vec::new(),
                 price: offered.price,
                 available: offered.available && offered.left != Some(0),
                 left: offered.left,

@@ -59,6 +59,8 @@ struct Counter {
     terminating: bool,
     /// Pods by domain.
     pods: BTreeMap<Domain, u32>,
+    /// Those of them that do not ask this question themselves: whoever wants to be near can rely on them.
+    founders: BTreeMap<Domain, u32>,
     /// Nodes by domain, where domains without pods matter.
     nodes: BTreeMap<Domain, u32>,
     total: u64,
@@ -163,6 +165,11 @@ impl Topology {
         self.rules[class.index()].affinity.iter().any(|rule| rule.key == key)
     }
 
+    /// Whether the class must be near other pods by any label.
+    pub fn must_be_near(&self, class: ClassId) -> bool {
+        !self.rules[class.index()].affinity.is_empty()
+    }
+
     /// Whether pods of the class satisfy their own affinity terms: the first of them may start a domain.
     pub fn is_affine_to_itself(&self, class: ClassId) -> bool {
         self.rules[class.index()].affine_to_itself
@@ -259,17 +266,20 @@ impl Topology {
                 && counter.filter.is_none_or(eligible)
                 && let Some(domain) = domain_of(place, counter.key, self.hostname)
             {
-                self.counters[index].change(domain, by);
+                let asks = self.rules[class.index()].affinity.iter().any(|rule| rule.counter == index);
+                self.counters[index].change(domain, by, !asks);
             }
         }
     }
 
     /// Counts pods of a class in a domain, for counters by this label only.
     pub fn add_in_domain(&mut self, class: ClassId, key: Symbol, domain: Domain, count: u32) {
-        for &index in &self.rules[class.index()].raises {
+        let rules = &self.rules[class.index()];
+        for &index in &rules.raises {
             let counter = &mut self.counters[index];
             if counter.key == key {
-                counter.change(domain, i64::from(count));
+                let asks = rules.affinity.iter().any(|rule| rule.counter == index);
+                counter.change(domain, i64::from(count), !asks);
             }
         }
     }
@@ -379,8 +389,14 @@ impl Topology {
                 i64::from(count) - i64::from(self.least(rule)) <= i64::from(rule.max_skew)
             })
         });
-        let near =
-            |rule: &AffinityRule| domain(rule.key).is_some_and(|domain| self.counters[rule.counter].count(domain) > 0);
+        let near = |rule: &AffinityRule| {
+            domain(rule.key).is_some_and(|domain| {
+                // Without a founder the group started here, which it may do only where nobody is elsewhere.
+                let counter = &self.counters[rule.counter];
+                let count = counter.count(domain);
+                counter.founders.contains_key(&domain) || count > 0 && u64::from(count) == counter.total
+            })
+        };
         spread && rules.affinity.iter().all(near)
     }
 
@@ -465,13 +481,20 @@ impl Topology {
 }
 
 impl Counter {
-    fn change(&mut self, domain: Domain, by: i64) {
-        let count = self.pods.entry(domain).or_default();
-        *count = u32::try_from((i64::from(*count) + by).max(0)).unwrap_or(u32::MAX);
-        if *count == 0 {
-            self.pods.remove(&domain);
+    fn change(&mut self, domain: Domain, by: i64, founding: bool) {
+        change_count(&mut self.pods, domain, by);
+        if founding && self.filter.is_none() {
+            change_count(&mut self.founders, domain, by);
         }
         self.total = self.total.saturating_add_signed(by);
+    }
+}
+
+fn change_count(counts: &mut BTreeMap<Domain, u32>, domain: Domain, by: i64) {
+    let count = counts.entry(domain).or_default();
+    *count = u32::try_from((i64::from(*count) + by).max(0)).unwrap_or(u32::MAX);
+    if *count == 0 {
+        counts.remove(&domain);
     }
 }
 
@@ -537,6 +560,7 @@ impl<'s> Compiler<'s> {
             filter: question.nodes.as_ref().map(|filter| self.filter_ids[filter]),
             terminating: question.terminating,
             pods: BTreeMap::new(),
+            founders: BTreeMap::new(),
             nodes: BTreeMap::new(),
             total: 0,
             repels: false,

@@ -27,8 +27,8 @@ impl Solver<'_> {
         }
         self.drop_lower_weights(&mut packing, &lowest);
         self.add_free_room(&mut packing, free_room);
-        let first = pack::Budget { evaluations: 0, ..self.settings.budget };
-        let bound = pack::solve(&packing.problem, first).bound;
+        let counts = packing.problem.rows.iter().map(|row| row.count).collect();
+        let bound = pack::bound(&packing.problem, counts, self.settings.budget);
         Some(BoundProof { problem: packing.problem, certificate: bound.certificate })
     }
 

@@ -75,7 +75,8 @@ impl Solver<'_> {
             let spot = self.spot_of(node);
             for (class, count) in contents {
                 for _ in 0..count {
-                    if self.left(class) == 0 || self.board.check(class, spot).is_err() {
+                    let allowed = self.left(class) > 0 && self.board.check(class, spot).is_ok();
+                    if !allowed || !self.stays_flexible(node, class) {
                         break;
                     }
                     self.put(node, class, 1);

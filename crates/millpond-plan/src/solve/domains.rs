@@ -26,9 +26,16 @@ pub(super) struct OfferSets {
     /// What was asked before.
     bases: HashMap<u32, SetId>,
     inside: HashMap<(SetId, Symbol, Symbol), SetId>,
+    /// Without offers that, once full, break a promise of `minValues`.
+    flexible: bool,
 }
 
 impl OfferSets {
+    /// For choosing nodes, which should be filled.
+    pub(super) fn to_fill() -> Self {
+        Self { flexible: true, ..Self::default() }
+    }
+
     pub(super) fn get(&self, id: SetId) -> &BitSet {
         &self.sets[id.0 as usize]
     }
@@ -61,6 +68,9 @@ impl Solver<'_> {
         }
         let mut offers = self.board.suiting_offers(class).clone();
         offers.intersect(&self.on_sale);
+        if sets.flexible {
+            self.min_values.keep_flexible(&mut offers, self.market);
+        }
         let id = sets.intern(offers);
         sets.bases.insert(number, id);
         id
@@ -68,7 +78,7 @@ impl Solver<'_> {
 
     /// While nodes that are there are filled, zones that can be bought count as domains too.
     pub(super) fn expect_domains_on_offer(&mut self) {
-        let mut sets = OfferSets::default();
+        let mut sets = OfferSets::to_fill();
         for class in self.waiting() {
             let keys: Vec<Symbol> = self.board.topology().spread_keys(class).collect();
             if keys.is_empty() {

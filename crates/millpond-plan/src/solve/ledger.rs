@@ -88,10 +88,10 @@ impl<'s> Ledger<'s> {
 }
 
 fn within(limits: &Limits, usage: &Usage, capacity: &Resources, price: Nanos) -> bool {
-    let resources = limits.resources.iter().all(|(resource, limit)| {
-        let asked = capacity.get(*resource);
-        asked == 0 || usage.capacity.get(*resource).saturating_add(asked) <= *limit
-    });
+    let resources = limits
+        .resources
+        .iter()
+        .all(|(resource, limit)| usage.capacity.get(*resource).saturating_add(capacity.get(*resource)) <= *limit);
     resources
         && limits.nodes.is_none_or(|limit| usage.nodes < limit)
         && limits.price.is_none_or(|limit| usage.price + u128::from(price) <= u128::from(limit))

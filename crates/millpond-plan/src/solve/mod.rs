@@ -32,6 +32,7 @@ mod demand;
 mod domains;
 mod existing;
 pub(crate) mod ledger;
+mod min_values;
 mod offers;
 mod order;
 mod report;
@@ -61,9 +62,13 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     solver.fill_existing();
     solver.buy_bundles();
     solver.buy();
+    solver.fill_up_pools();
     solver.place_rest();
     solver.mend();
-    solver.fill_up_pools();
+    // A node that is given back may take a domain along that somebody's spread relied on.
+    while solver.give_back_spare() {
+        solver.mend();
+    }
     let outcome = solver.finish();
     if settings.consolidate {
         return crate::disruption::consolidate(snapshot, market, outcome, settings).outcome;
@@ -99,6 +104,7 @@ struct Solver<'s> {
     balance: offers::Balance,
     /// Whether any taint only discourages.
     soft_taints: bool,
+    min_values: min_values::MinValues,
     work: u64,
 }
 
@@ -119,6 +125,7 @@ impl<'s> Solver<'s> {
             on_board: false,
             balance: offers::Balance::new(snapshot),
             soft_taints: soft_taints(snapshot),
+            min_values: min_values::MinValues::new(snapshot),
             work: 0,
         }
     }
@@ -129,7 +136,14 @@ impl<'s> Solver<'s> {
             let of = &self.snapshot.classes[class.index()];
             of.problem.is_none() && self.left(*class) > 0
         };
-        self.demand.classes.iter().copied().filter(hopeful).collect()
+        let mut waiting: Vec<ClassId> = self.demand.classes.iter().copied().filter(hopeful).collect();
+        let topology = self.board.topology();
+        // Those that must be near others come after them, within a priority.
+        waiting.sort_by_key(|class| {
+            let priority = self.snapshot.classes[class.index()].priority;
+            (std::cmp::Reverse(priority), topology.must_be_near(*class))
+        });
+        waiting
     }
 
     /// Pods of a class that still need a place.

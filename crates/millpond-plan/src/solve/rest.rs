@@ -1,10 +1,10 @@
 //! Pods that are left over, one by one: on whatever has room for them, or on nodes of their own.
 
 use crate::board::SpotId;
-use crate::model::{ClassId, PoolId};
+use crate::model::{ClassId, Node, NodeState, PoolId};
 use crate::topology::Place;
 
-use super::{Solver, offers};
+use super::{Planned, Solver, offers};
 
 /// Rounds over what is left: a pod that had to be near another may have a place once that has one. Each round but
 /// the last places something.
@@ -43,7 +43,7 @@ impl Solver<'_> {
             let Some(offer) = self.best_offer(class) else { break };
             let node = self.add_planned(offer);
             let spot = self.spot_of(node);
-            if self.board.check(class, spot).is_err() {
+            if self.board.check(class, spot).is_err() || !self.stays_flexible(node, class) {
                 self.give_back(node);
                 break;
             }
@@ -53,7 +53,8 @@ impl Solver<'_> {
     }
 
     fn first_place(&mut self, class: ClassId, from: usize) -> Option<SpotId> {
-        (from..self.board.len()).map(|spot| SpotId(spot as u32)).find(|&spot| self.board.check(class, spot).is_ok())
+        let mut spots = (from..self.board.len()).map(|spot| SpotId(spot as u32));
+        spots.find(|&spot| self.board.check(class, spot).is_ok() && self.stays_flexible_at(spot, class))
     }
 
     pub(super) fn put_at(&mut self, class: ClassId, spot: SpotId) {
@@ -68,6 +69,7 @@ impl Solver<'_> {
     fn best_offer(&mut self, class: ClassId) -> Option<usize> {
         let mut candidates = self.board.suiting_offers(class).clone();
         candidates.intersect(&self.on_sale);
+        self.min_values.keep_flexible(&mut candidates, self.market);
         let requests = &self.snapshot.classes[class.index()].requests;
         let topology = self.board.topology();
         let alone = topology.is_alone_on_host(class) || !self.snapshot.classes[class.index()].host_ports.is_empty();
@@ -129,6 +131,7 @@ impl Solver<'_> {
     fn take_off_broken(&mut self) -> bool {
         let mut broken = false;
         for planned in 0..self.planned.len() {
+            let emptied = !self.planned[planned].contents.is_empty();
             for (class, count) in self.planned[planned].contents.clone() {
                 for _ in 0..count {
                     let place = self.board.place_of(self.spot_of(planned));
@@ -139,7 +142,7 @@ impl Solver<'_> {
                     broken = true;
                 }
             }
-            if self.planned[planned].contents.is_empty() && !self.planned[planned].dropped {
+            if emptied && self.planned[planned].contents.is_empty() {
                 self.give_back(planned);
             }
         }
@@ -163,17 +166,44 @@ impl Solver<'_> {
     pub(super) fn fill_up_pools(&mut self) {
         for pool in (0..self.snapshot.pools.len()).map(PoolId::from) {
             let wanted = self.snapshot.pools[pool.index()].min_nodes;
-            while self.ledger.usage()[pool.index()].nodes < wanted {
-                let mut among = self.market.of_pool(pool).clone();
-                among.intersect(&self.on_sale);
-                let mut offers: Vec<usize> = among.iter().filter(|&offer| self.ledger.allows(offer).is_ok()).collect();
-                let Some(least) = offers.iter().map(|&offer| self.market.offer(offer).price).min() else { break };
-                offers.retain(|&offer| self.market.offer(offer).price == least);
-                offers::sort_by_name(&mut offers, self.market, self.snapshot);
-                let chosen = offers::choose(&offers, &[], &self.balance, self.market, self.snapshot);
-                let Some(offer) = chosen else { break };
+            for _ in self.nodes_of(pool)..wanted {
+                let Some(offer) = self.cheapest_of(pool) else { break };
                 self.add_planned(offer);
             }
         }
+    }
+
+    /// Gives back nodes that were bought to fill up a pool, where others that came later do as well.
+    pub(super) fn give_back_spare(&mut self) -> bool {
+        let mut any = false;
+        for planned in (0..self.planned.len()).rev() {
+            let Planned { offer, contents, dropped } = &self.planned[planned];
+            let pool = self.market.offer(*offer as usize).pool;
+            let least = self.snapshot.pools[pool.index()].min_nodes;
+            if contents.is_empty() && !dropped && self.nodes_of(pool) > least {
+                self.give_back(planned);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Nodes of a pool when the plan is done.
+    fn nodes_of(&self, pool: PoolId) -> u64 {
+        let stays = |node: &&Node| node.pool == Some(pool) && node.state != NodeState::Leaving;
+        let staying = self.snapshot.nodes.iter().filter(stays).count();
+        let bought = |node: &&Planned| !node.dropped && self.market.offer(node.offer as usize).pool == pool;
+        (staying + self.planned.iter().filter(bought).count()) as u64
+    }
+
+    fn cheapest_of(&mut self, pool: PoolId) -> Option<usize> {
+        let mut among = self.market.of_pool(pool).clone();
+        among.intersect(&self.on_sale);
+        let mut offers: Vec<usize> = among.iter().filter(|&offer| self.ledger.allows(offer).is_ok()).collect();
+        offers.retain(|&offer| self.is_flexible(offer, &[]));
+        let least = offers.iter().map(|&offer| self.market.offer(offer).price).min()?;
+        offers.retain(|&offer| self.market.offer(offer).price == least);
+        offers::sort_by_name(&mut offers, self.market, self.snapshot);
+        offers::choose(&offers, &[], &self.balance, self.market, self.snapshot)
     }
 }

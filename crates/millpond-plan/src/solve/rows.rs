@@ -137,7 +137,7 @@ impl Solver<'_> {
                 signatures[offer * words + bit / 64] |= 1 << (bit % 64);
             }
         }
-        let mut groups: HashMap<(u32, Option<u32>, &[u64]), (Nanos, Vec<usize>)> = HashMap::new();
+        let mut groups: HashMap<Alike<'_>, (Nanos, Vec<usize>)> = HashMap::new();
         for (index, signature) in signatures.chunks_exact(words).enumerate() {
             if signature.iter().all(|word| *word == 0) {
                 continue;
@@ -145,8 +145,9 @@ impl Solver<'_> {
             let offer = self.market.offer(index);
             // Reserved capacity is counted, each by itself.
             let stocked = offer.left.map(|_| index as u32);
-            let (price, offers) =
-                groups.entry((offer.capacity, stocked, signature)).or_insert((offer.price, Vec::new()));
+            let weight = self.snapshot.pools[offer.pool.index()].weight;
+            let alike = (offer.capacity, stocked, weight, signature);
+            let (price, offers) = groups.entry(alike).or_insert((offer.price, Vec::new()));
             if offer.price < *price {
                 (*price, *offers) = (offer.price, Vec::new());
             }
@@ -157,7 +158,7 @@ impl Solver<'_> {
         let mut ordered: Vec<_> = groups.into_iter().collect();
         ordered.sort_unstable_by_key(|(_, (_, offers))| offers[0]);
         let mut bins = Bins { bins: Vec::new(), offers: Vec::new(), of_set: vec![BitSet::new(); used.len()] };
-        for ((_, _, signature), (price, mut offers)) in ordered {
+        for ((.., signature), (price, mut offers)) in ordered {
             offers::sort_by_name(&mut offers, self.market, self.snapshot);
             let first = offers[0];
             let Some(capacity) = amounts(&self.market.offer(first).free, dimensions, false) else { continue };
@@ -175,6 +176,9 @@ impl Solver<'_> {
         bins
     }
 }
+
+/// What offers of one bin have in common: capacity, stock, weight of the pool, and which sets they are in.
+type Alike<'a> = (u32, Option<u32>, i32, &'a [u64]);
 
 struct Bins {
     bins: Vec<pack::Bin>,

@@ -12,12 +12,15 @@ impl Solver<'_> {
     /// Buys nodes for what is waiting: greater weights first and, where something is limited, higher priorities
     /// first.
     pub(super) fn buy(&mut self) {
-        let mut sets = OfferSets::default();
+        let mut sets = OfferSets::to_fill();
         for classes in self.priority_groups() {
             for among in self.weights() {
                 let waiting: Vec<ClassId> = classes.iter().copied().filter(|&class| self.left(class) > 0).collect();
                 if waiting.is_empty() {
                     break;
+                }
+                if waiting.iter().any(|&class| !self.board.topology().is_free(class)) {
+                    self.put_on_board();
                 }
                 let parts = self.deal(&waiting, &mut sets);
                 self.buy_among(&parts, &sets, &among);
@@ -87,6 +90,7 @@ impl Solver<'_> {
         for &(row, count) in &group.contents {
             self.fill_slots(node, row, count as u32, rows);
         }
+        self.empty_if_inflexible(node);
         if self.planned[node].contents.is_empty() {
             self.give_back(node);
         }
@@ -119,7 +123,7 @@ impl Solver<'_> {
     fn put_checked(&mut self, node: usize, class: ClassId, most: u32) -> u32 {
         let spot = self.spot_of(node);
         let mut taken = 0;
-        while taken < most && self.board.check(class, spot).is_ok() {
+        while taken < most && self.board.check(class, spot).is_ok() && self.stays_flexible(node, class) {
             self.put(node, class, 1);
             taken += 1;
         }

@@ -474,7 +474,7 @@ impl Topology {
         for &index in &self.rules[class.index()].raises {
             let counter = &mut self.counters[index];
             if counter.key == key && (domains.len() == 1 || counter.repels) {
-                domains.iter().for_each(|domain| counter.change(*domain, 1));
+                domains.iter().for_each(|domain| counter.change(*domain, 1, true));
             }
         }
     }

@@ -57,7 +57,12 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings) -> Outcome {
 }
 
 /// Plans a snapshot whose market is known: it depends on pools, types and the classes of pods, not on the pods.
+///
+/// A policy other than Millpond's own is passed on to [`crate::policy`].
 pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Outcome {
+    if let Some(outcome) = crate::policy::plan(snapshot, settings) {
+        return outcome;
+    }
     let mut solver = Solver::new(snapshot, market, *settings);
     solver.fill_existing();
     solver.buy_bundles();

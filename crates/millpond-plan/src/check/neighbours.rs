@@ -91,8 +91,8 @@ fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut
                 let among = selects_itself && owners.planned > 0 && owners.total > 1;
                 let (total, planned) = (others.total - itself.total, others.planned - itself.planned);
                 if among || owners.planned > 0 && total > 0 || planned > 0 {
-                    let other =
-                        other_of(world, selected.of_term(world, term), term.key, domain, (!among).then_some(owner));
+                    let not = (!among).then_some(owner);
+                    let other = other_of(world, selected.of_term(world, term), term.key, domain, not, owners.group);
                     found.push(Violation::PodAntiAffinity {
                         pod: world.pod_name(&world.groups[owners.group]),
                         other: world.pod_name(&world.groups[other.unwrap_or(others.group)]),
@@ -104,17 +104,21 @@ fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut
     }
 }
 
-/// A group of one of the classes in a domain, but not of this class; for a message.
+/// A group of one of the classes in a domain, but not of this class, and another than this one if there is such; for
+/// a message.
 fn other_of(
     world: &World<'_>,
     classes: &[ClassId],
     key: Symbol,
     domain: Domain,
     not: Option<ClassId>,
+    besides: usize,
 ) -> Option<usize> {
     let classes = classes.iter().filter(|class| Some(**class) != not);
-    let mut groups = classes.flat_map(|class| &world.by_class[class.index()]).copied();
-    groups.find(|group| world.domain(world.groups[*group].site, key) == Some(domain))
+    let groups = classes.flat_map(|class| &world.by_class[class.index()]).copied();
+    let mut there = groups.filter(|group| world.domain(world.groups[*group].site, key) == Some(domain));
+    let first = there.next();
+    if first == Some(besides) { there.next().or(first) } else { first }
 }
 
 /// Binds pods in the order in which kube-scheduler does, as far as that is known: higher priority first, then those

@@ -1,30 +1,39 @@
 //! Whether what is taken away may be: nodes, evictions, PodDisruptionBudgets, savings.
 //!
-//! How many nodes a pool may lose at once is asked of the budgets of its disruption policy, elsewhere.
+//! All is asked anew but one thing: what a pool's disruption budgets with their schedules allow at this hour is
+//! calendar work, and is taken from [`disruption`](crate::disruption).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::violation::Violation;
 use super::world::World;
-use crate::model::{DisruptionReason, DoNotDisrupt, NodeId, NodeState, Pod, PodKind, PodState, selects};
+use crate::disruption::BudgetLedger;
+use crate::model::{
+    ClassId, DisruptionReason, DoNotDisrupt, NodeId, NodeState, Pod, PodDisruptionBudget, PodKind, PodState, selects,
+};
 use crate::plan::Removal;
 
 /// Looks at every removal, then at their sums.
 pub(super) fn check(world: &World<'_>, found: &mut Vec<Violation>) {
+    if world.plan.removals.is_empty() {
+        return;
+    }
     check_removals(world, found);
+    pool_budgets(world, found);
     disruption_budgets(world, found);
     least_nodes(world, found);
 }
 
 fn check_removals(world: &World<'_>, found: &mut Vec<Violation>) {
     let snapshot = world.snapshot;
+    let used: BTreeSet<NodeId> = evicted(world).filter_map(|pod| pod.node).collect();
     let (mut removed, mut replacing) = (BTreeSet::new(), BTreeSet::new());
     for removal in &world.plan.removals {
         for &node in &removal.nodes {
             if !removed.insert(node) {
                 found.push(Violation::RemovedTwice(snapshot.nodes[node.index()].name.clone()));
             }
-            removable(world, node, removal.reason, found);
+            removable(world, node, removal.reason, !used.contains(&node), found);
         }
         for &new in &removal.replacements {
             if !replacing.insert(new) {
@@ -33,12 +42,12 @@ fn check_removals(world: &World<'_>, found: &mut Vec<Violation>) {
         }
         savings(world, removal, found);
     }
-    let removed_for = |node: NodeId| world.plan.removals.iter().find(|removal| removal.nodes.contains(&node));
+    let expired = world.plan.removals.iter().filter(|removal| removal.reason == DisruptionReason::Expired);
+    let expired: BTreeSet<NodeId> = expired.flat_map(|removal| removal.nodes.iter().copied()).collect();
     for pod in evicted(world) {
         let Some(node) = pod.node else { continue };
         // A node that has reached its age goes, whoever is on it; its pods are asked to leave, not its node.
-        let forced = removed_for(node).is_some_and(|removal| removal.reason == DisruptionReason::Expired);
-        if !forced && is_protected(world, pod) {
+        if !expired.contains(&node) && is_protected(world, pod) {
             let node = snapshot.nodes[node.index()].name.clone();
             found.push(Violation::DoNotDisrupt { pod: pod_name(world, pod), node });
         }
@@ -70,7 +79,7 @@ fn is_protected(world: &World<'_>, pod: &Pod) -> bool {
 }
 
 /// Whether the node may be taken away for the reason.
-fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, found: &mut Vec<Violation>) {
+fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, is_empty: bool, found: &mut Vec<Violation>) {
     let node = &world.snapshot.nodes[id.index()];
     let why = match (node.state, node.pool) {
         (NodeState::Leaving, _) => Some("it is leaving already"),
@@ -84,7 +93,7 @@ fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, found: &mu
     let Some(pool) = node.pool else { return };
     let age = world.snapshot.now - node.created;
     let holds = match reason {
-        DisruptionReason::Empty => !evicted(world).any(|pod| pod.node == Some(id)),
+        DisruptionReason::Empty => is_empty,
         DisruptionReason::Drifted => node.drifted.is_some(),
         DisruptionReason::Expired => {
             world.snapshot.pools[pool.index()].disruption.expire_after.is_some_and(|limit| age >= limit)
@@ -112,17 +121,45 @@ fn savings(world: &World<'_>, removal: &Removal, found: &mut Vec<Violation>) {
     }
 }
 
-/// No PodDisruptionBudget loses more pods than it allows.
+/// No pool loses more nodes at once than its budgets allow now.
+fn pool_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
+    let mut ledger = BudgetLedger::new(world.snapshot);
+    for removal in &world.plan.removals {
+        for node in &removal.nodes {
+            let node = &world.snapshot.nodes[node.index()];
+            let Some(pool) = node.pool else { continue };
+            if !ledger.take(pool, removal.reason) {
+                let (node, reason) = (node.name.clone(), removal.reason.name());
+                found.push(Violation::PoolBudget { node, reason });
+            }
+        }
+    }
+}
+
+/// No PodDisruptionBudget loses more pods than it allows, and no pod goes that several are for: the eviction API
+/// refuses that.
 fn disruption_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
-    let symbols = &world.snapshot.symbols;
-    for budget in &world.snapshot.disruption_budgets {
-        let counts = |pod: &&Pod| {
-            let class = world.class(pod.class);
-            class.namespace == budget.namespace
-                && budget.selector.as_ref().is_some_and(|selector| selects(selector, &class.labels, symbols))
-                && !(budget.unhealthy_always && pod.started.is_none())
-        };
-        let evicted = evicted(world).filter(counts).count() as u64;
+    let (snapshot, symbols) = (world.snapshot, &world.snapshot.symbols);
+    let mut evictions = vec![0_u64; snapshot.disruption_budgets.len()];
+    let mut by_class: BTreeMap<ClassId, Vec<usize>> = BTreeMap::new();
+    for pod in evicted(world) {
+        let budgets = by_class.entry(pod.class).or_insert_with_key(|class| {
+            let class = world.class(*class);
+            let selects = |budget: &PodDisruptionBudget| {
+                class.namespace == budget.namespace
+                    && budget.selector.as_ref().is_some_and(|selector| selects(selector, &class.labels, symbols))
+            };
+            (0..evictions.len()).filter(|budget| selects(&snapshot.disruption_budgets[*budget])).collect()
+        });
+        if budgets.len() > 1 {
+            found.push(Violation::SeveralBudgets(pod_name(world, pod)));
+        }
+        for &budget in &*budgets {
+            let free = snapshot.disruption_budgets[budget].unhealthy_always && pod.started.is_none();
+            evictions[budget] += u64::from(!free);
+        }
+    }
+    for (budget, evicted) in snapshot.disruption_budgets.iter().zip(evictions) {
         if evicted > u64::from(budget.allowed) {
             let (budget, allowed) = (budget.name.clone(), budget.allowed);
             found.push(Violation::DisruptionBudget { budget, evicted, allowed });

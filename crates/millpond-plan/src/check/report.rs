@@ -1,5 +1,7 @@
 //! Whether the figures of the report are those of the plan, and the bound is proved.
 
+use std::collections::BTreeSet;
+
 use super::violation::Violation;
 use super::world::World;
 use crate::model::{NodeId, PodId};
@@ -13,7 +15,10 @@ pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violatio
     let price = |index: usize| u128::from(nodes[index].price.unwrap_or(0));
     let staying: u128 = (0..nodes.len()).filter(stays).map(price).sum();
     let new: u128 = world.plan.new_nodes.iter().map(|node| u128::from(node.price)).sum();
-    let need_place = (0..world.snapshot.pods.len()).filter(|pod| world.needs_place(PodId::from(*pod))).count();
+    let spoken_of: BTreeSet<PodId> =
+        world.plan.placements.iter().map(|(pod, _)| *pod).chain(report.unplaced.iter().map(|(pod, _)| *pod)).collect();
+    let counts = |pod: &PodId| world.needs_place(*pod).unwrap_or_else(|| spoken_of.contains(pod));
+    let need_place = (0..world.snapshot.pods.len()).map(PodId::from).filter(counts).count();
     let figures = [
         ("cost_before", report.cost_before, (0..nodes.len()).map(price).sum()),
         ("cost_after", report.cost_after, staying + new),

@@ -65,8 +65,8 @@ pub(super) fn decisions(world: &World<'_>, outcome: &Outcome, found: &mut Vec<Vi
     for (index, decided) in decided.into_iter().enumerate() {
         let pod = PodId::from(index);
         match (world.needs_place(pod), decided) {
-            (true, false) => found.push(Violation::Forgotten(snapshot.pod_name(pod))),
-            (false, true) => found.push(Violation::NeedsNoPlace(snapshot.pod_name(pod))),
+            (Some(true), false) => found.push(Violation::Forgotten(snapshot.pod_name(pod))),
+            (Some(false), true) => found.push(Violation::NeedsNoPlace(snapshot.pod_name(pod))),
             _ => {}
         }
     }

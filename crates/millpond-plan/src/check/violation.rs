@@ -284,6 +284,17 @@ pub enum Violation {
         /// What it allows.
         allowed: u32,
     },
+    /// A pod would be evicted that several PodDisruptionBudgets are for.
+    #[error("pod {0} would be evicted, and several PodDisruptionBudgets are for it")]
+    SeveralBudgets(String),
+    /// More nodes of a pool go than its budgets allow.
+    #[error("node {node} is taken away as {reason}, more than the budgets of its pool allow now")]
+    PoolBudget {
+        /// The node.
+        node: String,
+        /// The reason.
+        reason: &'static str,
+    },
     /// What comes in the place of underutilized nodes is not cheaper.
     #[error("what replaces node {0} is not cheaper")]
     NoSaving(String),

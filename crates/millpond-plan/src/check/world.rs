@@ -187,18 +187,18 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether the plan must say where the pod goes.
-    pub(super) fn needs_place(&self, pod: PodId) -> bool {
+    /// Whether the plan must say where the pod goes, or may (none).
+    ///
+    /// A pod that nobody looks after does not come back when its node goes; a plan may keep room for a new one.
+    pub(super) fn needs_place(&self, pod: PodId) -> Option<bool> {
         let pod = &self.snapshot.pods[pod.index()];
         let class = &self.snapshot.classes[pod.class.index()];
-        if matches!(class.kind, PodKind::Daemon | PodKind::Mirror) {
-            return false;
-        }
-        match pod.state {
-            PodState::Pending => pod.node.is_none_or(|node| self.gone(node).is_some()),
-            // One that nobody looks after does not come back.
-            PodState::Bound => class.kind != PodKind::Bare && pod.node.is_some_and(|node| self.gone(node).is_some()),
-            PodState::Terminating | PodState::Gated => false,
+        let moves = pod.node.is_some_and(|node| self.gone(node).is_some());
+        match (class.kind, pod.state) {
+            (PodKind::Daemon | PodKind::Mirror, _) | (_, PodState::Terminating | PodState::Gated) => Some(false),
+            (_, PodState::Pending) => Some(pod.node.is_none() || moves),
+            (PodKind::Bare, PodState::Bound) if moves => None,
+            (_, PodState::Bound) => Some(moves),
         }
     }
 

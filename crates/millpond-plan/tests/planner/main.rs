@@ -11,10 +11,13 @@ use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Settings};
 
-/// A plan with little work put into it: the rules hold whatever the work.
+/// Little work: the rules hold whatever the work.
+fn quick() -> Settings {
+    Settings { budget: Budget { evaluations: 200, threads: 1 }, ..Settings::default() }
+}
+
 fn quick_plan(snapshot: &Snapshot) -> Outcome {
-    let settings = Settings { budget: Budget { evaluations: 200, threads: 1 }, ..Settings::default() };
-    millpond_plan::plan(snapshot, &settings)
+    millpond_plan::plan(snapshot, &quick())
 }
 
 /// Runs a test for every seed and tells of all that fail, not just the first.

@@ -1,14 +1,19 @@
 //! Random clusters: nothing is wrong with their plans.
 
 use millpond_plan::check::check;
+use millpond_plan::model::{Nodes, Snapshot};
+use millpond_plan::plan::{Outcome, Settings};
 use millpond_plan::testing::{Recipe, random_snapshot};
 
-use super::{for_seeds, quick_plan};
+use super::{for_seeds, quick, quick_plan};
 
 fn is_good(seed: u64, recipe: Recipe) -> Result<(), String> {
     let snapshot = recipe.snapshot(seed);
-    let outcome = quick_plan(&snapshot);
-    let found = check(&snapshot, &outcome);
+    judge(&snapshot, &quick_plan(&snapshot))
+}
+
+fn judge(snapshot: &Snapshot, outcome: &Outcome) -> Result<(), String> {
+    let found = check(snapshot, outcome);
     let texts: Vec<String> = found.iter().take(2).map(ToString::to_string).collect();
     if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
 }
@@ -26,6 +31,18 @@ fn plans_of_larger_clusters_are_good() {
 #[test]
 fn plans_for_new_nodes_only_are_good() {
     for_seeds(20_000..20_400, |seed| is_good(seed, Recipe { nodes: 0, ..Recipe::everything(40) }));
+}
+
+#[test]
+fn consolidation_is_good() {
+    for_seeds(30_000..30_400, |seed| {
+        let recipe = Recipe { nodes: 25, ..Recipe::everything(20 + seed as usize % 40) };
+        let mut snapshot = recipe.snapshot(seed);
+        for pool in &mut snapshot.pools {
+            pool.disruption.budgets[0].nodes = Nodes::Percent(if seed % 3 == 0 { 20 } else { 100 });
+        }
+        judge(&snapshot, &millpond_plan::plan(&snapshot, &Settings { consolidate: true, ..quick() }))
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Nodes that may not be taken away.
 
 use super::{broken, planned};
-use crate::model::{DisruptionReason, DoNotDisrupt, NodeId, Snapshot};
+use crate::model::{DisruptionReason, DoNotDisrupt, NodeId, Nodes, Snapshot};
 use crate::plan::{Outcome, Removal, Target};
 use crate::testing::{Cluster, simple_report};
 
@@ -11,7 +11,7 @@ fn cluster() -> Cluster {
     Cluster::new()
         .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50))
         .machine("large", "cpu=8 memory=16Gi", |machine| machine.price(180))
-        .pool("general", |pool| pool)
+        .pool("general", |pool| pool.edit(|pool| pool.disruption.budgets[0].nodes = Nodes::Count(9)))
         .node("wasteful", "large", |node| node.pool("general").drifted("its template changed").age(800 * 3600))
         .node("empty", "large", |node| node.pool("general"))
         .node("foreign", "small", |node| node)
@@ -100,6 +100,12 @@ fn every_node_goes_once_and_for_a_reason() {
         },
         &["NotRemovable"],
     );
+    broken(
+        "none may go now",
+        &good,
+        |snapshot, _| snapshot.pools[0].disruption.budgets[0].nodes = Nodes::Count(1),
+        &["PoolBudget"],
+    );
     broken("the least", &good, |snapshot, _| snapshot.pools[0].min_nodes = 1, &[]);
     broken("below the least", &good, |snapshot, _| snapshot.pools[0].min_nodes = 2, &["MinNodes"]);
 }
@@ -135,6 +141,15 @@ fn evictions_are_allowed() {
             snapshot.pods[0].started = None;
         },
         &[],
+    );
+    broken(
+        "of several budgets",
+        &good,
+        |snapshot, _| {
+            let again = snapshot.disruption_budgets[0].clone();
+            snapshot.disruption_budgets.push(again);
+        },
+        &["SeveralBudgets"],
     );
     let protect = |snapshot: &mut Snapshot, protection| {
         let class = snapshot.pods[0].class;

@@ -77,7 +77,10 @@ fn pods_that_need_no_place_get_none() {
             .pod("homeless", "", |pod| pod.nominated("gone"))
     };
     expect("only one needs a place", &planned(cluster(), &[], &["homeless one"]), &[]);
-    for pod in ["runs", "waits", "gated", "going", "daemon", "bare"] {
+    let mut kept = planned(cluster(), &[], &["homeless one", "bare one"]);
+    kept.1.report.pods += 1;
+    expect("and one may get one", &kept, &[]);
+    for pod in ["runs", "waits", "gated", "going", "daemon"] {
         let place = format!("{pod} one");
         expect(pod, &planned(cluster(), &[], &["homeless one", &place]), &["NeedsNoPlace"]);
     }

@@ -1,5 +1,6 @@
-//! The real parts of Kubernetes: built once from `tests/realcluster/` into a
-//! cache outside the tree, then found there.
+//! The real parts of Kubernetes, and rivals to compare with: built once from
+//! `tests/realcluster/` and `tests/rivals/` into a cache outside the tree,
+//! then found there.
 //!
 //! The cache lies at `$MILLPOND_CACHE`, or `$XDG_CACHE_HOME/millpond`, or
 //! `~/.cache/millpond`. A part's folder is named after the hash of everything
@@ -92,7 +93,7 @@ impl Parts {
 
 /// The version of Kubernetes that the parts are pinned to, as `v1.2.3`.
 pub fn kubernetes_version() -> Result<String> {
-    let file = modules().join("kubernetes").join("go.mod");
+    let file = modules().join("realcluster/kubernetes/go.mod");
     let text = std::fs::read_to_string(&file).with_context(|| format!("read `{}`", file.display()))?;
     let pinned = text.split_whitespace().skip_while(|word| *word != "k8s.io/kubernetes").nth(1);
     match pinned {
@@ -101,9 +102,9 @@ pub fn kubernetes_version() -> Result<String> {
     }
 }
 
-/// The Go modules that pin the parts.
+/// The Go modules that pin the parts, each in a folder of its own below this one.
 fn modules() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/realcluster")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
 fn cache_base(env: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
@@ -133,8 +134,9 @@ mod tests {
     fn every_part_has_a_key_of_its_own() {
         let mut keys: Vec<_> = CLUSTER_PARTS.iter().map(|part| part.key().unwrap()).collect();
         keys.push(Part::E2E_TEST.key().unwrap());
+        keys.push(Part::KARPENTER_RIVAL.key().unwrap());
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 1);
+        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 2);
     }
 }

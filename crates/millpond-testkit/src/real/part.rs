@@ -1,7 +1,7 @@
 //! The table of parts: which package of which pinned module becomes which
 //! binary.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use ring::digest::{Context as Digest, SHA256};
@@ -13,7 +13,7 @@ use super::{kubernetes_version, modules};
 pub struct Part {
     /// Its file name.
     pub name: &'static str,
-    /// Folder under `tests/realcluster/`.
+    /// Folder under `tests/`.
     pub(super) folder: &'static str,
     /// Import path of the package.
     pub(super) package: &'static str,
@@ -30,7 +30,7 @@ pub struct Part {
 
 impl Part {
     /// The store behind the API server.
-    pub const ETCD: Self = Self { name: "etcd", folder: "etcd", package: ".", ..Self::KUBERNETES };
+    pub const ETCD: Self = Self { name: "etcd", folder: "realcluster/etcd", package: ".", ..Self::KUBERNETES };
     /// The API server.
     pub const KUBE_APISERVER: Self =
         Self { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver", ..Self::VERSIONED };
@@ -51,7 +51,7 @@ impl Part {
     /// Kubelets and pods that pretend.
     pub const KWOK: Self = Self {
         name: "kwok",
-        folder: "kwok",
+        folder: "realcluster/kwok",
         package: "sigs.k8s.io/kwok/cmd/kwok",
         data_module: "sigs.k8s.io/kwok",
         data_files: &[
@@ -64,10 +64,14 @@ impl Part {
         ..Self::KUBERNETES
     };
 
+    /// Karpenter's scheduler behind a driver of ours, to compare plans with.
+    pub const KARPENTER_RIVAL: Self =
+        Self { name: "karpenter-rival", folder: "rivals/karpenter", package: ".", ..Self::KUBERNETES };
+
     const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };
     const KUBERNETES: Self = Self {
         name: "",
-        folder: "kubernetes",
+        folder: "realcluster/kubernetes",
         package: "",
         is_test: false,
         tells_version: false,
@@ -110,9 +114,8 @@ impl Part {
             let path = folder.join(name);
             digest.update(&std::fs::read(&path).with_context(|| format!("read `{}`", path.display()))?);
         }
-        // Only etcd has a `main` of ours.
-        if let Ok(source) = std::fs::read(folder.join("main.go")) {
-            digest.update(&source);
+        for path in sources(&folder)? {
+            digest.update(&std::fs::read(&path).with_context(|| format!("read `{}`", path.display()))?);
         }
         let flags = self.flags()?;
         let words = self.verb().iter().copied().chain(flags.iter().map(String::as_str)).chain([self.package]);
@@ -124,6 +127,21 @@ impl Part {
         let head = hash.as_ref().first_chunk().context("a hash has bytes")?;
         Ok(format!("{:016x}", u64::from_be_bytes(*head)))
     }
+}
+
+/// The sources of ours that become part of a binary, sorted: not tests, and not `tools.go`, which only names the
+/// packages that a module pins.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("list `{}`", folder.display()))? {
+        let name = entry.with_context(|| format!("list `{}`", folder.display()))?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if name.ends_with(".go") && !name.ends_with("_test.go") && name != "tools.go" {
+            found.push(folder.join(name));
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Where a data file lies in the part's folder.

@@ -9,6 +9,7 @@ mod cargo;
 mod conformance;
 mod generate;
 mod real_cluster;
+mod rival;
 mod test;
 mod tidy;
 mod tree;
@@ -36,6 +37,8 @@ enum Task {
     RealCluster(real_cluster::Args),
     /// Run Kubernetes' own conformance tests against Millpond
     K8sConformance(conformance::Args),
+    /// Compare plans with those of Karpenter's own scheduler
+    Rival(rival::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::K8sConformance(args) => conformance::run(&args),
+        Task::Rival(args) => rival::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

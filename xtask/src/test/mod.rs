@@ -17,7 +17,7 @@ use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
 use self::background::Build;
 use self::summary::{Outcome, Summary};
 use crate::cargo::cargo;
-use crate::{conformance, generate, tidy};
+use crate::{conformance, generate, rival, tidy};
 
 /// Tests of this name need the real cluster. They are marked `#[ignore]`, so
 /// that a plain `cargo test` counts them as ignored, and run in a step of
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn wanted_parts() -> Vec<Part> {
     let mut parts = CLUSTER_PARTS.to_vec();
-    parts.push(Part::E2E_TEST);
+    parts.extend([Part::KARPENTER_RIVAL, Part::E2E_TEST]);
     parts
 }
 
@@ -104,7 +104,7 @@ fn plan(args: &Args) -> Vec<Step> {
     ];
     if args.quick {
         steps.push(tests_step("unit tests", &["--workspace", "--lib", "--bins"]));
-        for name in ["docs", "all tests", "real-cluster suites", "Kubernetes conformance"] {
+        for name in ["docs", "all tests", "real-cluster suites", "rival", "Kubernetes conformance"] {
             steps.push(nothing(name, "--quick"));
         }
         return steps;
@@ -117,17 +117,18 @@ fn plan(args: &Args) -> Vec<Step> {
     ));
     steps.push(tests_step("all tests", &["--workspace"]));
     if args.without_real_cluster {
-        for name in ["real-cluster suites", "Kubernetes conformance"] {
+        for name in ["real-cluster suites", "rival", "Kubernetes conformance"] {
             steps.push(nothing(name, "--without-real-cluster"));
         }
         return steps;
     }
     steps.push(Step {
         name: "real parts",
-        detail: "wait for the builds of Kubernetes, etcd and kwok that run beside the steps above".into(),
+        detail: "wait for the builds of Kubernetes, etcd, kwok and the rival that run beside the steps above".into(),
         work: Work::AwaitParts,
     });
     steps.push(tests_step("real-cluster suites", &["--workspace", "--", "--ignored", IGNORED_PREFIX]));
+    steps.push(task_step("rival", "go vet, go test, cargo xtask rival --pods 200 --debug", rival::check));
     steps.push(task_step("Kubernetes conformance", "cargo xtask k8s-conformance --quick", || {
         conformance::run(&conformance::Args::quick())
     }));

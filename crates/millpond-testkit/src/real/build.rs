@@ -34,6 +34,14 @@ pub(super) fn build(part: &Part, folder: &Path) -> Result<()> {
     std::fs::rename(&draft, folder).with_context(|| format!("move the build to `{}`", folder.display()))
 }
 
+/// With the flags of the build, so that Go finds all that was compiled for it.
+pub(super) fn check(part: &Part) -> Result<()> {
+    for verb in ["vet", "test"] {
+        run(go(part).arg(verb).args(["-trimpath", "-mod=readonly", "./..."]))?;
+    }
+    Ok(())
+}
+
 fn copy_data(part: &Part, draft: &Path) -> Result<()> {
     if part.data_files.is_empty() {
         return Ok(());
@@ -61,7 +69,9 @@ fn go(part: &Part) -> Command {
 fn run(command: &mut Command) -> Result<Output> {
     let output = command.output().context("run `go`")?;
     if !output.status.success() {
-        bail!("`{command:?}` failed ({}):\n{}", output.status, text(&output));
+        // Tests complain on stdout.
+        let told = String::from_utf8_lossy(&output.stdout);
+        bail!("`{command:?}` failed ({}):\n{told}{}", output.status, text(&output));
     }
     Ok(output)
 }

@@ -73,6 +73,12 @@ impl Parts {
         build::ensure_go()
     }
 
+    /// Vets and tests the Go sources of a part that is written here.
+    pub fn check_sources(part: &Part) -> Result<()> {
+        build::ensure_go()?;
+        build::check(part).with_context(|| format!("check {}", part.name))
+    }
+
     /// Builds a part, or waits for another process that does.
     pub fn build(&self, part: &Part) -> Result<()> {
         build::ensure_go()?;

@@ -18,5 +18,6 @@ pub mod meta;
 pub mod money;
 pub mod node_class;
 pub mod quantity;
+pub mod scaling_advisor;
 pub mod selector;
 pub mod time;

@@ -72,7 +72,7 @@ fn expression(expression: &Expression<'_>, allowed: Allowed, symbols: &mut Symbo
     };
     if !fits {
         let names = if allowed == Allowed::Numbers { ", Gt, Lt" } else { "" };
-        let problem = format!("{:?} is not one of In, NotIn, Exists, DoesNotExist{names}", expression.operator);
+        let problem = format!("`{:?}` is not one of In, NotIn, Exists, DoesNotExist{names}", expression.operator);
         return Err(Invalid::new("operator", problem));
     }
     let values = expression.values.iter().map(|value| &**value);

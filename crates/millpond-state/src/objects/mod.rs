@@ -3,6 +3,7 @@
 //! These are not the full kinds: a field that is not here is skipped by the reader. Kinds that other crates use as
 //! well (NodePool, NodeClaim, NodeClass, ScalingConstraint) are in `millpond-api`.
 
+pub mod advisor;
 pub mod cluster;
 pub mod meta;
 pub mod pod;
@@ -11,6 +12,7 @@ pub mod text;
 
 use millpond_api::karpenter::{NodeClaim, NodePool};
 use millpond_api::node_class::NodeClass;
+use millpond_api::scaling_advisor::ScalingConstraint;
 use serde::{Deserialize, Deserializer};
 
 use self::cluster::{DisruptionBudget, Namespace, Node, PriorityClass, Workload};
@@ -54,6 +56,8 @@ pub enum Kind {
     NodeClaim,
     /// Where the nodes of a pool come from.
     NodeClass(ClassKind),
+    /// Scaling Advisor's pools.
+    ScalingConstraint,
 }
 
 /// The node classes of different providers.
@@ -78,7 +82,7 @@ impl ClassKind {
 }
 
 /// API groups and names of the kinds.
-const KINDS: [(&str, &str, Kind); 20] = [
+const KINDS: [(&str, &str, Kind); 23] = [
     ("", "Pod", Kind::Pod),
     ("", "Node", Kind::Node),
     ("", "Namespace", Kind::Namespace),
@@ -99,6 +103,9 @@ const KINDS: [(&str, &str, Kind); 20] = [
     ("karpenter.k8s.aws", "EC2NodeClass", Kind::NodeClass(ClassKind::Ec2)),
     ("karpenter.k8s.gcp", "GCENodeClass", Kind::NodeClass(ClassKind::Gce)),
     ("karpenter.kwok.sh", "KWOKNodeClass", Kind::NodeClass(ClassKind::Kwok)),
+    ("sa.gardener.cloud", "ScalingConstraint", Kind::ScalingConstraint),
+    ("sa.gardener.cloud", "ScalingConstraints", Kind::ScalingConstraint),
+    ("sa.gardener.cloud", "ClusterScalingConstraint", Kind::ScalingConstraint),
 ];
 
 /// Kinds that are known to have nothing to do with planning: skipped without a word.
@@ -215,6 +222,8 @@ pub enum Object<'a> {
     NodeClaim(Box<NodeClaim>),
     /// Where the nodes of a pool come from.
     NodeClass(ClassKind, Box<NodeClass>),
+    /// Scaling Advisor's pools.
+    ScalingConstraint(Box<ScalingConstraint>),
 }
 
 impl<'a> Object<'a> {
@@ -236,6 +245,7 @@ impl<'a> Object<'a> {
             Kind::NodePool => Self::NodePool(Box::new(NodePool::deserialize(from)?)),
             Kind::NodeClaim => Self::NodeClaim(Box::new(NodeClaim::deserialize(from)?)),
             Kind::NodeClass(class) => Self::NodeClass(class, Box::new(NodeClass::deserialize(from)?)),
+            Kind::ScalingConstraint => Self::ScalingConstraint(Box::new(ScalingConstraint::deserialize(from)?)),
         })
     }
 
@@ -255,7 +265,29 @@ impl<'a> Object<'a> {
             Self::NodePool(_) => Kind::NodePool,
             Self::NodeClaim(_) => Kind::NodeClaim,
             Self::NodeClass(class, _) => Kind::NodeClass(*class),
+            Self::ScalingConstraint(_) => Kind::ScalingConstraint,
         }
+    }
+
+    /// Whether a person wrote it: the server gives every object an identity.
+    pub fn is_by_hand(&self) -> bool {
+        let uid: &str = match self {
+            Self::Pod(pod) => &pod.metadata.uid,
+            Self::Node(node) => &node.metadata.uid,
+            Self::Namespace(namespace) => &namespace.metadata.uid,
+            Self::PersistentVolume(volume) => &volume.metadata.uid,
+            Self::PersistentVolumeClaim(claim) => &claim.metadata.uid,
+            Self::StorageClass(class) => &class.metadata.uid,
+            Self::CsiNode(node) => &node.metadata.uid,
+            Self::PriorityClass(class) => &class.metadata.uid,
+            Self::PodDisruptionBudget(budget) => &budget.metadata.uid,
+            Self::Workload(_, workload) => &workload.metadata.uid,
+            Self::NodePool(pool) => &pool.metadata.uid,
+            Self::NodeClaim(claim) => &claim.metadata.uid,
+            Self::NodeClass(_, class) => &class.metadata.uid,
+            Self::ScalingConstraint(constraint) => &constraint.metadata.uid,
+        };
+        uid.is_empty()
     }
 
     /// Its namespace (empty for kinds of the cluster) and name.
@@ -274,6 +306,7 @@ impl<'a> Object<'a> {
             Self::NodePool(pool) => ("", &pool.metadata.name),
             Self::NodeClaim(claim) => ("", &claim.metadata.name),
             Self::NodeClass(_, class) => ("", &class.metadata.name),
+            Self::ScalingConstraint(constraint) => (&constraint.metadata.namespace, &constraint.metadata.name),
         }
     }
 }

@@ -21,16 +21,45 @@ pub(crate) struct Envelope<'a> {
     pub(crate) items: Option<Vec<&'a RawValue>>,
 }
 
-/// Splits a text into the documents that stand in it one after the other.
-pub(crate) fn documents(text: &str) -> Result<Vec<&str>, Broken> {
-    let stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-    let documents: Result<Vec<_>, _> = stream.map(|document| document.map(RawValue::get)).collect();
-    documents.map_err(|error| broken(&error))
+/// A document of a text, and what it says about itself if it is an object.
+pub(crate) struct Document<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) envelope: Option<Envelope<'a>>,
 }
 
-pub(crate) fn broken(error: &serde_json::Error) -> Broken {
+/// Splits a text into the documents that stand in it one after the other. Objects are looked into on the way:
+/// large lists would else be walked over twice.
+pub(crate) fn documents(text: &str) -> Result<Vec<Document<'_>>, Broken> {
+    let mut documents = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\r']);
+        if rest.is_empty() {
+            return Ok(documents);
+        }
+        if rest.starts_with('{') {
+            let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Envelope<'_>>();
+            if let Some(Ok(envelope)) = stream.next() {
+                let (text, after) = rest.split_at(stream.byte_offset());
+                documents.push(Document { text, envelope: Some(envelope) });
+                rest = after;
+                continue;
+            }
+        }
+        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+        let Some(document) = stream.next() else { return Ok(documents) };
+        let document = document.map_err(|error| broken(&error, super::Places::new(text).of(rest)))?;
+        documents.push(Document { text: document.get(), envelope: None });
+        rest = &rest[stream.byte_offset()..];
+    }
+}
+
+/// What a text that begins at a place is not.
+pub(crate) fn broken(error: &serde_json::Error, start: Place) -> Broken {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
-    let place = Place { line: number(error.line()), column: number(error.column()) };
+    let (line, column) = (number(error.line()), number(error.column()));
+    let column = if line == 1 { start.column.saturating_add(column - 1) } else { column };
+    let place = Place { line: start.line.saturating_add(line - 1), column };
     let text = error.to_string();
     let words = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
     Broken { place, problem: format!("is not JSON: {words}") }
@@ -55,6 +84,22 @@ pub(crate) fn head(text: &str) -> (Cow<'_, str>, Cow<'_, str>) {
         }
     }
     (version.unwrap_or_default(), kind.unwrap_or_default())
+}
+
+/// Whether an object has one of these keys.
+pub(crate) fn has_key(text: &str, keys: &[&str]) -> bool {
+    let mut scanner = Scanner::new(text, Place::START);
+    scanner.skip_space();
+    if scanner.next() != Some(b'{') {
+        return false;
+    }
+    while let Ok(Some(key)) = scanner.next_key() {
+        if keys.contains(&&*key) {
+            return true;
+        }
+        scanner.skip_value();
+    }
+    false
 }
 
 /// The tree of a JSON text that begins at a place of its file.

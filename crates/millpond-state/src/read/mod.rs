@@ -10,12 +10,15 @@
 //! JSON goes straight from the text into the pieces of an object that planning looks at. When that fails, or
 //! something has to be said about the object, its tree is read as well, in which every value knows its place.
 
+mod advisor;
 mod de;
 mod diagnostic;
+mod fields;
 mod json;
 mod tree;
 mod yaml;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -57,7 +60,8 @@ pub struct Reader {
     files: Vec<Arc<str>>,
     /// Objects seen, and in which file.
     seen: HashMap<(Kind, Box<str>, Box<str>), usize>,
-    unknown_kinds: HashSet<String>,
+    /// Kinds and fields that were complained about.
+    unknown: HashSet<String>,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     more: usize,
@@ -103,7 +107,10 @@ impl Reader {
             return self.yaml(text);
         }
         match json::documents(text) {
-            Ok(documents) => documents.into_iter().for_each(|document| self.json(text, document)),
+            Ok(documents) => {
+                let places = Places::new(text);
+                documents.iter().for_each(|document| self.json(&places, document));
+            }
             // `{apiVersion: v1}` is YAML.
             Err(_) if !named_json => self.yaml(text),
             Err(broken) => self.broken(broken),
@@ -139,42 +146,52 @@ impl Reader {
 
     // JSON
 
-    fn json(&mut self, text: &str, document: &str) {
-        if document.starts_with('[') {
-            match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(document) {
-                Ok(entries) => entries.iter().for_each(|entry| self.json_object(text, entry.get(), OfList::default())),
-                Err(error) => self.broken(json::broken(&error)),
+    fn json(&mut self, places: &Places<'_>, document: &json::Document<'_>) {
+        let json::Document { text: object, envelope } = document;
+        if object.starts_with('[') {
+            match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(object) {
+                Ok(entries) => {
+                    entries.iter().for_each(|entry| self.json_object(places, entry.get(), OfList::default()))
+                }
+                Err(error) => self.broken(json::broken(&error, places.of(object))),
             }
             return;
         }
-        let envelope = serde_json::from_str::<json::Envelope<'_>>(document).ok();
-        if let Some(json::Envelope { api_version, kind, items: Some(items) }) = &envelope {
+        if let Some(json::Envelope { api_version, kind, items: Some(items) }) = envelope {
             let kind = kind.as_deref().unwrap_or_default();
             let list = OfList {
                 version: api_version.as_deref().unwrap_or_default(),
                 kind: kind.strip_suffix("List").unwrap_or_default(),
             };
-            return items.iter().for_each(|item| self.json_object(text, item.get(), list));
+            return items.iter().for_each(|item| self.json_object(places, item.get(), list));
         }
-        self.json_object(text, document, OfList::default());
+        self.json_object(places, object, OfList::default());
     }
 
-    fn json_object(&mut self, text: &str, object: &str, list: OfList<'_>) {
+    fn json_object(&mut self, places: &Places<'_>, object: &str, list: OfList<'_>) {
         let (version, kind) = json::head(object);
         let found = if kind.is_empty() && !list.kind.is_empty() {
             Found { version: list.version, kind: list.kind }
         } else {
             Found { version: &version, kind: &kind }
         };
-        let tree = || json::tree(object, place_in(text, object));
+        let tree = || json::tree(object, places.of(object));
+        if found.kind.is_empty() && self.kindless_json(places, object) {
+            return;
+        }
         let Some(kind) = self.known_kind(&found, &mut || tree().map_or(Place::START, |tree| tree.locate("kind").0))
         else {
             return;
         };
         let mut from = serde_json::Deserializer::from_str(object);
         if let Ok(read) = Object::read(kind, &mut from) {
-            let origin = || Some(place_in(text, object)).filter(|_| kind == Kind::NodePool);
-            return self.take(&read, origin(), &mut |reader, invalid| match tree() {
+            if read.is_by_hand() {
+                tree().iter().for_each(|tree| self.warn_of_fields(kind, tree));
+            }
+            // Of pools something may have to be said later.
+            let is_pool = matches!(kind, Kind::NodePool | Kind::ScalingConstraint);
+            let origin = is_pool.then(|| places.of(object));
+            return self.take(&read, origin, &mut |reader, invalid| match tree() {
                 Ok(tree) => reader.invalid(&read, &tree, invalid),
                 Err(broken) => reader.broken(broken),
             });
@@ -226,25 +243,23 @@ impl Reader {
             None if !list.kind.is_empty() => Found { version: list.version, kind: list.kind },
             kind => Found { version: said("apiVersion").unwrap_or_default(), kind: kind.unwrap_or_default() },
         };
+        if found.kind.is_empty() && self.kindless_tree(tree) {
+            return;
+        }
         if let Some(kind) = self.known_kind(&found, &mut || tree.locate("kind").0) {
             self.tree_object(tree, kind);
         }
     }
 
     fn tree_object(&mut self, tree: &Tree<'_>, kind: Kind) {
+        if tree.get("metadata").and_then(|metadata| metadata.get("uid")).is_none() {
+            self.warn_of_fields(kind, tree);
+        }
         match Object::read(kind, tree) {
             Ok(read) => self.take(&read, Some(tree.place), &mut |reader, invalid| {
                 reader.invalid(&read, tree, invalid);
             }),
-            Err(mistake) => {
-                let place = mistake.place.unwrap_or(tree.place);
-                let name = tree.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Tree::text);
-                let mut diagnostic = Diagnostic::new(Severity::Error, &self.file(), place, mistake.problem)
-                    .field(&mistake.field)
-                    .text(&mistake.text);
-                diagnostic.object = name.map(|name| format!("{}/{}", kind.name(), de::shorten(name)));
-                self.say(diagnostic);
-            }
+            Err(mistake) => self.mistake(mistake, tree, Some(kind)),
         }
     }
 
@@ -262,7 +277,7 @@ impl Reader {
             Known::Irrelevant => None,
             Known::Unknown(like) => {
                 // Once is enough: a cluster has thousands of some.
-                if self.unknown_kinds.insert(format!("{version} {kind}")) {
+                if self.unknown.insert(format!("{version} {kind}")) {
                     let hint = match (objects::group_of(kind), like) {
                         (Some(""), _) => "; the one that is known is of `v1`".to_owned(),
                         (Some(group), _) => format!("; the one that is known is of `{group}`"),
@@ -276,6 +291,20 @@ impl Reader {
                 }
                 None
             }
+        }
+    }
+
+    /// Warns of fields that the kind does not have, of each once.
+    fn warn_of_fields(&mut self, kind: Kind, tree: &Tree<'_>) {
+        for fields::Unknown { place, field, like } in fields::unknown(kind, tree) {
+            let without_numbers: String = field.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+            if !self.unknown.insert(format!("{} {without_numbers}", kind.name())) {
+                continue;
+            }
+            let hint = like.map_or_else(String::new, |like| format!("; is `{like}` meant?"));
+            let problem = format!("is unknown to {} and skipped{hint}", kind.name());
+            let warning = Diagnostic::new(Severity::Warning, &self.file(), place, problem);
+            self.say(warning.field(&field));
         }
     }
 
@@ -320,8 +349,25 @@ fn end_of(text: &str) -> Place {
     Place { line: number(line), column: number(last.chars().count() + 1) }
 }
 
-/// Where a part of a text begins.
-fn place_in(text: &str, part: &str) -> Place {
-    let offset = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    end_of(text.get(..offset).unwrap_or_default())
+/// Where parts of a text begin. Asked in the order of the text, all answers together take one walk over it.
+struct Places<'a> {
+    text: &'a str,
+    /// The last answer.
+    last: Cell<(usize, Place)>,
+}
+
+impl<'a> Places<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, last: Cell::new((0, Place::START)) }
+    }
+
+    fn of(&self, part: &str) -> Place {
+        let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let (from, place) = Some(self.last.get()).filter(|(from, _)| *from <= offset).unwrap_or((0, Place::START));
+        let end = end_of(self.text.get(from..offset).unwrap_or_default());
+        let column = if end.line == 1 { place.column.saturating_add(end.column - 1) } else { end.column };
+        let found = Place { line: place.line.saturating_add(end.line - 1), column };
+        self.last.set((offset, found));
+        found
+    }
 }

@@ -164,12 +164,12 @@ impl<'a> Tree<'a> {
         (place, here.shown())
     }
 
-    /// How many values it holds, itself included.
-    pub(crate) fn count(&self) -> usize {
+    /// How much a copy takes: one for each value, and one for every 64 bytes of text.
+    pub(crate) fn weight(&self) -> usize {
         1 + match &self.value {
-            Value::Scalar(_) => 0,
-            Value::List(entries) => entries.iter().map(Tree::count).sum(),
-            Value::Map(entries) => entries.iter().map(|(_, value)| value.count()).sum(),
+            Value::Scalar(scalar) => scalar.text.len() / 64,
+            Value::List(entries) => entries.iter().map(Tree::weight).sum(),
+            Value::Map(entries) => entries.iter().map(|(key, value)| key.text.len() / 64 + value.weight()).sum(),
         }
     }
 }

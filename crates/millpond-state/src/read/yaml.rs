@@ -110,24 +110,34 @@ impl<'a> Builder<'a, '_> {
         let Some(tree) = self.anchors.get(&anchor) else {
             return Err(Broken { place, problem: "is an alias of a value that it is part of".to_owned() });
         };
-        self.aliased = self.aliased.saturating_add(tree.count());
+        let (weight, depth) = (tree.weight(), depth(tree));
+        self.count(weight, place)?;
+        if self.open.len() + depth > LIMIT_DEPTH {
+            return Err(Broken { place, problem: format!("lies more than {LIMIT_DEPTH} values deep") });
+        }
+        let copy = self.anchors.get(&anchor).map(|tree| Tree { place, value: tree.value.clone() });
+        copy.map_or(Ok(()), |copy| self.add(copy, 0))
+    }
+
+    /// Counts what is about to be copied.
+    fn count(&mut self, weight: usize, place: Place) -> Result<(), Broken> {
+        self.aliased = self.aliased.saturating_add(weight);
         if self.aliased > LIMIT_ALIASED {
             return Err(Broken { place, problem: format!("aliases add up to more than {LIMIT_ALIASED} values") });
         }
-        // Copies are as deep as what they copy; so a chain of them stays within the limit of depth as well.
-        let copy = Tree { place, ..tree.clone() };
-        if self.open.len() + depth(&copy) > LIMIT_DEPTH {
-            return Err(Broken { place, problem: format!("lies more than {LIMIT_DEPTH} values deep") });
-        }
-        self.add(copy, 0)
+        Ok(())
     }
 
     /// Puts a complete value where it belongs.
     fn add(&mut self, tree: Tree<'a>, anchor: usize) -> Result<(), Broken> {
         if anchor != 0 {
+            self.count(tree.weight(), tree.place)?;
             self.anchors.insert(anchor, tree.clone());
         }
-        let in_items = matches!(&*self.open, [Open { content: Content::Map { key: Some(key), .. }, .. }, _] if key.text == "items");
+        let in_items = match &*self.open {
+            [Open { content: Content::Map { key: Some(key), .. }, .. }, _] => key.text == "items",
+            _ => false,
+        };
         let Some(parent) = self.open.last_mut() else {
             (self.each)(tree, false);
             return Ok(());

@@ -1,5 +1,6 @@
 //! All objects together as a snapshot: what each depends on in the others is decided here.
 
+mod advisor;
 mod budgets;
 mod nodes;
 mod options;
@@ -57,10 +58,12 @@ impl State {
         snapshot.limits = Limits { resources: Vec::new(), nodes: options.limit_nodes, price: options.limit_price };
         let mut taking = Taking { state: self, options, snapshot, notes: Vec::new() };
         taking.namespaces();
-        let catalogs = taking.pools();
+        let mut catalogs = taking.pools();
+        taking.advisor_pools(&mut catalogs);
+        taking.default_pool(&mut catalogs);
         taking.nodes(&catalogs);
         taking.pods();
-        taking.attach_limits();
+        taking.attach_limits(&catalogs);
         let Taking { snapshot, mut notes, .. } = taking;
         notes.dedup();
         Taken { snapshot, notes }

@@ -16,6 +16,14 @@ use super::pools::Catalogs;
 use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
 use crate::lower::pod::effect;
 
+/// Labels that name the pool of a node in other dialects than Karpenter's.
+const POOL_LABELS: [&str; 4] = [
+    millpond_api::scaling_advisor::POOL_LABEL,
+    "worker.gardener.cloud/pool",
+    "topology.cluster.x-k8s.io/deployment-name",
+    "cluster.x-k8s.io/deployment-name",
+];
+
 impl Taking<'_> {
     /// All nodes, and claims whose node is not there yet, by name.
     pub(super) fn nodes(&mut self, catalogs: &Catalogs) {
@@ -144,8 +152,10 @@ impl Taking<'_> {
     }
 
     fn pool_of(&self, labels: &Labels) -> Option<PoolId> {
-        let name = self.snapshot.text(labels.get(self.snapshot.names.pool)?);
-        self.snapshot.find_pool(name)
+        let value = |key: Option<Symbol>| labels.get(key?).map(|value| self.snapshot.text(value));
+        let others = POOL_LABELS.iter().map(|key| value(self.snapshot.symbols.find(key)));
+        let names = std::iter::once(value(Some(self.snapshot.names.pool))).chain(others);
+        names.flatten().find_map(|name| self.snapshot.find_pool(name))
     }
 
     fn state_of(&self, entry: &NodeEntry, claim: Option<&NodeClaim>, pool: Option<PoolId>) -> NodeState {

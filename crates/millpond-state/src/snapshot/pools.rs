@@ -26,12 +26,19 @@ pub(super) struct Catalogs {
     known: Vec<(TypesKey, Vec<TypeId>)>,
     /// Types by name, those of the first pools first.
     named: HashMap<Symbol, Vec<TypeId>>,
+    /// Volumes that can be attached to nodes of a type, where that is known.
+    pub(super) most_volumes: HashMap<TypeId, i64>,
 }
 
 impl Catalogs {
     /// The types of that name.
     pub(super) fn named(&self, name: Symbol) -> &[TypeId] {
         self.named.get(&name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds a type to those that are found by name.
+    pub(super) fn add_named(&mut self, name: Symbol, id: TypeId) {
+        self.named.entry(name).or_default().push(id);
     }
 }
 
@@ -84,9 +91,6 @@ impl Taking<'_> {
         let mut catalogs = Catalogs::default();
         for (pool, origin) in self.state.pools.values() {
             self.pool(pool, origin.as_ref(), &mut catalogs);
-        }
-        if self.snapshot.pools.is_empty() && self.options.default_pool {
-            self.default_pool(&mut catalogs);
         }
         catalogs
     }
@@ -150,13 +154,13 @@ impl Taking<'_> {
         let overlays: Vec<_> = self.options.overlays.iter().filter(|overlay| named(&overlay.name)).cloned().collect();
         let types = types::add(source.catalog, &source.kubelet, &overlays, &mut self.snapshot);
         for id in &types {
-            catalogs.named.entry(self.snapshot.types[id.index()].name).or_default().push(*id);
+            catalogs.add_named(self.snapshot.types[id.index()].name, *id);
         }
         catalogs.known.push((key, types.clone()));
         types
     }
 
-    fn taints(&mut self, taints: &[karpenter::Taint]) -> Vec<Taint> {
+    pub(super) fn taints(&mut self, taints: &[karpenter::Taint]) -> Vec<Taint> {
         let symbols = &mut self.snapshot.symbols;
         let taints = taints.iter().map(|taint| Taint {
             key: symbols.intern(&taint.key),
@@ -266,7 +270,10 @@ impl<'s> Taking<'s> {
 
     /// A pool for clusters that have none: on-demand, linux, amd64, of the general families. The smallest machines
     /// are left out: their price per core is the lowest, and a plan would be hundreds of them.
-    fn default_pool(&mut self, catalogs: &mut Catalogs) {
+    pub(super) fn default_pool(&mut self, catalogs: &mut Catalogs) {
+        if !self.snapshot.pools.is_empty() || !self.options.default_pool {
+            return;
+        }
         let catalog = self.options.default_catalog();
         let source = Source { catalog, kubelet: Kubelet::default(), overlays: None, not_ready: None };
         let types = self.types(&source, catalogs);

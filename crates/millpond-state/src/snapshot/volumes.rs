@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use millpond_plan::model::{PodClass, Problem, Resources};
+use millpond_plan::model::{PodClass, Problem, TypeId};
 use millpond_plan::requirement::Requirements;
 
 use super::Taking;
+use super::pools::Catalogs;
 use crate::state::{ClaimEntry, ClaimRef, PodEntry, PodPhase, StorageClassEntry};
 
 /// What the resource begins with that counts the volumes which a driver can attach.
@@ -138,7 +139,7 @@ impl Taking<'_> {
     }
 
     /// What nodes and types can attach of what pods ask for.
-    pub(super) fn attach_limits(&mut self) {
+    pub(super) fn attach_limits(&mut self, catalogs: &Catalogs) {
         let state = self.state;
         let snapshot = &mut self.snapshot;
         let asked: Vec<_> = snapshot
@@ -149,15 +150,13 @@ impl Taking<'_> {
         if asked.is_empty() {
             return;
         }
-        let raise = |resources: &mut Resources| {
+        for (index, of) in snapshot.types.iter_mut().enumerate() {
+            let most = catalogs.most_volumes.get(&TypeId::from(index)).copied();
             for (id, _) in &asked {
-                if resources.get(*id) == 0 {
-                    resources.set(*id, UNLIMITED);
+                if of.allocatable.get(*id) == 0 {
+                    of.allocatable.set(*id, most.unwrap_or(UNLIMITED));
                 }
             }
-        };
-        for of in &mut snapshot.types {
-            raise(&mut of.allocatable);
         }
         for node in &mut snapshot.nodes {
             let drivers = state.attachable.get(node.name.as_str()).map_or(&[][..], Vec::as_slice);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millpond_api::karpenter::{NodeClaim, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::NodeClass;
+use millpond_api::scaling_advisor::ScalingConstraint;
 use millpond_plan::model::{Labels, Snapshot};
 
 pub(crate) use entries::{
@@ -63,6 +64,8 @@ pub struct State {
     pub(crate) pools: BTreeMap<Box<str>, (NodePool, Option<Origin>)>,
     pub(crate) claims: BTreeMap<Box<str>, NodeClaim>,
     pub(crate) classes: BTreeMap<(ClassKind, Box<str>), NodeClass>,
+    /// Scaling Advisor's pools.
+    pub(crate) constraints: Names<(ScalingConstraint, Option<Origin>)>,
     pub(crate) namespaces: BTreeMap<Box<str>, Labels>,
     pub(crate) volumes: HashMap<Box<str>, VolumeEntry>,
     pub(crate) volume_claims: Names<ClaimEntry>,
@@ -94,6 +97,7 @@ impl State {
             pools: BTreeMap::new(),
             claims: BTreeMap::new(),
             classes: BTreeMap::new(),
+            constraints: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             volumes: HashMap::new(),
             volume_claims: BTreeMap::new(),
@@ -135,9 +139,14 @@ impl State {
         Ok(applied)
     }
 
-    /// Pods of a file may have names that the server would make up.
+    /// Some objects of files need no name: the server would make one up.
     fn may_lack_name(&self, object: &Object<'_>) -> bool {
-        matches!(object, Object::Pod(pod) if !pod.metadata.generate_name.is_empty())
+        match object {
+            Object::Pod(pod) => !pod.metadata.generate_name.is_empty(),
+            // The one of a request to Scaling Advisor often has none.
+            Object::ScalingConstraint(_) => true,
+            _ => false,
+        }
     }
 
     fn take(&mut self, object: &Object<'_>, origin: Option<Origin>) -> Result<Applied, Invalid> {
@@ -196,6 +205,13 @@ impl State {
                     return Err(first);
                 }
                 put(self.classes.insert((*kind, name.into()), (**class).clone()))
+            }
+            Object::ScalingConstraint(constraint) => {
+                if let Some(first) = constraint.validate().into_iter().next() {
+                    return Err(first);
+                }
+                let entry = ((**constraint).clone(), origin);
+                put(self.constraints.entry(namespace.into()).or_default().insert(name.into(), entry))
             }
         })
     }
@@ -269,6 +285,7 @@ impl State {
             Kind::NodePool => self.pools.remove(name).is_some(),
             Kind::NodeClaim => self.claims.remove(name).is_some(),
             Kind::NodeClass(class) => self.classes.remove(&(class, name.into())).is_some(),
+            Kind::ScalingConstraint => remove(&mut self.constraints, namespace, name),
         };
         self.changes += u64::from(gone);
         gone

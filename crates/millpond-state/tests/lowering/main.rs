@@ -1,4 +1,15 @@
 //! Objects in, snapshots out: the rules of lowering, one table each.
 
+mod advisor;
+mod budgets;
 mod files;
+mod fuzz;
+mod index;
+mod mistakes;
+mod nodes;
+mod pools;
+mod requests;
+mod scheduling;
 mod support;
+mod volumes;
+mod workloads;

@@ -92,6 +92,7 @@ impl Writer {
             broken: broken.clone(),
             writers: writers.clone(),
             queue: queue.clone(),
+            pause: Box::new(std::thread::sleep),
         };
         std::thread::Builder::new()
             .name("millpond-store".to_owned())
@@ -154,6 +155,8 @@ struct Thread {
     broken: Arc<RwLock<Option<Arc<str>>>>,
     writers: Arc<AtomicUsize>,
     queue: Sender<Job>,
+    /// Lets a moment pass.
+    pause: Box<dyn FnMut(Duration) + Send>,
 }
 
 /// A batch on its way: what is written, and who waits for it.
@@ -181,11 +184,16 @@ impl Thread {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if self.writers.load(Ordering::Relaxed) >= CROWD {
-                std::thread::sleep(GATHER);
-            }
-            self.take(first, jobs);
+            self.turn(first, jobs);
         }
+    }
+
+    /// Takes the first job; with a crowd under way, not before the others had a moment to queue theirs.
+    fn turn(&mut self, first: Job, jobs: &Receiver<Job>) {
+        if self.writers.load(Ordering::Relaxed) >= CROWD {
+            (self.pause)(GATHER);
+        }
+        self.take(first, jobs);
     }
 
     fn idle(&mut self) {
@@ -373,5 +381,71 @@ impl State {
             live: live.into_iter(),
             history: self.history_records(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Draft;
+    use super::*;
+
+    /// One turn of the thread with so many writers under way: the first has queued its write, the others do so
+    /// while the thread pauses. Gives the pauses and, of the file, batches and records.
+    fn turn_with(writers: usize) -> (usize, u64, u64) {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, recovered) = Log::open(directory.path(), log::Options::new(0, [7; 16])).unwrap();
+        let shared = Arc::new(Shared {
+            state: RwLock::new(rebuilt(recovered)),
+            changed: watch::Sender::new(0),
+            clock: Clock::System,
+        });
+        let (queue, jobs) = channel();
+        let (mut others, mut answers): (Vec<_>, Vec<_>) = (0..writers).map(write).unzip();
+        let first = others.remove(0);
+        let pauses = Arc::new(AtomicUsize::new(0));
+        let (counted, joining) = (pauses.clone(), queue.clone());
+        let pause = move |length| {
+            assert_eq!(length, GATHER);
+            counted.fetch_add(1, Ordering::Relaxed);
+            others.drain(..).for_each(|job| joining.send(job).unwrap());
+        };
+        let mut thread = Thread {
+            log: Some(log),
+            shared,
+            broken: Arc::default(),
+            writers: Arc::new(AtomicUsize::new(writers)),
+            queue,
+            pause: Box::new(pause),
+        };
+        thread.turn(first, &jobs);
+        assert!(answers.remove(0).try_recv().unwrap().is_ok(), "the first is answered");
+        thread.close(oneshot::channel().0);
+        let file = log::check(&directory.path().join(log::FILE_NAME)).unwrap();
+        (pauses.load(Ordering::Relaxed), file.batches, file.records)
+    }
+
+    fn write(number: usize) -> (Job, oneshot::Receiver<Result<Arc<StoredObject>, CommitError>>) {
+        let (reply, answer) = oneshot::channel();
+        let write = Write {
+            collection: "things".into(),
+            key: number.to_string().into(),
+            expect: Expect::Absent,
+            draft: Draft::new(&json!({"metadata": {"uid": number.to_string()}})),
+            delete: false,
+        };
+        (Job::Write(Box::new(write), reply), answer)
+    }
+
+    #[test]
+    fn a_lone_writer_is_not_held_up() {
+        assert_eq!(turn_with(1), (0, 1, 1));
+        assert_eq!(turn_with(CROWD - 1), (0, 1, 1), "nor are a few");
+    }
+
+    #[test]
+    fn a_crowd_shares_one_commit() {
+        assert_eq!(turn_with(CROWD), (1, 1, CROWD as u64));
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas of an OpenAPI v3 document, without their prose.
+//! Schemas of an OpenAPI v3 document.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +15,7 @@ pub(super) struct Schema {
     pub(super) reference: Option<String>,
     pub(super) all_of: Vec<Schema>,
     pub(super) r#type: Option<String>,
+    pub(super) description: Option<String>,
     pub(super) format: Option<String>,
     pub(super) properties: BTreeMap<String, Schema>,
     pub(super) required: Vec<String>,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{HeaderMap, Method};
+use http::request::Parts;
 use serde_json::Value;
 
 use crate::auth::Identity;
@@ -22,8 +22,8 @@ pub(crate) struct Call {
     pub(crate) resource: Arc<Resource>,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
+    /// Method, address and headers.
+    pub(crate) parts: Arc<Parts>,
     pub(crate) identity: Identity,
     pub(crate) accepted: Accepted,
     /// Texts of Warning headers, in order.

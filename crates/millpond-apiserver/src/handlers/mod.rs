@@ -29,7 +29,7 @@ use crate::auth::{self, Attributes, Identity};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::path::{self, ResourcePath, Target};
 use crate::http::query::Query;
-use crate::resource::Verbs;
+use crate::resource::{Resource, Verbs};
 use crate::server::Server;
 use crate::status::ApiError;
 
@@ -44,6 +44,7 @@ where
 {
     let started = tokio::time::Instant::now();
     let (parts, body) = request.into_parts();
+    let parts = Arc::new(parts);
     let mut told = Told::default();
     let result = answer(&server, &parts, body, certificate, &mut told).await;
     let mut response = result.unwrap_or_else(|error| respond::error(&error));
@@ -61,7 +62,9 @@ where
 pub(crate) struct Told {
     pub(crate) verb: &'static str,
     pub(crate) user: String,
-    pub(crate) path: Option<ResourcePath>,
+    /// What the path names, if that is known.
+    pub(crate) resource: Option<Arc<Resource>>,
+    pub(crate) subresource: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -72,7 +75,7 @@ fn warning_header(text: &str) -> Option<HeaderValue> {
 
 async fn answer<B>(
     server: &Arc<Server>,
-    parts: &Parts,
+    parts: &Arc<Parts>,
     body: B,
     certificate: Option<Identity>,
     told: &mut Told,
@@ -111,7 +114,7 @@ fn authorize_plain(identity: &Identity) -> Result<(), ApiError> {
 
 async fn resource<B>(
     server: &Arc<Server>,
-    parts: &Parts,
+    parts: &Arc<Parts>,
     body: B,
     identity: Identity,
     path: ResourcePath,
@@ -134,7 +137,8 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
     let verb = verb(&parts.method, &path, &query)?;
     told.verb = verb;
-    told.path = Some(path.clone());
+    told.resource = Some(resource.clone());
+    told.subresource.clone_from(&path.subresource);
     auth::authorize(
         &identity,
         &Attributes {
@@ -156,8 +160,7 @@ where
         resource,
         path,
         query,
-        method: parts.method.clone(),
-        headers: parts.headers.clone(),
+        parts: parts.clone(),
         identity,
         accepted,
         warnings: Vec::new(),
@@ -187,7 +190,7 @@ fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Result<&'static 
 }
 
 async fn perform(call: &mut Call, body: &Bytes, verb: &str) -> Result<ApiResponse, ApiError> {
-    call.query.check_options(verb, negotiate::content_type(&call.headers))?;
+    call.query.check_options(verb, negotiate::content_type(&call.parts.headers))?;
     if let Some(subresource) = call.path.subresource.clone() {
         return perform_subresource(call, body, verb, &subresource).await;
     }

@@ -144,12 +144,12 @@ mod tests {
 
     #[test]
     fn a_table_reads_well() {
-        let mut unknown = row("tiny-case/usual", 0.000_012_3);
+        let mut unknown = row("tiny-case-usual", 0.000_012_3);
         unknown.peak_memory_bytes = None;
         insta::assert_snapshot!(table(&[row("karpenter", 0.0314), unknown]), @r"
         NAME              POLICY       PODS   NODES   UNPLACED      COST/H       BOUND     GAP     TIME          PODS/S   MEMORY
         karpenter         millpond   20,000   4,000          0   $4,433.23   $4,410.05   0.53%   31.4ms         636,942     12MB
-        tiny-case/usual   millpond   20,000   4,000          0   $4,433.23   $4,410.05   0.53%   12.3µs   1,626,016,260        -
+        tiny-case-usual   millpond   20,000   4,000          0   $4,433.23   $4,410.05   0.53%   12.3µs   1,626,016,260        -
         ");
     }
 

@@ -46,7 +46,9 @@ pub(crate) enum Command {
     Catalog(Box<catalog::CatalogCommand>),
     /// Measure the product on this machine
     #[command(after_help = "Examples:
-  millpond bench api --objects 10000")]
+  millpond bench api --objects 10000
+  millpond bench karpenter --pods 20000
+  millpond bench mixes --policy millpond,karpenter")]
     Bench(bench::BenchArgs),
     /// Print a script that completes commands and options
     #[command(visible_alias = "completions")]

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("millpond-agent", &["millpond-api"]),
     ("millpond-web", &["millpond-plan", "millpond-api", "millpond-state"]),
     ("millpond-sim", ROOMS),
-    ("millpond", ROOMS_AND_SIM),
+    ("millpond", EVERYTHING),
     ("millpond-bench", ROOMS_AND_SIM),
     // Tools: nothing that ships depends on them.
     ("millpond-testkit", &[]),
@@ -49,6 +49,21 @@ const ROOMS_AND_SIM: &[&str] = &[
     "millpond-agent",
     "millpond-web",
     "millpond-sim",
+];
+
+/// All of them, workloads to measure with included.
+const EVERYTHING: &[&str] = &[
+    "millpond-plan",
+    "millpond-api",
+    "millpond-apiserver",
+    "millpond-state",
+    "millpond-providers",
+    "millpond-controllers",
+    "millpond-ci",
+    "millpond-agent",
+    "millpond-web",
+    "millpond-sim",
+    "millpond-bench",
 ];
 
 /// The tests of any crate may start servers.

@@ -67,7 +67,7 @@ impl Mix {
 
     /// The workload.
     pub fn workload(&self, families: Families, seed: u64) -> Workload {
-        let name = format!("{}/{}", self.name, families.name());
+        let name = format!("{}-{}", self.name, families.name());
         let mut builder = Builder::new(format!("bench mixes {} families={} seed={seed}", self.name, families.name()));
         ec2_pool(&mut builder, |machine| families.has(machine), self.capacity_types);
         let mut mixer = Mixer { builder, random: Random::new(seed), services: 0 };

@@ -66,7 +66,7 @@ pub fn workload(scale: Scale, seed: u64) -> Workload {
         builder.pending(&format!("app-{shape}-{}", numbers[shape]), class);
         numbers[shape] += 1;
     }
-    let name = ["scale", if families == Families::Usual { "/usual" } else { "" }, if third { "/third" } else { "" }];
+    let name = ["scale", if families == Families::Usual { "-usual" } else { "" }, if third { "-third" } else { "" }];
     Workload::pending(name.concat(), builder)
 }
 

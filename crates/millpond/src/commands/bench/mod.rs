@@ -2,6 +2,7 @@
 
 mod api;
 mod load;
+mod planner;
 mod report;
 
 use clap::{Args, Subcommand};
@@ -17,11 +18,26 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Measure the embedded Kubernetes API, or another API server
     Api(api::ApiArgs),
+    /// Plan Karpenter's scheduling benchmark
+    Karpenter(planner::KarpenterArgs),
+    /// Plan the benchmark of Cluster Autoscaler's estimator
+    Estimator(planner::EstimatorArgs),
+    /// Plan up to millions of pods over EC2
+    Scale(planner::ScaleArgs),
+    /// Plan a cluster with fewer or cheaper nodes
+    Consolidate(planner::ConsolidateArgs),
+    /// Plan small workloads with a name, from web services to training on GPUs
+    Mixes(planner::MixesArgs),
 }
 
 /// Runs a benchmark.
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
     match args.what {
         What::Api(args) => api::run(args),
+        What::Karpenter(args) => planner::karpenter(args),
+        What::Estimator(args) => planner::estimator(args),
+        What::Scale(args) => planner::scale(args),
+        What::Consolidate(args) => planner::consolidate(args),
+        What::Mixes(args) => planner::mixes(args),
     }
 }

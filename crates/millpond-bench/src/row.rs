@@ -21,10 +21,10 @@ pub struct Row {
     pub unplaced: usize,
     /// Dollars per hour of all nodes when the plan is done.
     pub cost_per_hour: f64,
-    /// What any plan costs at least.
-    pub bound: f64,
+    /// What any plan costs at least; none where the policy does not say.
+    pub bound: Option<f64>,
     /// `costPerHour / bound − 1`.
-    pub gap: f64,
+    pub gap: Option<f64>,
     /// The best time.
     pub seconds: f64,
     /// Pods by the best time.
@@ -45,6 +45,8 @@ impl Row {
         let dollars = |nanos: u128| nanos as f64 / 1e9;
         // A clock that did not tick between start and end must not lead to a division by zero.
         let seconds = best.as_secs_f64().max(1e-9);
+        // A bound of nothing on something that costs money says nothing.
+        let is_bounded = report.bound > 0 || report.cost_after == 0;
         Self {
             name: name.to_owned(),
             policy: policy.to_owned(),
@@ -52,8 +54,8 @@ impl Row {
             nodes: report.nodes_after,
             unplaced: report.unplaced.len(),
             cost_per_hour: dollars(report.cost_after),
-            bound: dollars(report.bound),
-            gap: report.gap(),
+            bound: is_bounded.then(|| dollars(report.bound)),
+            gap: is_bounded.then(|| report.gap()),
             seconds,
             pods_per_second: pods as f64 / seconds,
             peak_memory_bytes,
@@ -82,6 +84,7 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 fn cells(row: &Row) -> [String; 11] {
+    let unknown = || "-".to_owned();
     [
         row.name.clone(),
         row.policy.clone(),
@@ -89,11 +92,11 @@ fn cells(row: &Row) -> [String; 11] {
         grouped(row.nodes as u128),
         grouped(row.unplaced as u128),
         money(row.cost_per_hour),
-        money(row.bound),
-        format!("{:.2}%", row.gap * 100.0),
+        row.bound.map_or_else(unknown, money),
+        row.gap.map_or_else(unknown, |gap| format!("{:.2}%", gap * 100.0)),
         time(row.seconds),
         grouped(row.pods_per_second as u128),
-        row.peak_memory_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.0}MB", bytes as f64 / 1e6)),
+        row.peak_memory_bytes.map_or_else(unknown, |bytes| format!("{:.0}MB", bytes as f64 / 1e6)),
     ]
 }
 
@@ -151,6 +154,15 @@ mod tests {
         karpenter         millpond   20,000   4,000          0   $4,433.23   $4,410.05   0.53%   31.4ms         636,942     12MB
         tiny-case-usual   millpond   20,000   4,000          0   $4,433.23   $4,410.05   0.53%   12.3µs   1,626,016,260        -
         ");
+    }
+
+    #[test]
+    fn a_policy_that_states_no_bound_has_no_gap() {
+        let report = Report { cost_after: 1, ..Report::default() };
+        let row = Row::new("karpenter", "karpenter", 1, &report, Duration::from_secs(1), None);
+        assert_eq!((row.bound, row.gap), (None, None));
+        let nothing = Row::new("empty", "millpond", 0, &Report::default(), Duration::ZERO, None);
+        assert_eq!((nothing.bound, nothing.gap, nothing.pods_per_second), (Some(0.0), Some(0.0), 0.0));
     }
 
     #[test]

@@ -268,7 +268,12 @@ impl Common {
         if self.check {
             let violations = millpond_plan::check::check(&workload.snapshot, &outcome);
             if let Some(first) = violations.first() {
-                bail!("the plan of {} by {} is wrong in {} ways, first: {first}", row.name, row.policy, violations.len());
+                bail!(
+                    "the plan of {} by {} is wrong in {} ways, first: {first}",
+                    row.name,
+                    row.policy,
+                    violations.len()
+                );
             }
         }
         Ok(row)

@@ -401,12 +401,13 @@ fn matches_any(snapshot: &Snapshot, terms: &[Requirements], node: usize) -> bool
 
 /// Numbers classes by what they want of a node by itself.
 fn static_ids(snapshot: &Snapshot) -> (Vec<u32>, usize) {
-    type Wants<'s> = (&'s [Requirements], &'s [Vec<Requirements>], &'s [Toleration]);
+    type Wants<'s> = (&'s [Requirements], &'s [Vec<Requirements>], &'s [Toleration], &'s [HostPort]);
     let mut known: HashMap<Wants<'_>, u32> = HashMap::new();
     let mut ids = Vec::with_capacity(snapshot.classes.len());
     for class in &snapshot.classes {
         let next = known.len() as u32;
-        ids.push(*known.entry((&class.node_terms, &class.volume_terms, &class.tolerations)).or_insert(next));
+        let wants: Wants<'_> = (&class.node_terms, &class.volume_terms, &class.tolerations, &class.host_ports);
+        ids.push(*known.entry(wants).or_insert(next));
     }
     (ids, known.len())
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::board::{Board, SpotId};
 use crate::market::{Market, Usage};
-use crate::model::{ClassId, Limits, PodClass, PoolId, ResourceId, Snapshot, TypeId};
+use crate::model::{ClassId, HostPort, Limits, PodClass, PoolId, ResourceId, Snapshot, TypeId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::requirement::Requirement;
@@ -91,6 +91,7 @@ impl<'a> Inquiry<'a> {
             Self::ask_resources,
             Self::ask_stock,
             Self::ask_min_values,
+            Self::ask_ports,
             Self::ask_topology,
             Self::ask_pool_limit,
             Self::ask_cluster_limit,
@@ -187,6 +188,18 @@ impl<'a> Inquiry<'a> {
             }
         }
         values
+    }
+
+    fn ask_ports(&self, _: PoolId, funnel: &mut Funnel) {
+        if !self.class().host_ports.is_empty() {
+            funnel.keep(Rule::HostPorts, Subject::Whole, |offer| self.taken_port(offer).is_none());
+        }
+    }
+
+    /// A port that the class wants and a daemon takes on every node of an offer.
+    pub(super) fn taken_port(&self, offer: usize) -> Option<&'a HostPort> {
+        let taken = &self.market.offer(offer).ports;
+        self.class().host_ports.iter().find(|wanted| taken.iter().any(|port| port.conflicts(wanted)))
     }
 
     fn ask_topology(&self, _: PoolId, funnel: &mut Funnel) {

@@ -96,6 +96,7 @@ fn failing(inquiry: &Inquiry<'_>, index: usize) -> Vec<Rule> {
     if !inquiry.in_stock(index) {
         rules.push(Rule::Unavailable);
     }
+    rules.extend(inquiry.taken_port(index).map(|_| Rule::HostPorts));
     rules.extend(inquiry.topology.check(inquiry.class, inquiry.place(index)).err());
     let all = snapshot.pools.len();
     rules.extend(over(inquiry, index, &pool.limits, &inquiry.usage[offer.pool.index()]).map(|_| Rule::PoolLimit));
@@ -170,6 +171,9 @@ fn misses(inquiry: &Inquiry<'_>, index: usize) -> Vec<Miss> {
     }
     if !inquiry.in_stock(index) {
         miss(Rule::Unavailable, "it is out of stock".to_owned());
+    }
+    if let Some(port) = inquiry.taken_port(index) {
+        miss(Rule::HostPorts, format!("port {} of the host is taken by a daemon", port.port));
     }
     if let Err(rule) = inquiry.topology.check(inquiry.class, inquiry.place(index)) {
         miss(rule, topology_missed(rule).to_owned());

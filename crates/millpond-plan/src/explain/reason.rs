@@ -27,6 +27,7 @@ pub(super) fn sentence(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, ste
         (Rule::Resources, Subject::Resource(resource)) => too_large(inquiry, before, resource),
         (Rule::Unavailable, _) => out_of_stock(inquiry, before),
         (Rule::MinValues, Subject::Label(key)) => min_values(inquiry, pool, before, key),
+        (Rule::HostPorts, _) => ports(inquiry, before),
         (Rule::PodAffinity, _) => near(inquiry, pool, before),
         (Rule::PodAntiAffinity, _) => apart(inquiry, pool, before),
         (Rule::TopologySpread, _) => spread(inquiry, pool, before),
@@ -313,6 +314,14 @@ fn min_values(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, key: Symbol)
     let left = requirement.map_or(0, |requirement| inquiry.values_left(key, requirement, before).len());
     let label = words::label(inquiry.snapshot, key);
     format!("minValues of {label} wants {wanted} different values, what fits the pod leaves {left}")
+}
+
+fn ports(inquiry: &Inquiry<'_>, before: &BitSet) -> String {
+    let taken = before.iter().find_map(|offer| inquiry.taken_port(offer));
+    taken.map_or_else(
+        || "ports of the host are taken".to_owned(),
+        |port| format!("port {} of the host is taken by a daemon on every node", port.port),
+    )
 }
 
 /// The values of a label among some offers that the class's rules between pods allow, and those that they do not.

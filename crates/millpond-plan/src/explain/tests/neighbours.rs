@@ -82,6 +82,10 @@ pub(super) fn cases() -> Vec<Case> {
                 .pod("web", "cpu=100m", |pod| pod.port(80)),
         ),
         (
+            "a port that a daemon takes on every node",
+            shop().daemon("proxy", "cpu=10m", |pod| pod.port(80)).pod("web", "cpu=100m", |pod| pod.port(80)),
+        ),
+        (
             "every node that is there is against it for another reason",
             Cluster::new()
                 .machine("m.large", "cpu=2 memory=8Gi", |machine| machine.zones("us-1a us-1b"))

@@ -317,14 +317,41 @@ impl<'d, 's> Round<'d, 's> {
             let (_, best) = choices.iter().find(|(_, with)| with.intersects(&left)).ok_or(Refusal::ForNow)?;
             left.intersect(best);
         }
-        let market = self.draft.market;
-        let left: BitSet = left.iter().filter(|&o| market.offer(o).free.first_lacking(used).is_none()).collect();
+        let left = self.large_enough(&left, used);
         match (left.is_empty(), ask.choices.is_empty()) {
             (false, _) => Ok(left),
             (true, true) => Err(Refusal::ForGood),
             // Another domain may have larger types.
             (true, false) => Err(Refusal::ForNow),
         }
+    }
+
+    /// The offers with room for this much. Neighbours in the list are mostly of one type and equally large.
+    fn large_enough(&self, offers: &BitSet, used: &Resources) -> BitSet {
+        let mut last: Option<(&Resources, bool)> = None;
+        let enough = |offer: &usize| {
+            let free = &self.draft.market.offer(*offer).free;
+            let enough = match last {
+                Some((known, enough)) if known == free => enough,
+                _ => free.first_lacking(used).is_none(),
+            };
+            last = Some((free, enough));
+            enough
+        };
+        offers.iter().filter(enough).collect()
+    }
+
+    /// The most of each resource that any of the offers has.
+    fn most(&self, offers: &BitSet) -> Resources {
+        let mut most = Resources::new();
+        let mut last = None;
+        for free in offers.iter().map(|offer| &self.draft.market.offer(offer).free) {
+            if last != Some(free) {
+                most.raise_to(free);
+                last = Some(free);
+            }
+        }
+        most
     }
 
     /// Whether enough different values are left for `minValues`.
@@ -420,8 +447,7 @@ impl<'d, 's> Round<'d, 's> {
     /// Adds a pod to a claim, which may only become these offers from now on.
     fn join(&mut self, class: ClassId, index: usize, offers: BitSet) {
         let of = self.class(class);
-        let mut most = Resources::new();
-        offers.iter().for_each(|offer| most.raise_to(&self.draft.market.offer(offer).free));
+        let most = self.most(&offers);
         let claim = &mut self.claims[index];
         self.order.remove(&(claim.pods, index as u32));
         claim.pods += 1;

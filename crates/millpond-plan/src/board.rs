@@ -368,17 +368,18 @@ pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
 }
 
 fn place<'s>(snapshot: &'s Snapshot, market: &'s Market, offer: Option<u32>, spot: usize) -> Place<'s> {
-    let (labels, taints, has_hostname): (&Labels, &[Taint], bool) = match offer {
+    let (labels, taints, has_hostname, name): (&Labels, &[Taint], bool, Option<Symbol>) = match offer {
         Some(offer) => {
             let offer = market.offer(offer as usize);
-            (&offer.labels, &snapshot.pools[offer.pool.index()].taints, true)
+            (&offer.labels, &snapshot.pools[offer.pool.index()].taints, true, None)
         }
         None => {
             let node = &snapshot.nodes[spot];
-            (&node.labels, &node.taints, node.labels.get(snapshot.names.hostname).is_some())
+            let has_hostname = node.labels.get(snapshot.names.hostname).is_some();
+            (&node.labels, &node.taints, has_hostname, snapshot.symbols.find(&node.name))
         }
     };
-    Place { spot: spot as u32, labels, taints, has_hostname }
+    Place { spot: spot as u32, labels, taints, has_hostname, name }
 }
 
 /// Whether a node that is there will do by itself.

@@ -137,6 +137,8 @@ pub struct Place<'a> {
     pub taints: &'a [Taint],
     /// Whether it has a hostname: a node that is there may lack the label.
     pub has_hostname: bool,
+    /// Its name, where pods could ask for it.
+    pub name: Option<Symbol>,
 }
 
 impl Topology {
@@ -502,7 +504,9 @@ impl NodeFilter {
     fn counts(&self, place: Place<'_>, hostname: Symbol, snapshot: &Snapshot) -> bool {
         let has = |key: &Symbol| domain_of(place, *key, hostname).is_some();
         let symbols = &snapshot.symbols;
-        let wanted = |term: &Requirements| term.match_labels(|key| place.labels.get(key), symbols);
+        let own = snapshot.names.node_name;
+        let label = |key: Symbol| if key == own { place.name } else { place.labels.get(key) };
+        let wanted = |term: &Requirements| term.match_labels(label, symbols);
         self.keys.iter().all(has)
             && self.terms.as_ref().is_none_or(|terms| terms.iter().any(wanted))
             && self

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, catalog, completion, reference, store, up};
+use crate::commands::{bench, catalog, completion, explain, plan, reference, store, up};
 
 /// One control plane for every kind of node pool
 #[derive(Debug, Parser)]
@@ -15,6 +15,7 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "Examples:
   millpond up                      start the embedded control plane; kubectl works seconds later
   millpond up --demo               the same, with nodes and workloads that move
+  millpond plan -f examples/web    what to buy for the pods in files, and what it costs
   millpond store check             verify the store of the default data directory
   source <(millpond completion bash)
 
@@ -26,6 +27,26 @@ Environment:
 pub(crate) enum Command {
     /// Start the embedded control plane
     Up(up::UpArgs),
+    /// Say what to buy and what to take away, for how much, and why
+    ///
+    /// Reads pods, nodes, node pools and what belongs to them from files, or from the
+    /// current cluster, and changes nothing. Room on nodes that are there is used
+    /// first; then the cheapest nodes are chosen that all rules of kube-scheduler
+    /// and all limits allow, and a bound says how much cheaper any plan could be.
+    #[command(after_help = "Examples:
+  millpond plan -f examples/web
+  millpond plan -f examples/web --compare
+  kubectl get pods,nodes,nodepools -A -o yaml | millpond plan -f -
+  millpond plan -f cluster.yaml --consolidate --check
+  millpond plan -f cluster.yaml -o json --detailed-exitcode
+  millpond plan -f cluster.yaml -o nodes > nodes.yaml")]
+    Plan(Box<plan::PlanArgs>),
+    /// Say why a pod has no place and what would help, or why a node stays or goes
+    #[command(after_help = "Examples:
+  millpond explain pod/web-0 -f examples/stuck
+  millpond explain pod/shop/web-0 -f cluster.yaml -o json
+  millpond explain node/worker-3 -f examples/consolidate")]
+    Explain(Box<explain::ExplainArgs>),
     /// Look after the store of the embedded API
     #[command(
         subcommand,

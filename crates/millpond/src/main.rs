@@ -21,13 +21,17 @@ const LOG_VARIABLE: &str = "MILLPOND_LOG";
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match start_logging().and_then(|()| run(cli.command)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(problem) => failure::report(&problem),
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
+    if let Command::Plan(args) = &command {
+        let changes = commands::plan::run(args, &mut out, &mut std::io::stderr().lock())?;
+        return Ok(changes.exit_code());
+    }
     match command {
         Command::Up(args) => {
             drop(out);
@@ -37,12 +41,15 @@ fn run(command: Command) -> anyhow::Result<()> {
             drop(out);
             commands::bench::run(args)
         }
+        Command::Plan(_) => Ok(()),
+        Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Store(command) => commands::store::run(&command, &mut out),
         Command::Catalog(command) => commands::catalog::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Completion(args) => commands::completion::run(&args, &mut out),
         Command::Version(args) => commands::version::run(&args, &mut out),
         Command::Reference(args) => commands::reference::run(&args, &mut out),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 fn start_logging() -> anyhow::Result<()> {

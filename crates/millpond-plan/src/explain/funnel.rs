@@ -222,7 +222,7 @@ impl<'a> Inquiry<'a> {
     pub(super) fn place(&self, offer: usize) -> Place<'a> {
         let offer = self.market.offer(offer);
         let taints = &self.snapshot.pools[offer.pool.index()].taints;
-        Place { spot: self.next_spot, labels: &offer.labels, taints, has_hostname: true }
+        Place { spot: self.next_spot, labels: &offer.labels, taints, has_hostname: true, name: None }
     }
 
     fn ask_pool_limit(&self, pool: PoolId, funnel: &mut Funnel) {

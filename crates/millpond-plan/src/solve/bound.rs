@@ -2,7 +2,7 @@
 //!
 //! The packing problem is stated anew with fewer rules: zones are free, limits are off, only what a node can hold
 //! counts, nodes that are there are free of charge but each there only once. Pods may go to the pools that this
-//! plan used for their class, or to those of greater weight. Whatever the kernel proves about that problem holds
+//! plan used for their class, or to those of greater weight; where limits could push them elsewhere, to any. Whatever the kernel proves about that problem holds
 //! for every plan by the same rules.
 
 use crate::board::SpotId;
@@ -25,7 +25,9 @@ impl Solver<'_> {
         if packing.problem.rows.is_empty() {
             return None;
         }
-        self.drop_lower_weights(&mut packing, &lowest);
+        if !self.ledger.is_limited() {
+            self.drop_lower_weights(&mut packing, &lowest);
+        }
         self.add_free_room(&mut packing, free_room);
         let counts = packing.problem.rows.iter().map(|row| row.count).collect();
         let bound = pack::bound(&packing.problem, counts, self.settings.budget);

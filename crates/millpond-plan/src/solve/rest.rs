@@ -108,7 +108,7 @@ impl Solver<'_> {
     pub(super) fn place_on(&self, offer: usize, spot: u32) -> Place<'_> {
         let of = self.market.offer(offer);
         let taints = &self.snapshot.pools[of.pool.index()].taints;
-        Place { spot, labels: &of.labels, taints, has_hostname: true }
+        Place { spot, labels: &of.labels, taints, has_hostname: true, name: None }
     }
 
     /// Takes off pods whose spread or affinity a later placement broke, and looks for another place.

@@ -5,8 +5,11 @@ use std::io::Write;
 pub(crate) mod bench;
 pub(crate) mod catalog;
 pub(crate) mod completion;
+pub(crate) mod explain;
+pub(crate) mod plan;
 pub(crate) mod reference;
 pub(crate) mod store;
+pub(crate) mod table;
 pub(crate) mod up;
 pub(crate) mod version;
 

@@ -1,4 +1,5 @@
 //! The binary as people meet it: what it says when something is wrong, and the guides, run as they are written.
 
+mod examples;
 mod guides;
 mod mistakes;

@@ -5,7 +5,6 @@
 mod import;
 mod overlays;
 mod prices;
-mod table;
 mod types;
 
 use std::borrow::Cow;
@@ -56,7 +55,7 @@ pub(crate) enum CatalogCommand {
 
 /// Where the types come from, and what is laid over them.
 #[derive(Debug, Args)]
-struct Source {
+pub(crate) struct Source {
     /// aws, gcp, kwok, fake, or a file: a catalogue, CSV, or KWOK JSON
     #[arg(long, value_name = "NAME|FILE", default_value = "aws")]
     catalog: String,
@@ -84,7 +83,7 @@ pub(crate) fn run(command: &CatalogCommand, out: &mut impl Write, talk: &mut imp
 }
 
 impl Source {
-    fn load(&self, talk: &mut impl Write) -> anyhow::Result<Cow<'static, Catalog>> {
+    pub(crate) fn load(&self, talk: &mut impl Write) -> anyhow::Result<Cow<'static, Catalog>> {
         let mut catalog = match built_in(&self.catalog) {
             Some(catalog) => Cow::Borrowed(catalog),
             None => Cow::Owned(open(&self.catalog, talk)?),

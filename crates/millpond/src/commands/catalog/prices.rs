@@ -7,10 +7,10 @@ use millpond_api::catalog::{CapacityType, Catalog, InstanceType, Offering};
 use millpond_api::money::{self, HOURS_MONTH};
 use serde_json::{Value, json};
 
-use super::table::Side::{Left, Right};
-use super::table::Table;
 use super::types::{offering_item, price_text};
 use super::{Output, Source, say, structured};
+use crate::commands::table::Side::{Left, Right};
+use crate::commands::table::Table;
 use crate::failure::{Code, Failure};
 
 /// Arguments of `prices`.

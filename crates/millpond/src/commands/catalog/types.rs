@@ -8,9 +8,9 @@ use millpond_api::catalog::{CapacityType, Catalog, InstanceType, Offering, Resou
 use millpond_api::{money, quantity};
 use serde_json::{Value, json};
 
-use super::table::Side::{Left, Right};
-use super::table::Table;
 use super::{Output, Source, say, structured};
+use crate::commands::table::Side::{Left, Right};
+use crate::commands::table::Table;
 
 /// Arguments of `types`.
 #[derive(Debug, Args)]

@@ -3,29 +3,29 @@
 
 /// Where the text of a column stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Left,
     Right,
 }
 
-pub(super) struct Table {
+pub(crate) struct Table {
     sides: Vec<Side>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(columns: &[(&str, Side)]) -> Self {
+    pub(crate) fn new(columns: &[(&str, Side)]) -> Self {
         let heads = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
         Self { sides: columns.iter().map(|(_, side)| *side).collect(), rows: vec![heads] }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.sides.len(), "a cell for each column");
         self.rows.push(cells);
     }
 
     /// The table without a line break at its end.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..self.sides.len()).map(width).collect();
         let line = |row: &Vec<String>| {

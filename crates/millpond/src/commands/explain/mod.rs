@@ -1,0 +1,105 @@
+//! `millpond explain`: why a pod has no place and what would help, why a node stays or goes. The reasons come from
+//! `millpond_plan::explain` and `millpond_plan::disruption`; here they get words and columns.
+
+mod node;
+mod pod;
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use millpond_plan::model::Snapshot;
+
+use crate::commands::plan::input::{self, InputArgs};
+use crate::failure::{Code, Failure};
+
+/// The arguments of `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// pod/NAME or node/NAME; a pod may be pod/NAMESPACE/NAME
+    #[arg(value_name = "KIND/NAME", value_parser = subject)]
+    subject: Subject,
+
+    /// The namespace of the pod
+    #[arg(short, long, default_value = "default")]
+    namespace: String,
+
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A page for people
+    Table,
+    /// One object
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Subject {
+    Pod(String),
+    Node(String),
+}
+
+fn subject(text: &str) -> Result<Subject, String> {
+    let wrong = || "pod/NAME, pod/NAMESPACE/NAME or node/NAME".to_owned();
+    let (kind, name) = text.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
+    match kind {
+        "pod" | "pods" | "po" => Ok(Subject::Pod(name.to_owned())),
+        "node" | "nodes" | "no" => Ok(Subject::Node(name.to_owned())),
+        _ => Err(wrong()),
+    }
+}
+
+/// Runs the command: data to `out`, talk to `talk`.
+pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    let input = input::load(&args.input, false, talk)?;
+    let snapshot = &input.snapshot;
+    let text = match &args.subject {
+        Subject::Pod(name) => {
+            let name = if name.contains('/') { name.clone() } else { format!("{}/{name}", args.namespace) };
+            let found = snapshot.find_pod(&name).ok_or_else(|| missing_pod(snapshot, &name))?;
+            pod::render(snapshot, found, args.output)?
+        }
+        Subject::Node(name) => {
+            let found = snapshot.find_node(name).ok_or_else(|| missing_node(snapshot, name))?;
+            node::render(snapshot, found, args.output)?
+        }
+    };
+    super::print(out, &text)
+}
+
+fn missing_pod(snapshot: &Snapshot, name: &str) -> anyhow::Error {
+    let names = (0..snapshot.pods.len()).map(|pod| snapshot.pod_name(pod.into()));
+    missing("pod", name, names)
+}
+
+fn missing_node(snapshot: &Snapshot, name: &str) -> anyhow::Error {
+    missing("node", name, snapshot.nodes.iter().map(|node| node.name.clone()))
+}
+
+fn missing(kind: &str, name: &str, names: impl Iterator<Item = String>) -> anyhow::Error {
+    let nearest = names.map(|known| (strsim::damerau_levenshtein(name, &known), known)).min();
+    let hint = match nearest {
+        Some((distance, known)) if distance <= name.chars().count().div_ceil(2) => {
+            format!("did you mean `{kind}/{known}`?")
+        }
+        Some(_) => "`millpond plan -o json` lists pods and nodes".to_owned(),
+        None => format!("no {kind} was read at all"),
+    };
+    let message = format!("there is no {kind} `{name}`");
+    anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint: Some(hint) })
+}
+
+fn structured(value: &impl serde::Serialize, output: Output) -> anyhow::Result<String> {
+    Ok(match output {
+        Output::Yaml => serde_saphyr::to_string(value)?.trim_end().to_owned() + "\n",
+        _ => serde_json::to_string_pretty(value)? + "\n",
+    })
+}

@@ -1,0 +1,132 @@
+//! Why a pod is where it is, or nowhere.
+
+use std::fmt::Write as _;
+
+use millpond_plan::explain::{PodExplanation, PoolExplanation, Standing, StepExplanation, Subject};
+use millpond_plan::model::{PodId, Snapshot};
+use millpond_plan::plan::Settings;
+use serde_json::{Value, json};
+
+use super::Output;
+use crate::commands::table::{Side, Table};
+
+pub(super) fn render(snapshot: &Snapshot, pod: PodId, output: Output) -> anyhow::Result<String> {
+    let outcome = millpond_plan::plan(snapshot, &Settings::default());
+    let explained = millpond_plan::explain::explain_in(snapshot, &outcome, pod);
+    match output {
+        Output::Table => Ok(page(snapshot, &explained)),
+        _ => super::structured(&view(snapshot, &explained), output),
+    }
+}
+
+fn page(snapshot: &Snapshot, explained: &PodExplanation) -> String {
+    let mut text = String::new();
+    _ = writeln!(text, "pod/{}: {}", snapshot.pod_name(explained.pod), explained.message);
+    if !explained.nodes.is_empty() || explained.closed_nodes > 0 {
+        _ = writeln!(text, "\nNodes that are there and do not take it:");
+        let mut table = Table::new(&[("NODES", Side::Right), ("RULE", Side::Left)]);
+        for (rule, nodes) in &explained.nodes {
+            table.row(vec![nodes.to_string(), rule.name().to_owned()]);
+        }
+        if explained.closed_nodes > 0 {
+            table.row(vec![explained.closed_nodes.to_string(), "closed to new pods".to_owned()]);
+        }
+        indent(&mut text, &table.text());
+    }
+    if explained.standing == Standing::Unplaced {
+        for pool in &explained.pools {
+            of_pool(&mut text, snapshot, pool);
+        }
+    }
+    if let Some(nearest) = &explained.nearest {
+        _ = writeln!(text, "\nNearest miss: {}", nearest.message);
+    }
+    if let Some(suggestion) = &explained.suggestion {
+        _ = writeln!(text, "\nWhat would help (tried by planning again): {}", suggestion.message);
+    }
+    text
+}
+
+fn of_pool(text: &mut String, snapshot: &Snapshot, pool: &PoolExplanation) {
+    let name = &snapshot.pools[pool.pool.index()].name;
+    let why = pool.verdict.as_ref().map_or("could take it", |verdict| verdict.message.as_str());
+    _ = writeln!(text, "\npool/{name}: {why}");
+    let mut table = Table::new(&[
+        ("RULE", Side::Left),
+        ("ABOUT", Side::Left),
+        ("TYPES OUT", Side::Right),
+        ("TYPES LEFT", Side::Right),
+        ("OFFERS LEFT", Side::Right),
+    ]);
+    table.row(vec!["all types".to_owned(), String::new(), String::new(), pool.types.to_string(), String::new()]);
+    for step in &pool.steps {
+        table.row(vec![
+            step.rule.name().to_owned(),
+            about(snapshot, step),
+            step.types_removed.to_string(),
+            step.types_left.to_string(),
+            step.offers_left.to_string(),
+        ]);
+    }
+    indent(text, &table.text());
+}
+
+fn about(snapshot: &Snapshot, step: &StepExplanation) -> String {
+    match step.subject {
+        Subject::Whole => String::new(),
+        Subject::Taint(taint) => snapshot.text(taint.key).to_owned(),
+        Subject::Label(key) => snapshot.text(key).to_owned(),
+        Subject::Alternatives => "alternatives".to_owned(),
+        Subject::Volume(number) => format!("volume {}", number + 1),
+        Subject::Resource(resource) => snapshot.resources.name(resource).to_owned(),
+        Subject::Nodes => "nodes".to_owned(),
+        Subject::Price => "dollars per hour".to_owned(),
+    }
+}
+
+fn view(snapshot: &Snapshot, explained: &PodExplanation) -> Value {
+    let pools: Vec<Value> = explained
+        .pools
+        .iter()
+        .map(|pool| {
+            let steps: Vec<Value> = pool
+                .steps
+                .iter()
+                .map(|step| {
+                    json!({
+                        "rule": step.rule.name(),
+                        "about": about(snapshot, step),
+                        "typesRemoved": step.types_removed,
+                        "typesLeft": step.types_left,
+                        "offersLeft": step.offers_left,
+                    })
+                })
+                .collect();
+            json!({
+                "pool": snapshot.pools[pool.pool.index()].name,
+                "types": pool.types,
+                "rule": pool.verdict.as_ref().map(|verdict| verdict.rule.name()),
+                "message": pool.verdict.as_ref().map(|verdict| verdict.message.clone()),
+                "steps": steps,
+            })
+        })
+        .collect();
+    let nodes: Vec<Value> =
+        explained.nodes.iter().map(|(rule, nodes)| json!({ "rule": rule.name(), "nodes": nodes })).collect();
+    json!({
+        "pod": snapshot.pod_name(explained.pod),
+        "placed": explained.standing != Standing::Unplaced,
+        "message": explained.message,
+        "rule": explained.verdict.as_ref().map(|verdict| verdict.rule.name()),
+        "pools": pools,
+        "nodes": nodes,
+        "nearestMiss": explained.nearest.as_ref().map(|nearest| nearest.message.clone()),
+        "suggestion": explained.suggestion.as_ref().map(|suggestion| suggestion.message.clone()),
+    })
+}
+
+fn indent(text: &mut String, table: &str) {
+    for line in table.lines() {
+        _ = writeln!(text, "  {line}");
+    }
+}

@@ -1,0 +1,220 @@
+//! What is planned for: files, folders, stdin, or the current cluster.
+
+use std::io::{IsTerminal as _, Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Args;
+use millpond_plan::model::Snapshot;
+use millpond_state::{LIMIT_BYTES, Options, Reader, Severity};
+use serde_json::{Value, json};
+
+use super::cluster;
+use crate::commands::catalog::Source;
+use crate::failure::{Code, Failure};
+
+/// The most files that a folder is searched for; more is a mistake, such as the root of a disk.
+const LIMIT_FILES: usize = 10_000;
+/// Folders within folders.
+const LIMIT_DEPTH: usize = 32;
+
+/// Where objects come from.
+#[derive(Debug, Args)]
+pub(crate) struct InputArgs {
+    /// A file or folder of YAML or JSON, `-` for stdin (repeatable); without it the current cluster
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filename: Vec<PathBuf>,
+
+    #[command(flatten)]
+    source: Source,
+
+    /// The kubeconfig of the cluster
+    #[arg(long, value_name = "FILE", conflicts_with = "filename")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME", conflicts_with = "filename")]
+    context: Option<String>,
+
+    /// Plan as if it were this time, e.g. 2026-11-16T08:00:00Z: budgets and ages depend on it
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    now: Option<i64>,
+}
+
+fn time(text: &str) -> Result<i64, String> {
+    let parsed = text.parse::<jiff::Timestamp>();
+    parsed.map(jiff::Timestamp::as_second).map_err(|_| "a time such as 2026-11-16T08:00:00Z".to_owned())
+}
+
+/// What was read.
+pub(crate) struct Input {
+    /// What the planner gets.
+    pub(crate) snapshot: Snapshot,
+    /// The objects themselves, where somebody wants to save them.
+    objects: Vec<Value>,
+}
+
+impl Input {
+    /// The objects as one List.
+    pub(crate) fn saved(&self) -> Value {
+        json!({ "apiVersion": "v1", "kind": "List", "items": self.objects })
+    }
+}
+
+/// Reads everything and takes a snapshot; what is odd is said, what is wrong fails.
+pub(crate) fn load(args: &InputArgs, keep: bool, talk: &mut impl Write) -> anyhow::Result<Input> {
+    let catalog = args.source.load(talk)?.into_owned();
+    let texts = texts(args)?;
+    let mut reader = Reader::new();
+    let mut objects = Vec::new();
+    for (name, bytes) in &texts {
+        reader.add(name, bytes);
+        if keep {
+            objects.extend(values(name, bytes)?);
+        }
+    }
+    let reading = reader.finish();
+    for warning in &reading.warnings {
+        writeln!(talk, "warning: {warning}")?;
+    }
+    if !reading.errors.is_empty() {
+        return Err(unreadable(&reading.errors, reading.more));
+    }
+    if reading.objects == 0 {
+        let message = "there is nothing to plan for: no object was read".to_owned();
+        let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
+        return Err(anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint }));
+    }
+    let options = Options {
+        catalog: Some(Arc::new(catalog)),
+        default_pool: true,
+        expand_workloads: !args.filename.is_empty(),
+        ..Options::default()
+    };
+    let taken = reading.state.snapshot(args.now.unwrap_or_else(current_time), &options);
+    let mut errors = Vec::new();
+    for note in &taken.notes {
+        match note.severity {
+            Severity::Warning => writeln!(talk, "warning: {note}")?,
+            Severity::Error => errors.push(note),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(unreadable(&errors, 0));
+    }
+    Ok(Input { snapshot: taken.snapshot, objects })
+}
+
+fn current_time() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+fn unreadable(errors: &[impl std::fmt::Display], more: usize) -> anyhow::Error {
+    let told: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+    let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+    let message = format!("what was read cannot be planned with:\n{}{rest}", told.join("\n"));
+    let hint = Some("nothing was planned; mend these and try again".to_owned());
+    anyhow::Error::new(Failure { message, code: None, hint })
+}
+
+fn texts(args: &InputArgs) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    if args.filename.is_empty() {
+        return cluster::read(args.kubeconfig.as_deref(), args.context.as_deref());
+    }
+    let mut texts = Vec::new();
+    for path in &args.filename {
+        if path == Path::new("-") {
+            texts.push(("stdin".to_owned(), stdin()?));
+        } else {
+            collect(path, 0, &mut texts)?;
+        }
+    }
+    Ok(texts)
+}
+
+fn stdin() -> anyhow::Result<Vec<u8>> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        let message = "stdin is a terminal".to_owned();
+        let hint = Some("pipe objects in: kubectl get pods,nodepools -A -o yaml | millpond plan -f -".to_owned());
+        return Err(anyhow::Error::new(Failure { message, code: Some(Code::Usage), hint }));
+    }
+    let mut bytes = Vec::new();
+    input.lock().take(LIMIT_BYTES as u64 + 1).read_to_end(&mut bytes).context("cannot read stdin")?;
+    Ok(bytes)
+}
+
+/// A file, or all YAML and JSON files of a folder in the order of their names.
+fn collect(path: &Path, depth: usize, texts: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
+    let refused = |error: std::io::Error| {
+        let missing = (error.kind() == std::io::ErrorKind::NotFound).then_some(Code::NotFound);
+        let message = format!("cannot read `{}`", path.display());
+        let code = missing.or_else(|| Code::of_io(&error));
+        anyhow::Error::new(error).context(Failure { message, code, hint: None })
+    };
+    if !std::fs::metadata(path).map_err(refused)?.is_dir() {
+        let file = std::fs::File::open(path).map_err(refused)?;
+        let mut bytes = Vec::new();
+        file.take(LIMIT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
+        texts.push((path.display().to_string(), bytes));
+        return Ok(());
+    }
+    if depth > LIMIT_DEPTH || texts.len() > LIMIT_FILES {
+        let message = format!("`{}` holds more than {LIMIT_FILES} files or too many folders", path.display());
+        let hint = Some("name the folder that holds the objects".to_owned());
+        return Err(anyhow::Error::new(Failure { message, code: Some(Code::Usage), hint }));
+    }
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(refused)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_, _>>()
+        .map_err(refused)?;
+    entries.sort();
+    for entry in entries {
+        let readable = entry.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
+        if entry.is_dir() || readable {
+            collect(&entry, depth + 1, texts)?;
+        }
+    }
+    Ok(())
+}
+
+/// The objects of a text, those of lists one by one.
+fn values(name: &str, bytes: &[u8]) -> anyhow::Result<Vec<Value>> {
+    let text = std::str::from_utf8(bytes).with_context(|| format!("`{name}` is not text"))?;
+    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
+        serde_json::Deserializer::from_str(text)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .with_context(|| name.to_owned())?
+    } else {
+        serde_saphyr::from_multiple(text).with_context(|| name.to_owned())?
+    };
+    let mut objects = Vec::new();
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        flatten(document, &mut objects);
+    }
+    Ok(objects)
+}
+
+fn flatten(document: Value, objects: &mut Vec<Value>) {
+    match document {
+        Value::Array(items) => items.into_iter().for_each(|item| flatten(item, objects)),
+        Value::Object(mut object) if object.contains_key("items") => {
+            let version = object.get("apiVersion").cloned().unwrap_or_default();
+            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().strip_suffix("List");
+            let kind = kind.unwrap_or_default().to_owned();
+            for mut item in object.remove("items").and_then(|items| items.as_array().cloned()).unwrap_or_default() {
+                // Items of a typed list do not repeat what they are.
+                if let Some(fields) = item.as_object_mut().filter(|_| !kind.is_empty()) {
+                    fields.entry("apiVersion").or_insert_with(|| version.clone());
+                    fields.entry("kind").or_insert_with(|| kind.clone().into());
+                }
+                objects.push(item);
+            }
+        }
+        object => objects.push(object),
+    }
+}

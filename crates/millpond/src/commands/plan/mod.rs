@@ -1,0 +1,214 @@
+//! `millpond plan`: what to buy and what to take away, for how much, and why. The planner is in `millpond_plan`,
+//! the reading of objects in `millpond_state`; here they get arguments and words.
+
+mod advice;
+mod cluster;
+mod compare;
+pub(crate) mod input;
+mod nodes;
+mod page;
+mod view;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use millpond_plan::model::Snapshot;
+use millpond_plan::pack::Budget;
+use millpond_plan::plan::{Outcome, Policy, Settings};
+
+use crate::failure::{Code, Failure};
+use input::InputArgs;
+
+/// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
+const THOROUGH: u64 = 200_000;
+
+/// The arguments of `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// By whose rules: millpond, karpenter, cluster-autoscaler, scaling-advisor
+    #[arg(long, value_name = "NAME", default_value = "millpond", value_parser = policy)]
+    policy: Policy,
+
+    /// Plan by every policy and compare cost, nodes, pods without a place, gap and time
+    #[arg(long, conflicts_with_all = ["policy", "as_kind", "detailed_exitcode"])]
+    compare: bool,
+
+    /// Also take away or replace nodes that are empty, drifted, expired or too dear for their pods
+    #[arg(long)]
+    consolidate: bool,
+
+    /// Work that may go into a better plan than the first: first, default, thorough, or a number of patterns
+    #[arg(long, value_name = "BUDGET", default_value = "default", value_parser = budget)]
+    budget: Budget,
+
+    /// Verify the plan with the checker, which shares no code with the planner
+    #[arg(long)]
+    check: bool,
+
+    /// Write the objects that were read, as one List, to a file that `-f` takes
+    #[arg(long, value_name = "FILE")]
+    save_snapshot: Option<PathBuf>,
+
+    /// Write the plan to a file instead of stdout
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+
+    /// Print another kind instead: scaling-advice (with -o yaml or json)
+    #[arg(long = "as", value_name = "KIND", value_enum)]
+    as_kind: Option<AsKind>,
+
+    /// Exit with 2 if the plan changes anything
+    #[arg(long)]
+    detailed_exitcode: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A page for people
+    Table,
+    /// The same with every node by itself
+    Wide,
+    /// One object; its schema is in docs/reference/plan.md
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// The planned nodes as v1 Nodes
+    Nodes,
+    /// The names of the planned nodes
+    Name,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AsKind {
+    /// A `sa.gardener.cloud/v1alpha1` ScalingAdvice
+    ScalingAdvice,
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    let names = Policy::ALL.map(Policy::name).join(", ");
+    Policy::from_name(text).ok_or_else(|| format!("one of {names}"))
+}
+
+fn budget(text: &str) -> Result<Budget, String> {
+    let evaluations = match text {
+        "first" => 0,
+        "default" => return Ok(Budget::default()),
+        "thorough" => THOROUGH,
+        number => number.parse().map_err(|_| "first, default, thorough, or a number of patterns".to_owned())?,
+    };
+    Ok(Budget { evaluations, ..Budget::default() })
+}
+
+/// Runs the command: data to `out`, talk to `talk`. Tells whether the plan changes anything and somebody wants to
+/// know by the exit code.
+pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<Changes> {
+    let input = input::load(&args.input, args.save_snapshot.is_some(), talk)?;
+    if let Some(path) = &args.save_snapshot {
+        let text = serde_json::to_string_pretty(&input.saved())?;
+        write_file(path, &text)?;
+    }
+    let snapshot = &input.snapshot;
+    let settings = Settings { policy: args.policy, consolidate: args.consolidate, budget: args.budget };
+    if args.compare {
+        let text = compare::run(snapshot, settings, args.check, args.output)?;
+        emit(args, &text, out)?;
+        return Ok(Changes::NotAsked);
+    }
+    let start = Instant::now();
+    let outcome = millpond_plan::plan(snapshot, &settings);
+    let seconds = start.elapsed().as_secs_f64();
+    if args.check {
+        verify(snapshot, &outcome)?;
+        writeln!(talk, "checked: the plan keeps every rule and limit")?;
+    }
+    let text = render(args, &input, &outcome, seconds)?;
+    emit(args, &text, out)?;
+    let changes = !outcome.plan.new_nodes.is_empty() || !outcome.plan.removals.is_empty();
+    Ok(match (args.detailed_exitcode, changes) {
+        (true, true) => Changes::Pending,
+        (true, false) => Changes::None,
+        (false, _) => Changes::NotAsked,
+    })
+}
+
+/// Whether a plan changes anything, for `--detailed-exitcode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changes {
+    NotAsked,
+    None,
+    Pending,
+}
+
+impl Changes {
+    /// 2 if something is to be done and somebody wants to know.
+    pub(crate) fn exit_code(self) -> ExitCode {
+        if self == Self::Pending { ExitCode::from(2) } else { ExitCode::SUCCESS }
+    }
+}
+
+fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64) -> anyhow::Result<String> {
+    let snapshot = &input.snapshot;
+    if args.as_kind == Some(AsKind::ScalingAdvice) {
+        let advice = advice::scaling_advice(snapshot, outcome);
+        return structured(&advice, args.output == Output::Json);
+    }
+    Ok(match args.output {
+        Output::Table | Output::Wide => {
+            let wide = args.output == Output::Wide;
+            page::page(snapshot, outcome, &page::Words { policy: args.policy, seconds, wide })
+        }
+        Output::Json => structured(&view::view(snapshot, outcome, args.policy), true)?,
+        Output::Yaml => structured(&view::view(snapshot, outcome, args.policy), false)?,
+        Output::Nodes => structured(&nodes::list(snapshot, outcome), false)?,
+        Output::Name => {
+            let names = (0..outcome.plan.new_nodes.len()).map(|node| outcome.plan.node_name(snapshot, node));
+            names.map(|name| format!("node/{name}\n")).collect()
+        }
+    })
+}
+
+fn structured(value: &impl serde::Serialize, json: bool) -> anyhow::Result<String> {
+    if json {
+        return Ok(serde_json::to_string_pretty(value)? + "\n");
+    }
+    let text = serde_saphyr::to_string(value).context("write YAML")?;
+    Ok(text.trim_end().to_owned() + "\n")
+}
+
+/// Fails with what the checker found.
+fn verify(snapshot: &Snapshot, outcome: &Outcome) -> anyhow::Result<()> {
+    let violations = millpond_plan::check::check(snapshot, outcome);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = violations.iter().take(20).map(|violation| format!("  {violation}")).collect();
+    let message = format!("the plan breaks {} rules, which is a defect:\n{}", violations.len(), told.join("\n"));
+    let hint = Some("please report it with the file that `--save-snapshot` writes".to_owned());
+    Err(anyhow::Error::new(Failure { message, code: None, hint }))
+}
+
+fn emit(args: &PlanArgs, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
+    match &args.out {
+        Some(path) => write_file(path, text),
+        None => super::print(out, text),
+    }
+}
+
+fn write_file(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).map_err(|error| {
+        let message = format!("cannot write `{}`", path.display());
+        let code = Code::of_io(&error);
+        anyhow::Error::new(error).context(Failure { message, code, hint: None })
+    })
+}

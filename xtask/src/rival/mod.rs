@@ -22,6 +22,9 @@ use crate::{cargo, real_cluster};
 /// Pods of the run that is part of `cargo xtask test`.
 const QUICK_PODS: usize = 200;
 
+/// Every saved workload has it.
+const PODS_FILE: &str = "pods.yaml";
+
 /// What the command line says.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -71,10 +74,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let saved = scratch.path().join("workload");
     let ours = run_millpond(args, &millpond, &saved)?;
     let mut pairs = Vec::new();
-    for (name, folder) in workloads(&args.name, &saved)? {
-        let row = ours.iter().find(|row| row.name == name || ours.len() == 1);
-        let row = row.with_context(|| format!("`millpond bench` printed no row of `{name}`"))?;
-        pairs.push((row.clone(), run_rival(args, &parts, &name, &folder)?));
+    for (name, folder) in workloads(&saved)? {
+        // A workload may have a row for the first plan as well; the last one is of the finished plan.
+        let row = ours.iter().rfind(|row| name.as_ref().is_none_or(|name| row.name == *name));
+        let row = row.with_context(|| format!("`millpond bench` printed no row of `{}`", folder.display()))?;
+        pairs.push((row.clone(), run_rival(args, &parts, &row.name, &folder)?));
     }
     for (ours, theirs) in &pairs {
         println!("{}", compare::page(ours, theirs));
@@ -119,15 +123,23 @@ fn rows(command: &mut Command) -> Result<Vec<Row>> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("read the rows of {command:?}"))
 }
 
-/// What was saved: one workload, or a folder for each of several.
-fn workloads(name: &str, saved: &Path) -> Result<Vec<(String, PathBuf)>> {
-    if saved.join("pods.yaml").exists() {
-        return Ok(vec![(name.to_owned(), saved.to_owned())]);
+/// What was saved: one workload, or several in folders that have their names.
+fn workloads(saved: &Path) -> Result<Vec<(Option<String>, PathBuf)>> {
+    if saved.join(PODS_FILE).exists() {
+        return Ok(vec![(None, saved.to_owned())]);
     }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(saved).with_context(|| format!("list `{}`", saved.display()))? {
-        let entry = entry.with_context(|| format!("list `{}`", saved.display()))?;
-        found.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+    let mut folders = vec![saved.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("list `{}`", folder.display()))? {
+            let path = entry.with_context(|| format!("list `{}`", folder.display()))?.path();
+            if path.join(PODS_FILE).exists() {
+                let name = path.strip_prefix(saved).context("a folder within the folder")?;
+                found.push((Some(name.to_string_lossy().into_owned()), path));
+            } else if path.is_dir() {
+                folders.push(path);
+            }
+        }
     }
     found.sort();
     Ok(found)

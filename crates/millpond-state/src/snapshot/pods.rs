@@ -36,7 +36,7 @@ pub(super) struct Named<'s> {
     pub(super) entry: PodEntry,
 }
 
-impl<'s> Taking<'s> {
+impl Taking<'_> {
     pub(super) fn pods(&mut self) {
         let mut invented = self.invented();
         let mut pods: Vec<(&str, &str, &PodEntry)> = Vec::with_capacity(self.state.pods());

@@ -4,6 +4,7 @@ mod advisor;
 mod budgets;
 mod files;
 mod fuzz;
+mod golden;
 mod index;
 mod mistakes;
 mod nodes;

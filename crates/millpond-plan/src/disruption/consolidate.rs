@@ -53,6 +53,8 @@ const MAX_FAILURES: usize = 400;
 const MAX_ROUNDS: usize = 4;
 /// Pods worth more than this share of their node's price are not planned anew, in millionths.
 const WELL_USED: u128 = 950_000;
+/// Pods of outdated nodes rather move to nodes that are used as much as this, in millionths.
+const HALF_USED: u128 = 500_000;
 /// Patterns that the kernel may build for a group; groups are small.
 const EVALUATIONS: u64 = 200;
 
@@ -69,11 +71,14 @@ pub struct Consolidated {
 pub fn consolidate(snapshot: &Snapshot, market: &Market, outcome: Outcome, settings: &Settings) -> Consolidated {
     let mut planner = Planner::new(snapshot, market, &outcome.plan, settings);
     planner.remove_empty();
-    planner.rebuild_receivers();
-    planner.replace_outdated(DisruptionReason::Drifted);
-    planner.replace_outdated(DisruptionReason::Expired);
+    // At first not into nodes that are likely to go next, then wherever there is room.
+    for least_used in [HALF_USED, 0] {
+        planner.rebuild_receivers(least_used);
+        planner.replace_outdated(DisruptionReason::Drifted);
+        planner.replace_outdated(DisruptionReason::Expired);
+    }
     for _ in 0..MAX_ROUNDS {
-        planner.rebuild_receivers();
+        planner.rebuild_receivers(0);
         let deleted = planner.delete_underused();
         let replaced = planner.replace_underused();
         let needless = planner.give_back_needless();
@@ -162,8 +167,8 @@ impl<'s> Planner<'s> {
         Some(value * 1_000_000 / price.max(1))
     }
 
-    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used.
-    fn rebuild_receivers(&mut self) {
+    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used, down to a limit.
+    fn rebuild_receivers(&mut self, least_used: u128) {
         let snapshot = self.state.snapshot;
         let accounts = &self.state.accounts;
         let mut spots: Vec<(bool, std::cmp::Reverse<u128>, &str, SpotId)> = Vec::new();
@@ -175,6 +180,9 @@ impl<'s> Planner<'s> {
             let reason = self.reason_for(id, DisruptionReason::Underutilized);
             let goes = accounts.eligible(snapshot, id, reason).is_ok();
             let used = self.use_of(id).unwrap_or(0);
+            if goes && used < least_used {
+                continue;
+            }
             spots.push((goes, std::cmp::Reverse(used), &node.name, SpotId(id.0)));
         }
         spots.sort_unstable();
@@ -610,17 +618,34 @@ impl<'s> Planner<'s> {
     fn reasons_to_stay(&mut self) -> Vec<Option<Refusal>> {
         let mut kept = std::mem::take(&mut self.kept);
         for (index, refusal) in kept.iter_mut().enumerate() {
-            if self.removed[index] || refusal.is_some() {
-                continue;
-            }
             let node = NodeId::from(index);
-            *refusal = Some(match self.state.accounts.reason(self.state.snapshot, node) {
-                Err(refusal) => refusal,
-                Ok(_) if !self.state.contents(node).is_empty() => Refusal::Promised,
-                Ok(_) => Refusal::NoSaving,
-            });
+            if self.removed[index] {
+                *refusal = None;
+            } else if refusal.as_ref().is_none_or(Refusal::beside_the_point) {
+                *refusal = Some(match self.state.accounts.reason(self.state.snapshot, node) {
+                    Err(refusal) => refusal,
+                    Ok(_) if !self.state.contents(node).is_empty() => Refusal::Promised,
+                    Ok(_) => Refusal::NoSaving,
+                });
+            }
         }
+        self.add_chances(&mut kept);
         kept
+    }
+
+    /// Says when budgets that are used up let another node go; once for each pool and reason.
+    fn add_chances(&self, kept: &mut [Option<Refusal>]) {
+        let mut known = HashMap::new();
+        for (index, refusal) in kept.iter_mut().enumerate() {
+            let Some(pool) = self.state.snapshot.nodes[index].pool else { continue };
+            if let Some(Refusal::Budget { opens, budget, .. }) = refusal {
+                *opens = *known.entry((pool, *budget)).or_insert_with(|| {
+                    let reasons = &self.state.snapshot.pools[pool.index()].disruption.budgets[*budget].reasons;
+                    let reason = reasons.first().copied().unwrap_or(DisruptionReason::Underutilized);
+                    self.state.accounts.budgets.opens(pool, reason, self.state.snapshot.now)
+                });
+            }
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod value;
+mod verdict;
 mod window;
 
 pub use budget::{Allowance, BudgetLedger, PoolBudgets, REASONS, first_mistake};
@@ -34,4 +35,5 @@ pub use cron::{Cron, CronError};
 pub use eligible::{Accounts, Refusal};
 pub use pdb::{EvictionLedger, EvictionRefusal};
 pub use residents::{Residents, moves};
+pub use verdict::{NodeVerdict, node_verdict};
 pub use window::{ScheduleError, Window};

@@ -1,7 +1,8 @@
 //! What is taken away, and what comes in its place.
 
-use super::fixture::{Cluster, NOON, carried_out, count, for_reasons};
+use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons};
 use crate::check::check;
+use crate::disruption::node_verdict;
 use crate::model::{
     CapacityType, Consolidation, DisruptionReason, DoNotDisrupt, InclusionPolicy, PodKind, PodState, PoolId, Snapshot,
     Spread,
@@ -291,4 +292,54 @@ fn reasons_are_in_order() {
     let outcome = plan(&cluster.snapshot);
     let reasons: Vec<_> = outcome.plan.removals.iter().map(|removal| removal.reason).collect();
     assert_eq!(reasons, [Empty, Drifted, Underutilized]);
+}
+
+/// What is said about each node.
+fn sentences(snapshot: &Snapshot) -> Vec<String> {
+    let settings = Settings { consolidate: true, ..Settings::default() };
+    let each = (0..snapshot.nodes.len()).map(crate::model::NodeId::from);
+    each.map(|node| node_verdict(snapshot, node, &settings).sentence(snapshot)).collect()
+}
+
+#[test]
+fn every_node_has_a_verdict() {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 4, 16, 100);
+    let large = cluster.instance_type("large", 16, 64, 400);
+    let web = cluster.class("web", 1000, 1024);
+    let full = cluster.class("full", 3900, 1024);
+    let node = cluster.node(POOL, small, "a");
+    cluster.pod(full, node);
+    let node = cluster.node(POOL, large, "b");
+    cluster.pods(web, node, 3);
+    cluster.node(POOL, small, "c");
+    let node = cluster.node(POOL, small, "a");
+    cluster.pod(full, node);
+    cluster.snapshot.nodes[3].drifted = Some("image".to_owned());
+    let node = cluster.node(POOL, small, "b");
+    cluster.pods(web, node, 1);
+    cluster.snapshot.nodes[4].do_not_disrupt = true;
+    cluster.node(POOL, small, "b");
+    cluster.snapshot.nodes[5].pool = None;
+    cluster.snapshot.nodes[5].schedulable = false;
+    assert_eq!(
+        sentences(&cluster.snapshot),
+        [
+            "it stays: no other way to run its pods costs less",
+            "it goes: its pods cost less elsewhere",
+            "it goes: it has no pods",
+            "it goes: it is no longer what its pool asks for, and a new node comes in its place",
+            "it stays: it is annotated `karpenter.sh/do-not-disrupt`",
+            "it stays: no pool manages it",
+        ]
+    );
+    // From nine to five nothing goes, and that is said.
+    cluster.first_pool().disruption.budgets = vec![at(count(0), "0 9 * * mon-fri", 8 * 3600)];
+    let closed = "it stays: budget 1 of its pool allows 0 nodes to be away at once, 0 are; \
+                  the next chance is at 2026-03-02T17:00:00Z";
+    assert_eq!(sentences(&cluster.snapshot)[1..4], [closed; 3]);
+    let settings = Settings { consolidate: true, ..Settings::default() };
+    let verdict = node_verdict(&cluster.snapshot, crate::model::NodeId(2), &settings);
+    assert_eq!(verdict.not_before(), Some(NOON + 5 * 3600));
+    assert_eq!(verdict.reasons.iter().filter(|(_, result)| result.is_ok()).count(), 0);
 }

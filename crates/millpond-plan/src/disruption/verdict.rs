@@ -1,0 +1,72 @@
+//! Why a node stays or goes, for whoever asks about one.
+
+use super::budget::REASONS;
+use super::consolidate::consolidate;
+use super::eligible::{Accounts, Refusal};
+use crate::market::Market;
+use crate::model::{DisruptionReason, NodeId, Seconds, Snapshot};
+use crate::plan::{Outcome, Removal, Settings};
+use crate::solve;
+
+/// What a plan with consolidation does to a node, and why.
+#[derive(Debug)]
+pub struct NodeVerdict {
+    /// What goes together with the node, if it goes.
+    pub removal: Option<Removal>,
+    /// Why it stays, if it stays: the most telling refusal.
+    pub refusal: Option<Refusal>,
+    /// For each reason whether the node could be considered for it as things are now, before its pods are looked at.
+    pub reasons: [(DisruptionReason, Result<(), Refusal>); 4],
+    /// The whole plan, for the names of what comes in its place.
+    pub outcome: Outcome,
+}
+
+/// Plans with consolidation and says what becomes of a node.
+pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> NodeVerdict {
+    let market = Market::new(snapshot);
+    let waiting = solve::plan_on(snapshot, &market, &Settings { consolidate: false, ..*settings });
+    let mut consolidated = consolidate(snapshot, &market, waiting, settings);
+    let removals = &consolidated.outcome.plan.removals;
+    let removal = removals.iter().find(|removal| removal.nodes.contains(&node)).cloned();
+    let accounts = Accounts::new(snapshot);
+    let reasons = REASONS.map(|reason| (reason, accounts.eligible(snapshot, node, reason).map(|_| ())));
+    let refusal = consolidated.kept[node.index()].take();
+    NodeVerdict { removal, refusal, reasons, outcome: consolidated.outcome }
+}
+
+impl NodeVerdict {
+    /// When the node may be considered at the earliest, if time alone decides and nothing else changes.
+    pub fn not_before(&self) -> Option<Seconds> {
+        match self.refusal.as_ref()? {
+            Refusal::PodDoNotDisrupt(_, until) => *until,
+            Refusal::Unsettled(until) => Some(*until),
+            Refusal::Budget { opens, .. } => *opens,
+            _ => None,
+        }
+    }
+
+    /// One sentence, without its final period.
+    pub fn sentence(&self, snapshot: &Snapshot) -> String {
+        let Some(removal) = &self.removal else {
+            let why = self.refusal.as_ref().map(|refusal| refusal.sentence(snapshot));
+            return format!("it stays: {}", why.unwrap_or_else(|| Refusal::NoSaving.sentence(snapshot)));
+        };
+        let why = match removal.reason {
+            DisruptionReason::Empty => "it has no pods".to_owned(),
+            DisruptionReason::Drifted => "it is no longer what its pool asks for".to_owned(),
+            DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
+            DisruptionReason::Underutilized => "its pods cost less elsewhere".to_owned(),
+        };
+        let others = match removal.nodes.len() - 1 {
+            0 => String::new(),
+            1 => ", together with another node".to_owned(),
+            more => format!(", together with {more} other nodes"),
+        };
+        let instead = match removal.replacements.len() {
+            0 => String::new(),
+            1 => ", and a new node comes in its place".to_owned(),
+            new => format!(", and {new} new nodes come in its place"),
+        };
+        format!("it goes: {why}{others}{instead}")
+    }
+}

@@ -240,7 +240,8 @@ impl<'s> Planner<'s> {
                 break;
             }
             if let Some(pod) = self.hopeless(node) {
-                self.keep(node, Refusal::NoPlace(pod, Rule::Resources));
+                let refusal = self.refused(node).unwrap_or(Refusal::NoPlace(pod, Rule::Resources));
+                self.keep(node, refusal);
                 continue;
             }
             let mark = self.state.mark();
@@ -257,6 +258,17 @@ impl<'s> Planner<'s> {
             }
         }
         found
+    }
+
+    /// Why the node may not go, whatever becomes of its pods.
+    fn refused(&self, node: NodeId) -> Option<Refusal> {
+        let accounts = &self.state.accounts;
+        let reason = self.reason_for(node, DisruptionReason::Underutilized);
+        let pool = self.node(node).pool?;
+        if accounts.budgets.left(pool, reason) == Some(0) {
+            return Some(accounts.used_up(pool, reason, None));
+        }
+        accounts.eligible(self.state.snapshot, node, reason).err()
     }
 
     /// A pod of the node for which there is no room anywhere: then nothing has to be tried.
@@ -292,8 +304,11 @@ impl<'s> Planner<'s> {
 
     /// Replaces a part of a group, from its start; how many nodes were looked at for good.
     fn replace_group(&mut self, group: &[NodeId], many: bool) -> usize {
+        if many {
+            return if self.replace_nodes(group) { group.len() } else { 0 };
+        }
         let mut best: Option<(i128, usize)> = None;
-        for size in sizes(group.len(), many) {
+        for size in sizes(group.len()) {
             let Some(savings) = self.savings_of(&group[..size]) else { continue };
             // A larger group must save clearly more.
             if best.is_none_or(|(known, _)| savings * 9 > known * 10) {
@@ -302,17 +317,22 @@ impl<'s> Planner<'s> {
         }
         let Some((savings, size)) = best else { return 0 };
         let nodes = self.without_needless(&group[..size], savings);
-        let mark = self.state.mark();
+        if self.replace_nodes(&nodes) { size } else { 0 }
+    }
+
+    /// Replaces these nodes, if that is worth it.
+    fn replace_nodes(&mut self, nodes: &[NodeId]) -> bool {
         let reason = DisruptionReason::Underutilized;
-        let tried = self.trial(&nodes, reason, Buying::Cheaper);
+        let mark = self.state.mark();
+        let tried = self.trial(nodes, reason, Buying::Cheaper);
         match tried.and_then(|(nodes, bought)| self.worthwhile(&nodes, &bought).map(|()| (nodes, bought))) {
             Ok((nodes, bought)) => {
                 self.commit(nodes, reason, bought);
-                size
+                true
             }
             Err(refusal) => {
-                self.undo(mark, group, refusal);
-                0
+                self.undo(mark, nodes, refusal);
+                false
             }
         }
     }
@@ -735,10 +755,7 @@ fn receives(snapshot: &Snapshot, node: &Node) -> bool {
 }
 
 /// Sizes of the parts of a group that are tried.
-fn sizes(whole: usize, many: bool) -> Vec<usize> {
-    if many {
-        return vec![whole];
-    }
+fn sizes(whole: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> = (1..=4).collect();
     while let Some(last) = sizes.last().copied().filter(|last| *last < whole) {
         sizes.push(last + last / 2);

@@ -16,7 +16,14 @@ use crate::symbol::Symbol;
 struct Lot {
     class: ClassId,
     pods: Vec<PodId>,
-    offers: BitSet,
+    /// Offers for them, among the sets of all lots.
+    offers: usize,
+}
+
+/// Pods by what may be bought for them; lots mostly share their sets of offers.
+struct Lots {
+    lots: Vec<Lot>,
+    sets: Vec<BitSet>,
 }
 
 /// What to buy for pods, as the kernel has it.
@@ -43,12 +50,12 @@ pub(super) fn quote(
     budget: pack::Budget,
 ) -> Result<Quote, PodId> {
     let lots = lots(state, on_sale, pods, most);
-    if let Some(lot) = lots.iter().find(|lot| lot.offers.is_empty()) {
+    if let Some(lot) = lots.lots.iter().find(|lot| lots.sets[lot.offers].is_empty()) {
         return Err(lot.pods[0]);
     }
-    let (problem, ties) = problem(state, &lots, most);
+    let (problem, ties) = problem(state, &lots);
     let solution = pack::solve(&problem, budget);
-    if solution.cost >= most { Err(pods[0]) } else { Ok(Quote { lots, ties, solution }) }
+    if solution.cost >= most { Err(pods[0]) } else { Ok(Quote { lots: lots.lots, ties, solution }) }
 }
 
 /// Buys nodes and puts the pods on them. Fails with a pod that found no place; the caller undoes what was done then.
@@ -98,9 +105,10 @@ fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut
             return Ok(());
         }
     }
-    let lot = lots(state, on_sale, &[pod], u128::MAX).pop().ok_or(pod)?;
-    let cheapest = lot.offers.iter().map(|offer| state.market.offer(offer).price).min().ok_or(pod)?;
-    let ties: Vec<usize> = lot.offers.iter().filter(|&offer| state.market.offer(offer).price == cheapest).collect();
+    let offers = lots(state, on_sale, &[pod], u128::MAX).sets.pop().ok_or(pod)?;
+    let offers = holding(state, class, &offers);
+    let cheapest = offers.iter().map(|&offer| state.market.offer(offer).price).min().ok_or(pod)?;
+    let ties: Vec<usize> = offers.into_iter().filter(|&offer| state.market.offer(offer).price == cheapest).collect();
     let spot = pick(state, &ties, &[pod]).map(|offer| state.open(offer)).ok_or(pod)?;
     bought.push(spot);
     if state.board.check(class, spot).is_err() {
@@ -126,7 +134,7 @@ fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<usize> {
 }
 
 /// Groups pods by class and by the domains that they have to stay in.
-fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Vec<Lot> {
+fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Lots {
     let hostname = state.snapshot.names.hostname;
     let mut groups: BTreeMap<(ClassId, Vec<(Symbol, Option<Symbol>)>), Vec<PodId>> = BTreeMap::new();
     for &pod in pods {
@@ -138,10 +146,15 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
         let domains = keys.into_iter().map(|key| (key, labels.get(key))).collect();
         groups.entry((class, domains)).or_default().push(pod);
     }
-    let mut lots = Vec::with_capacity(groups.len());
+    let allowed: BitSet = on_sale.iter().filter(|&offer| state.ledger.allows(offer).is_ok()).collect();
+    let affordable: BitSet =
+        allowed.iter().filter(|&offer| u128::from(state.market.offer(offer).price) < most).collect();
+    let one_weight = state.snapshot.pools.windows(2).all(|pair| pair[0].weight == pair[1].weight);
+    let mut known: BTreeMap<BitSet, usize> = BTreeMap::new();
+    let mut made = Lots { lots: Vec::with_capacity(groups.len()), sets: Vec::new() };
     for ((class, domains), pods) in groups {
         let mut offers = state.board.suiting_offers(class).clone();
-        offers.intersect(on_sale);
+        offers.intersect(if one_weight { &affordable } else { &allowed });
         for (key, value) in domains {
             let same = state.market.values(key).find(|(known, _)| Some(*known) == value).map(|(_, offers)| offers);
             // A pod in no domain stays in none.
@@ -150,60 +163,66 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
                 None => state.market.values(key).for_each(|(_, offers_of)| offers.subtract(offers_of)),
             }
         }
-        lots.push(Lot { class, pods, offers: large_enough(state, class, &offers, most) });
+        if !one_weight {
+            offers = of_greatest_weight(state, class, &offers);
+            offers.intersect(&affordable);
+        }
+        let next = known.len();
+        let set = *known.entry(offers.clone()).or_insert(next);
+        if set == made.sets.len() {
+            made.sets.push(offers);
+        }
+        made.lots.push(Lot { class, pods, offers: set });
     }
-    lots
+    made
 }
 
-/// Offers that hold one pod of the class, are within limits, of the greatest weight that has any, and cost less than
-/// everything that goes.
-fn large_enough(state: &State<'_>, class: ClassId, offers: &BitSet, most: u128) -> BitSet {
+/// Offers that hold one pod of the class.
+fn holding(state: &State<'_>, class: ClassId, offers: &BitSet) -> Vec<usize> {
     let requests = &state.snapshot.classes[class.index()].requests;
+    offers.iter().filter(|&offer| state.market.offer(offer).free.first_lacking(requests).is_none()).collect()
+}
+
+/// Those that hold one pod of the class, in the pools of the greatest weight that have any: what they cost comes
+/// after that.
+fn of_greatest_weight(state: &State<'_>, class: ClassId, offers: &BitSet) -> BitSet {
     let weight = |offer: usize| state.snapshot.pools[state.market.offer(offer).pool.index()].weight;
-    let fitting: Vec<usize> = offers
-        .iter()
-        .filter(|&offer| {
-            let free = &state.market.offer(offer).free;
-            free.first_lacking(requests).is_none() && state.ledger.allows(offer).is_ok()
-        })
-        .collect();
-    let greatest = fitting.iter().map(|&offer| weight(offer)).max();
-    let affordable = |offer: &usize| u128::from(state.market.offer(*offer).price) < most;
-    fitting.into_iter().filter(|&offer| Some(weight(offer)) == greatest).filter(affordable).collect()
+    let holding = holding(state, class, offers);
+    let greatest = holding.iter().map(|&offer| weight(offer)).max();
+    holding.into_iter().filter(|&offer| Some(weight(offer)) == greatest).collect()
 }
 
 /// The packing problem, and for each bin the offers that it stands for.
-fn problem(state: &State<'_>, lots: &[Lot], most: u128) -> (pack::Problem, Vec<Vec<usize>>) {
-    let dimensions = dimensions(state, lots);
-    let words = lots.len().div_ceil(64);
-    // Offers with the same room, price and lots are one bin.
-    let mut members: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for (row, lot) in lots.iter().enumerate() {
-        for offer in lot.offers.iter() {
-            members.entry(offer).or_insert_with(|| vec![0; words])[row / 64] |= 1 << (row % 64);
-        }
-    }
+fn problem(state: &State<'_>, lots: &Lots) -> (pack::Problem, Vec<Vec<usize>>) {
+    let dimensions = dimensions(state, &lots.lots);
+    let words = lots.sets.len().div_ceil(64);
+    // Offers with the same room, price and sets are one bin.
     let mut alike: BTreeMap<(u32, u64, Option<u32>, Vec<u64>), Vec<usize>> = BTreeMap::new();
-    for (offer, rows) in members {
+    let mut any = BitSet::new();
+    lots.sets.iter().for_each(|set| any.unite(set));
+    for offer in any.iter() {
+        let mut inside = vec![0_u64; words];
+        for set in (0..lots.sets.len()).filter(|&set| lots.sets[set].contains(offer)) {
+            inside[set / 64] |= 1 << (set % 64);
+        }
         let of = state.market.offer(offer);
         let stocked = of.left.map(|_| offer as u32);
-        alike.entry((of.capacity, of.price, stocked, rows)).or_default().push(offer);
+        alike.entry((of.capacity, of.price, stocked, inside)).or_default().push(offer);
     }
     let mut bins = Vec::with_capacity(alike.len());
     let mut ties = Vec::with_capacity(alike.len());
-    let mut of_row = vec![BitSet::new(); lots.len()];
-    for ((_, price, _, rows), offers) in alike {
-        for row in (0..lots.len()).filter(|row| rows[row / 64] >> (row % 64) & 1 == 1) {
-            of_row[row].insert(bins.len());
+    let mut of_set = vec![BitSet::new(); lots.sets.len()];
+    for ((_, price, _, inside), offers) in alike {
+        for set in (0..lots.sets.len()).filter(|set| inside[set / 64] >> (set % 64) & 1 == 1) {
+            of_set[set].insert(bins.len());
         }
-        let affordable = u64::try_from(most / u128::from(price.max(1))).unwrap_or(u64::MAX);
-        let stock = state.ledger.left_of(offers[0]).map_or(affordable, |left| affordable.min(u64::from(left)));
         let capacity = amounts(&dimensions, |id| state.market.offer(offers[0]).free.get(id));
-        bins.push(pack::Bin { capacity, price, max_nodes: (stock < u64::MAX).then_some(stock) });
+        let max_nodes = state.ledger.left_of(offers[0]).map(u64::from);
+        bins.push(pack::Bin { capacity, price, max_nodes });
         ties.push(offers);
     }
     let topology = state.board.topology();
-    let row = |(lot, bins): (&Lot, BitSet)| {
+    let row = |lot: &Lot| {
         let class = &state.snapshot.classes[lot.class.index()];
         let mut exclusive = topology.exclusive_groups(lot.class);
         exclusive.extend(topology.spread_groups(lot.class));
@@ -213,12 +232,12 @@ fn problem(state: &State<'_>, lots: &[Lot], most: u128) -> (pack::Problem, Vec<V
         pack::Row {
             request: amounts(&dimensions, |id| class.requests.get(id)),
             count: lot.pods.len() as u64,
-            bins,
+            bins: of_set[lot.offers].clone(),
             per_node_cap: if alone { 1 } else { topology.spread_per_host(lot.class) },
             exclusive,
         }
     };
-    let rows = lots.iter().zip(of_row).map(row).collect();
+    let rows = lots.lots.iter().map(row).collect();
     (pack::Problem { resources: dimensions.len(), bins, rows }, ties)
 }
 

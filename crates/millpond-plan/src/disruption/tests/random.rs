@@ -24,7 +24,6 @@ fn plans_with_removals_are_good() {
         }
         let outcome = plan(&snapshot);
         let found = check(&snapshot, &outcome);
-        if !found.is_empty() { eprintln!("{found:?}"); for r in &outcome.plan.removals { eprintln!("{r:?}"); } for n in snapshot.pods.iter().enumerate() { let id = crate::model::PodId::from(n.0); eprintln!("{} {:?} kind {:?} -> {:?}", snapshot.pod_name(id), n.1, snapshot.class_of(id).kind, outcome.plan.target(id)); } for n in &snapshot.nodes { eprintln!("{} {:?} {:?}", n.name, n.state, n.pool); } }
         assert!(found.is_empty(), "seed {seed}: {}", found[0]);
         assert_eq!(outcome, plan(&snapshot), "seed {seed}");
         removals += outcome.plan.removals.len();

@@ -41,6 +41,7 @@ pub mod options;
 pub mod queue;
 pub mod scheduler;
 pub mod standins;
+pub mod wire;
 pub mod worker;
 pub mod workloads;
 

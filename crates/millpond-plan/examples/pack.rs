@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let path = arguments.get(1).ok_or("which catalogue?")?;
             let bins = catalogue(&std::fs::read_to_string(path)?, !has("full"))?;
             let seed = numbers.last().copied().unwrap_or(5);
-            for pods in [10_000, 100_000, 1_000_000] {
+            let only = setting("PODS");
+            for pods in [10_000, 100_000, 1_000_000].into_iter().filter(|&pods| only.is_none_or(|only| only == pods)) {
                 measure(&format!("scale {pods}"), &scale(&bins, pods, seed, has("third")));
             }
         }
@@ -52,9 +53,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A number from the environment.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 fn measure(name: &str, problem: &Problem) {
     let pods: u64 = problem.rows.iter().map(|row| row.count).sum();
-    let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let default = Budget {
         threads: setting("THREADS").unwrap_or(2) as usize,
         evaluations: setting("EVALUATIONS").unwrap_or(Budget::default().evaluations),

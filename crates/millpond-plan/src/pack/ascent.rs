@@ -7,7 +7,7 @@
 //! others lowered, a little at a time.
 
 use super::instance::{Dims, Instance, MAX_DIMS};
-use super::knapsack::Items;
+use super::prices::{Cluster, scaled_capacity};
 
 /// A row counts for every bin that is this close to its cheapest: without it rows that cost the
 /// same in two bins would jump between them.
@@ -20,47 +20,62 @@ pub(super) struct BinPrices {
     pub(super) prices: Dims<f64>,
 }
 
-/// Raises what the rows are worth in all; `fixed` rows take no part.
-pub(super) fn ascend(
-    instance: &Instance,
-    all: &Items,
-    start: &mut [BinPrices],
-    fixed: impl Fn(usize) -> bool,
-    steps: usize,
-) {
-    let dims = instance.dims;
-    let rows: Vec<usize> = (0..instance.rows.len()).filter(|&row| !fixed(row)).collect();
-    let fits: Vec<Vec<bool>> = start
+/// Raises what the rows are worth in all.
+pub(super) fn ascend(instance: &Instance, rows: &[Cluster], start: &mut [BinPrices], steps: usize) {
+    match instance.dims {
+        1 => ascend_in::<1>(instance, rows, start, steps),
+        2 => ascend_in::<2>(instance, rows, start, steps),
+        3 => ascend_in::<3>(instance, rows, start, steps),
+        4 => ascend_in::<4>(instance, rows, start, steps),
+        5 => ascend_in::<5>(instance, rows, start, steps),
+        // Further dimensions are zero.
+        _ => ascend_in::<MAX_DIMS>(instance, rows, start, steps),
+    }
+}
+
+fn ascend_in<const D: usize>(instance: &Instance, rows: &[Cluster], start: &mut [BinPrices], steps: usize) {
+    let first = |amounts: &Dims<f64>| -> [f64; D] { std::array::from_fn(|dim| amounts[dim]) };
+    let capacity: Vec<Dims<f64>> = start.iter().map(|one| scaled_capacity(instance, one.bin)).collect();
+    // Row by row the bins that it fits.
+    let fits: Vec<Vec<usize>> = rows
         .iter()
-        .map(|one| {
-            let bin = &instance.bins[one.bin];
-            rows.iter().map(|&row| bin.fits(&instance.rows[row], dims)).collect()
+        .map(|row| {
+            let holds = |&index: &usize| {
+                instance.bins[start[index].bin].classes.contains(row.class) && row.fits(instance, &capacity[index])
+            };
+            (0..start.len()).filter(holds).collect()
         })
         .collect();
     let mut best: Option<(f64, Vec<BinPrices>)> = None;
     let mut costs = vec![0.0; start.len()];
     for step in 0..=steps {
+        let prices: Vec<[f64; D]> = start.iter().map(|one| first(&one.prices)).collect();
         let mut asked = vec![[0.0; MAX_DIMS]; start.len()];
         let mut total = 0.0;
-        for (place, &row) in rows.iter().enumerate() {
+        for (row, fits) in rows.iter().zip(&fits) {
+            let mean = first(&row.mean);
             let mut least = f64::INFINITY;
-            for (index, one) in start.iter().enumerate() {
-                costs[index] = if fits[index][place] { all.cost_at(&one.prices, row) } else { f64::INFINITY };
-                least = least.min(costs[index]);
+            for (cost, &index) in costs.iter_mut().zip(fits) {
+                *cost = 0.0;
+                for dim in 0..D {
+                    *cost += prices[index][dim] * mean[dim];
+                }
+                if *cost < least {
+                    least = *cost;
+                }
             }
             if least.is_infinite() {
                 continue;
             }
-            let count = instance.rows[row].count as f64;
-            total += count * least;
+            total += row.count * least;
             let limit = least * (1.0 + CLOSE) + 1e-300;
             let share = |cost: f64| ((limit - cost) / (limit - least)).max(0.0);
-            let sum: f64 = costs.iter().map(|&cost| share(cost)).sum();
-            for (index, &cost) in costs.iter().enumerate() {
+            let sum: f64 = costs[..fits.len()].iter().map(|&cost| share(cost)).sum();
+            for (&cost, &index) in costs.iter().zip(fits) {
                 if cost < limit {
-                    let part = count * share(cost) / sum;
-                    for dim in 0..dims {
-                        asked[index][dim] += part * all.weight(dim, row);
+                    let part = row.count * share(cost) / sum;
+                    for dim in 0..D {
+                        asked[index][dim] += part * mean[dim];
                     }
                 }
             }
@@ -69,8 +84,8 @@ pub(super) fn ascend(
             best = Some((total, start.to_vec()));
         }
         let pace = 0.5 / (1.0 + step as f64 / 6.0);
-        for (one, asked) in start.iter_mut().zip(&asked) {
-            shift(instance, one, asked, pace);
+        for ((one, asked), capacity) in start.iter_mut().zip(&asked).zip(&capacity) {
+            shift(instance, one, asked, capacity, pace);
         }
     }
     if let Some((_, best)) = best {
@@ -80,9 +95,8 @@ pub(super) fn ascend(
 
 /// Moves the prices towards the ratio of what is asked to what is offered; their sum over the
 /// capacity stays.
-fn shift(instance: &Instance, one: &mut BinPrices, asked: &Dims<f64>, pace: f64) {
+fn shift(instance: &Instance, one: &mut BinPrices, asked: &Dims<f64>, capacity: &Dims<f64>, pace: f64) {
     let dims = instance.dims;
-    let capacity = super::prices::scaled_capacity(instance, one.bin);
     let budget: f64 = (0..dims).map(|dim| one.prices[dim] * capacity[dim]).sum();
     let paid: f64 = (0..dims).map(|dim| one.prices[dim] * asked[dim]).sum();
     if paid <= 0.0 || budget <= 0.0 {

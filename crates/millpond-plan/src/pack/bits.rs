@@ -15,7 +15,11 @@ impl BitSet {
 
     /// The set of all indices below `len`.
     pub fn full(len: usize) -> Self {
-        (0..len).collect()
+        let mut words = vec![u64::MAX; len.div_ceil(64)];
+        if let (Some(last), rest @ 1..) = (words.last_mut(), len % 64) {
+            *last = (1 << rest) - 1;
+        }
+        Self { words }
     }
 
     /// Adds an index.
@@ -94,6 +98,11 @@ impl BitSet {
         }
     }
 
+    /// Whether the sets have an index in common.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).any(|(mine, theirs)| mine & theirs != 0)
+    }
+
     /// Whether the set has no index.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
@@ -135,6 +144,8 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64, 200]);
         assert!(set.contains(64) && !set.contains(65) && !set.contains(10_000));
         assert!(BitSet::full(201).is_superset(&set) && !set.is_superset(&BitSet::full(2)));
+        assert!(set.len() == 4 && BitSet::full(128).len() == 128 && BitSet::full(65).len() == 65);
+        assert!(set.meets(&BitSet::full(1)) && !set.meets(&BitSet::full(0)) && !set.meets(&[1].into_iter().collect()));
         assert!(BitSet::new().is_empty() && BitSet::full(0) == BitSet::new());
         assert!(set.intersects(&BitSet::full(1)) && !set.intersects(&[1, 65].into_iter().collect()));
     }

@@ -5,12 +5,13 @@
 //! solved again for the rest, and what remains in the end is pooled over all groups. One programme
 //! for more than about a hundred rows takes a second and is hardly better.
 
-use super::greedy::{Greedy, Pattern, candidates, deal};
+use super::greedy::{Greedy, Pattern, candidates};
 use super::instance::Instance;
 use super::knapsack::{Content, Items, Knapsack};
 use super::parallel;
 use super::plan::{Nodes, Stock};
 use super::prices::Prices;
+use super::scopes::Hand;
 use super::simplex::{Column, Master};
 
 /// Rows of a group.
@@ -44,16 +45,16 @@ pub(super) fn place(
     threads: usize,
 ) -> (Vec<Nodes>, u64) {
     let rows: Vec<usize> = prices.strata.iter().copied().filter(|&row| left[row] > 0).collect();
-    let groups = deal(&rows, GROUP_ROWS);
+    let groups = prices.scopes.deal(&rows, GROUP_ROWS);
     let share = evaluations / groups.len() as u64;
-    let run = |knapsack: &mut Knapsack, rows: &[usize], stock: &mut Stock| {
-        let mut group = Group::new(instance, prices, rows, stock, left, share);
+    let run = |knapsack: &mut Knapsack, hand: &Hand, stock: &mut Stock| {
+        let mut group = Group::new(instance, prices, hand, stock, left, share);
         group.run(knapsack, stock);
         (group.plan, group.work)
     };
     let results: Vec<(Vec<Nodes>, u64)> = if instance.limited_stock {
         let mut knapsack = Knapsack::default();
-        groups.iter().map(|rows| run(&mut knapsack, rows, stock)).collect()
+        groups.iter().map(|hand| run(&mut knapsack, hand, stock)).collect()
     } else {
         parallel::map(threads, groups.len(), Knapsack::default, |knapsack, index| {
             run(knapsack, &groups[index], &mut stock.clone())
@@ -76,6 +77,7 @@ struct Group<'a> {
     /// What the pods of the group cost at least.
     values: Vec<f64>,
     left: Vec<u64>,
+    scope: Option<usize>,
     bins: Vec<usize>,
     pool: Vec<Pattern>,
     plan: Vec<Nodes>,
@@ -84,24 +86,19 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    fn new(
-        instance: &'a Instance,
-        prices: &'a Prices,
-        rows: &[usize],
-        stock: &Stock,
-        left: &[u64],
-        limit: u64,
-    ) -> Self {
-        let bins = candidates(instance, prices, rows, stock, GROUP_BINS);
+    fn new(instance: &'a Instance, prices: &'a Prices, hand: &Hand, stock: &Stock, left: &[u64], limit: u64) -> Self {
+        let bins = candidates(instance, prices, hand, stock, GROUP_BINS);
         let fits = |row: usize, bin: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
         // Rows for which nothing is in stock have to stay.
-        let rows: Vec<usize> = rows.iter().copied().filter(|&row| bins.iter().any(|&bin| fits(row, bin))).collect();
+        let rows: Vec<usize> =
+            hand.rows.iter().copied().filter(|&row| bins.iter().any(|&bin| fits(row, bin))).collect();
         Self {
             instance,
             prices,
             values: rows.iter().map(|&row| prices.values[row]).collect(),
             left: rows.iter().map(|&row| left[row]).collect(),
             items: Items::new(instance, rows),
+            scope: hand.scope,
             bins,
             pool: Vec::new(),
             plan: Vec::new(),
@@ -130,8 +127,12 @@ impl<'a> Group<'a> {
 
     /// Patterns to start from: those of a greedy plan.
     fn seed_pool(&mut self, knapsack: &mut Knapsack, stock: &Stock) {
-        let rows = &self.items.rows;
-        let mut greedy = Greedy::new(self.instance, self.prices, rows, stock, |item| self.left[item]);
+        let hand = Hand { rows: self.items.rows.clone(), scope: self.scope };
+        let mut left = vec![0; self.instance.rows.len()];
+        for (&row, &count) in hand.rows.iter().zip(&self.left) {
+            left[row] = count;
+        }
+        let mut greedy = Greedy::new(self.instance, self.prices, &hand, stock, |row| left[row]);
         greedy.run(knapsack, &mut stock.clone(), 0.0);
         self.work += greedy.work;
         self.pool = greedy.patterns();

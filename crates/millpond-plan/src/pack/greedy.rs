@@ -11,6 +11,7 @@ use super::knapsack::{Content, Items, Knapsack};
 use super::parallel;
 use super::plan::{Nodes, Stock};
 use super::prices::Prices;
+use super::scopes::Hand;
 
 /// Rows of a group: enough for a good mix, few enough for a quick scan.
 const GROUP_ROWS: usize = 100;
@@ -37,12 +38,12 @@ pub(super) fn place(
         if rows.is_empty() {
             return (plan, work);
         }
-        let groups = deal(&rows, GROUP_ROWS);
+        let groups = prices.scopes.deal(&rows, GROUP_ROWS);
         let last = groups.len() == 1;
         let threshold = if last { 0.0 } else { POOL_BELOW };
         let before: u128 = left.iter().map(|&count| u128::from(count)).sum();
-        let run = |knapsack: &mut Knapsack, group: &[usize], stock: &mut Stock| {
-            let mut greedy = Greedy::new(instance, prices, group, stock, |item| left[group[item]]);
+        let run = |knapsack: &mut Knapsack, group: &Hand, stock: &mut Stock| {
+            let mut greedy = Greedy::new(instance, prices, group, stock, |row| left[row]);
             greedy.run(knapsack, stock, threshold);
             (greedy.plan, greedy.work)
         };
@@ -77,14 +78,14 @@ fn finish(
     prices: &Prices,
     left: &mut [u64],
     stock: &mut Stock,
-    groups: &[Vec<usize>],
+    groups: &[Hand],
     plan: &mut Vec<Nodes>,
     work: &mut u64,
 ) {
     let mut knapsack = Knapsack::default();
     for group in groups {
         loop {
-            let mut greedy = Greedy::new(instance, prices, group, stock, |item| left[group[item]]);
+            let mut greedy = Greedy::new(instance, prices, group, stock, |row| left[row]);
             greedy.run(&mut knapsack, stock, 0.0);
             *work += greedy.work;
             subtract(left, &greedy.plan);
@@ -107,28 +108,15 @@ pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
     }
 }
 
-/// Deals rows to groups of about the given size, one by one.
-pub(super) fn deal(rows: &[usize], size: usize) -> Vec<Vec<usize>> {
-    let count = rows.len().div_ceil(size).max(1);
-    let mut groups = vec![Vec::new(); count];
-    for (index, &row) in rows.iter().enumerate() {
-        groups[index % count].push(row);
-    }
-    groups
-}
-
-/// The most promising bins in stock for the rows, at least one for each row that fits any.
-pub(super) fn candidates(
-    instance: &Instance,
-    prices: &Prices,
-    rows: &[usize],
-    stock: &Stock,
-    most: usize,
-) -> Vec<usize> {
+/// The most promising bins in stock for the rows, in their scope if possible; at least one for each
+/// row that fits any.
+pub(super) fn candidates(instance: &Instance, prices: &Prices, hand: &Hand, stock: &Stock, most: usize) -> Vec<usize> {
     let fits = |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
     let in_stock = || prices.promising.iter().copied().filter(|&bin| stock.left(bin) > 0);
-    let mut chosen: Vec<usize> = in_stock().filter(|&bin| rows.iter().any(|&row| fits(bin, row))).take(most).collect();
-    for &row in rows {
+    let scope = prices.scopes.bins(hand);
+    let inside = in_stock().filter(|&bin| scope.is_none_or(|scope| scope.contains(bin)));
+    let mut chosen: Vec<usize> = inside.filter(|&bin| hand.rows.iter().any(|&row| fits(bin, row))).take(most).collect();
+    for &row in &hand.rows {
         if !chosen.iter().any(|&bin| fits(bin, row)) {
             let others = in_stock().filter(|&bin| fits(bin, row));
             let others: Vec<usize> = others.take(BINS_FOR_STRAY).collect();
@@ -168,21 +156,22 @@ pub(super) struct Greedy<'a> {
 }
 
 impl<'a> Greedy<'a> {
-    /// `left` tells how many pods of an item, that is, of a place in `rows`, there are to place.
+    /// `left` tells how many pods of a row there are to place.
     pub(super) fn new(
         instance: &'a Instance,
         prices: &'a Prices,
-        rows: &[usize],
+        hand: &Hand,
         stock: &Stock,
         left: impl Fn(usize) -> u64,
     ) -> Self {
+        let rows = &hand.rows;
         Self {
             instance,
             prices,
-            items: Items::new(instance, rows.to_vec()),
+            items: Items::new(instance, rows.clone()),
             values: rows.iter().map(|&row| prices.packing[row]).collect(),
-            left: (0..rows.len()).map(left).collect(),
-            bins: candidates(instance, prices, rows, stock, GROUP_BINS),
+            left: rows.iter().map(|&row| left(row)).collect(),
+            bins: candidates(instance, prices, hand, stock, GROUP_BINS),
             plan: Vec::new(),
             patterns: Vec::new(),
             work: 0,

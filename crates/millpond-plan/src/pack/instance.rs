@@ -20,6 +20,7 @@ pub(super) const MAX_DIMS: usize = MAX_RESOURCES + MAX_DENSE_GROUPS;
 /// Amounts per dimension.
 pub(super) type Dims<T> = [T; MAX_DIMS];
 
+#[derive(Clone)]
 pub(super) struct InstanceRow {
     pub(super) request: Dims<i64>,
     pub(super) count: u64,
@@ -117,6 +118,62 @@ impl Instance {
             fits
         });
         hopeless.sort_unstable();
+    }
+
+    /// For each bin its kind: bins without a limit that differ only in who may use them are of one
+    /// kind.
+    pub(super) fn kinds(&self) -> Vec<usize> {
+        let alike = |a: &InstanceBin, b: &InstanceBin| {
+            a.capacity == b.capacity && a.price == b.price && a.stock == u64::MAX && b.stock == u64::MAX
+        };
+        let mut kind = 0;
+        // Alike bins stand side by side.
+        (0..self.bins.len())
+            .map(|bin| {
+                kind += usize::from(bin > 0 && !alike(&self.bins[bin - 1], &self.bins[bin]));
+                kind
+            })
+            .collect()
+    }
+
+    /// The instance with one bin of each kind, open to whoever may use any of them: a relaxation, in
+    /// which zones do not matter.
+    pub(super) fn merged(&self, kind_of: &[usize]) -> Self {
+        let mut numbers: HashMap<BitSet, usize> = HashMap::new();
+        let classes = self.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
+        let mut sets = vec![BitSet::new(); classes];
+        for (bin, offered) in self.bins.iter().enumerate() {
+            for class in offered.classes.iter().filter(|&class| class < classes) {
+                sets[class].insert(kind_of[bin]);
+            }
+        }
+        let class_of: Vec<usize> = sets
+            .into_iter()
+            .map(|set| {
+                let next = numbers.len();
+                *numbers.entry(set).or_insert(next)
+            })
+            .collect();
+        let mut bins: Vec<InstanceBin> = Vec::new();
+        for (bin, offered) in self.bins.iter().enumerate() {
+            if kind_of[bin] == bins.len() {
+                let InstanceBin { capacity, price, stock, origin, .. } = *offered;
+                bins.push(InstanceBin { capacity, price, stock, classes: BitSet::new(), origin });
+            }
+            for class in offered.classes.iter().filter(|&class| class < classes) {
+                bins[kind_of[bin]].classes.insert(class_of[class]);
+            }
+        }
+        let rows = self.rows.iter().map(|row| InstanceRow { class: class_of[row.class], ..row.clone() });
+        Self {
+            rows: rows.collect(),
+            bins,
+            dense_groups: self.dense_groups.clone(),
+            groups: self.groups.clone(),
+            hopeless: Vec::new(),
+            replaced: Vec::new(),
+            ..*self
+        }
     }
 
     /// Drops bins that can hold no row, and bins that another one replaces at no higher price.

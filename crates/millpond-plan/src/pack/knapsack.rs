@@ -4,24 +4,31 @@
 //! dimension. [`Knapsack::fill`] takes the whole part of its solution, and goes on with what is left
 //! of the node. That keeps the mix of the relaxation: all resources run out together, where a
 //! greedy choice by density would use up one and waste the others.
+//!
+//! Both work on a bench: the items that matter, laid out side by side. A fill starts with a hundred of
+//! them and soon has only the few that still fit.
 
-use super::instance::{Dims, Instance, InstanceBin, MAX_DIMS};
+use super::instance::{Dims, Instance, InstanceBin, MAX_DIMS, within};
 
 /// Smallest reduced cost that counts, relative to values around one.
 const EPSILON: f64 = 1e-9;
+/// Vertices of a fill; after these the little room that is left goes to the most valuable items.
+const MAX_VERTICES: usize = 3;
+/// Dense items that are sorted at a time for the start of a vertex; often the first few do.
+const SORT_AT_ONCE: usize = 8;
 
 /// Some rows of an instance, laid out for scanning.
 pub(super) struct Items {
     /// Indices of the instance's rows.
     pub(super) rows: Vec<usize>,
     pub(super) dims: usize,
-    /// Scaled requests, dimension by dimension.
+    /// Scaled requests, item by item.
     weights: Vec<f64>,
     requests: Vec<Dims<i64>>,
     classes: Vec<usize>,
     /// Most pods of the row on one node.
     pub(super) caps: Vec<u64>,
-    /// For each item the others that exclude it.
+    /// For each item the others that exclude it; empty if none are excluded.
     rivals: Vec<Vec<usize>>,
 }
 
@@ -29,9 +36,9 @@ impl Items {
     pub(super) fn new(instance: &Instance, rows: Vec<usize>) -> Self {
         let dims = instance.dims;
         let mut weights = Vec::with_capacity(dims * rows.len());
-        for dim in 0..dims {
-            let unit = instance.unit[dim];
-            weights.extend(rows.iter().map(|&row| instance.rows[row].request[dim] as f64 * unit));
+        for &row in &rows {
+            let request = &instance.rows[row].request;
+            weights.extend((0..dims).map(|dim| request[dim] as f64 * instance.unit[dim]));
         }
         let rivals = rivals(instance, &rows);
         let of = |row: &usize| &instance.rows[*row];
@@ -46,8 +53,10 @@ impl Items {
         }
     }
 
-    /// Items that are not rows: averages, for relaxations only. Weights dimension by dimension.
-    pub(super) fn averages(dims: usize, count: usize, weights: Vec<f64>) -> Self {
+    /// Items that are not rows: averages, for relaxations only.
+    pub(super) fn averages(dims: usize, means: impl Iterator<Item = Dims<f64>>) -> Self {
+        let weights: Vec<f64> = means.flat_map(|mean| mean.into_iter().take(dims)).collect();
+        let count = weights.len().checked_div(dims).unwrap_or(0);
         Self {
             rows: (0..count).collect(),
             dims,
@@ -65,19 +74,23 @@ impl Items {
 
     /// What the request of an item costs at the prices.
     pub(super) fn cost_at(&self, prices: &Dims<f64>, item: usize) -> f64 {
-        (0..self.dims).map(|dim| prices[dim] * self.weight(dim, item)).sum()
+        self.weights_of(item).iter().zip(prices).map(|(weight, price)| weight * price).sum()
     }
 
     pub(super) fn weight(&self, dim: usize, item: usize) -> f64 {
-        self.weights[dim * self.len() + item]
+        self.weights[item * self.dims + dim]
+    }
+
+    fn weights_of(&self, item: usize) -> &[f64] {
+        &self.weights[item * self.dims..(item + 1) * self.dims]
     }
 }
 
 fn rivals(instance: &Instance, rows: &[usize]) -> Vec<Vec<usize>> {
-    let mut rivals = vec![Vec::new(); rows.len()];
     if instance.groups.is_empty() {
-        return rivals;
+        return Vec::new();
     }
+    let mut rivals = vec![Vec::new(); rows.len()];
     let mut place = vec![usize::MAX; instance.rows.len()];
     for (item, &row) in rows.iter().enumerate() {
         place[row] = item;
@@ -101,47 +114,269 @@ pub(super) struct Knapsack {
     pub(super) amounts: Vec<f64>,
     /// Prices of the dimensions at the vertex.
     pub(super) prices: Dims<f64>,
-    upper: Vec<f64>,
-    /// Which way an item may go: one from its lower bound, minus one from its upper bound, zero for
-    /// items that are basic or absent.
-    way: Vec<f64>,
+    bench: Bench,
     taken: Vec<u64>,
+    /// Items that one on the node excludes.
+    excluded: Vec<bool>,
+}
+
+impl Knapsack {
+    /// Solves the fractional knapsack below the upper bounds; returns its value.
+    pub(super) fn vertex(
+        &mut self,
+        items: &Items,
+        values: &[f64],
+        capacity: &Dims<f64>,
+        upper: impl Fn(usize) -> f64,
+    ) -> f64 {
+        self.bench.clear();
+        for (item, &value) in values.iter().enumerate() {
+            let upper = upper(item);
+            if upper > 0.0 && value > 0.0 {
+                self.bench.push(item, items.weights_of(item), value, upper);
+            }
+        }
+        self.bench.solve(items.dims, capacity);
+        self.prices = self.bench.prices.map(|price| price.max(0.0));
+        self.amounts.clear();
+        self.amounts.resize(items.len(), 0.0);
+        let mut worth = 0.0;
+        for (place, &item) in self.bench.items.iter().enumerate() {
+            self.amounts[item] = self.bench.amounts[place];
+            worth += self.bench.amounts[place] * self.bench.values[place];
+        }
+        worth
+    }
+
+    /// Builds a pattern for one node from at most `left` of each item; its value is returned.
+    pub(super) fn fill(
+        &mut self,
+        instance: &Instance,
+        items: &Items,
+        bin: &InstanceBin,
+        values: &[f64],
+        left: &[u64],
+        content: &mut Content,
+    ) -> f64 {
+        let (n, dims) = (items.len(), items.dims);
+        let mut room = bin.capacity;
+        self.taken.clear();
+        self.taken.resize(n, 0);
+        self.excluded.clear();
+        self.excluded.resize(items.rivals.len(), false);
+        self.bench.clear();
+        for item in 0..n {
+            let most = left[item].min(items.caps[item]);
+            if most > 0
+                && values[item] > 0.0
+                && within(&items.requests[item], &room, dims)
+                && bin.classes.contains(items.classes[item])
+            {
+                self.bench.push(item, items.weights_of(item), values[item], most as f64);
+            }
+        }
+        for round in 0.. {
+            if self.bench.items.is_empty() {
+                break;
+            }
+            let mut any = false;
+            if round < MAX_VERTICES {
+                let mut capacity = [0.0; MAX_DIMS];
+                for dim in 0..dims {
+                    capacity[dim] = room[dim] as f64 * instance.unit[dim];
+                }
+                self.bench.solve(dims, &capacity);
+                any = self.take_whole(items, &mut room);
+            }
+            if !any {
+                self.take_best(items, &mut room);
+            }
+            let excluded = &self.excluded;
+            self.bench.retain(dims, |item, upper| {
+                upper > 0.0
+                    && within(&items.requests[item], &room, dims)
+                    && !excluded.get(item).is_some_and(|&excluded| excluded)
+            });
+        }
+        content.clear();
+        let mut value = 0.0;
+        for item in 0..n {
+            // Bounds are floating: counts beyond 2⁵³ may come out a little high.
+            let taken = self.taken[item].min(left[item]).min(items.caps[item]);
+            if taken > 0 {
+                content.push((item, taken));
+                value += values[item] * taken as f64;
+            }
+        }
+        value
+    }
+
+    /// Takes the whole part of the vertex; says whether there was any.
+    fn take_whole(&mut self, items: &Items, room: &mut Dims<i64>) -> bool {
+        let mut any = false;
+        for place in 0..self.bench.items.len() {
+            let whole = (self.bench.amounts[place] + 1e-6) as u64;
+            if whole >= 1 {
+                any |= self.take(items, place, whole.min(self.bench.upper[place] as u64), room);
+            }
+        }
+        any
+    }
+
+    /// Takes the most valuable item that fits: once, or a part of what fits if that is a lot, for
+    /// pods so small that the vertex does not see them.
+    fn take_best(&mut self, items: &Items, room: &mut Dims<i64>) {
+        let values = &self.bench.values;
+        let mut best = 0;
+        for place in 1..values.len() {
+            if values[place] > values[best] {
+                best = place;
+            }
+        }
+        let request = &items.requests[self.bench.items[best]];
+        let most = (0..items.dims)
+            .filter(|&dim| request[dim] > 0)
+            .map(|dim| (room[dim] / request[dim]) as u64)
+            .fold(self.bench.upper[best] as u64, u64::min);
+        if !self.take(items, best, (most / 4).max(1), room) {
+            self.bench.upper[best] = 0.0;
+        }
+    }
+
+    fn take(&mut self, items: &Items, place: usize, count: u64, room: &mut Dims<i64>) -> bool {
+        let item = self.bench.items[place];
+        let request = &items.requests[item];
+        let mut count = count;
+        if self.excluded.get(item).is_some_and(|&excluded| excluded) {
+            return false;
+        }
+        for dim in 0..items.dims {
+            if request[dim] > 0 {
+                count = count.min((room[dim] / request[dim]) as u64);
+            }
+        }
+        if count == 0 {
+            return false;
+        }
+        for dim in 0..items.dims {
+            room[dim] -= request[dim] * count as i64;
+        }
+        self.taken[item] = self.taken[item].saturating_add(count);
+        self.bench.upper[place] -= count as f64;
+        for &rival in items.rivals.get(item).into_iter().flatten() {
+            self.excluded[rival] = true;
+        }
+        true
+    }
+}
+
+/// The items of one knapsack, and its vertex.
+#[derive(Default)]
+struct Bench {
+    items: Vec<usize>,
+    weights: Vec<f64>,
+    values: Vec<f64>,
+    upper: Vec<f64>,
+    amounts: Vec<f64>,
+    prices: Dims<f64>,
+    /// Which way an item may go: one from its lower bound, minus one from its upper bound, zero for
+    /// items that are basic.
+    way: Vec<f64>,
     order: Vec<(f64, usize)>,
 }
 
 /// Marks a slack in the basis: the item number is this plus the dimension.
 const SLACK: usize = usize::MAX - MAX_DIMS;
 
-impl Knapsack {
-    /// Upper bounds of a vertex: what is left of each item that fits.
-    pub(super) fn limit(&mut self, upper: impl Iterator<Item = f64>) {
+impl Bench {
+    fn clear(&mut self) {
+        self.items.clear();
+        self.weights.clear();
+        self.values.clear();
         self.upper.clear();
-        self.upper.extend(upper);
     }
 
-    /// Solves the fractional knapsack below the upper bounds; returns its value.
-    pub(super) fn vertex(&mut self, items: &Items, values: &[f64], capacity: &Dims<f64>) -> f64 {
-        let (n, dims) = (items.len(), items.dims);
-        self.way.clear();
-        self.way.extend(self.upper.iter().map(|&upper| if upper > 0.0 { 1.0 } else { 0.0 }));
-        let mut basis = [SLACK; MAX_DIMS];
-        let mut inverse = [[0.0; MAX_DIMS]; MAX_DIMS];
-        for dim in 0..dims {
-            basis[dim] = SLACK + dim;
-            inverse[dim][dim] = 1.0;
+    fn push(&mut self, item: usize, weights: &[f64], value: f64, upper: f64) {
+        self.items.push(item);
+        self.weights.extend_from_slice(weights);
+        self.values.push(value);
+        self.upper.push(upper);
+    }
+
+    /// Keeps items by number and upper bound.
+    fn retain(&mut self, dims: usize, keep: impl Fn(usize, f64) -> bool) {
+        let mut kept = 0;
+        for place in 0..self.items.len() {
+            if keep(self.items[place], self.upper[place]) {
+                if kept != place {
+                    self.items[kept] = self.items[place];
+                    self.values[kept] = self.values[place];
+                    self.upper[kept] = self.upper[place];
+                    self.weights.copy_within(place * dims..(place + 1) * dims, kept * dims);
+                }
+                kept += 1;
+            }
         }
-        let mut level = *capacity;
-        self.start(items, values, &mut level);
+        self.items.truncate(kept);
+        self.values.truncate(kept);
+        self.upper.truncate(kept);
+        self.weights.truncate(kept * dims);
+    }
+
+    /// Finds the best amounts within the capacity, and the prices that go with them.
+    fn solve(&mut self, dims: usize, capacity: &Dims<f64>) {
+        self.prices = [0.0; MAX_DIMS];
+        match dims {
+            0 => {
+                self.amounts.clear();
+                self.amounts.extend_from_slice(&self.upper);
+            }
+            1 => self.solve_in::<1>(capacity),
+            2 => self.solve_in::<2>(capacity),
+            3 => self.solve_in::<3>(capacity),
+            4 => self.solve_in::<4>(capacity),
+            5 => self.solve_in::<5>(capacity),
+            6 => self.solve_in::<6>(capacity),
+            7 => self.solve_in::<7>(capacity),
+            8 => self.solve_in::<8>(capacity),
+            9 => self.solve_in::<9>(capacity),
+            10 => self.solve_in::<10>(capacity),
+            11 => self.solve_in::<11>(capacity),
+            _ => self.solve_in::<MAX_DIMS>(capacity),
+        }
+    }
+
+    fn solve_in<const D: usize>(&mut self, capacity: &Dims<f64>) {
+        let n = self.items.len();
+        let mut level = [0.0; D];
+        level.copy_from_slice(&capacity[..D]);
+        self.way.clear();
+        self.way.resize(n, 1.0);
+        self.start(&mut level);
+        let mut basis: [usize; D] = std::array::from_fn(|dim| SLACK + dim);
+        let mut inverse = [[0.0; D]; D];
+        for (dim, row) in inverse.iter_mut().enumerate() {
+            row[dim] = 1.0;
+        }
+        let mut prices = [0.0; D];
         // Each step gains value; the limit is a guard against cycling on ties.
         for _ in 0..(4 * n + 50) {
-            self.price_out(items, values, &basis, &inverse);
-            let Some(entering) = self.choose(items, values) else { break };
+            prices = [0.0; D];
+            for row in 0..D {
+                if basis[row] < SLACK {
+                    let value = self.values[basis[row]];
+                    for dim in 0..D {
+                        prices[dim] += value * inverse[row][dim];
+                    }
+                }
+            }
+            let Some(entering) = self.choose(&prices) else { break };
             let up = entering >= SLACK || self.way[entering] > 0.0;
-            let column = transformed(items, entering, &inverse);
+            let column = self.transformed(entering, &inverse);
             let sign = if up { 1.0 } else { -1.0 };
             let own = if entering >= SLACK { f64::INFINITY } else { self.upper[entering] };
-            let (step, leaving) = self.ratio(dims, &basis, &level, &column, sign, own);
-            for dim in 0..dims {
+            let (step, leaving) = self.ratio(&basis, &level, &column, sign, own);
+            for dim in 0..D {
                 level[dim] -= sign * step * column[dim];
             }
             let Some(leaving) = leaving else {
@@ -161,119 +396,115 @@ impl Knapsack {
             let start = if up { 0.0 } else { own };
             level[leaving] = start + sign * step;
             basis[leaving] = entering;
-            pivot(&mut inverse, &column, leaving, dims);
+            pivot(&mut inverse, &column, leaving);
         }
-        self.read_off(n, dims, &basis, &level);
-        self.amounts.iter().zip(values).map(|(amount, value)| amount * value).sum()
+        self.prices[..D].copy_from_slice(&prices);
+        self.amounts.clear();
+        self.amounts.extend(self.way.iter().zip(&self.upper).map(|(&way, &upper)| if way < 0.0 { upper } else { 0.0 }));
+        for dim in 0..D {
+            if basis[dim] < SLACK {
+                self.amounts[basis[dim]] = level[dim].max(0.0);
+            }
+        }
     }
 
     /// Puts dense items at their upper bound while they fit: a feasible start that saves most of
     /// the steps when there are few pods of each row.
-    fn start(&mut self, items: &Items, values: &[f64], level: &mut Dims<f64>) {
-        let dims = items.dims;
-        let mut need = [0.0; MAX_DIMS];
-        for dim in 0..dims {
-            let weights = &items.weights[dim * items.len()..(dim + 1) * items.len()];
-            need[dim] = weights.iter().zip(&self.upper).map(|(weight, upper)| weight * upper).sum();
+    fn start<const D: usize>(&mut self, level: &mut [f64; D]) {
+        let (weights, _) = self.weights.as_chunks::<D>();
+        let mut need = [0.0; D];
+        for (weights, &upper) in weights.iter().zip(&self.upper) {
+            for dim in 0..D {
+                need[dim] += weights[dim] * upper;
+            }
         }
-        let mut price = [0.0; MAX_DIMS];
-        for dim in 0..dims {
+        let mut price = [0.0; D];
+        for dim in 0..D {
             if need[dim] > level[dim] {
                 price[dim] = 1.0 / level[dim].max(1e-12);
             }
         }
         self.order.clear();
-        for item in 0..items.len() {
-            if self.way[item] > 0.0 && values[item] > 0.0 {
-                let weight: f64 = (0..dims).map(|dim| price[dim] * items.weight(dim, item)).sum();
-                self.order.push((weight / values[item], item));
+        for (place, (weights, &value)) in weights.iter().zip(&self.values).enumerate() {
+            let mut weight = 0.0;
+            for dim in 0..D {
+                weight += price[dim] * weights[dim];
             }
+            self.order.push((weight / value, place));
         }
-        self.order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        for &(_, item) in &self.order {
-            let upper = self.upper[item];
-            let fits = (0..dims).all(|dim| level[dim] >= upper * items.weight(dim, item));
-            if !fits {
-                break;
+        let by_density = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let mut rest = self.order.as_mut_slice();
+        while !rest.is_empty() {
+            let now = rest.len().min(SORT_AT_ONCE);
+            if rest.len() > now {
+                rest.select_nth_unstable_by(now - 1, by_density);
             }
-            for dim in 0..dims {
-                level[dim] -= upper * items.weight(dim, item);
-            }
-            self.way[item] = -1.0;
-        }
-    }
-
-    /// Prices of the dimensions at the basis.
-    fn price_out(&mut self, items: &Items, values: &[f64], basis: &Dims<usize>, inverse: &[[f64; MAX_DIMS]; MAX_DIMS]) {
-        self.prices = [0.0; MAX_DIMS];
-        for row in 0..items.dims {
-            if basis[row] < SLACK {
-                let value = values[basis[row]];
-                for dim in 0..items.dims {
-                    self.prices[dim] += value * inverse[row][dim];
+            let (first, others) = rest.split_at_mut(now);
+            first.sort_unstable_by(by_density);
+            for &(_, place) in &*first {
+                let upper = self.upper[place];
+                let mut after = *level;
+                for dim in 0..D {
+                    after[dim] -= upper * weights[place][dim];
                 }
+                if after.iter().any(|&amount| amount < 0.0) {
+                    return;
+                }
+                *level = after;
+                self.way[place] = -1.0;
             }
+            rest = others;
         }
     }
 
     /// The entering item: the one with the largest gain per pod.
-    fn choose(&self, items: &Items, values: &[f64]) -> Option<usize> {
-        let (mut best, item) = match items.dims {
-            1 => self.scan::<1>(items, values),
-            2 => self.scan::<2>(items, values),
-            3 => self.scan::<3>(items, values),
-            4 => self.scan::<4>(items, values),
-            5 => self.scan::<5>(items, values),
-            _ => self.scan::<MAX_DIMS>(items, values),
-        };
-        let mut choice = (best > EPSILON).then_some(item);
-        best = best.max(EPSILON);
-        for dim in 0..items.dims {
-            if -self.prices[dim] > best {
-                best = -self.prices[dim];
+    fn choose<const D: usize>(&self, prices: &[f64; D]) -> Option<usize> {
+        let (weights, _) = self.weights.as_chunks::<D>();
+        let mut best = EPSILON;
+        let mut choice = None;
+        for (place, ((weights, &value), &way)) in weights.iter().zip(&self.values).zip(&self.way).enumerate() {
+            let mut reduced = value;
+            for dim in 0..D {
+                reduced -= prices[dim] * weights[dim];
+            }
+            let gain = way * reduced;
+            if gain > best {
+                best = gain;
+                choice = Some(place);
+            }
+        }
+        for (dim, &price) in prices.iter().enumerate() {
+            if -price > best {
+                best = -price;
                 choice = Some(SLACK + dim);
             }
         }
         choice
     }
 
-    /// The largest gain and its item, over the first `D` dimensions.
-    fn scan<const D: usize>(&self, items: &Items, values: &[f64]) -> (f64, usize) {
-        let n = items.len();
-        let mut weights: [&[f64]; D] = [&[]; D];
-        for (dim, slice) in weights.iter_mut().enumerate().take(items.dims) {
-            *slice = &items.weights[dim * n..(dim + 1) * n];
-        }
-        let (way, values) = (&self.way[..n], &values[..n]);
-        let mut best = 0.0;
-        let mut choice = 0;
-        for item in 0..n {
-            let mut reduced = values[item];
-            for dim in 0..D.min(items.dims) {
-                reduced -= self.prices[dim] * weights[dim][item];
+    /// The column of the entering item in terms of the basis.
+    fn transformed<const D: usize>(&self, entering: usize, inverse: &[[f64; D]; D]) -> [f64; D] {
+        let (weights, _) = self.weights.as_chunks::<D>();
+        std::array::from_fn(|row| {
+            if entering >= SLACK {
+                return inverse[row][entering - SLACK];
             }
-            let gain = way[item] * reduced;
-            if gain > best {
-                best = gain;
-                choice = item;
-            }
-        }
-        (best, choice)
+            inverse[row].iter().zip(&weights[entering]).map(|(entry, weight)| entry * weight).sum()
+        })
     }
 
     /// How far the entering item can go, and which basic one stops it (none: its own bound).
-    fn ratio(
+    fn ratio<const D: usize>(
         &self,
-        dims: usize,
-        basis: &Dims<usize>,
-        level: &Dims<f64>,
-        column: &Dims<f64>,
+        basis: &[usize; D],
+        level: &[f64; D],
+        column: &[f64; D],
         sign: f64,
         own: f64,
     ) -> (f64, Option<usize>) {
         let mut step = own;
         let mut leaving = None;
-        for dim in 0..dims {
+        for dim in 0..D {
             let slope = sign * column[dim];
             let limit = if slope > EPSILON {
                 level[dim].max(0.0) / slope
@@ -289,156 +520,17 @@ impl Knapsack {
         }
         (step, leaving)
     }
-
-    fn read_off(&mut self, n: usize, dims: usize, basis: &Dims<usize>, level: &Dims<f64>) {
-        self.amounts.clear();
-        for item in 0..n {
-            self.amounts.push(if self.way[item] < 0.0 { self.upper[item] } else { 0.0 });
-        }
-        for dim in 0..dims {
-            if basis[dim] < SLACK {
-                self.amounts[basis[dim]] = level[dim].max(0.0);
-            }
-        }
-        for price in &mut self.prices {
-            *price = price.max(0.0);
-        }
-    }
-
-    /// Builds a pattern for one node from at most `left` of each item; its value is returned.
-    pub(super) fn fill(
-        &mut self,
-        instance: &Instance,
-        items: &Items,
-        bin: &InstanceBin,
-        values: &[f64],
-        left: &[u64],
-        content: &mut Content,
-    ) -> f64 {
-        let n = items.len();
-        let mut room = bin.capacity;
-        self.taken.clear();
-        self.taken.resize(n, 0);
-        self.upper.clear();
-        for item in 0..n {
-            let allowed = bin.classes.contains(items.classes[item]) && values[item] > 0.0;
-            let most = if allowed { left[item].min(items.caps[item]) } else { 0 };
-            self.upper.push(most as f64);
-        }
-        loop {
-            let mut any = false;
-            for item in 0..n {
-                if self.upper[item] > 0.0 {
-                    if super::instance::within(&items.requests[item], &room, items.dims) {
-                        any = true;
-                    } else {
-                        self.upper[item] = 0.0;
-                    }
-                }
-            }
-            if !any {
-                break;
-            }
-            let mut capacity = [0.0; MAX_DIMS];
-            for dim in 0..items.dims {
-                capacity[dim] = room[dim] as f64 * instance.unit[dim];
-            }
-            self.vertex(items, values, &capacity);
-            if !self.take_whole(items, &mut room) {
-                self.take_best(items, values, &mut room);
-            }
-        }
-        content.clear();
-        let mut value = 0.0;
-        for item in 0..n {
-            // Bounds are floating: counts beyond 2⁵³ may come out a little high.
-            let taken = self.taken[item].min(left[item]).min(items.caps[item]);
-            if taken > 0 {
-                content.push((item, taken));
-                value += values[item] * taken as f64;
-            }
-        }
-        value
-    }
-
-    /// Takes the whole part of the vertex; says whether there was any.
-    fn take_whole(&mut self, items: &Items, room: &mut Dims<i64>) -> bool {
-        let mut any = false;
-        for item in 0..items.len() {
-            let whole = (self.amounts[item] + 1e-6).floor();
-            if whole >= 1.0 {
-                any |= self.take(items, item, whole.min(self.upper[item]) as u64, room);
-            }
-        }
-        any
-    }
-
-    /// Takes the most valuable item that fits: once, or a part of what fits if that is a lot, for
-    /// pods so small that the vertex does not see them.
-    fn take_best(&mut self, items: &Items, values: &[f64], room: &mut Dims<i64>) {
-        let mut best: Option<usize> = None;
-        for item in 0..items.len() {
-            if self.upper[item] > 0.0 && best.is_none_or(|best| values[item] > values[best]) {
-                best = Some(item);
-            }
-        }
-        if let Some(item) = best {
-            let request = &items.requests[item];
-            let most = (0..items.dims)
-                .filter(|&dim| request[dim] > 0)
-                .map(|dim| (room[dim] / request[dim]) as u64)
-                .fold(self.upper[item] as u64, u64::min);
-            self.take(items, item, (most / 4).max(1), room);
-        }
-    }
-
-    fn take(&mut self, items: &Items, item: usize, count: u64, room: &mut Dims<i64>) -> bool {
-        let request = &items.requests[item];
-        let mut count = count;
-        if self.upper[item] <= 0.0 {
-            return false;
-        }
-        for dim in 0..items.dims {
-            if request[dim] > 0 {
-                count = count.min((room[dim] / request[dim]) as u64);
-            }
-        }
-        if count == 0 {
-            return false;
-        }
-        for dim in 0..items.dims {
-            room[dim] -= request[dim] * count as i64;
-        }
-        self.taken[item] += count;
-        self.upper[item] -= count as f64;
-        for &rival in &items.rivals[item] {
-            self.upper[rival] = 0.0;
-        }
-        true
-    }
 }
 
-fn transformed(items: &Items, entering: usize, inverse: &[[f64; MAX_DIMS]; MAX_DIMS]) -> Dims<f64> {
-    let mut column = [0.0; MAX_DIMS];
-    for row in 0..items.dims {
-        column[row] = if entering >= SLACK {
-            inverse[row][entering - SLACK]
-        } else {
-            (0..items.dims).map(|dim| inverse[row][dim] * items.weight(dim, entering)).sum()
-        };
-    }
-    column
-}
-
-fn pivot(inverse: &mut [[f64; MAX_DIMS]; MAX_DIMS], column: &Dims<f64>, leaving: usize, dims: usize) {
+fn pivot<const D: usize>(inverse: &mut [[f64; D]; D], column: &[f64; D], leaving: usize) {
     let scale = 1.0 / column[leaving];
-    for dim in 0..dims {
-        inverse[leaving][dim] *= scale;
+    for entry in &mut inverse[leaving] {
+        *entry *= scale;
     }
     let pivot_row = inverse[leaving];
-    for row in 0..dims {
+    for row in 0..D {
         if row != leaving && column[row] != 0.0 {
-            for dim in 0..dims {
+            for dim in 0..D {
                 inverse[row][dim] -= column[row] * pivot_row[dim];
             }
         }

@@ -33,6 +33,7 @@ mod model;
 mod parallel;
 mod plan;
 mod prices;
+mod scopes;
 mod simplex;
 mod stock;
 #[cfg(test)]

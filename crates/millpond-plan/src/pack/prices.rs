@@ -12,6 +12,7 @@ use super::bits::BitSet;
 use super::instance::{Dims, Instance, InstanceRow, MAX_DIMS};
 use super::knapsack::{Items, Knapsack};
 use super::parallel;
+use super::scopes::Scopes;
 use super::simplex::{Column, Master};
 
 /// Up to this many rows each row is its own cluster, which makes the relaxation exact.
@@ -40,6 +41,8 @@ const MAX_SHARED: usize = 24;
 /// steps of each time.
 const ASCENTS: usize = 2;
 const ASCENT_STEPS: usize = 24;
+/// Rows that an ascent takes for equal differ by less than this in the binary logarithms of their shares.
+const LUMP_STEP: f64 = 0.3;
 /// Bins that can earn this share of their price are worth trying whatever their size.
 const GOOD: f64 = 0.95;
 /// Of what a row costs alone, in packing: pods that ride free in spare room must still be picked.
@@ -64,23 +67,51 @@ pub(super) struct Prices {
     pub(super) promising: Vec<usize>,
     /// All rows, similar ones side by side.
     pub(super) strata: Vec<usize>,
+    pub(super) scopes: Scopes,
     /// What a node of the bin is worth beyond its price, because the stock is short.
     pub(super) rent: Vec<f64>,
     /// Knapsacks that were solved.
     pub(super) work: u64,
 }
 
-struct Cluster {
+/// Rows that are taken for equal.
+pub(super) struct Cluster {
     rows: Vec<usize>,
-    mean: Dims<f64>,
-    class: usize,
-    count: f64,
+    pub(super) mean: Dims<f64>,
+    pub(super) class: usize,
+    pub(super) count: f64,
     /// Most pods of it on one node.
     most: f64,
 }
 
+impl Cluster {
+    /// Whether the average pod fits the capacity.
+    pub(super) fn fits(&self, instance: &Instance, capacity: &Dims<f64>) -> bool {
+        self.mean[..instance.dims].iter().zip(capacity).all(|(mean, amount)| mean <= amount)
+    }
+}
+
 impl Prices {
     pub(super) fn new(instance: &Instance, threads: usize) -> Self {
+        let kind_of = instance.kinds();
+        let one_each = kind_of.last().is_none_or(|last| last + 1 == instance.bins.len());
+        if one_each {
+            return Self::of(instance, threads);
+        }
+        let mut this = Self::of(&instance.merged(&kind_of), threads);
+        let mut members = vec![Vec::new(); this.of_bin.len()];
+        for (bin, &kind) in kind_of.iter().enumerate() {
+            members[kind].push(bin);
+        }
+        this.of_bin = kind_of.iter().map(|&kind| this.of_bin[kind]).collect();
+        this.promise = kind_of.iter().map(|&kind| this.promise[kind]).collect();
+        this.rent = kind_of.iter().map(|&kind| this.rent[kind]).collect();
+        this.promising = this.promising.iter().flat_map(|&kind| members[kind].iter().copied()).collect();
+        this.scopes = Scopes::new(instance, &kind_of, &this.strata);
+        this
+    }
+
+    fn of(instance: &Instance, threads: usize) -> Self {
         let clusters = clusters(instance);
         let mut programme = Programme::new(instance, clusters);
         programme.run();
@@ -128,7 +159,8 @@ impl Prices {
             })
             .collect();
         let capped = |row: usize| instance.rows[row].cap < 16;
-        ascend(instance, all, &mut bins, capped, ASCENT_STEPS);
+        let lumps = similar(instance, |row| row.cap >= 16, LUMP_STEP);
+        ascend(instance, &lumps, &mut bins, ASCENT_STEPS);
         let mut next = Self {
             values: self.values.clone(),
             packing: Vec::new(),
@@ -138,6 +170,7 @@ impl Prices {
             promise: self.promise.clone(),
             promising: Vec::new(),
             strata: self.strata.clone(),
+            scopes: Scopes::default(),
             rent: self.rent.clone(),
             work: self.work,
         };
@@ -285,11 +318,10 @@ impl Prices {
     /// The fractional knapsack of a bin over all rows: its prices and its value.
     fn own_prices(&self, instance: &Instance, all: &Items, knapsack: &mut Knapsack, bin: usize) -> (Dims<f64>, f64) {
         let offered = &instance.bins[bin];
-        knapsack.limit(instance.rows.iter().map(|row| {
-            let most = row.count.min(row.cap);
-            if offered.fits(row, instance.dims) { most as f64 } else { 0.0 }
-        }));
-        let worth = knapsack.vertex(all, &self.values, &scaled_capacity(instance, bin));
+        let worth = knapsack.vertex(all, &self.values, &scaled_capacity(instance, bin), |item| {
+            let row = &instance.rows[item];
+            if offered.fits(row, instance.dims) { row.count.min(row.cap) as f64 } else { 0.0 }
+        });
         (knapsack.prices, worth * (1.0 + 1e-9))
     }
 
@@ -407,36 +439,41 @@ fn clusters(instance: &Instance) -> Vec<Cluster> {
     if instance.rows.len() <= MAX_SINGLE_ROWS {
         return (0..instance.rows.len()).map(|row| cluster(instance, vec![row])).collect();
     }
-    let varied: Vec<usize> = (0..instance.dims)
-        .filter(|&dim| {
-            let first = instance.rows[0].request[dim];
-            instance.rows.iter().any(|row| row.request[dim] != first)
-        })
-        .collect();
     let mut step = 1.0;
     loop {
-        let mut places: HashMap<Vec<i64>, usize> = HashMap::new();
-        let mut members: Vec<Vec<usize>> = Vec::new();
-        for (index, row) in instance.rows.iter().enumerate() {
-            let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];
-            let size = varied.iter().map(|&dim| scaled(dim)).fold(1e-30, f64::max);
-            let capped = i64::from(row.cap < 16);
-            let mut key = vec![row.class as i64, capped, (size.log2() / (2.0 * step)).floor() as i64];
-            for &dim in &varied {
-                let share = scaled(dim) / size;
-                key.push(if share > 0.0 { (share.log2() / step).round() as i64 } else { i64::MIN });
-            }
-            let place = *places.entry(key).or_insert_with(|| {
-                members.push(Vec::new());
-                members.len() - 1
-            });
-            members[place].push(index);
-        }
-        if members.len() <= MAX_CLUSTERS || step > 30.0 {
-            return members.into_iter().map(|rows| cluster(instance, rows)).collect();
+        let clusters = similar(instance, |_| true, step);
+        if clusters.len() <= MAX_CLUSTERS || step > 30.0 {
+            return clusters;
         }
         step *= 1.5;
     }
+}
+
+/// Groups the chosen rows by class, and by the binary logarithms of size and shares in steps.
+pub(super) fn similar(instance: &Instance, chosen: impl Fn(&InstanceRow) -> bool, step: f64) -> Vec<Cluster> {
+    let differs = |&dim: &usize| {
+        let first = instance.rows[0].request[dim];
+        instance.rows.iter().any(|row| row.request[dim] != first)
+    };
+    let varied: Vec<usize> = (0..instance.dims).filter(differs).collect();
+    let mut places: HashMap<(usize, bool, [i32; MAX_DIMS + 1]), usize> = HashMap::new();
+    let mut members: Vec<Vec<usize>> = Vec::new();
+    for (index, row) in instance.rows.iter().enumerate().filter(|(_, row)| chosen(row)) {
+        let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];
+        let size = varied.iter().map(|&dim| scaled(dim)).fold(1e-30, f64::max);
+        let mut key = [0; MAX_DIMS + 1];
+        key[MAX_DIMS] = (size.log2() / (2.0 * step)).floor() as i32;
+        for &dim in &varied {
+            let share = scaled(dim) / size;
+            key[dim] = if share > 0.0 { (share.log2() / step).round() as i32 } else { i32::MIN };
+        }
+        let place = *places.entry((row.class, row.cap < 16, key)).or_insert_with(|| {
+            members.push(Vec::new());
+            members.len() - 1
+        });
+        members[place].push(index);
+    }
+    members.into_iter().map(|rows| cluster(instance, rows)).collect()
 }
 
 fn cluster(instance: &Instance, rows: Vec<usize>) -> Cluster {
@@ -527,11 +564,7 @@ struct Programme<'a> {
 
 impl<'a> Programme<'a> {
     fn new(instance: &'a Instance, clusters: Vec<Cluster>) -> Self {
-        let mut weights = Vec::with_capacity(instance.dims * clusters.len());
-        for dim in 0..instance.dims {
-            weights.extend(clusters.iter().map(|cluster| cluster.mean[dim]));
-        }
-        let items = Items::averages(instance.dims, clusters.len(), weights);
+        let items = Items::averages(instance.dims, clusters.iter().map(|cluster| cluster.mean));
         let stations = stations(instance, clusters.len());
         let start = clusters.iter().enumerate().map(|(row, cluster)| {
             let (cost, amount) = homogeneous(instance, cluster);
@@ -587,12 +620,11 @@ impl<'a> Programme<'a> {
         for &station in stations {
             let Station { bin, capacity, price, .. } = &self.stations[station];
             let classes = &instance.bins[*bin].classes;
-            self.knapsack.limit(self.clusters.iter().map(|cluster| {
-                let fits =
-                    classes.contains(cluster.class) && (0..instance.dims).all(|dim| cluster.mean[dim] <= capacity[dim]);
-                if fits { cluster.most } else { 0.0 }
-            }));
-            let worth = self.knapsack.vertex(&self.items, &values, capacity);
+            let clusters = &self.clusters;
+            let worth = self.knapsack.vertex(&self.items, &values, capacity, |item| {
+                let cluster = &clusters[item];
+                if classes.contains(cluster.class) && cluster.fits(instance, capacity) { cluster.most } else { 0.0 }
+            });
             self.work += 1;
             let ratio = worth / (price + self.rent(station));
             self.promise[station] = ratio;
@@ -666,6 +698,7 @@ impl<'a> Programme<'a> {
             promise,
             promising: Vec::new(),
             strata: self.clusters.iter().flat_map(|cluster| cluster.rows.iter().copied()).collect(),
+            scopes: Scopes::default(),
             rent: vec![0.0; bins],
             work: self.work,
         }

@@ -5,7 +5,7 @@
 //! amount of room, so each is filled once, larger ones first, from one group of rows; a heap of the
 //! best patterns as for nodes that are bought would look at each of them many times.
 
-use super::greedy::{deal, subtract};
+use super::greedy::subtract;
 use super::instance::Instance;
 use super::knapsack::{Content, Items, Knapsack};
 use super::plan::{Nodes, Stock};
@@ -25,8 +25,12 @@ pub(super) fn fill(instance: &Instance, prices: &Prices, left: &mut [u64], stock
         return (plan, work);
     }
     let rows: Vec<usize> = prices.strata.iter().copied().filter(|&row| left[row] > 0).collect();
-    let mut groups: Vec<Group> =
-        deal(&rows, GROUP_ROWS).into_iter().map(|rows| Group::new(instance, prices, rows, left)).collect();
+    let mut groups: Vec<Group> = prices
+        .scopes
+        .deal(&rows, GROUP_ROWS)
+        .into_iter()
+        .map(|hand| Group::new(instance, prices, hand.rows, left))
+        .collect();
     let mut knapsack = Knapsack::default();
     let mut turn = 0;
     for bin in free {

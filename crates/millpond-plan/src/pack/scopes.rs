@@ -1,0 +1,131 @@
+//! Which rows are packed together, and on which of equal bins.
+//!
+//! Zones offer the same types at the same price. A row that must be in one zone is best packed with
+//! others that must be there too and with some that may be anywhere. So rows are dealt to scopes, sets
+//! of bins with as a rule one of each kind of equal ones: looking at the same type once for each zone
+//! would only take longer.
+
+use super::bits::BitSet;
+use super::instance::Instance;
+
+/// More scopes than this cut the rows into pieces too small to mix well; then there is only one.
+const MAX_SCOPES: usize = 16;
+/// Comparing sets of bins takes time: with more of them there is only one scope.
+const MAX_CLASSES: usize = 64;
+
+/// Rows that are packed together.
+pub(super) struct Hand {
+    pub(super) rows: Vec<usize>,
+    /// The bins to prefer; all if there are none.
+    pub(super) scope: Option<usize>,
+}
+
+#[derive(Default)]
+pub(super) struct Scopes {
+    /// Bins of each scope.
+    pub(super) bins: Vec<BitSet>,
+    /// The scope of each row.
+    of_row: Vec<usize>,
+}
+
+impl Scopes {
+    /// `kinds` are the bins that are equal but for who may use them; `strata` are all rows, similar
+    /// ones side by side.
+    pub(super) fn new(instance: &Instance, kind_of: &[usize], strata: &[usize]) -> Self {
+        let kinds = kind_of.iter().max().map_or(0, |last| last + 1);
+        let classes = instance.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
+        if kinds == instance.bins.len() || classes > MAX_CLASSES {
+            return Self::default();
+        }
+        let mut of_class: Vec<Vec<BitSet>> = vec![vec![BitSet::new(); kinds]; classes];
+        let mut size = vec![0_usize; kinds];
+        for (bin, offered) in instance.bins.iter().enumerate() {
+            size[kind_of[bin]] += 1;
+            for class in offered.classes.iter().filter(|&class| class < classes) {
+                of_class[class][kind_of[bin]].insert(bin);
+            }
+        }
+        let total = |class: usize| of_class[class].iter().map(BitSet::len).sum::<usize>();
+        let pinned = |class: &usize| {
+            let part = |(bins, &size): (&BitSet, &usize)| !bins.is_empty() && bins.len() < size;
+            of_class[*class].iter().zip(&size).any(part)
+        };
+        let mut order: Vec<usize> = (0..classes).filter(pinned).collect();
+        // By content: classes are numbered in the order of the input.
+        order.sort_by_key(|&class| (std::cmp::Reverse(total(class)), of_class[class].clone()));
+        let mut scopes: Vec<Vec<BitSet>> = Vec::new();
+        let mut of: Vec<Option<usize>> = vec![None; classes];
+        for class in order {
+            let bins = &of_class[class];
+            let scope = scopes.iter().position(|scope| agree(scope, bins)).unwrap_or_else(|| {
+                scopes.push(vec![BitSet::new(); kinds]);
+                scopes.len() - 1
+            });
+            narrow(&mut scopes[scope], bins);
+            of[class] = Some(scope);
+        }
+        if scopes.len() < 2 || scopes.len() > MAX_SCOPES {
+            return Self::default();
+        }
+        let mut rows = vec![0_usize; scopes.len()];
+        let mut of_row = vec![0; instance.rows.len()];
+        for &row in strata {
+            let fewest = (0..scopes.len()).min_by_key(|&scope| (rows[scope], scope)).unwrap_or(0);
+            let scope = of[instance.rows[row].class].unwrap_or(fewest);
+            rows[scope] += 1;
+            of_row[row] = scope;
+        }
+        let bins = |scope: Vec<BitSet>| {
+            // Kinds that no pinned row may use are open to all.
+            let open = (0..instance.bins.len())
+                .filter(|&bin| scope[kind_of[bin]].is_empty() || scope[kind_of[bin]].contains(bin));
+            open.collect()
+        };
+        Self { bins: scopes.into_iter().map(bins).collect(), of_row }
+    }
+
+    /// Deals rows to hands of about the given size, one by one; few rows are one hand.
+    pub(super) fn deal(&self, rows: &[usize], size: usize) -> Vec<Hand> {
+        if self.bins.is_empty() || rows.len() <= size {
+            return dealt(rows, size, None);
+        }
+        let mut hands = Vec::new();
+        for scope in 0..self.bins.len() {
+            let inside: Vec<usize> = rows.iter().copied().filter(|&row| self.of_row[row] == scope).collect();
+            if !inside.is_empty() {
+                hands.extend(dealt(&inside, size, Some(scope)));
+            }
+        }
+        hands
+    }
+
+    /// The bins of a scope; `None` for all.
+    pub(super) fn bins(&self, hand: &Hand) -> Option<&BitSet> {
+        hand.scope.map(|scope| &self.bins[scope])
+    }
+}
+
+fn dealt(rows: &[usize], size: usize, scope: Option<usize>) -> Vec<Hand> {
+    let count = rows.len().div_ceil(size).max(1);
+    let mut hands: Vec<Hand> = (0..count).map(|_| Hand { rows: Vec::new(), scope }).collect();
+    for (index, &row) in rows.iter().enumerate() {
+        hands[index % count].rows.push(row);
+    }
+    hands
+}
+
+/// Whether there is a common bin of every kind that both have.
+fn agree(scope: &[BitSet], bins: &[BitSet]) -> bool {
+    scope.iter().zip(bins).all(|(mine, theirs)| mine.is_empty() || theirs.is_empty() || mine.meets(theirs))
+}
+
+/// Keeps the common bins of every kind that both have.
+fn narrow(scope: &mut [BitSet], bins: &[BitSet]) {
+    for (mine, theirs) in scope.iter_mut().zip(bins) {
+        if mine.is_empty() {
+            *mine = theirs.clone();
+        } else if !theirs.is_empty() {
+            mine.intersect(theirs);
+        }
+    }
+}

@@ -15,9 +15,11 @@ use super::scopes::Hand;
 use super::simplex::{Column, Master};
 
 /// Rows of a group.
-const GROUP_ROWS: usize = 60;
+const GROUP_ROWS: usize = 80;
 /// Promising bins of a group.
 const GROUP_BINS: usize = 40;
+/// Promising bins of the greedy plan that a group starts from.
+const SEED_BINS: usize = 24;
 /// New columns in a round.
 const COLUMNS_A_ROUND: usize = 24;
 /// Bins that are filled in a round that is not a full one.
@@ -34,6 +36,15 @@ const CLOSE_ENOUGH: f64 = 1.002;
 const SMOOTHING: f64 = 0.5;
 /// In a dive a pattern with at least this fraction is bought once more.
 const ROUND_UP_FROM: f64 = 0.5;
+
+/// Pivots of one programme, and how many of them take as long as a fill.
+const MAX_PIVOTS: usize = 400;
+const PIVOTS_AN_EVALUATION: usize = 2;
+/// A programme that gained less than this in so many rounds is done.
+const LEAST_GAIN: f64 = 3e-4;
+const PATIENCE: usize = 4;
+/// Of their price patterns must earn at the duals to be kept for what is left.
+const NEAR: f64 = 0.9;
 
 /// Packs all pods group by group; what could not be rounded remains in `left`.
 pub(super) fn place(
@@ -128,11 +139,8 @@ impl<'a> Group<'a> {
     /// Patterns to start from: those of a greedy plan.
     fn seed_pool(&mut self, knapsack: &mut Knapsack, stock: &Stock) {
         let hand = Hand { rows: self.items.rows.clone(), scope: self.scope };
-        let mut left = vec![0; self.instance.rows.len()];
-        for (&row, &count) in hand.rows.iter().zip(&self.left) {
-            left[row] = count;
-        }
-        let mut greedy = Greedy::new(self.instance, self.prices, &hand, stock, |row| left[row]);
+        let counts = self.left.clone();
+        let mut greedy = Greedy::with_counts(self.instance, self.prices, &hand, stock, counts, SEED_BINS);
         greedy.run(knapsack, &mut stock.clone(), 0.0);
         self.work += greedy.work;
         self.pool = greedy.patterns();
@@ -161,6 +169,9 @@ impl<'a> Group<'a> {
         let start = patterns.iter().map(|pattern| Some(column(self, pattern))).collect();
         let demand = places.iter().map(|&item| self.left[item] as f64).collect();
         let mut master = Master::new(demand, start);
+        let solve = |group: &mut Self, master: &mut Master| {
+            group.work += (master.solve(MAX_PIVOTS) / PIVOTS_AN_EVALUATION) as u64;
+        };
         for pattern in std::mem::take(&mut self.pool) {
             let content: Content = pattern
                 .content
@@ -177,9 +188,16 @@ impl<'a> Group<'a> {
         let least: f64 = self.values.iter().zip(&self.left).map(|(value, &left)| value * left as f64).sum();
         let mut hot: Vec<(f64, usize)> = Vec::new();
         let mut centre = self.values.clone();
+        let mut values = Vec::new();
         for round in 0..rounds {
-            master.solve(400);
-            if master.value() <= least * CLOSE_ENOUGH || self.work >= self.limit {
+            solve(self, &mut master);
+            let value = master.value();
+            let before = values.len().checked_sub(PATIENCE).map(|round: usize| values[round]);
+            values.push(value);
+            if value <= least * CLOSE_ENOUGH
+                || before.is_some_and(|before: f64| value > before * (1.0 - LEAST_GAIN))
+                || self.work >= self.limit
+            {
                 break;
             }
             let mut pure = vec![0.0; self.items.len()];
@@ -202,12 +220,16 @@ impl<'a> Group<'a> {
                 patterns.push(pattern);
             }
         }
-        master.solve(400);
+        solve(self, &mut master);
         let mut amounts = vec![0.0; patterns.len()];
         for (column, amount) in master.solution() {
             amounts[column] = amount;
         }
-        patterns.into_iter().zip(amounts).collect()
+        // Patterns that are far from use would only slow the next programme down.
+        let near = (0..patterns.len()).map(|column| master.worth(column) > self.cost(patterns[column].bin) * NEAR);
+        let near: Vec<bool> = near.collect();
+        let all = patterns.into_iter().zip(amounts).zip(near);
+        all.filter(|&((_, amount), near)| near || amount > 0.0).map(|(pattern, _)| pattern).collect()
     }
 
     /// Fills the hot bins, or all, at the values; the patterns that at the duals earn more than their price, best first.

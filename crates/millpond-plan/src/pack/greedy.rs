@@ -16,7 +16,7 @@ use super::scopes::Hand;
 /// Rows of a group: enough for a good mix, few enough for a quick scan.
 const GROUP_ROWS: usize = 100;
 /// Promising bins of a group.
-const GROUP_BINS: usize = 32;
+const GROUP_BINS: usize = 20;
 /// Bins for a row that fits none of the promising ones.
 const BINS_FOR_STRAY: usize = 4;
 /// A group stops when its best pattern earns less of its price than this; the rest is pooled with
@@ -164,18 +164,42 @@ impl<'a> Greedy<'a> {
         stock: &Stock,
         left: impl Fn(usize) -> u64,
     ) -> Self {
-        let rows = &hand.rows;
+        let counts = hand.rows.iter().map(|&row| left(row)).collect();
+        Self::with_counts(instance, prices, hand, stock, counts, GROUP_BINS)
+    }
+
+    /// With the pods of each row in the hand, and a number of bins.
+    pub(super) fn with_counts(
+        instance: &'a Instance,
+        prices: &'a Prices,
+        hand: &Hand,
+        stock: &Stock,
+        counts: Vec<u64>,
+        bins: usize,
+    ) -> Self {
         Self {
             instance,
             prices,
-            items: Items::new(instance, rows.clone()),
-            values: rows.iter().map(|&row| prices.packing[row]).collect(),
-            left: rows.iter().map(|&row| left(row)).collect(),
-            bins: candidates(instance, prices, hand, stock, GROUP_BINS),
+            items: Items::new(instance, hand.rows.clone()),
+            values: hand.rows.iter().map(|&row| prices.packing[row]).collect(),
+            left: counts,
+            bins: candidates(instance, prices, hand, stock, bins),
             plan: Vec::new(),
             patterns: Vec::new(),
             work: 0,
         }
+    }
+
+    /// Changes the values by a factor for each row.
+    pub(super) fn disturb(&mut self, factor: impl Fn(usize) -> f64) {
+        for (value, &row) in self.values.iter_mut().zip(&self.items.rows) {
+            *value *= factor(row);
+        }
+    }
+
+    /// The nodes, if all pods are placed.
+    pub(super) fn finished(self) -> Option<Vec<Nodes>> {
+        self.left.iter().all(|&left| left == 0).then_some(self.plan)
     }
 
     /// The patterns that were bought.

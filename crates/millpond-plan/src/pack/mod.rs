@@ -33,6 +33,7 @@ mod model;
 mod parallel;
 mod plan;
 mod prices;
+mod repair;
 mod scopes;
 mod simplex;
 mod stock;
@@ -46,6 +47,9 @@ pub use model::{Amounts, Bin, Bound, Budget, MAX_RESOURCES, NodeGroup, Problem, 
 use instance::Instance;
 use plan::{Nodes, Stock};
 use prices::Prices;
+
+/// With fewer pods a row than this on average, relaxations say little about whole nodes.
+const PODS_A_ROW: f64 = 10.0;
 
 /// Chooses nodes for as many pods as possible, at a low cost.
 ///
@@ -70,9 +74,20 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
     let mut best = first_plan(&instance, &prices, &by_price, budget.threads);
     let mut work = prices.work + best.work;
     if budget.evaluations > 0 {
-        let better = improved_plan(&instance, &prices, &by_price, budget);
-        work += better.work;
-        best = best.better(better);
+        let pods: f64 = instance.rows.iter().map(|row| row.count as f64).sum();
+        if pods >= PODS_A_ROW * instance.rows.len() as f64 {
+            let better = improved_plan(&instance, &prices, &by_price, budget);
+            work += better.work;
+            best = best.better(better);
+        }
+        let Candidate { nodes, left, .. } = best;
+        let (nodes, more) = repair::improve(&instance, &prices, nodes, budget.evaluations, budget.threads);
+        work += more;
+        let mut stock = Stock::new(&instance);
+        for node in &nodes {
+            stock.take(node.bin, node.times);
+        }
+        best = Candidate::new(&instance, &by_price, nodes, left, stock, 0);
     }
     let (unplaced, counts) = best.placed(problem, &instance);
     Solution {

@@ -22,6 +22,11 @@ impl Stock {
         Self(instance.bins.iter().map(|bin| bin.stock).collect())
     }
 
+    /// Only what can be had without limit.
+    pub(super) fn endless_only(instance: &Instance) -> Self {
+        Self(instance.bins.iter().map(|bin| if bin.stock == u64::MAX { u64::MAX } else { 0 }).collect())
+    }
+
     pub(super) fn left(&self, bin: usize) -> u64 {
         self.0[bin]
     }

@@ -7,6 +7,8 @@
 
 /// Pivots between two rebuilds of the inverse.
 const REBUILD_AFTER: usize = 150;
+/// Columns that are kept in sight between two looks at all of them.
+const PROMISING: usize = 24;
 /// Smallest relative gain of an entering column.
 const EPSILON: f64 = 1e-9;
 
@@ -23,7 +25,10 @@ pub(super) struct Column {
 pub(super) struct Master {
     rows: usize,
     demand: Vec<f64>,
-    columns: Vec<Column>,
+    costs: Vec<f64>,
+    /// Entries of all columns, one after the other, and where each column ends.
+    entries: Vec<(usize, f64)>,
+    ends: Vec<usize>,
     basic: Vec<bool>,
     /// The column of each basis row; `SURPLUS + row` for the surplus of a row.
     basis: Vec<usize>,
@@ -31,6 +36,9 @@ pub(super) struct Master {
     level: Vec<f64>,
     duals: Vec<f64>,
     since_rebuild: usize,
+    /// Columns that were good when all were last looked at.
+    promising: Vec<(f64, usize)>,
+    scratch: Vec<f64>,
 }
 
 const SURPLUS: usize = usize::MAX / 2;
@@ -40,52 +48,56 @@ impl Master {
     /// the form `−x ≥ −stock`, which starts with its surplus.
     pub(super) fn new(demand: Vec<f64>, start: Vec<Option<Column>>) -> Self {
         let rows = demand.len();
-        let mut columns = Vec::new();
-        let mut basis = Vec::with_capacity(rows);
-        for (row, column) in start.into_iter().enumerate() {
-            match column {
-                Some(column) => {
-                    basis.push(columns.len());
-                    columns.push(column);
-                }
-                None => basis.push(SURPLUS + row),
-            }
-        }
         let mut this = Self {
             rows,
             demand,
-            basic: vec![true; columns.len()],
-            columns,
-            basis,
+            costs: Vec::new(),
+            entries: Vec::new(),
+            ends: Vec::new(),
+            basic: Vec::new(),
+            basis: Vec::with_capacity(rows),
             inverse: Vec::new(),
             level: Vec::new(),
             duals: vec![0.0; rows],
             since_rebuild: 0,
+            promising: Vec::new(),
+            scratch: vec![0.0; rows],
         };
+        for (row, column) in start.into_iter().enumerate() {
+            let place = column.map_or(SURPLUS + row, |column| this.add(column));
+            this.basis.push(place);
+            if place < SURPLUS {
+                this.basic[place] = true;
+            }
+        }
         this.rebuild();
-        this.price();
         this
     }
 
-    pub(super) fn add(&mut self, column: Column) {
-        self.columns.push(column);
+    /// Adds a column and returns its number.
+    pub(super) fn add(&mut self, column: Column) -> usize {
+        self.costs.push(column.cost);
+        self.entries.extend(column.entries);
+        self.ends.push(self.entries.len());
         self.basic.push(false);
+        self.costs.len() - 1
     }
 
     /// Pivots to the optimum over the pool, or until `pivots` are spent; returns those used.
     pub(super) fn solve(&mut self, pivots: usize) -> usize {
-        for used in 0..pivots {
+        let mut used = 0;
+        while used < pivots {
             if self.since_rebuild >= REBUILD_AFTER {
                 self.rebuild();
             }
-            self.price();
-            let Some(entering) = self.choose() else { return used };
+            let Some(entering) = self.choose() else { break };
             if !self.enter(entering) {
-                return used;
+                break;
             }
+            used += 1;
         }
         self.price();
-        pivots
+        used
     }
 
     pub(super) fn duals(&self) -> &[f64] {
@@ -107,9 +119,15 @@ impl Master {
     }
 
     fn cost(&self, column: usize) -> f64 {
-        if column >= SURPLUS { 0.0 } else { self.columns[column].cost }
+        if column >= SURPLUS { 0.0 } else { self.costs[column] }
     }
 
+    fn column(&self, column: usize) -> &[(usize, f64)] {
+        let from = if column == 0 { 0 } else { self.ends[column - 1] };
+        &self.entries[from..self.ends[column]]
+    }
+
+    /// The duals from the basis alone; between rebuilds they are carried along.
     fn price(&mut self) {
         let m = self.rows;
         self.duals.fill(0.0);
@@ -124,25 +142,42 @@ impl Master {
         }
     }
 
-    /// The column with the largest gain per unit of cost.
-    fn choose(&self) -> Option<usize> {
-        let mut best = EPSILON;
-        let mut choice = None;
-        for (index, column) in self.columns.iter().enumerate() {
-            if self.basic[index] {
-                continue;
-            }
-            let value: f64 = column.entries.iter().map(|&(row, by)| by * self.duals[row]).sum();
-            let gain = (value - column.cost) / column.cost.max(LEAST_COST);
-            if gain > best {
-                best = gain;
-                choice = Some(index);
-            }
+    /// What the column is worth at the duals.
+    pub(super) fn worth(&self, column: usize) -> f64 {
+        self.column(column).iter().map(|&(row, by)| by * self.duals[row]).sum()
+    }
+
+    fn gain(&self, column: usize) -> f64 {
+        if self.basic[column] {
+            return 0.0;
         }
+        let cost = self.costs[column];
+        (self.worth(column) - cost) / cost.max(LEAST_COST)
+    }
+
+    /// The column with the largest gain per unit of cost, among those that were good lately if one of
+    /// them still is, among all if not.
+    fn choose(&mut self) -> Option<usize> {
+        let mut list = std::mem::take(&mut self.promising);
+        for (gain, column) in &mut list {
+            *gain = self.gain(*column);
+        }
+        list.retain(|&(gain, _)| gain > EPSILON);
+        if list.is_empty() {
+            let all = (0..self.costs.len()).map(|column| (self.gain(column), column));
+            list.extend(all.filter(|&(gain, _)| gain > EPSILON));
+            list.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            list.truncate(PROMISING);
+        }
+        let best = list.iter().copied().reduce(|best, one| if one.0 > best.0 { one } else { best });
+        self.promising = list;
+        let mut choice = best.map(|(_, column)| column);
+        let mut best = best.map_or(EPSILON, |(gain, _)| gain);
         for row in 0..self.rows {
             // A negative dual: the row is covered more than needed and pays to be.
-            if -self.duals[row] * self.demand[row].abs() > best {
-                best = -self.duals[row] * self.demand[row].abs();
+            let gain = -self.duals[row] * self.demand[row].abs();
+            if gain > best {
+                best = gain;
                 choice = Some(SURPLUS + row);
             }
         }
@@ -151,18 +186,21 @@ impl Master {
 
     fn enter(&mut self, entering: usize) -> bool {
         let m = self.rows;
-        let mut column = vec![0.0; m];
+        let mut column = std::mem::take(&mut self.scratch);
+        let reduced;
         if entering >= SURPLUS {
             let at = entering - SURPLUS;
             for (row, entry) in column.iter_mut().enumerate() {
                 *entry = -self.inverse[row * m + at];
             }
+            reduced = self.duals[at];
         } else {
+            let entries = self.column(entering);
             for (row, entry) in column.iter_mut().enumerate() {
                 let inverse = &self.inverse[row * m..(row + 1) * m];
-                let entries = &self.columns[entering].entries;
                 *entry = entries.iter().map(|&(at, by)| by * inverse[at]).sum();
             }
+            reduced = self.costs[entering] - self.worth(entering);
         }
         let mut leaving: Option<usize> = None;
         let mut step = f64::INFINITY;
@@ -177,7 +215,10 @@ impl Master {
                 }
             }
         }
-        let Some(leaving) = leaving else { return false };
+        let Some(leaving) = leaving else {
+            self.scratch = column;
+            return false;
+        };
         for row in 0..m {
             self.level[row] -= step * column[row];
         }
@@ -190,11 +231,16 @@ impl Master {
             self.basic[entering] = true;
         }
         eliminate(&mut self.inverse, &column, leaving, m);
+        let pivot = &self.inverse[leaving * m..(leaving + 1) * m];
+        for (dual, entry) in self.duals.iter_mut().zip(pivot) {
+            *dual += reduced * entry;
+        }
+        self.scratch = column;
         self.since_rebuild += 1;
         true
     }
 
-    /// Inverts the basis anew, and recomputes the levels from it.
+    /// Inverts the basis anew, and recomputes the levels and duals from it.
     fn rebuild(&mut self) {
         let m = self.rows;
         let mut basis = vec![0.0; m * m];
@@ -202,7 +248,7 @@ impl Master {
             if column >= SURPLUS {
                 basis[(column - SURPLUS) * m + place] = -1.0;
             } else {
-                for &(row, by) in &self.columns[column].entries {
+                for &(row, by) in self.column(column) {
                     basis[row * m + place] = by;
                 }
             }
@@ -216,6 +262,7 @@ impl Master {
                 })
                 .collect();
         }
+        self.price();
         self.since_rebuild = 0;
     }
 }
@@ -223,13 +270,16 @@ impl Master {
 /// Makes `column` the unit vector of `leaving` by row operations on the inverse.
 fn eliminate(inverse: &mut [f64], column: &[f64], leaving: usize, m: usize) {
     let scale = 1.0 / column[leaving];
-    let pivot: Vec<f64> = inverse[leaving * m..(leaving + 1) * m].iter().map(|entry| entry * scale).collect();
-    for (row, &factor) in column.iter().enumerate() {
-        let target = &mut inverse[row * m..(row + 1) * m];
-        if row == leaving {
-            target.copy_from_slice(&pivot);
-        } else if factor != 0.0 {
-            for (entry, pivot) in target.iter_mut().zip(&pivot) {
+    let (before, rest) = inverse.split_at_mut(leaving * m);
+    let (pivot, after) = rest.split_at_mut(m);
+    for entry in &mut *pivot {
+        *entry *= scale;
+    }
+    let rows = before.chunks_exact_mut(m).chain(after.chunks_exact_mut(m));
+    let factors = column[..leaving].iter().chain(&column[leaving + 1..]);
+    for (row, &factor) in rows.zip(factors) {
+        if factor != 0.0 {
+            for (entry, pivot) in row.iter_mut().zip(&*pivot) {
                 *entry -= factor * pivot;
             }
         }

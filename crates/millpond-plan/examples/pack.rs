@@ -3,13 +3,15 @@
 //! ```text
 //! cargo run --release -p millpond-plan --example pack -- scale CATALOG.csv [cmr|full] [third] [seed]
 //! cargo run --release -p millpond-plan --example pack -- stock CATALOG.csv [cmr|full] NODES
+//! cargo run --release -p millpond-plan --example pack -- mixes CATALOG.csv [cmr|full] [seed]
 //! cargo run --release -p millpond-plan --example pack -- estimator
 //! cargo run --release -p millpond-plan --example pack -- karpenter [pods] [seed]
 //! ```
 //!
 //! `scale` packs about 10k, 100k and 1M pods of 2,000 shapes on the instance types of a catalogue;
 //! `cmr` keeps general families only. `third` gives a sixth of the shapes a cap of one per node and
-//! a sixth three zones. `stock` adds running nodes with some room each. `karpenter` is the workload of Karpenter's scheduling benchmark reduced to
+//! a sixth three zones. `stock` adds running nodes with some room each. `mixes` are a
+//! dozen smaller workloads of different kinds. `karpenter` is the workload of Karpenter's scheduling benchmark reduced to
 //! packing rows. `EVALUATIONS` in the environment overrides the budget; `THREADS` the threads;
 //! with one thread the times are processor times where the system tells them.
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "it measures and prints")]
@@ -42,13 +44,20 @@ fn main() -> Result<(), Box<dyn Error>> {
                 measure(&format!("stock {pods}"), &stocked(scale(&bins, pods, 5, false), nodes));
             }
         }
+        Some("mixes") => {
+            let path = arguments.get(1).ok_or("which catalogue?")?;
+            let bins = catalogue(&std::fs::read_to_string(path)?, !has("full"))?;
+            for (name, problem) in mixes(&bins, numbers.last().copied().unwrap_or(1)) {
+                measure(name, &problem);
+            }
+        }
         Some("estimator") => measure("estimator", &estimator()),
         Some("karpenter") => {
             let pods = numbers.first().copied().unwrap_or(20_000);
             let seed = numbers.get(1).copied().unwrap_or(42);
             measure(&format!("karpenter {pods}"), &karpenter(pods, seed));
         }
-        _ => return Err("scale, estimator or karpenter?".into()),
+        _ => return Err("scale, stock, mixes, estimator or karpenter?".into()),
     }
     Ok(())
 }
@@ -208,6 +217,111 @@ fn stocked(problem: Problem, nodes: u64) -> Problem {
         row.bins = BitSet::full(problem.bins.len());
     }
     problem
+}
+
+/// Rows drawn at random: how many, cores, GiB for each core, pods of each row.
+struct Mix {
+    rows: usize,
+    cores: (f64, f64),
+    ratio: (f64, f64),
+    pods: (f64, f64),
+}
+
+impl Mix {
+    fn rows(&self, random: &mut Random, bins: usize) -> Vec<Row> {
+        let row = |random: &mut Random| {
+            let cores = random.log_uniform(self.cores.0, self.cores.1);
+            let memory = cores * random.log_uniform(self.ratio.0, self.ratio.1);
+            Row {
+                request: amounts(&[(cores * 1_000.0) as i64, (memory * 1_024.0) as i64, 1]),
+                count: random.log_uniform(self.pods.0, self.pods.1).round() as u64,
+                bins: BitSet::full(bins),
+                per_node_cap: u32::MAX,
+                exclusive: Vec::new(),
+            }
+        };
+        (0..self.rows).map(|_| row(random)).collect()
+    }
+}
+
+/// A dozen workloads of different kinds.
+fn mixes(types: &[Bin], seed: u64) -> Vec<(&'static str, Problem)> {
+    let mut random = Random(seed);
+    let mix = |rows, cores, ratio, pods| Mix { rows, cores, ratio, pods };
+    let plain = [
+        ("web-small", mix(40, (0.05, 1.0), (0.5, 4.0), (5.0, 300.0))),
+        ("mem-heavy", mix(20, (0.5, 8.0), (6.0, 16.0), (5.0, 200.0))),
+        ("cpu-heavy", mix(20, (0.5, 16.0), (0.5, 2.0), (5.0, 200.0))),
+        ("giant-pod", mix(21, (0.1, 48.0), (1.0, 8.0), (1.0, 60.0))),
+        ("tiny-podlimit", mix(3, (0.001, 0.002), (0.5, 1.0), (3_000.0, 3_500.0))),
+        ("tiny-case", mix(3, (0.5, 4.0), (1.0, 8.0), (2.0, 3.0))),
+        ("everything", mix(300, (0.05, 16.0), (0.5, 12.0), (1.0, 150.0))),
+    ];
+    let mut all: Vec<(&'static str, Problem)> = plain
+        .iter()
+        .map(|(name, mix)| {
+            let rows = mix.rows(&mut random, types.len());
+            (*name, Problem { resources: 3, bins: types.to_vec(), rows })
+        })
+        .collect();
+    let services = mix(40, (0.1, 4.0), (0.5, 10.0), (3.0, 150.0));
+    // One per host, of a row or of a group of rows.
+    let mut lonely = mix(120, (0.1, 4.0), (0.5, 10.0), (2.0, 80.0)).rows(&mut random, types.len());
+    for (index, row) in lonely.iter_mut().enumerate() {
+        match index % 6 {
+            0 => row.per_node_cap = 1,
+            1 => row.exclusive = vec![index as u32 / 30],
+            _ => {}
+        }
+    }
+    all.push(("anti-affinity", Problem { resources: 3, bins: types.to_vec(), rows: lonely }));
+    // Two architectures: every third type is of the other one.
+    let mut split = services.rows(&mut random, types.len());
+    for (index, row) in split.iter_mut().enumerate() {
+        let other = |bin: &usize| bin % 3 == 0;
+        row.bins = match index % 3 {
+            0 => (0..types.len()).filter(other).collect(),
+            1 => (0..types.len()).filter(|bin| !other(bin)).collect(),
+            _ => BitSet::full(types.len()),
+        };
+    }
+    all.push(("arch-split", Problem { resources: 3, bins: types.to_vec(), rows: split }));
+    // Spot at a discount beside on demand; two thirds of the rows may use it.
+    let mut both = types.to_vec();
+    both.extend(types.iter().map(|bin| {
+        let share = 30 + random.below(35);
+        Bin { price: bin.price / 100 * share, ..bin.clone() }
+    }));
+    let mut spot = services.rows(&mut random, both.len());
+    for row in spot.iter_mut().step_by(3) {
+        row.bins = BitSet::full(types.len());
+    }
+    all.push(("spot-od", Problem { resources: 3, bins: both, rows: spot }));
+    // Three zones: pinned rows, spread rows and free ones.
+    let zones: Vec<Bin> = (0..3).flat_map(|_| types.iter().cloned()).collect();
+    let zone = |zone: usize| (zone * types.len()..(zone + 1) * types.len()).collect::<BitSet>();
+    let mut placed = Vec::new();
+    for (index, row) in services.rows(&mut random, zones.len()).into_iter().enumerate() {
+        match index % 3 {
+            0 => placed.push(Row { bins: zone(index / 3 % 3), ..row }),
+            1 => placed.extend((0..3).map(|at| Row { bins: zone(at), count: row.count.div_ceil(3), ..row.clone() })),
+            _ => placed.push(row),
+        }
+    }
+    all.push(("zones", Problem { resources: 3, bins: zones, rows: placed }));
+    // A device on some types at five times the price, asked for by a quarter of the rows.
+    let mut devices = types.to_vec();
+    devices.extend(types.iter().step_by(9).map(|bin| {
+        let mut with = Bin { price: bin.price.saturating_mul(5), ..bin.clone() };
+        with.capacity[3] = 1 + bin.capacity[0] / 8_000;
+        with
+    }));
+    let mut training = services.rows(&mut random, devices.len());
+    for row in training.iter_mut().step_by(4) {
+        row.request[3] = 1;
+    }
+    all.push(("devices", Problem { resources: 4, bins: devices, rows: training }));
+    all
 }
 
 /// Cluster Autoscaler's estimator benchmark.

@@ -25,10 +25,10 @@ const COLUMNS_A_ROUND: usize = 24;
 /// Bins that are filled in a round that is not a full one.
 const HOT_BINS: usize = 12;
 /// Rounds of the first programme of a group, and of those for what is left.
-const FIRST_ROUNDS: usize = 25;
+const FIRST_ROUNDS: usize = 40;
 const LATER_ROUNDS: usize = 4;
 /// How often the rest is solved again.
-const MAX_DIVES: usize = 8;
+const MAX_DIVES: usize = 3;
 /// A programme this close to the bound is good enough.
 const CLOSE_ENOUGH: f64 = 1.002;
 /// Weight of the values of earlier rounds in those that patterns are built for; the duals of a
@@ -41,7 +41,7 @@ const ROUND_UP_FROM: f64 = 0.5;
 const MAX_PIVOTS: usize = 400;
 const PIVOTS_AN_EVALUATION: usize = 2;
 /// A programme that gained less than this in so many rounds is done.
-const LEAST_GAIN: f64 = 3e-4;
+const LEAST_GAIN: f64 = 1e-4;
 const PATIENCE: usize = 4;
 /// Of their price patterns must earn at the duals to be kept for what is left.
 const NEAR: f64 = 0.9;

@@ -67,9 +67,9 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// About half a second of processor time for two thousand rows.
+    /// About a quarter of a second of processor time for two thousand rows.
     fn default() -> Self {
-        Self { evaluations: 20_000, threads: 2 }
+        Self { evaluations: 30_000, threads: 2 }
     }
 }
 

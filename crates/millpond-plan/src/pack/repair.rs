@@ -14,14 +14,16 @@ use super::prices::Prices;
 use super::scopes::Hand;
 
 /// Kinds of nodes in a piece.
-const PIECE: usize = 10;
+const PIECE: usize = 120;
 /// Nodes that are alike more often than this are the work of a relaxation; it knows better.
-const MAX_TIMES: u64 = 4;
+const MAX_TIMES: u64 = 8;
 /// Promising bins of a piece.
-const PIECE_BINS: usize = 20;
-/// The most passes, and the share of the cost that a pass must save for another one.
-const MAX_PASSES: u64 = 16;
-const LEAST_GAIN: f64 = 2e-4;
+const PIECE_BINS: usize = 24;
+/// The most passes, and the share of the cost that a pass must save for another one, unless little of
+/// the budget is used: then only passes that save nothing end it.
+const MAX_PASSES: u64 = 24;
+const MAX_IDLE_PASSES: usize = 4;
+const LEAST_GAIN: f64 = 1.5e-3;
 /// Values are raised and lowered by up to this share.
 const NOISE: f64 = 0.12;
 /// Nodes that earn this share of their price are left alone.
@@ -37,6 +39,7 @@ pub(super) fn improve(
 ) -> (Vec<Nodes>, u64) {
     let mut plan = merge(plan);
     let mut work = 0;
+    let mut idle = 0;
     let stock = Stock::endless_only(instance);
     for pass in 0..MAX_PASSES {
         if work >= evaluations {
@@ -59,7 +62,9 @@ pub(super) fn improve(
             }
         }
         plan = merge(plan);
-        if (saved as f64) < cost as f64 * LEAST_GAIN {
+        idle = if saved == 0 { idle + 1 } else { 0 };
+        let little = (saved as f64) < cost as f64 * LEAST_GAIN && work > evaluations / 8;
+        if little || idle == MAX_IDLE_PASSES {
             break;
         }
     }
@@ -88,9 +93,11 @@ fn pieces(instance: &Instance, prices: &Prices, plan: &[Nodes], pass: u64) -> Ve
         })
         .collect();
     order.sort_unstable();
+    // A small plan is tried as a whole, in halves and in quarters.
+    let size = if order.len() > PIECE { PIECE } else { (order.len() >> (pass % 3)).max(4) };
     let mut pieces = Vec::new();
     for same in order.chunk_by(|a, b| a.0 == b.0) {
-        for chunk in same.chunks(PIECE) {
+        for chunk in same.chunks(size) {
             pieces.push(Piece { places: chunk.iter().map(|&(_, _, place)| place).collect(), scope: chunk[0].0 });
         }
     }

@@ -154,6 +154,12 @@ proptest! {
         checked(&problem, small());
     }
 
+}
+
+proptest! {
+    // Large problems: many threads have something to share only there.
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
     #[test]
     fn threads_and_repetition_change_nothing(problem in problems(150, 9, 9)) {
         let one = solve(&problem, small());

@@ -27,7 +27,7 @@ pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
 /// Which classes selectors select, of those that have pods somewhere.
 struct Selected<'a> {
     present: Vec<ClassId>,
-    known: HashMap<(&'a Option<Requirements>, Namespaces), Vec<ClassId>>,
+    known: HashMap<(Option<&'a Requirements>, Namespaces), Vec<ClassId>>,
 }
 
 impl<'a> Selected<'a> {
@@ -36,20 +36,20 @@ impl<'a> Selected<'a> {
         Self { present: present.map(|(class, _)| ClassId::from(class)).collect(), known: HashMap::new() }
     }
 
-    fn classes(&mut self, world: &World<'a>, selector: &'a Option<Requirements>, namespaces: Namespaces) -> &[ClassId] {
+    fn classes(&mut self, world: &World<'a>, selector: Option<&'a Requirements>, namespaces: Namespaces) -> &[ClassId] {
         let present = &self.present;
         self.known.entry((selector, namespaces)).or_insert_with_key(|(selector, namespaces)| {
             let is_selected = |id: &&ClassId| {
                 let class = world.class(**id);
                 namespaces.contains(class.namespace)
-                    && selector.as_ref().is_some_and(|one| selects(one, &class.labels, &world.snapshot.symbols))
+                    && selector.is_some_and(|one| selects(one, &class.labels, &world.snapshot.symbols))
             };
             present.iter().filter(is_selected).copied().collect()
         })
     }
 
     fn of_term(&mut self, world: &World<'a>, term: &'a AffinityTerm) -> &[ClassId] {
-        self.classes(world, &term.selector, term.namespaces.clone())
+        self.classes(world, term.selector.as_ref(), term.namespaces.clone())
     }
 }
 
@@ -297,7 +297,7 @@ fn spread<'a>(world: &mut World<'a>, selected: &mut Selected<'a>, class: ClassId
     let namespace = world.class(class).namespace;
     let rules = &world.class(class).spread;
     for rule in rules.iter().filter(|rule| rule.hard) {
-        let classes = selected.classes(world, &rule.selector, Namespaces::These([namespace].into())).to_vec();
+        let classes = selected.classes(world, rule.selector.as_ref(), Namespaces::These([namespace].into())).to_vec();
         let mut counted = Counted { rule, class, by_domain: HashMap::new(), eligible: HashMap::new() };
         counted.count_pods(world, &classes);
         let least = counted.least(world);

@@ -10,6 +10,11 @@
 //!                          └─▶ Scheduler, simple_plan, cheapest
 //! ```
 
+#![allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method of a builder that borrows is not general enough to stand for a closure"
+)]
+
 mod brute;
 mod cluster;
 mod random;

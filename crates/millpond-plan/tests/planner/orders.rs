@@ -65,7 +65,9 @@ fn shuffled(snapshot: &Snapshot, seed: u64) -> Snapshot {
     let mut order: Vec<usize> = (0..snapshot.classes.len()).collect();
     rng.shuffle(&mut order);
     other.classes = order.iter().map(|class| snapshot.classes[*class].clone()).collect();
-    let moved = |class: ClassId| ClassId::from(order.iter().position(|old| *old == class.index()).unwrap());
+    let moved = |class: ClassId| {
+        ClassId::from(order.iter().position(|old| *old == class.index()).expect("every class is there"))
+    };
     other.pods.iter_mut().for_each(|pod| pod.class = moved(pod.class));
     other.daemons.iter_mut().for_each(|class| *class = moved(*class));
     other

@@ -549,7 +549,8 @@ impl Making {
 
     fn bind_daemons(&mut self, snapshot: &mut Snapshot) {
         let mut there: Vec<(ClassId, usize)> = Vec::new();
-        let mut scheduler = Scheduler::new(snapshot);
+        let without = Snapshot { daemons: Vec::new(), ..snapshot.clone() };
+        let mut scheduler = Scheduler::new(&without);
         for place in 0..snapshot.nodes.len() {
             for &daemon in &snapshot.daemons {
                 let starting = snapshot.nodes[place].state == NodeState::Starting;

@@ -3,8 +3,8 @@
 //! It is what faster code is compared with, and what puts the running pods of random clusters where they may be.
 
 use crate::model::{
-    AffinityTerm, ClassId, HostPort, InclusionPolicy, Labels, NodeState, PodClass, PodState, Resources, Snapshot,
-    Spread, selects,
+    AffinityTerm, ClassId, HostPort, InclusionPolicy, Labels, NodeState, PodClass, PodKind, PodState, Resources,
+    Snapshot, Spread, selects,
 };
 use crate::plan::{NewNode, Outcome, Rule, Target};
 use crate::requirement::Requirements;
@@ -28,6 +28,8 @@ struct Place {
     labels: Labels,
     taints: Vec<Taint>,
     allocatable: Resources,
+    /// Room for daemons that have not come yet.
+    kept: Resources,
     pods: Vec<(ClassId, bool)>,
 }
 
@@ -39,7 +41,8 @@ enum Value {
 }
 
 impl<'s> Scheduler<'s> {
-    /// The nodes of the snapshot with the pods that are on them or wait for room there.
+    /// The nodes of the snapshot with the pods that are on them or wait for room there. Room is kept for daemons that
+    /// have yet to come.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let place = |node: &crate::model::Node| Place {
             open: node.schedulable && node.state != NodeState::Leaving,
@@ -48,6 +51,7 @@ impl<'s> Scheduler<'s> {
             labels: node.labels.clone(),
             taints: node.taints.clone(),
             allocatable: node.allocatable.clone(),
+            kept: Resources::new(),
             pods: Vec::new(),
         };
         let mut all = Self { snapshot, places: snapshot.nodes.iter().map(place).collect() };
@@ -56,7 +60,28 @@ impl<'s> Scheduler<'s> {
                 all.places[node.index()].pods.push((pod.class, pod.state == PodState::Terminating));
             }
         }
+        for place in 0..all.places.len() {
+            all.places[place].kept = all.missing_daemons(place);
+        }
         all
+    }
+
+    /// What the daemons of a node ask for, without those that are there.
+    fn missing_daemons(&self, place: usize) -> Resources {
+        let classes = &self.snapshot.classes;
+        let mut missing = Resources::new();
+        for daemon in self.snapshot.daemons.iter().map(|daemon| &classes[daemon.index()]) {
+            if self.runs_daemon(daemon, place) {
+                missing.add(&daemon.requests);
+            }
+        }
+        for (class, _) in &self.places[place].pods {
+            let class = &classes[class.index()];
+            if class.kind == PodKind::Daemon {
+                missing.subtract(&class.requests);
+            }
+        }
+        missing.iter().filter(|(_, amount)| *amount > 0).collect()
     }
 
     /// The cluster when a plan is done: without the nodes that leave, with those that are bought and their daemons,
@@ -92,6 +117,7 @@ impl<'s> Scheduler<'s> {
             labels: (*node.labels).clone(),
             taints: self.snapshot.pools[node.pool.index()].taints.clone(),
             allocatable: self.snapshot.types[node.instance_type.index()].allocatable.clone(),
+            kept: Resources::new(),
             pods: Vec::new(),
         };
         let number = self.places.len();
@@ -211,6 +237,7 @@ impl<'s> Scheduler<'s> {
 
     fn resources_allow(&self, class: &PodClass, place: usize) -> bool {
         let mut free = self.places[place].allocatable.clone();
+        free.subtract(&self.places[place].kept);
         for (other, _) in &self.places[place].pods {
             free.subtract(&self.snapshot.classes[other.index()].requests);
         }

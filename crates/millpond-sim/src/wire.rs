@@ -113,7 +113,8 @@ mod tests {
         let list = format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{POD}]}}"#);
         let list: ObjectList<Wire> = serde_json::from_str(&list).expect("a list");
         list.items.into_iter().for_each(check);
-        for event in [format!(r#"{{"type":"ADDED","object":{POD}}}"#), format!(r#"{{"object":{POD},"type":"ADDED"}}"#)] {
+        for event in [format!(r#"{{"type":"ADDED","object":{POD}}}"#), format!(r#"{{"object":{POD},"type":"ADDED"}}"#)]
+        {
             let WatchEvent::Added(wire) = serde_json::from_str(&event).expect("an event") else { panic!("{event}") };
             check(wire);
         }

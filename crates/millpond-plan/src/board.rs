@@ -232,6 +232,24 @@ impl<'s> Board<'s> {
 
     /// Whether kube-scheduler would let one more pod of the class on a node; if not, the first rule against it.
     pub fn check(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
+        self.check_alone(class, spot)?;
+        self.topology.check(class, self.place_of(spot))
+    }
+
+    /// The same without rules between pods about anything but the host: for pods whose zone is decided already, while
+    /// others are still on their way.
+    ///
+    /// A pod that must be near others is asked all the same: they may not be there.
+    pub fn check_host(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
+        if self.topology.must_be_near(class) {
+            return self.check(class, spot);
+        }
+        self.check_alone(class, spot)?;
+        self.topology.check_domain(class, self.snapshot.names.hostname, crate::topology::Domain(spot.0))
+    }
+
+    /// Whether a node has what the pod wants, and room for it.
+    fn check_alone(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
         let of = &self.snapshot.classes[class.index()];
         if !self.suits(class, spot) {
             return Err(self.static_rule(of, spot));
@@ -243,7 +261,7 @@ impl<'s> Board<'s> {
         if !of.host_ports.is_empty() && of.host_ports.iter().any(|port| at.ports.iter().any(|p| p.conflicts(port))) {
             return Err(Rule::HostPorts);
         }
-        self.topology.check(class, self.place_of(spot))
+        Ok(())
     }
 
     /// Whether a node by itself will do: open, tolerated taints, node affinity, volumes.

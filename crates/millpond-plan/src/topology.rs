@@ -207,6 +207,12 @@ impl Topology {
         groups
     }
 
+    /// Spreads over hosts that count the class itself.
+    pub fn host_spreads(&self, class: ClassId) -> Vec<u32> {
+        let over_hosts = |rule: &&SpreadRule| rule.key == self.hostname && rule.counts_itself;
+        self.rules[class.index()].spread.iter().filter(over_hosts).map(|rule| rule.counter as u32).collect()
+    }
+
     /// Spreads over hosts by one: pods that share such a group should not meet on a new node.
     pub fn spread_groups(&self, class: ClassId) -> Vec<u32> {
         let by_one = |rule: &&SpreadRule| rule.key == self.hostname && rule.counts_itself && rule.max_skew == 1;
@@ -214,7 +220,7 @@ impl Topology {
         spread.map(|rule| rule.counter as u32).collect()
     }
 
-    /// Whether the class has rules by host beyond what [`Topology::cap_per_host`] of itself says.
+    /// Whether the class has rules by host of its own or of others that count it.
     pub fn has_host_rules(&self, class: ClassId) -> bool {
         self.keys_of(class).any(|key| key == self.hostname)
     }

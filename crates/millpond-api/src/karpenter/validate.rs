@@ -150,7 +150,7 @@ fn check_sizes(pool: &NodePool, invalid: &mut Vec<Invalid>) {
     if spec.weight.is_some() {
         invalid.push(Invalid::new("spec.weight", "means nothing beside `replicas`: the pool has a fixed size"));
     }
-    let limits = spec.limits.iter().flat_map(|limits| limits.iter());
+    let limits = spec.limits.iter().flat_map(crate::amounts::Amounts::iter);
     for (name, _) in limits.filter(|(name, _)| *name != "nodes") {
         let problem = "means nothing beside `replicas`: only `nodes` can be limited";
         invalid.push(Invalid::new(format!("spec.limits.{name}"), problem));

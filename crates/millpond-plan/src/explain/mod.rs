@@ -5,7 +5,7 @@
 //! explain_pod  the whole story: what each rule took out, the nearest miss, and one edit that was tried out
 //! ```
 //!
-//! Rules are asked in the order of [`Rule`](crate::plan::Rule). Everything here is data with sentences in it;
+//! Rules are asked in the order of [`Rule`]. Everything here is data with sentences in it;
 //! how it is laid out on a page is the command's matter. Why a node is kept or removed is told by `disruption`.
 
 mod after;

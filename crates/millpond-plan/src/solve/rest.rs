@@ -2,6 +2,8 @@
 
 use crate::board::SpotId;
 use crate::model::{ClassId, Node, NodeState, PoolId};
+use crate::pack::BitSet;
+use crate::plan::Rule;
 use crate::topology::Place;
 
 use super::{Planned, Solver, offers};
@@ -9,6 +11,15 @@ use super::{Planned, Solver, offers};
 /// Rounds over what is left: a pod that had to be near another may have a place once that has one. Each round but
 /// the last places something.
 const MAX_ROUNDS: usize = 8;
+
+/// Where a pod that is left over may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// To planned nodes of the domain that was dealt to it: rules about domains are settled.
+    Dealt,
+    /// Anywhere; every rule is asked.
+    Everywhere,
+}
 
 impl Solver<'_> {
     /// Places what is left over.
@@ -31,30 +42,56 @@ impl Solver<'_> {
 
     fn place_class(&mut self, class: ClassId) -> bool {
         let before = self.left(class);
-        let mut from = 0;
-        while self.left(class) > 0 {
-            if let Some(spot) = self.first_place(class, from) {
+        let mut offers = self.on_sale.clone();
+        offers.intersect(self.board.suiting_offers(class));
+        self.place_some(class, before, &offers, Reach::Everywhere);
+        self.left(class) < before
+    }
+
+    /// Places pods of a class on planned nodes of some offers.
+    pub(super) fn place_among(&mut self, class: ClassId, count: u32, offers: &BitSet) {
+        self.place_some(class, count.min(self.left(class)), offers, Reach::Dealt);
+    }
+
+    /// Places up to so many pods on nodes from a number on, and on new ones of some offers.
+    fn place_some(&mut self, class: ClassId, count: u32, offers: &BitSet, reach: Reach) {
+        let wanted = self.left(class) - count;
+        let first = if reach == Reach::Dealt { self.snapshot.nodes.len() } else { 0 };
+        let mut from = first;
+        while self.left(class) > wanted {
+            if let Some(spot) = self.first_place(class, from, offers, reach) {
                 self.put_at(class, spot);
                 // Nodes before this one were in the way of an equal pod just now.
-                from = if self.board.topology().is_free(class) { spot.index() } else { 0 };
+                from = if self.board.topology().is_free(class) { spot.index() } else { first };
                 continue;
             }
-            from = 0;
-            let Some(offer) = self.best_offer(class) else { break };
+            from = first;
+            let Some(offer) = self.best_offer(class, offers, reach) else { break };
             let node = self.add_planned(offer);
             let spot = self.spot_of(node);
-            if self.board.check(class, spot).is_err() || !self.stays_flexible(node, class) {
+            if self.allows(class, spot, reach).is_err() || !self.stays_flexible(node, class) {
                 self.give_back(node);
                 break;
             }
             self.put(node, class, 1);
         }
-        self.left(class) < before
     }
 
-    fn first_place(&mut self, class: ClassId, from: usize) -> Option<SpotId> {
+    /// The first node that takes a pod: one that is there, or a planned one of these offers.
+    fn first_place(&mut self, class: ClassId, from: usize, offers: &BitSet, reach: Reach) -> Option<SpotId> {
         let mut spots = (from..self.board.len()).map(|spot| SpotId(spot as u32));
-        spots.find(|&spot| self.board.check(class, spot).is_ok() && self.stays_flexible_at(spot, class))
+        spots.find(|&spot| {
+            self.board.offer(spot).is_none_or(|offer| offers.contains(offer))
+                && self.allows(class, spot, reach).is_ok()
+                && self.stays_flexible_at(spot, class)
+        })
+    }
+
+    fn allows(&mut self, class: ClassId, spot: SpotId, reach: Reach) -> Result<(), Rule> {
+        match reach {
+            Reach::Everywhere => self.board.check(class, spot),
+            Reach::Dealt => self.board.check_host(class, spot),
+        }
     }
 
     pub(super) fn put_at(&mut self, class: ClassId, spot: SpotId) {
@@ -66,9 +103,8 @@ impl Solver<'_> {
 
     /// The offer on which the pods that are left cost least, within limits and rules, in the pools of greatest
     /// weight that have any.
-    fn best_offer(&mut self, class: ClassId) -> Option<usize> {
-        let mut candidates = self.board.suiting_offers(class).clone();
-        candidates.intersect(&self.on_sale);
+    fn best_offer(&mut self, class: ClassId, offers: &BitSet, reach: Reach) -> Option<usize> {
+        let mut candidates = offers.clone();
         self.min_values.keep_flexible(&mut candidates, self.market);
         let requests = &self.snapshot.classes[class.index()].requests;
         let topology = self.board.topology();
@@ -88,7 +124,7 @@ impl Solver<'_> {
             let known = best.as_ref().map(|(weight, rate, _)| (*weight, *rate));
             if known.is_some_and(|known| (weight, rate) > known)
                 || self.ledger.allows(offer).is_err()
-                || self.board.topology().check(class, self.place_on(offer, next)).is_err()
+                || reach == Reach::Everywhere && self.board.topology().check(class, self.place_on(offer, next)).is_err()
             {
                 continue;
             }

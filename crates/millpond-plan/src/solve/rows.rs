@@ -17,6 +17,8 @@ pub(super) struct Packing {
     pub(super) dimensions: Vec<ResourceId>,
     /// For each row the parts in it, in the order of planning.
     pub(super) members: Vec<Vec<(ClassId, u32)>>,
+    /// For each row the offers that its parts may go to.
+    pub(super) sets: Vec<SetId>,
     /// For each bin its offers, equal in price, in the order of their names.
     pub(super) offers: Vec<Vec<usize>>,
 }
@@ -36,6 +38,8 @@ struct RowKey {
     request: pack::Amounts,
     offers: SetId,
     cap: u32,
+    /// Whom the cap counts: rows are merged only where it counts them together.
+    counted: Vec<u32>,
     exclusive: Vec<u32>,
 }
 
@@ -70,6 +74,7 @@ impl Solver<'_> {
             problem: pack::Problem { resources: dimensions.len(), bins: bins.bins, rows: Vec::new() },
             dimensions,
             members: Vec::new(),
+            sets: Vec::new(),
             offers: bins.offers,
         };
         for (key, members) in rows {
@@ -82,6 +87,7 @@ impl Solver<'_> {
                 exclusive: key.exclusive.iter().map(|group| groups[group]).collect(),
             });
             packing.members.push(members);
+            packing.sets.push(key.offers);
         }
         packing
     }
@@ -90,15 +96,21 @@ impl Solver<'_> {
         let topology = self.board.topology();
         let mut cap = u32::MAX;
         let mut exclusive = topology.exclusive_groups(class);
-        if !exclusive.is_empty() || !self.snapshot.classes[class.index()].host_ports.is_empty() {
+        let mut counted = Vec::new();
+        if !exclusive.is_empty() {
             cap = 1;
+        }
+        if !self.snapshot.classes[class.index()].host_ports.is_empty() {
+            cap = 1;
+            counted.push(class.0);
         }
         if purpose == Purpose::Plan {
             cap = cap.min(topology.spread_per_host(class));
+            counted.extend(topology.host_spreads(class));
             exclusive.extend(topology.spread_groups(class));
             exclusive.sort_unstable();
         }
-        RowKey { request: [0; MAX_RESOURCES], offers: SetId(0), cap, exclusive }
+        RowKey { request: [0; MAX_RESOURCES], offers: SetId(0), cap, counted, exclusive }
     }
 
     /// Resources that some part asks for, the most asked for first if there are too many.

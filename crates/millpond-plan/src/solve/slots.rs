@@ -74,6 +74,21 @@ impl Solver<'_> {
                 }
             }
         }
+        if ruled {
+            self.place_leftovers(&rows, sets, among);
+        }
+    }
+
+    /// Pods that found no slot, for rules about the host: on other nodes that were bought for the same domain, or on
+    /// nodes of their own there, so that what was dealt to each zone stays as it was dealt.
+    fn place_leftovers(&mut self, rows: &Rows, sets: &OfferSets, among: &BitSet) {
+        for (members, set) in rows.packing.members.iter().zip(&rows.packing.sets) {
+            let mut offers = sets.get(*set).clone();
+            offers.intersect(among);
+            for &(class, left) in members.iter().filter(|(_, left)| *left > 0) {
+                self.place_among(class, left, &offers);
+            }
+        }
     }
 
     /// Buys one node and fills it; not if a limit is in the way.
@@ -123,7 +138,7 @@ impl Solver<'_> {
     fn put_checked(&mut self, node: usize, class: ClassId, most: u32) -> u32 {
         let spot = self.spot_of(node);
         let mut taken = 0;
-        while taken < most && self.board.check(class, spot).is_ok() && self.stays_flexible(node, class) {
+        while taken < most && self.board.check_host(class, spot).is_ok() && self.stays_flexible(node, class) {
             self.put(node, class, 1);
             taken += 1;
         }

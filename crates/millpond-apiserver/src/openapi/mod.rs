@@ -3,7 +3,7 @@
 //! `/openapi/v3` is an index of one document for each group and version; `/openapi/v2` is everything in one,
 //! in JSON or in protobuf. All are made from the descriptors of what is served: [`schemas`] turns types into
 //! definitions, [`custom`] does so for CRDs, [`paths`] lists the operations, [`gnostic`] writes protobuf. Prose
-//! about built-in types is Kubernetes' own ([`descriptions`]).
+//! about built-in types comes from the `k8s-openapi` crate ([`descriptions`]).
 //!
 //! Documents are made when first asked for, and again when what they describe has changed. Their tag is a hash
 //! of their text, so that clients may keep them for good.

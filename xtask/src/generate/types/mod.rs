@@ -4,10 +4,8 @@
 //! ([`openapi`]); `generated.proto` knows how values are written in protobuf ([`proto`]); the Go structs know
 //! which fields are pointers, which are left out when empty, and under which JSON name a field number stands
 //! ([`golang`]). Where two of them tell the same fact they are compared. The form of the table is described
-//! in [`table`], its reader is `millpond_apiserver::schema::builtin`. The texts of the same documents go to a file of
-//! their own ([`descriptions`]).
+//! in [`table`], its reader is `millpond_apiserver::schema::builtin`.
 
-mod descriptions;
 mod golang;
 mod openapi;
 mod proto;
@@ -23,9 +21,6 @@ use super::GeneratedFile;
 
 /// Where the table lies in the tree.
 const TABLE: &str = "crates/millpond-apiserver/src/schema/builtin.txt";
-
-/// Where the texts about types lie, for `kubectl explain`.
-const DESCRIPTIONS: &str = "crates/millpond-apiserver/src/openapi/descriptions.txt";
 
 /// The Go module whose pins say which version of Kubernetes is meant.
 const PINS: &str = "tests/realcluster/kubernetes";
@@ -82,11 +77,7 @@ pub(super) fn generate(root: &Path) -> Result<Vec<GeneratedFile>> {
         types.push(table::describe(name, schema, kinds, &mut packages).with_context(|| format!("type `{name}`"))?);
     }
     let version = packages.modules.version("k8s.io/kubernetes")?;
-    let descriptions = descriptions::render(&version, &schemas)?;
-    Ok(vec![
-        GeneratedFile { path: PathBuf::from(TABLE), contents: table::render(&version, types).into_bytes() },
-        GeneratedFile { path: PathBuf::from(DESCRIPTIONS), contents: descriptions.into_bytes() },
-    ])
+    Ok(vec![GeneratedFile { path: PathBuf::from(TABLE), contents: table::render(&version, types).into_bytes() }])
 }
 
 /// Go modules on this machine, by name: folder and version.

@@ -1,4 +1,4 @@
-//! Schemas of an OpenAPI v3 document.
+//! Schemas of an OpenAPI v3 document, without their prose.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,6 @@ pub(super) struct Schema {
     pub(super) reference: Option<String>,
     pub(super) all_of: Vec<Schema>,
     pub(super) r#type: Option<String>,
-    pub(super) description: Option<String>,
     pub(super) format: Option<String>,
     pub(super) properties: BTreeMap<String, Schema>,
     pub(super) required: Vec<String>,

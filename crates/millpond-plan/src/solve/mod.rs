@@ -16,6 +16,7 @@
 //!    Pods that must share a host with others are bought for as a bundle before (`bundles`).
 //! 5. Nodes get their pods. Rules about the host that the kernel does not know are checked on the board (`slots`);
 //!    what is left over is placed one by one, on planned nodes with room or on nodes of its own (`rest`).
+//!    In small plans, nodes that the others make superfluous are left out again (`squeeze`).
 //! 6. Limits are checked node by node, before anything is bought (`ledger`).
 //! 7. The report says what it costs, what it costs at least, and why pods have no place (`report`).
 //!
@@ -39,6 +40,7 @@ mod report;
 mod rest;
 mod rows;
 mod slots;
+mod squeeze;
 #[cfg(test)]
 mod tests;
 
@@ -67,6 +69,7 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     solver.fill_existing();
     solver.buy_bundles();
     solver.buy();
+    solver.squeeze();
     solver.fill_up_pools();
     solver.place_rest();
     solver.mend();

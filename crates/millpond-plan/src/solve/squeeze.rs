@@ -1,0 +1,64 @@
+//! Small plans are looked at once more: a node whose pods all fit on other nodes of the plan is not bought.
+
+use crate::board::SpotId;
+use crate::model::ClassId;
+
+use super::Solver;
+
+/// Plans with more nodes than this are left to the kernel: the work grows with the square.
+const MAX_NODES: usize = 64;
+
+impl Solver<'_> {
+    /// Does without nodes that the others make superfluous, the cheapest first.
+    pub(super) fn squeeze(&mut self) {
+        let live: Vec<usize> = (0..self.planned.len()).filter(|&node| !self.planned[node].dropped).collect();
+        if live.len() < 2 || live.len() > MAX_NODES {
+            return;
+        }
+        self.put_on_board();
+        let mut order = live;
+        order.sort_by_key(|&node| self.market.offer(self.planned[node].offer as usize).price);
+        for node in order {
+            self.try_without(node);
+        }
+    }
+
+    fn try_without(&mut self, node: usize) {
+        let contents = self.planned[node].contents.clone();
+        let spot = self.spot_of(node);
+        for &(class, count) in &contents {
+            self.take_off(node, class, count);
+        }
+        self.board.close(spot);
+        let mut moved: Vec<(usize, ClassId)> = Vec::new();
+        if self.move_all(&contents, &mut moved) {
+            let offer = self.planned[node].offer as usize;
+            self.planned[node].dropped = true;
+            self.ledger.give_back(offer);
+            return;
+        }
+        for (other, class) in moved {
+            self.take_off(other, class, 1);
+        }
+        self.board.reopen(spot);
+        for (class, count) in contents {
+            self.put(node, class, count);
+        }
+    }
+
+    /// Places pods on other planned nodes, telling where; not all of them if it ends with false.
+    fn move_all(&mut self, contents: &[(ClassId, u32)], moved: &mut Vec<(usize, ClassId)>) -> bool {
+        let first = self.snapshot.nodes.len();
+        for &(class, count) in contents {
+            for _ in 0..count {
+                let mut spots = (first..self.board.len()).map(|spot| SpotId(spot as u32));
+                let found =
+                    spots.find(|&spot| self.board.check(class, spot).is_ok() && self.stays_flexible_at(spot, class));
+                let Some(spot) = found else { return false };
+                self.put(spot.index() - first, class, 1);
+                moved.push((spot.index() - first, class));
+            }
+        }
+        true
+    }
+}

@@ -278,7 +278,7 @@ fn mixes(types: &[Bin], seed: u64) -> Vec<(&'static str, Problem)> {
     // Two architectures: every third type is of the other one.
     let mut split = services.rows(&mut random, types.len());
     for (index, row) in split.iter_mut().enumerate() {
-        let other = |bin: &usize| bin % 3 == 0;
+        let other = |bin: &usize| bin.is_multiple_of(3);
         row.bins = match index % 3 {
             0 => (0..types.len()).filter(other).collect(),
             1 => (0..types.len()).filter(|bin| !other(bin)).collect(),

@@ -76,8 +76,8 @@ pub enum ClassKind {
 impl ClassKind {
     /// The class that a pool names.
     pub fn of(group: &str, kind: &str) -> Option<Self> {
-        let known = KINDS.iter().filter(|(known, name, _)| *known == group && *name == kind);
-        known.filter_map(|(.., kind)| if let Kind::NodeClass(class) = kind { Some(*class) } else { None }).next()
+        let mut known = KINDS.iter().filter(|(known, name, _)| *known == group && *name == kind);
+        known.find_map(|(.., kind)| if let Kind::NodeClass(class) = kind { Some(*class) } else { None })
     }
 }
 

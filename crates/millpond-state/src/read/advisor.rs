@@ -37,7 +37,7 @@ impl Reader {
         };
         match read {
             Ok((request, prefix)) => {
-                self.advisor(request, prefix, &mut |field, here| tree().is_some_and(|tree| here(&tree, field)))
+                self.advisor(request, prefix, &mut |field, here| tree().is_some_and(|tree| here(&tree, field)));
             }
             // Said once more, with its place.
             Err(_) => return tree().is_some_and(|tree| self.kindless_tree(&tree)),

@@ -151,7 +151,7 @@ impl Reader {
         if object.starts_with('[') {
             match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(object) {
                 Ok(entries) => {
-                    entries.iter().for_each(|entry| self.json_object(places, entry.get(), OfList::default()))
+                    entries.iter().for_each(|entry| self.json_object(places, entry.get(), OfList::default()));
                 }
                 Err(error) => self.broken(json::broken(&error, places.of(object))),
             }

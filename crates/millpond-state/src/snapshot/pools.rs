@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use millpond_api::catalog::{Catalog, Provider};
+use millpond_api::duration::NillableDuration;
 use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::{Kubelet, NodeClass};
@@ -171,7 +172,7 @@ impl Taking<'_> {
     }
 
     fn limits(&mut self, pool: &NodePool) -> Limits {
-        let amounts = pool.spec.limits.iter().flat_map(|limits| limits.iter());
+        let amounts = pool.spec.limits.iter().flat_map(millpond_api::amounts::Amounts::iter);
         let mut limits = Limits { price: pool.price_limit().and_then(Result::ok), ..Limits::default() };
         for (name, amount) in amounts {
             if name == "nodes" {
@@ -349,8 +350,8 @@ fn disruption(pool: &NodePool) -> Disruption {
             Some(ConsolidationPolicy::Balanced) => Consolidation::Balanced,
             Some(ConsolidationPolicy::WhenEmptyOrUnderutilized) | None => Consolidation::WhenEmptyOrUnderutilized,
         },
-        consolidate_after: spec.consolidate_after.map_or(default.consolidate_after, |after| after.seconds()),
-        expire_after: age.map_or(default.expire_after, |age| age.seconds()),
+        consolidate_after: spec.consolidate_after.map_or(default.consolidate_after, NillableDuration::seconds),
+        expire_after: age.map_or(default.expire_after, NillableDuration::seconds),
         budgets: budgets.unwrap_or(default.budgets),
     }
 }

@@ -56,12 +56,12 @@ fn check(snapshot: &Snapshot) {
         large.offerings.iter().map(|offering| (snapshot.text(offering.zone), offering.price)).collect();
     assert_eq!(prices, [("us-east-1a", 96_000_000), ("eu-1", 96_000_000)]);
     assert_eq!(odd.offerings[0].price, 104_000_000);
-    let template = snapshot.symbols.find("sa.gardener.cloud/node-template-name").unwrap();
-    assert_eq!(odd.labels.get(template).unwrap().only_value().map(|it| snapshot.text(it)), Some("odd"));
+    let template = snapshot.symbols.find("sa.gardener.cloud/node-template-name").expect("it is a label");
+    assert_eq!(odd.labels.get(template).expect("it is labelled").only_value().map(|it| snapshot.text(it)), Some("odd"));
 }
 
 fn check_cluster(snapshot: &Snapshot) {
-    assert_eq!(snapshot.nodes[0].pool.map(|pool| pool.index()), Some(0));
+    assert_eq!(snapshot.nodes[0].pool.map(millpond_plan::model::PoolId::index), Some(0));
     assert_eq!(snapshot.nodes[0].price, Some(96_000_000));
     assert_eq!((&*snapshot.pods[0].name, snapshot.pods[0].state), ("runs", PodState::Bound));
     assert_eq!(snapshot.class_of(0.into()).priority, 7);

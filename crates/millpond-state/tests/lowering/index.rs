@@ -12,8 +12,8 @@ fn pod(name: &str, version: u32, cpu: u32) -> String {
 }
 
 fn apply(state: &mut State, text: &str) -> Applied {
-    let object = Object::read(Kind::Pod, &mut serde_json::Deserializer::from_str(text)).unwrap();
-    state.apply(&object).unwrap()
+    let object = Object::read(Kind::Pod, &mut serde_json::Deserializer::from_str(text)).expect("a pod");
+    state.apply(&object).expect("it is applied")
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn words(term: &Requirements, snapshot: &Snapshot) -> String {
 }
 
 fn class<'s>(snapshot: &'s Snapshot, pod: &str) -> &'s PodClass {
-    snapshot.class_of(snapshot.find_pod(pod).unwrap())
+    snapshot.class_of(snapshot.find_pod(pod).expect("it is there"))
 }
 
 fn with_volume(volume: &str) -> Snapshot {

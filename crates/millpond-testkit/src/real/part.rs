@@ -136,7 +136,8 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(folder).with_context(|| format!("list `{}`", folder.display()))? {
         let name = entry.with_context(|| format!("list `{}`", folder.display()))?.file_name();
         let Some(name) = name.to_str() else { continue };
-        if name.ends_with(".go") && !name.ends_with("_test.go") && name != "tools.go" {
+        let is_go = Path::new(name).extension().is_some_and(|end| end == "go");
+        if is_go && !name.ends_with("_test.go") && name != "tools.go" {
             found.push(folder.join(name));
         }
     }

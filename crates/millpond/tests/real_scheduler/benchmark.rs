@@ -13,7 +13,8 @@ const PODS: usize = 200;
 /// The groups in the order of the file.
 const GROUPS: [&str; 5] = ["generic", "zone-spread", "hostname-spread", "zone-affinity", "hostname-anti-affinity"];
 
-/// Each group apart, then all together. Writes into the folder.
+/// Each group apart. Writes into the folder. All together are not here: constraints that count pods of other
+/// constraints hold in the end, but not in every order in which kube-scheduler may bind the pods.
 pub(crate) fn scenarios(folder: &Path) -> Result<Vec<Scenario>> {
     let saved = folder.join("saved");
     save(&saved)?;
@@ -30,7 +31,6 @@ pub(crate) fn scenarios(folder: &Path) -> Result<Vec<Scenario>> {
     for (name, group) in GROUPS.iter().zip(pods.chunks(PODS / GROUPS.len())) {
         all.push(scenario(name, group)?);
     }
-    all.push(scenario("of all groups", &pods)?);
     Ok(all)
 }
 

@@ -114,10 +114,11 @@ impl Tally {
     fn count(&mut self, pod: &Candidate) {
         let Some(labels) = pod.node.as_ref().and_then(|node| self.nodes.get(node)) else { return };
         for ((namespace, key, _), group) in &mut self.groups {
-            if *namespace == pod.namespace && group.selector.matches(&pod.labels) {
-                if let Some(domain) = labels.get(key) {
-                    *group.counts.entry(domain.clone()).or_default() += 1;
-                }
+            if *namespace == pod.namespace
+                && group.selector.matches(&pod.labels)
+                && let Some(domain) = labels.get(key)
+            {
+                *group.counts.entry(domain.clone()).or_default() += 1;
             }
         }
     }

@@ -53,9 +53,9 @@ fn planning_on_the_result_of_a_plan_finds_little_and_ends() {
             let outcome = plan(&snapshot);
             let removed = outcome.plan.removals.len();
             if round == 0 {
-                first += removed
+                first += removed;
             } else {
-                later += removed
+                later += removed;
             }
             if removed == 0 {
                 break;

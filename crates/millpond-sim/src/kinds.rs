@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVo
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,16 +17,28 @@ use serde::de::DeserializeOwned;
 pub trait Kind:
     kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static
 {
-    /// Whether its objects live in namespaces.
-    const NAMESPACED: bool;
+    /// The API for objects of a namespace; cluster-scoped kinds ignore it.
+    fn api(client: &Client, namespace: &str) -> Api<Self>;
 }
 
 macro_rules! namespaced {
-    ($($kind:ty),+ $(,)?) => {$(impl Kind for $kind { const NAMESPACED: bool = true; })+};
+    ($($kind:ty),+ $(,)?) => {$(
+        impl Kind for $kind {
+            fn api(client: &Client, namespace: &str) -> Api<Self> {
+                Api::namespaced(client.clone(), namespace)
+            }
+        }
+    )+};
 }
 
 macro_rules! cluster_scoped {
-    ($($kind:ty),+ $(,)?) => {$(impl Kind for $kind { const NAMESPACED: bool = false; })+};
+    ($($kind:ty),+ $(,)?) => {$(
+        impl Kind for $kind {
+            fn api(client: &Client, _namespace: &str) -> Api<Self> {
+                Api::all(client.clone())
+            }
+        }
+    )+};
 }
 
 namespaced!(

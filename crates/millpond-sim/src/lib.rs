@@ -41,7 +41,6 @@ pub mod options;
 pub mod queue;
 pub mod scheduler;
 pub mod standins;
-pub mod wire;
 pub mod worker;
 pub mod workloads;
 

@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::meta::{Key, controller_uid};
-use crate::wire::{self, Wire};
 
 /// The name under which stand-ins own fields.
 pub const FIELD_MANAGER: &str = "millpond-sim";
@@ -149,30 +148,15 @@ impl<K: Kind> Mirror<K> {
     /// Keeps the copy up to date until the token is cancelled.
     pub async fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) {
         let config = if streaming { watcher::Config::default().streaming_lists() } else { watcher::Config::default() };
-        let events = watcher::watcher(wire::api::<K>(&self.client, None), config).default_backoff();
+        let events = watcher::watcher(Api::<K>::all(self.client.clone()), config).default_backoff();
         let events = events.take_until(token.cancelled_owned());
         pin_mut!(events);
         loop {
             match events.try_next().await {
-                Ok(Some(event)) => self.take_wire(event),
+                Ok(Some(event)) => self.take_event(event),
                 Ok(None) => return,
                 Err(error) => tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted"),
             }
-        }
-    }
-
-    /// Takes news as they arrive; an object that is not of its kind is left out.
-    fn take_wire(&self, event: Event<Wire>) {
-        let decoded = match event {
-            Event::Init => Ok(Event::Init),
-            Event::InitApply(object) => object.decode().map(Event::InitApply),
-            Event::InitDone => Ok(Event::InitDone),
-            Event::Apply(object) => object.decode().map(Event::Apply),
-            Event::Delete(object) => object.decode().map(Event::Delete),
-        };
-        match decoded {
-            Ok(event) => self.take_event(event),
-            Err(error) => tracing::warn!(kind = %K::kind(&()), %error, "an object cannot be read"),
         }
     }
 
@@ -217,7 +201,8 @@ impl<K: Kind> Mirror<K> {
     }
 
     /// Takes over an object unless a newer version is known; gives it back as it would be kept.
-    fn put(&self, object: K, written: bool) -> Arc<K> {
+    fn put(&self, mut object: K, written: bool) -> Arc<K> {
+        object.managed_fields_mut().clear();
         let key = Key::of(&object);
         let version = version(&object);
         let object = Arc::new(object);
@@ -270,24 +255,23 @@ impl<K: Kind> Mirror<K> {
     pub async fn create(&self, object: &K) -> Result<Arc<K>> {
         let key = Key::of(object);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let created = match Wire::encode(object) {
-            Ok(wire) => self.limited(self.api(&key).create(&params, &wire)).await,
-            Err(error) => Err(error),
-        };
+        let api = K::api(&self.client, &key.namespace);
+        let created = self.limited(api.create(&params, object)).await;
         self.written("create", &key, created)
     }
 
     /// Merges a patch into an object.
     pub async fn patch(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
+        let api = K::api(&self.client, &key.namespace);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = self.limited(self.api(key).patch(&key.name, &params, &Patch::Merge(patch))).await;
+        let patched = self.limited(api.patch(&key.name, &params, &Patch::Merge(patch))).await;
         self.written("patch", key, patched)
     }
 
     /// Merges a patch into the status of an object.
     pub async fn patch_status(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
+        let api = K::api(&self.client, &key.namespace);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let api = self.api(key);
         let patched = self.limited(api.patch_subresource("status", &key.name, &params, &Patch::Merge(patch))).await;
         self.written("patch the status of", key, patched)
     }
@@ -301,11 +285,11 @@ impl<K: Kind> Mirror<K> {
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
             ..DeleteParams::background()
         };
-        let deleted = self.limited(self.api(&key).delete(&key.name, &params)).await;
-        let deleted = deleted.and_then(|answer| answer.left().map(Wire::decode).transpose());
+        let api = K::api(&self.client, &key.namespace);
+        let deleted = self.limited(api.delete(&key.name, &params)).await;
         match deleted {
-            Ok(object) => {
-                match object.filter(lives_on) {
+            Ok(either) => {
+                match either.left().filter(lives_on) {
                     Some(leaving) => drop(self.put(leaving, true)),
                     None => self.bury(&key, &uid),
                 }
@@ -335,17 +319,13 @@ impl<K: Kind> Mirror<K> {
         self.remove(key, is_same);
     }
 
-    fn api(&self, key: &Key) -> Api<Wire> {
-        wire::api::<K>(&self.client, Some(&key.namespace))
-    }
-
     async fn limited<T>(&self, call: impl Future<Output = T>) -> T {
         let _permit = self.permits.acquire().await;
         call.await
     }
 
-    fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<Wire>) -> Result<Arc<K>> {
-        match outcome.and_then(Wire::decode) {
+    fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
+        match outcome {
             Ok(object) => Ok(self.put(object, true)),
             Err(source) => Err(Self::failed(verb, key, source)),
         }

@@ -1,6 +1,5 @@
 //! What the server tells about itself under `/metrics`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -16,16 +15,16 @@ use crate::store::Store;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    verb: &'static str,
-    group: Arc<str>,
-    resource: Arc<str>,
-    subresource: Option<String>,
+    verb: String,
+    group: String,
+    resource: String,
+    subresource: String,
     code: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DurationLabels {
-    verb: &'static str,
+    verb: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,16 +46,16 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn observe(&self, told: &Told, status: StatusCode, took: Duration) {
-        let Some(resource) = &told.resource else { return };
+        let Some(path) = &told.path else { return };
         let labels = RequestLabels {
-            verb: told.verb,
-            group: resource.group.clone(),
-            resource: resource.plural.clone(),
-            subresource: told.subresource.clone(),
+            verb: told.verb.to_owned(),
+            group: path.group.clone(),
+            resource: path.plural.clone(),
+            subresource: path.subresource.clone().unwrap_or_default(),
             code: u32::from(status.as_u16()),
         };
         self.requests.get_or_create(&labels).inc();
-        self.durations.get_or_create(&DurationLabels { verb: told.verb }).observe(took.as_secs_f64());
+        self.durations.get_or_create(&DurationLabels { verb: told.verb.to_owned() }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn render(&self, store: &Store) -> String {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::request::Parts;
+use http::{HeaderMap, Method};
 use serde_json::Value;
 
 use crate::auth::Identity;
@@ -22,8 +22,8 @@ pub(crate) struct Call {
     pub(crate) resource: Arc<Resource>,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
-    /// Method, address and headers.
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
     pub(crate) identity: Identity,
     pub(crate) accepted: Accepted,
     /// Texts of Warning headers, in order.

@@ -16,7 +16,7 @@ use crate::status::ApiError;
 
 /// Parses a body in any of the accepted forms; duplicate fields are returned beside the tree.
 pub(crate) fn parse(call: &Call, body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
-    let media_type = content_type(&call.parts.headers);
+    let media_type = content_type(&call.headers);
     if media_type == protobuf::MEDIA_TYPE {
         return Ok((parse_protobuf(&call.resource, body)?, Vec::new()));
     }
@@ -54,7 +54,7 @@ pub(crate) fn unsupported(_media_type: &str, accepted: &str) -> ApiError {
 /// Parses and checks a body that is an object of the call's kind.
 pub(crate) fn object(call: &mut Call, body: &Bytes) -> Result<Value, ApiError> {
     let resource = call.resource.clone();
-    let media_type = content_type(&call.parts.headers);
+    let media_type = content_type(&call.headers);
     if media_type == protobuf::MEDIA_TYPE && matches!(resource.behaviour, Behaviour::Custom) {
         return Err(unsupported(media_type, "application/json, application/yaml"));
     }

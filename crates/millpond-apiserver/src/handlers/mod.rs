@@ -29,7 +29,7 @@ use crate::auth::{self, Attributes, Identity};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::path::{self, ResourcePath, Target};
 use crate::http::query::Query;
-use crate::resource::{Resource, Verbs};
+use crate::resource::Verbs;
 use crate::server::Server;
 use crate::status::ApiError;
 
@@ -44,7 +44,6 @@ where
 {
     let started = tokio::time::Instant::now();
     let (parts, body) = request.into_parts();
-    let parts = Arc::new(parts);
     let mut told = Told::default();
     let result = answer(&server, &parts, body, certificate, &mut told).await;
     let mut response = result.unwrap_or_else(|error| respond::error(&error));
@@ -62,9 +61,7 @@ where
 pub(crate) struct Told {
     pub(crate) verb: &'static str,
     pub(crate) user: String,
-    /// What the path names, if that is known.
-    pub(crate) resource: Option<Arc<Resource>>,
-    pub(crate) subresource: Option<String>,
+    pub(crate) path: Option<ResourcePath>,
     warnings: Vec<String>,
 }
 
@@ -75,7 +72,7 @@ fn warning_header(text: &str) -> Option<HeaderValue> {
 
 async fn answer<B>(
     server: &Arc<Server>,
-    parts: &Arc<Parts>,
+    parts: &Parts,
     body: B,
     certificate: Option<Identity>,
     told: &mut Told,
@@ -114,7 +111,7 @@ fn authorize_plain(identity: &Identity) -> Result<(), ApiError> {
 
 async fn resource<B>(
     server: &Arc<Server>,
-    parts: &Arc<Parts>,
+    parts: &Parts,
     body: B,
     identity: Identity,
     path: ResourcePath,
@@ -137,8 +134,7 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
     let verb = verb(&parts.method, &path, &query)?;
     told.verb = verb;
-    told.resource = Some(resource.clone());
-    told.subresource.clone_from(&path.subresource);
+    told.path = Some(path.clone());
     auth::authorize(
         &identity,
         &Attributes {
@@ -160,7 +156,8 @@ where
         resource,
         path,
         query,
-        parts: parts.clone(),
+        method: parts.method.clone(),
+        headers: parts.headers.clone(),
         identity,
         accepted,
         warnings: Vec::new(),
@@ -190,7 +187,7 @@ fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Result<&'static 
 }
 
 async fn perform(call: &mut Call, body: &Bytes, verb: &str) -> Result<ApiResponse, ApiError> {
-    call.query.check_options(verb, negotiate::content_type(&call.parts.headers))?;
+    call.query.check_options(verb, negotiate::content_type(&call.headers))?;
     if let Some(subresource) = call.path.subresource.clone() {
         return perform_subresource(call, body, verb, &subresource).await;
     }

@@ -26,7 +26,7 @@ pub(crate) struct Ownership {
 impl Ownership {
     /// The ownership of what `call` writes to a part of its object.
     pub(crate) fn new(call: &Call, part: Part) -> Self {
-        let agent = call.parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let agent = call.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
         let siblings = Siblings { resources: call.server.registry.current(), resource: call.resource.clone(), part };
         Self {
             manager: apply::manager_name(Some(&call.query.field_manager), agent.unwrap_or_default()).into_owned(),

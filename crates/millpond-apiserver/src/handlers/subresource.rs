@@ -24,7 +24,7 @@ use crate::store::{CommitError, Draft, Expect, Write};
 
 /// Dispatches a request for a subresource other than `status`.
 pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<ApiResponse, ApiError> {
-    match (name, call.parts.method.clone()) {
+    match (name, call.method.clone()) {
         ("scale", Method::GET) => scale_get(call),
         ("scale", Method::PUT | Method::PATCH) => scale_write(call, body).await,
         ("binding", Method::POST) => bind(call, body).await,
@@ -49,10 +49,10 @@ enum Wish {
 
 impl Wish {
     fn of(call: &mut Call, body: &Bytes) -> Result<Self, ApiError> {
-        if call.parts.method == Method::PUT {
+        if call.method == Method::PUT {
             return Ok(Self::Put(decode::object(call, body)?));
         }
-        match content_type(&call.parts.headers) {
+        match content_type(&call.headers) {
             patch::APPLY_PATCH => parse_config(body).map(|(config, duplicates)| Self::Apply(config, duplicates)),
             other => Patch::of(other, &call.resource).map(Self::Patch),
         }
@@ -166,11 +166,11 @@ fn set_path(object: &mut Value, path: &str, value: Value) {
 
 async fn scale_write(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
     let paths = call.resource.subresources.scale.clone().ok_or_else(ApiError::no_such_path)?;
-    let put = call.parts.method == Method::PUT;
+    let put = call.method == Method::PUT;
     let given = if put { Some(decode::parse(call, body)?.0) } else { None };
-    let applied = !put && content_type(&call.parts.headers) == patch::APPLY_PATCH;
+    let applied = !put && content_type(&call.headers) == patch::APPLY_PATCH;
     let config = if applied { Some(parse_config(body)?.0) } else { None };
-    let patch = match content_type(&call.parts.headers) {
+    let patch = match content_type(&call.headers) {
         _ if put || applied => None,
         // A Scale has no lists: strategic merge and merge are the same.
         patch::STRATEGIC_MERGE_PATCH => Some(Patch::Merge),

@@ -131,7 +131,7 @@ fn check_name(call: &Call, object: &mut Value) -> Result<(), ApiError> {
 
 /// PATCH.
 pub(crate) async fn patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
-    let media_type = content_type(&call.parts.headers).to_owned();
+    let media_type = content_type(&call.headers).to_owned();
     if matches!(media_type.as_str(), "application/apply-patch+yaml" | "application/apply-patch+cbor") {
         return apply_patch(call, body, part).await;
     }

@@ -11,7 +11,7 @@ mod namespaces;
 
 use std::sync::Arc;
 
-use http::{Method, Request};
+use http::{HeaderMap, Method};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -172,9 +172,8 @@ fn resource_of(server: &Server, collection: &str) -> Option<Arc<Resource>> {
 /// A request of the server to itself.
 fn internal_call(server: &Arc<Server>, resource: &Arc<Resource>, key: &str) -> Call {
     let (namespace, name) = split_key(resource, key);
-    let (mut parts, ()) = Request::new(()).into_parts();
-    parts.method = Method::DELETE;
-    parts.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("millpond-lifecycle"));
+    let mut headers = HeaderMap::new();
+    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("millpond-lifecycle"));
     Call {
         server: server.clone(),
         path: ResourcePath {
@@ -187,7 +186,8 @@ fn internal_call(server: &Arc<Server>, resource: &Arc<Resource>, key: &str) -> C
         },
         resource: resource.clone(),
         query: Query::default(),
-        parts: Arc::new(parts),
+        method: Method::DELETE,
+        headers,
         identity: Identity::administrator("system:millpond"),
         accepted: Accepted::JSON,
         warnings: Vec::new(),

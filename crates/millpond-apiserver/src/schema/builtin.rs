@@ -146,22 +146,10 @@ impl Entry {
             if required {
                 schema.required.push(name.into());
             }
-            if matches!(property.zero, Zero::Always | Zero::DistinctOrNull) {
-                schema.printed.push(name.into());
-            }
-            if has_default(&property) {
-                schema.defaulted.push(name.into());
-            }
             schema.properties.insert(name.into(), property);
         }
         schema
     }
-}
-
-/// Whether the property has a default that differs from nothing.
-fn has_default(property: &Property) -> bool {
-    let Some(default) = &property.default else { return false };
-    property.zero != Zero::Omitted || !matches!(default.as_str(), Some("") | None)
 }
 
 /// The schema of a type with a form of its own.

@@ -85,10 +85,6 @@ pub struct Schema {
     pub properties: BTreeMap<Box<str>, Property>,
     /// Names of properties that must be there.
     pub required: Vec<Box<str>>,
-    /// Names of properties that are printed even when nothing was set (built-in types; see [`Zero`]).
-    pub printed: Vec<Box<str>>,
-    /// Names of properties whose default differs from nothing (built-in types).
-    pub defaulted: Vec<Box<str>>,
     /// Schema of values under unknown keys (maps).
     pub additional: Option<SchemaRef>,
     /// Schema of list items.

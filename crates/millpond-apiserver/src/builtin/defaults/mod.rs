@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::schema::{self, Schema, SchemaRef};
+use crate::schema::{self, Schema, SchemaRef, Zero};
 
 /// Fills in what a type does not say.
 type TypeDefault = fn(&mut Value);
@@ -123,10 +123,10 @@ pub(super) fn fill(schema: &SchemaRef, value: &mut Value) {
 }
 
 fn fill_constants(schema: &Schema, map: &mut serde_json::Map<String, Value>) {
-    for name in &schema.defaulted {
-        if map.get(&**name).is_none_or(Value::is_null)
-            && let Some(default) = &schema.properties[name].default
-        {
+    for (name, property) in &schema.properties {
+        let Some(default) = &property.default else { continue };
+        let nothing = property.zero == Zero::Omitted && matches!(default.as_str(), Some("") | None);
+        if !nothing && map.get(&**name).is_none_or(Value::is_null) {
             map.insert(name.to_string(), default.clone());
         }
     }

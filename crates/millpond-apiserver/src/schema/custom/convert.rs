@@ -27,8 +27,6 @@ fn schema(props: &Props, original: &Value) -> Schema {
         description: text("description").map(Box::from),
         properties: properties.collect(),
         required: props.required.clone(),
-        printed: Vec::new(),
-        defaulted: Vec::new(),
         additional: props.additional.as_ref().map(|additional| match additional {
             Additional::Schema(props) => schema_ref(props, &original["additionalProperties"]),
             Additional::Allowed(_) => SchemaRef::from(Schema::default()),

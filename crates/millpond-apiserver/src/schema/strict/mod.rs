@@ -34,23 +34,8 @@ pub(crate) fn is_open(schema: &Schema) -> bool {
 /// Paths of unknown fields, by a schema of a built-in type.
 pub(crate) fn unknown_paths(value: &Value, schema: &Schema) -> Vec<String> {
     let mut paths = Vec::new();
-    // Almost no object has any: the walk that keeps track of paths is for the others.
-    if has_unknown(value, schema) {
-        find_unknown(value, schema, &mut String::new(), &mut paths);
-    }
+    find_unknown(value, schema, &mut String::new(), &mut paths);
     paths
-}
-
-fn has_unknown(value: &Value, schema: &Schema) -> bool {
-    match value {
-        Value::Object(fields) if !is_open(schema) => {
-            fields.iter().any(|(key, field)| child(schema, key).is_none_or(|schema| has_unknown(field, schema)))
-        }
-        Value::Array(items) => {
-            schema.items.as_ref().is_some_and(|schema| items.iter().any(|item| has_unknown(item, schema)))
-        }
-        _ => false,
-    }
 }
 
 fn find_unknown(value: &Value, schema: &Schema, path: &mut String, paths: &mut Vec<String>) {

@@ -1,4 +1,7 @@
 //! Small plans are looked at once more: a node whose pods all fit on other nodes of the plan is not bought.
+//!
+//! Not if its pods are spread over zones: with its node a zone would go, and kube-scheduler no longer mind, but whoever
+//! asked for the spread would.
 
 use crate::board::SpotId;
 use crate::model::ClassId;
@@ -25,6 +28,10 @@ impl Solver<'_> {
 
     fn try_without(&mut self, node: usize) {
         let contents = self.planned[node].contents.clone();
+        let topology = self.board.topology();
+        if contents.iter().any(|(class, _)| topology.spread_keys(*class).next().is_some()) {
+            return;
+        }
         let spot = self.spot_of(node);
         for &(class, count) in &contents {
             self.take_off(node, class, count);

@@ -78,11 +78,12 @@ fn room_is_used_before_anything_is_bought() {
 }
 
 #[test]
-fn a_small_plan_gives_up_a_zone_that_only_costs() {
+fn a_spread_uses_every_zone_that_can_be_bought() {
     let cluster = shop().pool("general", |pool| pool).pods(3, "web", "cpu=1", |pod| pod.spread("zone", 1));
     check(
         cluster,
-        "buy general/small/b/on-demand: web-0 web-1
+        "buy general/small/a/on-demand: web-0
+         buy general/small/b/on-demand: web-1
          buy general/small/c/on-demand: web-2",
     );
 }

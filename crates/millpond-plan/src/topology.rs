@@ -220,6 +220,12 @@ impl Topology {
         spread.map(|rule| rule.counter as u32).collect()
     }
 
+    /// Whether spreads over hosts, its own or those of pods that count it, concern the class beside its anti-affinity.
+    pub fn is_guarded(&self, class: ClassId) -> bool {
+        let rules = &self.rules[class.index()];
+        !rules.guards.is_empty() || rules.spread.iter().any(|rule| rule.key == self.hostname)
+    }
+
     /// Whether the class has rules by host of its own or of others that count it.
     pub fn has_host_rules(&self, class: ClassId) -> bool {
         self.keys_of(class).any(|key| key == self.hostname)

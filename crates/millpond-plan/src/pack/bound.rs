@@ -65,14 +65,19 @@ fn round(
         }
         vectors.push(NodePrices::default());
     }
-    let mut values = vec![0; problem.rows.len()];
+    let mut values: Vec<Option<u64>> = vec![None; problem.rows.len()];
     for (index, row) in instance.rows.iter().enumerate() {
         if free.iter().any(|&bin| instance.bins[bin].fits(row, instance.dims)) {
+            values[row.origin] = Some(0);
             continue;
         }
         let value = prices.values[index] * money * shrink;
-        values[row.origin] = snap(instance, &vectors, index, value as u64);
+        let value = snap(instance, &vectors, index, value as u64);
+        // Parts of one row are worth what the least of them is.
+        let known = &mut values[row.origin];
+        *known = Some(known.map_or(value, |known| known.min(value)));
     }
+    let values = values.into_iter().map(Option::unwrap_or_default).collect();
     let proof = Proof::Prices { scale, values, prices: vectors, bins };
     Certificate { counts: counts.to_vec(), proof }
 }

@@ -29,6 +29,7 @@ pub(super) struct InstanceRow {
     pub(super) class: usize,
     /// Exclusive groups with more than one row, as indices of [`Instance::groups`].
     pub(super) groups: Vec<usize>,
+    /// The row of the problem; several rows have the same where one was split.
     pub(super) origin: usize,
 }
 
@@ -174,6 +175,45 @@ impl Instance {
             replaced: Vec::new(),
             ..*self
         }
+    }
+
+    /// Splits the rows that are told evenly into one for each set of bins, to which each is confined. The sets have no
+    /// bin in common.
+    pub(super) fn split(&mut self, sets: &[BitSet], divisible: impl Fn(&InstanceRow) -> bool) {
+        let mut next = self.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
+        let mut first_of: HashMap<usize, usize> = HashMap::new();
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for row in std::mem::take(&mut self.rows) {
+            if !divisible(&row) {
+                rows.push(row);
+                continue;
+            }
+            let first = *first_of.entry(row.class).or_insert_with(|| {
+                for (index, set) in sets.iter().enumerate() {
+                    for bin in set.iter() {
+                        if self.bins[bin].classes.contains(row.class) {
+                            self.bins[bin].classes.insert(next + index);
+                        }
+                    }
+                }
+                next += sets.len();
+                next - sets.len()
+            });
+            let parts = sets.len() as u64;
+            for part in 0..parts {
+                let count = row.count / parts + u64::from(part < row.count % parts);
+                rows.push(InstanceRow { class: first + part as usize, count, ..row.clone() });
+            }
+        }
+        for group in &mut self.groups {
+            group.clear();
+        }
+        for (index, row) in rows.iter().enumerate() {
+            for &group in &row.groups {
+                self.groups[group].push(index);
+            }
+        }
+        self.rows = rows;
     }
 
     /// Drops bins that can hold no row, and bins that another one replaces at no higher price.

@@ -50,13 +50,15 @@ use prices::Prices;
 
 /// With fewer pods a row than this on average, relaxations say little about whole nodes.
 const PODS_A_ROW: f64 = 10.0;
+/// So few rows that a relaxation takes no time to speak of.
+const FEW_ROWS: usize = 240;
 
 /// Chooses nodes for as many pods as possible, at a low cost.
 ///
 /// Pods that cannot be placed are reported, never an error. More than [`MAX_RESOURCES`] resources
 /// are ignored.
 pub fn solve(problem: &Problem, budget: Budget) -> Solution {
-    let instance = Instance::new(problem);
+    let mut instance = Instance::new(problem);
     let by_price = plan::bins_by_price(&instance);
     if let Some((nodes, left)) = exact::place(&instance, &by_price) {
         let mut stock = Stock::new(&instance);
@@ -68,14 +70,16 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
             return solution;
         }
     }
+    scopes::divide(&mut instance);
     // Free room is filled before anything is bought, and can hold nothing more then.
     let by_price: Vec<usize> = by_price.into_iter().filter(|&bin| !instance.is_free_stock(bin)).collect();
+
     let prices = Prices::new(&instance, budget.threads);
     let mut best = first_plan(&instance, &prices, &by_price, budget.threads);
     let mut work = prices.work + best.work;
     if budget.evaluations > 0 {
         let pods: f64 = instance.rows.iter().map(|row| row.count as f64).sum();
-        if pods >= PODS_A_ROW * instance.rows.len() as f64 {
+        if instance.rows.len() <= FEW_ROWS || pods >= PODS_A_ROW * instance.rows.len() as f64 {
             let better = improved_plan(&instance, &prices, &by_price, budget);
             work += better.work;
             best = best.better(better);
@@ -162,6 +166,12 @@ impl Candidate {
         let left = instance.rows.iter().zip(&self.left).map(|(row, &left)| (row.origin, left));
         let mut unplaced: Vec<(usize, u64)> = hopeless.chain(left).filter(|&(_, count)| count > 0).collect();
         unplaced.sort_unstable();
+        // Parts of a row that was split.
+        unplaced.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 += if same { next.1 } else { 0 };
+            same
+        });
         for &(row, missing) in &unplaced {
             counts[row] -= missing;
         }

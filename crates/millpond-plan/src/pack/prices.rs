@@ -15,7 +15,7 @@ use super::parallel;
 use super::scopes::Scopes;
 use super::simplex::{Column, Master};
 
-/// Up to this many rows each row is its own cluster, which makes the relaxation exact.
+/// Up to this many different rows each is its own cluster, which makes the relaxation exact.
 const MAX_SINGLE_ROWS: usize = 64;
 /// More clusters than this make the programme slower than the packing that it serves.
 const MAX_CLUSTERS: usize = 48;
@@ -82,6 +82,8 @@ pub(super) struct Cluster {
     pub(super) count: f64,
     /// Most pods of it on one node.
     most: f64,
+    /// Its rows do not differ.
+    exact: bool,
 }
 
 impl Cluster {
@@ -113,12 +115,13 @@ impl Prices {
 
     fn of(instance: &Instance, threads: usize) -> Self {
         let clusters = clusters(instance);
+        let exact = clusters.iter().all(|cluster| cluster.exact);
         let mut programme = Programme::new(instance, clusters);
         programme.run();
         let mut this = programme.row_values();
         let all = Items::new(instance, (0..instance.rows.len()).collect());
         this.certify(instance, &all, threads);
-        if instance.rows.len() > MAX_SINGLE_ROWS {
+        if !exact {
             for _ in 0..ASCENTS {
                 this.ascend(instance, &all, threads);
             }
@@ -436,8 +439,9 @@ fn cost_alone(instance: &Instance, promising: &[usize]) -> Vec<f64> {
 
 /// Groups rows of the same class and similar request; coarser until there are few enough.
 fn clusters(instance: &Instance) -> Vec<Cluster> {
-    if instance.rows.len() <= MAX_SINGLE_ROWS {
-        return (0..instance.rows.len()).map(|row| cluster(instance, vec![row])).collect();
+    let alike = alike(instance);
+    if alike.len() <= MAX_SINGLE_ROWS {
+        return alike.into_iter().map(|rows| Cluster { exact: true, ..cluster(instance, rows) }).collect();
     }
     let mut step = 1.0;
     loop {
@@ -447,6 +451,20 @@ fn clusters(instance: &Instance) -> Vec<Cluster> {
         }
         step *= 1.5;
     }
+}
+
+/// Rows that do not differ but in number: the same pods in several zones, where zones do not matter.
+fn alike(instance: &Instance) -> Vec<Vec<usize>> {
+    let mut places: HashMap<(usize, &Dims<i64>, u64, &[usize]), usize> = HashMap::new();
+    let mut members: Vec<Vec<usize>> = Vec::new();
+    for (index, row) in instance.rows.iter().enumerate() {
+        let place = *places.entry((row.class, &row.request, row.cap, &row.groups)).or_insert_with(|| {
+            members.push(Vec::new());
+            members.len() - 1
+        });
+        members[place].push(index);
+    }
+    members
 }
 
 /// Groups the chosen rows by class, and by the binary logarithms of size and shares in steps.
@@ -490,7 +508,13 @@ fn cluster(instance: &Instance, rows: Vec<usize>) -> Cluster {
     for amount in &mut mean {
         *amount /= count;
     }
-    Cluster { mean, class: instance.rows[rows[0]].class, count, most, rows }
+    let first = &instance.rows[rows[0]];
+    if rows.iter().all(|&row| instance.rows[row].request == first.request) {
+        for dim in 0..instance.dims {
+            mean[dim] = first.request[dim] as f64 * instance.unit[dim];
+        }
+    }
+    Cluster { mean, class: first.class, count, most, rows, exact: false }
 }
 
 /// A kind of node in the programme: a bin, or the average of similar bins with a limited stock.
@@ -679,8 +703,8 @@ impl<'a> Programme<'a> {
         }
         for (cluster, &dual) in self.clusters.iter().zip(duals) {
             for &row in &cluster.rows {
-                // A single row has its exact dual; a row that fits no good bin takes the average.
-                if cluster.rows.len() == 1 || values[row].is_infinite() {
+                // Equal rows have their exact dual; a row that fits no good bin takes the average.
+                if cluster.exact || values[row].is_infinite() {
                     values[row] = dual.max(0.0);
                 }
             }

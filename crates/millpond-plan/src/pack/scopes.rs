@@ -13,6 +13,9 @@ const MAX_SCOPES: usize = 16;
 /// Comparing sets of bins takes time: with more of them there is only one scope.
 const MAX_CLASSES: usize = 64;
 
+/// Pods of a row for each scope that make it worth splitting.
+const PODS_TO_DIVIDE: u64 = 1;
+
 /// Rows that are packed together.
 pub(super) struct Hand {
     pub(super) rows: Vec<usize>,
@@ -28,14 +31,23 @@ pub(super) struct Scopes {
     of_row: Vec<usize>,
 }
 
-impl Scopes {
-    /// `kinds` are the bins that are equal but for who may use them; `strata` are all rows, similar
-    /// ones side by side.
-    pub(super) fn new(instance: &Instance, kind_of: &[usize], strata: &[usize]) -> Self {
+/// Sets of bins that rows are pinned to, and who is pinned.
+struct Pins {
+    /// Per scope and kind the bins that pinned rows may use.
+    scopes: Vec<Vec<BitSet>>,
+    /// The scope of each class, if it is pinned.
+    of_class: Vec<Option<usize>>,
+    /// Per class and kind its bins.
+    bins: Vec<Vec<BitSet>>,
+}
+
+impl Pins {
+    /// None where zones do not matter, or too many sets of bins do.
+    fn new(instance: &Instance, kind_of: &[usize]) -> Option<Self> {
         let kinds = kind_of.iter().max().map_or(0, |last| last + 1);
         let classes = instance.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
         if kinds == instance.bins.len() || classes > MAX_CLASSES {
-            return Self::default();
+            return None;
         }
         let mut of_class: Vec<Vec<BitSet>> = vec![vec![BitSet::new(); kinds]; classes];
         let mut size = vec![0_usize; kinds];
@@ -45,10 +57,11 @@ impl Scopes {
                 of_class[class][kind_of[bin]].insert(bin);
             }
         }
+        let used: BitSet = instance.rows.iter().map(|row| row.class).collect();
         let total = |class: usize| of_class[class].iter().map(BitSet::len).sum::<usize>();
         let pinned = |class: &usize| {
             let part = |(bins, &size): (&BitSet, &usize)| !bins.is_empty() && bins.len() < size;
-            of_class[*class].iter().zip(&size).any(part)
+            used.contains(*class) && of_class[*class].iter().zip(&size).any(part)
         };
         let mut order: Vec<usize> = (0..classes).filter(pinned).collect();
         // By content: classes are numbered in the order of the input.
@@ -64,14 +77,52 @@ impl Scopes {
             narrow(&mut scopes[scope], bins);
             of[class] = Some(scope);
         }
-        if scopes.len() < 2 || scopes.len() > MAX_SCOPES {
-            return Self::default();
-        }
+        let several = (2..=MAX_SCOPES).contains(&scopes.len());
+        several.then_some(Self { scopes, of_class: of, bins: of_class })
+    }
+
+    /// Whether every scope has bins of its own for everything that a class can use.
+    fn divide(&self, class: usize) -> bool {
+        let everywhere = |(kind, bins): (usize, &BitSet)| {
+            let mut seen = BitSet::new();
+            self.scopes.iter().all(|scope| {
+                let mut inside = scope[kind].clone();
+                inside.intersect(bins);
+                let new = !inside.is_empty() && !inside.meets(&seen);
+                seen.unite(&inside);
+                new
+            })
+        };
+        let used = self.bins[class].iter().enumerate().filter(|(_, bins)| !bins.is_empty());
+        self.of_class[class].is_none() && used.into_iter().all(everywhere)
+    }
+}
+
+/// Splits rows that may be anywhere among the scopes, where there are enough pods for it: so each scope has a share of
+/// every size.
+pub(super) fn divide(instance: &mut Instance) {
+    let Some(pins) = Pins::new(instance, &instance.kinds()) else { return };
+    let least = PODS_TO_DIVIDE * pins.scopes.len() as u64;
+    let divisible: BitSet = (0..pins.of_class.len()).filter(|&class| pins.divide(class)).collect();
+    let union = |scope: &Vec<BitSet>| {
+        let mut all = BitSet::new();
+        scope.iter().for_each(|bins| all.unite(bins));
+        all
+    };
+    let sets: Vec<BitSet> = pins.scopes.iter().map(union).collect();
+    instance.split(&sets, |row| divisible.contains(row.class) && row.count >= least);
+}
+
+impl Scopes {
+    /// `kinds` are the bins that are equal but for who may use them; `strata` are all rows, similar
+    /// ones side by side.
+    pub(super) fn new(instance: &Instance, kind_of: &[usize], strata: &[usize]) -> Self {
+        let Some(Pins { scopes, of_class, .. }) = Pins::new(instance, kind_of) else { return Self::default() };
         let mut rows = vec![0_usize; scopes.len()];
         let mut of_row = vec![0; instance.rows.len()];
         for &row in strata {
             let fewest = (0..scopes.len()).min_by_key(|&scope| (rows[scope], scope)).unwrap_or(0);
-            let scope = of[instance.rows[row].class].unwrap_or(fewest);
+            let scope = of_class[instance.rows[row].class].unwrap_or(fewest);
             rows[scope] += 1;
             of_row[row] = scope;
         }

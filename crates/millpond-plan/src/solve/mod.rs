@@ -39,6 +39,7 @@ mod order;
 mod report;
 mod rest;
 mod rows;
+mod sizes;
 mod slots;
 mod squeeze;
 #[cfg(test)]
@@ -77,6 +78,7 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     while solver.give_back_spare() {
         solver.mend();
     }
+
     let outcome = solver.finish();
     if settings.consolidate {
         return crate::disruption::consolidate(snapshot, market, outcome, settings).outcome;

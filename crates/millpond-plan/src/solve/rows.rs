@@ -32,6 +32,19 @@ pub(super) enum Purpose {
     Bound,
 }
 
+/// With more rows than this it is worth a look whether fewer would do.
+const MANY_ROWS: usize = 64;
+
+/// Rows with the parts in them, in the order of planning.
+type Rows = BTreeMap<RowKey, Vec<(ClassId, u32)>>;
+
+/// Whether rows are told apart by spreads over hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spreads {
+    Exact,
+    Ignore,
+}
+
 /// What packing looks at in a part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct RowKey {
@@ -51,14 +64,7 @@ impl Solver<'_> {
     /// of the problem that a bound is proved for.
     pub(super) fn packing(&self, parts: &[Part], sets: &OfferSets, among: &BitSet, purpose: Purpose) -> Packing {
         let dimensions = self.dimensions(parts);
-        let mut rows: BTreeMap<RowKey, Vec<(ClassId, u32)>> = BTreeMap::new();
-        for part in parts.iter().filter(|part| part.count > 0) {
-            let class = &self.snapshot.classes[part.class.index()];
-            if let Some(request) = amounts(&class.requests, &dimensions, true) {
-                let key = RowKey { request, offers: part.offers, ..self.host_rules(part.class, purpose) };
-                rows.entry(key).or_default().push((part.class, part.count));
-            }
-        }
+        let rows = self.rows(parts, &dimensions, purpose);
         let used: Vec<SetId> = {
             let mut used: Vec<SetId> = rows.keys().map(|row| row.offers).collect();
             used.sort_unstable();
@@ -92,7 +98,60 @@ impl Solver<'_> {
         packing
     }
 
-    fn host_rules(&self, class: ClassId, purpose: Purpose) -> RowKey {
+    /// The parts by row. Spreads over hosts tell rows apart unless that makes many small ones of a few: many spreads
+    /// that each concern a few pods are kept when nodes get their pods.
+    fn rows(&self, parts: &[Part], dimensions: &[ResourceId], purpose: Purpose) -> Rows {
+        let collect = |spreads: Spreads| {
+            let mut rows = Rows::new();
+            for part in parts.iter().filter(|part| part.count > 0) {
+                let class = &self.snapshot.classes[part.class.index()];
+                if let Some(request) = amounts(&class.requests, dimensions, true) {
+                    let key = RowKey { request, offers: part.offers, ..self.host_rules(part.class, spreads) };
+                    rows.entry(key).or_default().push((part.class, part.count));
+                }
+            }
+            rows
+        };
+        if purpose == Purpose::Bound {
+            return collect(Spreads::Ignore);
+        }
+        let exact = collect(Spreads::Exact);
+        if exact.len() <= MANY_ROWS {
+            return exact;
+        }
+        let merged = collect(Spreads::Ignore);
+        if merged.len() * 8 > exact.len() * 7 {
+            return exact;
+        }
+        let capped = |(key, members): (RowKey, Vec<(ClassId, u32)>)| {
+            let cap = key.cap.min(self.fair_cap(&members));
+            (RowKey { cap, ..key }, members)
+        };
+        merged.into_iter().map(capped).collect()
+    }
+
+    /// Pods of some classes on one host, on the average, when each of their spreads is over as few hosts as it allows.
+    fn fair_cap(&self, members: &[(ClassId, u32)]) -> u32 {
+        let topology = self.board.topology();
+        let mut hosts: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+        let mut pods = 0;
+        for &(class, count) in members {
+            let spreads = topology.host_spreads(class);
+            if spreads.is_empty() {
+                return u32::MAX;
+            }
+            pods += u64::from(count);
+            for spread in spreads {
+                let (counted, most) = hosts.entry(spread).or_insert((0, u32::MAX));
+                *counted += u64::from(count);
+                *most = (*most).min(topology.spread_per_host(class));
+            }
+        }
+        let least = hosts.values().map(|(counted, most)| counted.div_ceil(u64::from(*most))).max().unwrap_or(1);
+        (pods / least.max(1)).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    fn host_rules(&self, class: ClassId, spreads: Spreads) -> RowKey {
         let topology = self.board.topology();
         let mut cap = u32::MAX;
         let mut exclusive = topology.exclusive_groups(class);
@@ -104,7 +163,7 @@ impl Solver<'_> {
             cap = 1;
             counted.push(class.0);
         }
-        if purpose == Purpose::Plan {
+        if spreads == Spreads::Exact {
             cap = cap.min(topology.spread_per_host(class));
             counted.extend(topology.host_spreads(class));
             exclusive.extend(topology.spread_groups(class));

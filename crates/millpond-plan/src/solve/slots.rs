@@ -8,6 +8,9 @@ use super::domains::{OfferSets, Part};
 use super::offers;
 use super::rows::{Packing, Purpose};
 
+/// Nodes that are looked at to find a place for a pod by moving another.
+const MOST_EXCHANGES: usize = 200;
+
 impl Solver<'_> {
     /// Buys nodes for what is waiting: greater weights first and, where something is limited, higher priorities
     /// first.
@@ -60,7 +63,7 @@ impl Solver<'_> {
         if packing.problem.rows.is_empty() || packing.problem.bins.is_empty() {
             return;
         }
-        let solution = pack::solve(&packing.problem, self.settings.budget);
+        let solution = self.choose_nodes(&packing);
         self.work += solution.work;
         let ruled = packing.members.iter().flatten().any(|(class, _)| self.is_ruled(*class));
         if ruled {
@@ -75,8 +78,42 @@ impl Solver<'_> {
             }
         }
         if ruled {
+            self.exchange_leftovers(&mut rows);
             self.place_leftovers(&rows, sets, among);
         }
+    }
+
+    /// Fills slots that stayed empty: with pods of the same row that have no place, or with pods from other nodes
+    /// whose slots those can take.
+    fn exchange_leftovers(&mut self, rows: &mut Rows) {
+        for (row, node) in std::mem::take(&mut rows.empty_slots) {
+            for index in 0..rows.packing.members[row].len() {
+                let (class, left) = rows.packing.members[row][index];
+                if left > 0 && (self.put_checked(node, class, 1) == 1 || self.exchange(class, node, row, rows)) {
+                    rows.packing.members[row][index].1 -= 1;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Brings a pod from another node to an empty slot, and puts one of the class in its place.
+    fn exchange(&mut self, class: ClassId, empty: usize, row: usize, rows: &Rows) -> bool {
+        let of_row = |other: ClassId| rows.packing.members[row].iter().any(|(member, _)| *member == other);
+        for &node in rows.nodes[row].iter().filter(|node| **node != empty).take(MOST_EXCHANGES) {
+            for (other, _) in self.planned[node].contents.clone() {
+                if other == class || !of_row(other) || !self.may_hold(empty, other) {
+                    continue;
+                }
+                self.take_off(node, other, 1);
+                if self.put_checked(node, class, 1) == 1 {
+                    self.put(empty, other, 1);
+                    return true;
+                }
+                self.put(node, other, 1);
+            }
+        }
+        false
     }
 
     /// Pods that found no slot, for rules about the host: on other nodes that were bought for the same domain, or on
@@ -132,17 +169,26 @@ impl Solver<'_> {
             left -= taken;
             tried += 1;
         }
+        if ruled {
+            rows.nodes[row].push(node);
+            rows.empty_slots.extend((0..left).map(|_| (row, node)));
+        }
         rows.advance(row, ruled);
     }
 
     fn put_checked(&mut self, node: usize, class: ClassId, most: u32) -> u32 {
-        let spot = self.spot_of(node);
         let mut taken = 0;
-        while taken < most && self.board.check_host(class, spot).is_ok() && self.stays_flexible(node, class) {
+        while taken < most && self.may_hold(node, class) {
             self.put(node, class, 1);
             taken += 1;
         }
         taken
+    }
+
+    /// Whether rules about the host allow one more pod of a class on a planned node.
+    fn may_hold(&mut self, node: usize, class: ClassId) -> bool {
+        let spot = self.spot_of(node);
+        self.board.check_host(class, spot).is_ok() && self.stays_flexible(node, class)
     }
 
     /// Whether pods of a class must be checked on the board before they are put on a new node.
@@ -170,11 +216,15 @@ struct Rows {
     packing: Packing,
     /// The class of each row that is next.
     cursor: Vec<usize>,
+    /// Nodes with pods of each row, and slots that rules about the host left empty: row and node.
+    nodes: Vec<Vec<usize>>,
+    empty_slots: Vec<(usize, usize)>,
 }
 
 impl Rows {
     fn new(packing: Packing) -> Self {
-        Self { cursor: vec![0; packing.members.len()], packing }
+        let rows = packing.members.len();
+        Self { cursor: vec![0; rows], nodes: vec![Vec::new(); rows], empty_slots: Vec::new(), packing }
     }
 
     /// The classes that will probably go on a node, to ask what they like.

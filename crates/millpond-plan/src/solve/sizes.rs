@@ -1,0 +1,81 @@
+//! How large nodes should be where pods are in each other's way.
+//!
+//! Larger nodes are as a rule cheaper for what they hold, so the kernel prefers them. But the more pods a node has,
+//! the more of them meet that a spread over hosts keeps apart, and the kernel does not know all such rules.
+
+use std::collections::BTreeMap;
+
+use crate::pack::{self, BitSet};
+
+use super::Solver;
+use super::rows::Packing;
+
+/// Nodes that are not larger than they have to be may cost this much more than others.
+const DEARER_BY_SMALL_NODES: f64 = 1.04;
+/// How much larger than the average they may be.
+const LARGER_THAN_AVERAGE: i128 = 2;
+/// With fewer pods than one in this many under such rules the size of nodes does not matter.
+const FEW_GUARDED: u64 = 10;
+
+impl Solver<'_> {
+    /// What to buy. Where rules about the host that the kernel does not know concern many pods, nodes should not be
+    /// larger than they have to be: the more pods on one, the more of them are in each other's way.
+    pub(super) fn choose_nodes(&self, packing: &Packing) -> pack::Solution {
+        let budget = self.settings.budget;
+        let any = || pack::solve(&packing.problem, budget);
+        let Some(small) = self.with_small_bins(packing) else { return any() };
+        let small = pack::solve(&small, budget);
+        let counts = packing.problem.rows.iter().map(|row| row.count).collect();
+        let bound = pack::bound(&packing.problem, counts, budget).value;
+        if small.unplaced.is_empty() && small.cost as f64 <= bound as f64 * DEARER_BY_SMALL_NODES {
+            return small;
+        }
+        let any = any();
+        let left = |solution: &pack::Solution| solution.unplaced.iter().map(|(_, count)| count).sum::<u64>();
+        if left(&small) > left(&any) || small.cost as f64 > any.cost as f64 * DEARER_BY_SMALL_NODES {
+            any
+        } else {
+            small
+        }
+    }
+
+    /// The problem with bins that are not much larger than a node has to be when rules about the host are kept.
+    fn with_small_bins(&self, packing: &Packing) -> Option<pack::Problem> {
+        let topology = self.board.topology();
+        let members = || packing.members.iter().flatten();
+        let pods: u64 = members().map(|(_, count)| u64::from(*count)).sum();
+        let guarded = members().filter(|(class, _)| topology.is_guarded(*class));
+        let guarded: u64 = guarded.map(|(_, count)| u64::from(*count)).sum();
+        if guarded * FEW_GUARDED < pods {
+            return None;
+        }
+        let problem = &packing.problem;
+        let mut hosts: BTreeMap<u32, u64> = BTreeMap::new();
+        for row in &problem.rows {
+            for group in &row.exclusive {
+                *hosts.entry(*group).or_default() += row.count;
+            }
+        }
+        let hosts = hosts.into_values().max()?;
+        let total = |dim: usize| -> i128 {
+            problem.rows.iter().map(|row| i128::from(row.request[dim]) * i128::from(row.count)).sum()
+        };
+        let most: Vec<i128> =
+            (0..problem.resources).map(|dim| total(dim) * LARGER_THAN_AVERAGE / i128::from(hosts)).collect();
+        let small = |bin: &pack::Bin| (0..problem.resources).any(|dim| i128::from(bin.capacity[dim]) <= most[dim]);
+        let small: BitSet = (0..problem.bins.len()).filter(|&bin| small(&problem.bins[bin])).collect();
+        let mut problem = problem.clone();
+        for row in &mut problem.rows {
+            let fits = |bin: &usize| {
+                let capacity = &packing.problem.bins[*bin].capacity;
+                (0..packing.problem.resources).all(|dim| row.request[dim] <= capacity[dim])
+            };
+            let mut bins = row.bins.clone();
+            bins.intersect(&small);
+            if bins.iter().any(|bin| fits(&bin)) {
+                row.bins = bins;
+            }
+        }
+        Some(problem)
+    }
+}

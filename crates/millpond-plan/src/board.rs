@@ -7,9 +7,7 @@
 use std::collections::HashMap;
 
 use crate::market::{Market, liking};
-use crate::model::{
-    CPU, ClassId, HostPort, Labels, MEMORY, NodeId, PodClass, PodId, PodKind, PodState, Resources, Snapshot,
-};
+use crate::model::{ClassId, HostPort, Labels, NodeId, PodClass, PodId, PodKind, PodState, Resources, Snapshot};
 use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::requirement::Requirements;
@@ -199,21 +197,6 @@ impl<'s> Board<'s> {
         spot
     }
 
-    /// Puts another offer in the place of a planned node's. The labels that pods look at must be the same.
-    pub fn exchange(&mut self, spot: SpotId, offer: usize) {
-        let old = self.spots[spot.index()].offer.expect("only planned nodes are exchanged");
-        let before = self.place_of(spot);
-        self.topology.remove_node(before, self.snapshot);
-        let mut free = self.market.offer(offer).free.clone();
-        let mut used = self.market.offer(old as usize).free.clone();
-        used.subtract(&self.spots[spot.index()].free);
-        free.subtract(&used);
-        self.spots[spot.index()].free = free;
-        self.spots[spot.index()].offer = Some(offer as u32);
-        let after = self.place_of(spot);
-        self.topology.add_node(after, self.snapshot);
-    }
-
     /// Closes a node that is to be removed: it is no domain any more, and takes no pods. Its pods have to be
     /// taken off first.
     pub fn close(&mut self, spot: SpotId) {
@@ -236,16 +219,17 @@ impl<'s> Board<'s> {
         self.topology.check(class, self.place_of(spot))
     }
 
-    /// The same without rules between pods about anything but the host: for pods whose zone is decided already, while
-    /// others are still on their way.
+    /// The same for a planned node, without rules between pods about anything but the host: for pods whose zone is
+    /// decided already, while others and their nodes are still on their way.
     ///
     /// A pod that must be near others is asked all the same: they may not be there.
     pub fn check_host(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
         if self.topology.must_be_near(class) {
-            return self.check(class, spot);
+            self.check(class, spot)?;
+        } else {
+            self.check_alone(class, spot)?;
         }
-        self.check_alone(class, spot)?;
-        self.topology.check_domain(class, self.snapshot.names.hostname, crate::topology::Domain(spot.0))
+        self.topology.check_new_host(class, crate::topology::Domain(spot.0))
     }
 
     /// Whether a node has what the pod wants, and room for it.
@@ -355,20 +339,6 @@ impl<'s> Board<'s> {
     /// A node as topology sees it.
     pub fn place_of(&self, spot: SpotId) -> Place<'s> {
         place(self.snapshot, self.market, self.spots[spot.index()].offer, spot.index())
-    }
-
-    /// The share of a node that is in use, in thousandths: the greater of cpu and memory.
-    pub fn used_share(&self, spot: SpotId) -> i64 {
-        let at = &self.spots[spot.index()];
-        let whole = match at.offer {
-            Some(offer) => &self.market.offer(offer as usize).free,
-            None => &self.snapshot.nodes[spot.index()].allocatable,
-        };
-        let share = |resource| match whole.get(resource) {
-            0 => 0,
-            total => ((i128::from(total) - i128::from(at.free.get(resource))) * 1000 / i128::from(total)) as i64,
-        };
-        share(CPU).max(share(MEMORY))
     }
 }
 

@@ -7,9 +7,12 @@
 //! A domain is a value of a label. The hostname is a label like others, but every node has its own, also one
 //! that has no name yet: its domains are the numbers of the nodes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+
+use foldhash::fast::FixedState;
 
 use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Labels, Namespaces, PodClass, Snapshot, Spread, selects};
+use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
@@ -25,6 +28,9 @@ impl Domain {
         Self(value.index() as u32)
     }
 }
+
+/// Numbers by domain. Nobody looks at their order.
+type Counts = HashMap<Domain, u32, FixedState>;
 
 /// Which pods a counter counts, by which label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,14 +64,16 @@ struct Counter {
     filter: Option<u32>,
     terminating: bool,
     /// Pods by domain.
-    pods: BTreeMap<Domain, u32>,
+    pods: Counts,
     /// Those of them that do not ask this question themselves: whoever wants to be near can rely on them.
-    founders: BTreeMap<Domain, u32>,
+    founders: Counts,
     /// Nodes by domain, where domains without pods matter.
-    nodes: BTreeMap<Domain, u32>,
+    nodes: Counts,
     total: u64,
     /// Whether it must be zero for some class.
     repels: bool,
+    /// The least skew of the spreads that look at it.
+    max_skew: Option<u32>,
 }
 
 impl Counter {
@@ -124,6 +132,8 @@ pub struct Topology {
     rules: Vec<ClassRules>,
     /// Domains that are known though no node is there yet.
     expected: BTreeSet<(usize, Domain)>,
+    /// For each node that is known, the filters that count it.
+    counted_by: Vec<Option<BitSet>>,
 }
 
 /// A node as topology sees it.
@@ -175,6 +185,18 @@ impl Topology {
     /// Whether pods of the class satisfy their own affinity terms: the first of them may start a domain.
     pub fn is_affine_to_itself(&self, class: ClassId) -> bool {
         self.rules[class.index()].affine_to_itself
+    }
+
+    /// What the class must be near to by this label: classes with the same have the same company.
+    pub fn affinity_group(&self, class: ClassId, key: Symbol) -> Vec<usize> {
+        let rules = &self.rules[class.index()];
+        let mut group: Vec<usize> = rules.affinity.iter().filter(|rule| rule.key == key).map(|r| r.counter).collect();
+        if !group.is_empty() {
+            // Whoever is near to the class is company too.
+            group.push(usize::MAX);
+            group.extend(rules.raises.iter().copied().filter(|&counter| self.counters[counter].key == key));
+        }
+        group
     }
 
     /// Whether a class's affinity by this label selects pods of another class.
@@ -242,17 +264,31 @@ impl Topology {
     }
 
     fn change_node(&mut self, place: Place<'_>, snapshot: &Snapshot, by: i32) {
-        let counting: Vec<bool> =
-            self.filters.iter().map(|filter| filter.counts(place, self.hostname, snapshot)).collect();
+        let filters = self.filters.iter().enumerate();
+        let counting = filters.filter(|(_, filter)| filter.counts(place, self.hostname, snapshot));
+        let counting: BitSet = counting.map(|(index, _)| index).collect();
         for counter in &mut self.counters {
-            let Some(filter) = counter.filter else { continue };
-            if let Some(domain) = domain_of(place, counter.key, self.hostname).filter(|_| counting[filter as usize]) {
+            let counted = counter.filter.is_some_and(|filter| counting.contains(filter as usize));
+            if let Some(domain) = domain_of(place, counter.key, self.hostname).filter(|_| counted) {
                 let nodes = counter.nodes.entry(domain).or_default();
                 *nodes = nodes.saturating_add_signed(by);
                 if *nodes == 0 {
                     counter.nodes.remove(&domain);
                 }
             }
+        }
+        let spot = place.spot as usize;
+        if spot >= self.counted_by.len() {
+            self.counted_by.resize(spot + 1, None);
+        }
+        self.counted_by[spot] = Some(counting);
+    }
+
+    /// Whether a filter counts a node.
+    fn is_counted(&self, filter: u32, place: Place<'_>, snapshot: &Snapshot) -> bool {
+        match self.counted_by.get(place.spot as usize) {
+            Some(Some(counting)) => counting.contains(filter as usize),
+            _ => self.filters[filter as usize].counts(place, self.hostname, snapshot),
         }
     }
 
@@ -275,7 +311,7 @@ impl Topology {
         for &index in &self.rules[class.index()].raises {
             let counter = &self.counters[index];
             let counted = counter.terminating || !terminating;
-            let eligible = |filter| self.filters[filter as usize].counts(place, self.hostname, snapshot);
+            let eligible = |filter| self.is_counted(filter, place, snapshot);
             if counted
                 && counter.filter.is_none_or(eligible)
                 && let Some(domain) = domain_of(place, counter.key, self.hostname)
@@ -287,15 +323,28 @@ impl Topology {
     }
 
     /// Counts pods of a class in a domain, for counters by this label only.
-    pub fn add_in_domain(&mut self, class: ClassId, key: Symbol, domain: Domain, count: u32) {
+    pub fn add_in_domain(&mut self, class: ClassId, key: Symbol, domain: Domain, count: i64) {
         let rules = &self.rules[class.index()];
         for &index in &rules.raises {
             let counter = &mut self.counters[index];
             if counter.key == key {
                 let asks = rules.affinity.iter().any(|rule| rule.counter == index);
-                counter.change(domain, i64::from(count), !asks);
+                counter.change(domain, count, !asks);
             }
         }
+    }
+
+    /// By how many pods the spreads by a label that count the class are out of balance.
+    pub fn excess(&self, class: ClassId, key: Symbol) -> u64 {
+        let raised = self.rules[class.index()].raises.iter().map(|&counter| &self.counters[counter]);
+        let spreads =
+            raised.filter(|counter| counter.key == key).filter_map(|counter| Some((counter, counter.max_skew?)));
+        let excess = |(counter, max_skew): (&Counter, u32)| {
+            let counts = || counter.nodes.keys().map(|domain| counter.count(*domain));
+            let skew = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
+            u64::from(skew.saturating_sub(max_skew))
+        };
+        spreads.map(excess).sum()
     }
 
     /// Makes a domain known to the spreads of a class though no node is there yet: one can be bought.
@@ -329,6 +378,15 @@ impl Topology {
     /// The same as far as a label is concerned, for a node of which only this domain is known.
     pub fn check_domain(&self, class: ClassId, key: Symbol, domain: Domain) -> Result<(), Rule> {
         self.check_with(class, |asked| (asked == key).then_some(Some(domain)))
+    }
+
+    /// The same for the host, while more hosts are to come: one without pods will be among them.
+    pub fn check_new_host(&self, class: ClassId, host: Domain) -> Result<(), Rule> {
+        self.check_domain(class, self.hostname, host)?;
+        let over_hosts = self.rules[class.index()].spread.iter().filter(|rule| rule.key == self.hostname);
+        let after = |rule: &SpreadRule| self.counters[rule.counter].count(host) + u32::from(rule.counts_itself);
+        let mut full = over_hosts.filter(|rule| after(rule) > rule.max_skew);
+        full.next().map_or(Ok(()), |_| Err(Rule::TopologySpread))
     }
 
     /// `domain` says nothing for labels that are not looked at, and `Some(None)` for those that the node lacks.
@@ -504,7 +562,7 @@ impl Counter {
     }
 }
 
-fn change_count(counts: &mut BTreeMap<Domain, u32>, domain: Domain, by: i64) {
+fn change_count(counts: &mut Counts, domain: Domain, by: i64) {
     let count = counts.entry(domain).or_default();
     *count = u32::try_from((i64::from(*count) + by).max(0)).unwrap_or(u32::MAX);
     if *count == 0 {
@@ -575,17 +633,29 @@ impl<'s> Compiler<'s> {
             host: question.key == hostname,
             filter: question.nodes.as_ref().map(|filter| self.filter_ids[filter]),
             terminating: question.terminating,
-            pods: BTreeMap::new(),
-            founders: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            pods: Counts::default(),
+            founders: Counts::default(),
+            nodes: Counts::default(),
             total: 0,
             repels: false,
+            max_skew: None,
         });
         let mut counters: Vec<Counter> = counters.collect();
         for rule in self.rules.iter().flat_map(|rules| &rules.forbidden) {
             counters[rule.counter].repels = true;
         }
-        Topology { hostname, counters, filters: self.filters, rules: self.rules, expected: BTreeSet::new() }
+        for rule in self.rules.iter().flat_map(|rules| &rules.spread) {
+            let known = &mut counters[rule.counter].max_skew;
+            *known = Some(known.map_or(rule.max_skew, |known| known.min(rule.max_skew)));
+        }
+        Topology {
+            hostname,
+            counters,
+            filters: self.filters,
+            rules: self.rules,
+            expected: BTreeSet::new(),
+            counted_by: Vec::new(),
+        }
     }
 
     fn class(&mut self, index: usize, class: &PodClass) {

@@ -42,7 +42,7 @@ mod tests;
 
 pub use bits::BitSet;
 pub use certificate::{Certificate, CertificateError, NodePrices, Proof, verify};
-pub use model::{Amounts, Bin, Bound, Budget, MAX_RESOURCES, NodeGroup, Problem, Row, Solution};
+pub use model::{Amounts, Bin, Bound, Budget, Choice, MAX_RESOURCES, NodeGroup, Problem, Row, Solution};
 
 use instance::Instance;
 use plan::{Nodes, Stock};
@@ -53,11 +53,21 @@ const PODS_A_ROW: f64 = 10.0;
 /// So few rows that a relaxation takes no time to speak of.
 const FEW_ROWS: usize = 240;
 
-/// Chooses nodes for as many pods as possible, at a low cost.
+/// Chooses nodes for as many pods as possible, at a low cost, and proves how low it could be at best.
 ///
 /// Pods that cannot be placed are reported, never an error. More than [`MAX_RESOURCES`] resources
 /// are ignored.
 pub fn solve(problem: &Problem, budget: Budget) -> Solution {
+    let Choice { nodes, unplaced, cost, work } = choose(problem, budget);
+    let mut counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
+    for &(row, missing) in &unplaced {
+        counts[row] -= missing;
+    }
+    Solution { nodes, unplaced, cost, bound: bound(problem, counts, budget), work }
+}
+
+/// Chooses nodes for as many pods as possible, at a low cost.
+pub fn choose(problem: &Problem, budget: Budget) -> Choice {
     let mut instance = Instance::new(problem);
     let by_price = plan::bins_by_price(&instance);
     if let Some((nodes, left)) = exact::place(&instance, &by_price) {
@@ -65,10 +75,7 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
         for node in &nodes {
             stock.take(node.bin, node.times);
         }
-        let best = Candidate::new(&instance, &by_price, nodes, left, stock, 0);
-        if let Some(solution) = proved_optimal(problem, &instance, &best) {
-            return solution;
-        }
+        return Candidate::new(&instance, &by_price, nodes, left, stock, 0).chosen(problem, &instance, 0);
     }
     scopes::divide(&mut instance);
     // Free room is filled before anything is bought, and can hold nothing more then.
@@ -91,16 +98,10 @@ pub fn solve(problem: &Problem, budget: Budget) -> Solution {
         for node in &nodes {
             stock.take(node.bin, node.times);
         }
+        let nodes = merge::pairs(&instance, &prices, &by_price, &mut stock, nodes);
         best = Candidate::new(&instance, &by_price, nodes, left, stock, 0);
     }
-    let (unplaced, counts) = best.placed(problem, &instance);
-    Solution {
-        cost: best.cost,
-        nodes: plan::to_groups(&instance, &best.nodes),
-        unplaced,
-        bound: bound::certify(problem, &instance, &prices, counts),
-        work,
-    }
+    best.chosen(problem, &instance, work)
 }
 
 /// What the pods cost at least, without choosing nodes for them.
@@ -121,20 +122,6 @@ pub fn bound(problem: &Problem, counts: Vec<u64>, budget: Budget) -> Bound {
     let instance = Instance::with_counts(problem, &counts);
     let prices = Prices::new(&instance, budget.threads);
     bound::certify(problem, &instance, &prices, counts)
-}
-
-/// The solution of an enumeration, with the same enumeration as its proof.
-fn proved_optimal(problem: &Problem, instance: &Instance, best: &Candidate) -> Option<Solution> {
-    let (unplaced, counts) = best.placed(problem, instance);
-    let certificate = Certificate { counts, proof: Proof::Exhaustive };
-    let value = verify(problem, &certificate).ok()?;
-    Some(Solution {
-        cost: best.cost,
-        nodes: plan::to_groups(instance, &best.nodes),
-        unplaced,
-        bound: Bound { value, certificate },
-        work: 0,
-    })
 }
 
 /// A valid choice of nodes.
@@ -159,10 +146,9 @@ impl Candidate {
         Self { cost: plan::cost(instance, &nodes), nodes, left, work }
     }
 
-    /// Pods that are not placed by row of the problem, and how many of each row are.
-    fn placed(&self, problem: &Problem, instance: &Instance) -> (Vec<(usize, u64)>, Vec<u64>) {
-        let mut counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
-        let hopeless = instance.hopeless.iter().map(|&row| (row, counts[row]));
+    /// In the terms of the problem.
+    fn chosen(&self, problem: &Problem, instance: &Instance, work: u64) -> Choice {
+        let hopeless = instance.hopeless.iter().map(|&row| (row, problem.rows[row].count));
         let left = instance.rows.iter().zip(&self.left).map(|(row, &left)| (row.origin, left));
         let mut unplaced: Vec<(usize, u64)> = hopeless.chain(left).filter(|&(_, count)| count > 0).collect();
         unplaced.sort_unstable();
@@ -172,10 +158,7 @@ impl Candidate {
             kept.1 += if same { next.1 } else { 0 };
             same
         });
-        for &(row, missing) in &unplaced {
-            counts[row] -= missing;
-        }
-        (unplaced, counts)
+        Choice { cost: self.cost, nodes: plan::to_groups(instance, &self.nodes), unplaced, work }
     }
 
     /// More pods placed, then cheaper, then fewer nodes.

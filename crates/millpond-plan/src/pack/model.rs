@@ -103,6 +103,19 @@ impl Solution {
     }
 }
 
+/// Nodes to buy, without a word on how good they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The nodes, equal ones together, in a canonical order.
+    pub nodes: Vec<NodeGroup>,
+    /// Rows with pods that no node was found for, and how many.
+    pub unplaced: Vec<(usize, u64)>,
+    /// Nano-dollars per hour of all nodes.
+    pub cost: u128,
+    /// Patterns that were built.
+    pub work: u64,
+}
+
 /// Nodes of one bin that hold the same pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeGroup {

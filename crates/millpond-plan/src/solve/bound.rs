@@ -5,20 +5,102 @@
 //! plan used for their class, or to those of greater weight; where limits could push them elsewhere, to any. Whatever the kernel proves about that problem holds
 //! for every plan by the same rules.
 
+use std::thread::JoinHandle;
+
 use crate::board::SpotId;
-use crate::model::{ClassId, Snapshot};
-use crate::pack::{self, BitSet};
+use crate::model::{ClassId, Resources, Snapshot};
+use crate::pack::{self, BitSet, Bound};
 use crate::plan::BoundProof;
 
 use super::domains::{OfferSets, Part};
 use super::rows::{Purpose, amounts};
 use super::{Planned, Solver};
 
+/// A proof that is worked on while nodes are chosen, in the hope that every pod gets a place.
+#[derive(Debug)]
+pub(super) struct Proving {
+    /// Classes and the number of their pods that it speaks of.
+    pods: Vec<(ClassId, u32)>,
+    problem: pack::Problem,
+    bound: Proved,
+}
+
+#[derive(Debug)]
+enum Proved {
+    Soon(JoinHandle<Bound>),
+    Now(Bound),
+}
+
+impl Proving {
+    fn start(pods: Vec<(ClassId, u32)>, problem: pack::Problem, budget: pack::Budget) -> Self {
+        let given = problem.clone();
+        let counts = given.rows.iter().map(|row| row.count).collect();
+        let prove = move || pack::bound(&given, counts, budget);
+        let bound = if budget.threads > 1 { Proved::Soon(std::thread::spawn(prove)) } else { Proved::Now(prove()) };
+        Self { pods, problem, bound }
+    }
+
+    fn wait(self) -> Self {
+        let bound = match self.bound {
+            Proved::Soon(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Proved::Now(bound) => bound,
+        };
+        Self { bound: Proved::Now(bound), ..self }
+    }
+}
+
 impl Solver<'_> {
+    /// Starts to prove what the plan costs at least, if it places every pod. With pools of several weights it is not
+    /// known before which of them will be used.
+    pub(super) fn start_proof(&mut self) {
+        let weight = |pool: &crate::model::Pool| pool.weight;
+        let mut weights = self.snapshot.pools.iter().map(weight);
+        let first = weights.next();
+        if !weights.all(|weight| Some(weight) == first) {
+            return;
+        }
+        let pods: Vec<(ClassId, u32)> =
+            self.demand.classes.iter().map(|&class| (class, self.demand.count(class))).collect();
+        if let Some(problem) = self.bound_problem(&pods) {
+            self.proving = Some(Proving::start(pods, problem, self.settings.budget));
+        }
+    }
+
+    /// The bound that was started, if it is about all that is to be bought now.
+    pub(super) fn early_bound(&mut self) -> Option<u128> {
+        let proving = self.proving.take()?.wait();
+        let value = match &proving.bound {
+            Proved::Now(bound) => bound.value,
+            Proved::Soon(_) => return None,
+        };
+        self.proving = Some(proving);
+        self.planned.is_empty().then_some(value)
+    }
+
     /// A lower bound on the price of what is bought, with its proof.
-    pub(super) fn prove_bound(&mut self, free_room: &[(SpotId, crate::model::Resources)]) -> Option<BoundProof> {
+    pub(super) fn prove_bound(&mut self) -> Option<BoundProof> {
+        let placed = |class: &ClassId| (*class, self.demand.count(*class) - self.left(*class));
+        let pods: Vec<(ClassId, u32)> =
+            self.demand.classes.iter().map(placed).filter(|(_, count)| *count > 0).collect();
+        let proving = match self.proving.take() {
+            Some(proving) if proving.pods == pods => proving,
+            _ => {
+                let problem = self.bound_problem(&pods)?;
+                Proving::start(pods, problem, self.settings.budget)
+            }
+        };
+        let Proving { problem, bound: Proved::Now(bound), .. } = proving.wait() else { return None };
+        Some(BoundProof { problem, certificate: bound.certificate })
+    }
+
+    /// The problem of placing some pods, without the rules that a plan could keep otherwise.
+    fn bound_problem(&mut self, pods: &[(ClassId, u32)]) -> Option<pack::Problem> {
+        let free_room = self.room_before();
         let mut sets = OfferSets::default();
-        let parts = self.placed_parts(&mut sets);
+        let mut parts = Vec::with_capacity(pods.len());
+        for &(class, count) in pods {
+            parts.push(Part { class, offers: self.base_offers(class, &mut sets), count });
+        }
         let lowest = lowest_weights(self.snapshot, self.market, &self.planned, self.snapshot.classes.len());
         let among = self.on_sale.clone();
         let mut packing = self.packing(&parts, &sets, &among, Purpose::Bound);
@@ -28,24 +110,8 @@ impl Solver<'_> {
         if !self.ledger.is_limited() {
             self.drop_lower_weights(&mut packing, &lowest);
         }
-        self.add_free_room(&mut packing, free_room);
-        let counts = packing.problem.rows.iter().map(|row| row.count).collect();
-        let bound = pack::bound(&packing.problem, counts, self.settings.budget);
-        Some(BoundProof { problem: packing.problem, certificate: bound.certificate })
-    }
-
-    /// Classes with the number of their pods that have a place.
-    fn placed_parts(&mut self, sets: &mut OfferSets) -> Vec<Part> {
-        let classes = self.demand.classes.clone();
-        let placed = |solver: &Self, class| solver.demand.count(class) - solver.left(class);
-        let mut parts = Vec::with_capacity(classes.len());
-        for class in classes {
-            let count = placed(self, class);
-            if count > 0 {
-                parts.push(Part { class, offers: self.base_offers(class, sets), count });
-            }
-        }
-        parts
+        self.add_free_room(&mut packing, &free_room);
+        Some(packing.problem)
     }
 
     /// Bins of pools below the least weight that a row's classes used are none of its bins.
@@ -69,7 +135,7 @@ impl Solver<'_> {
         }
     }
 
-    fn add_free_room(&mut self, packing: &mut super::rows::Packing, free_room: &[(SpotId, crate::model::Resources)]) {
+    fn add_free_room(&mut self, packing: &mut super::rows::Packing, free_room: &[(SpotId, Resources)]) {
         let dimensions: Vec<_> = packing.dimensions.clone();
         for (spot, free) in free_room {
             let Some(capacity) = amounts(free, &dimensions, false) else { continue };

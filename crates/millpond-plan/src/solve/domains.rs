@@ -116,7 +116,8 @@ impl Solver<'_> {
     }
 
     fn deal_ruled(&mut self, ruled: &[(ClassId, Vec<Symbol>)], sets: &mut OfferSets, parts: &mut Vec<Part>) {
-        let mut table = Table { topology: self.board.topology().clone(), volume: BTreeMap::new() };
+        let mut table =
+            Table { topology: self.board.topology().clone(), volume: BTreeMap::new(), companions: HashMap::new() };
         for (class, keys) in ruled {
             let base = self.base_offers(*class, sets);
             for &key in keys {
@@ -131,37 +132,50 @@ impl Solver<'_> {
         };
         let (last, first): (Vec<_>, Vec<_>) = ruled.iter().partition(affine);
         let ordered: Vec<_> = first.into_iter().chain(last).collect();
+        let mut hands = Vec::with_capacity(ordered.len());
         for (class, keys) in &ordered {
             let base = self.base_offers(*class, sets);
             let mut open = vec![Part { class: *class, offers: base, count: self.left(*class) }];
             for &key in keys {
                 let mut closer = Vec::new();
                 for part in open {
-                    let near = self.companions(*class, key, &ordered, sets);
-                    closer.extend(self.deal_part(part, key, near.as_deref(), &mut table, sets));
+                    let near = self.companions(*class, key, &ordered, &mut table, sets);
+                    let hand = self.deal_part(part, key, near.as_deref(), &mut table, sets);
+                    if keys.len() == 1 {
+                        hands.push(hand);
+                    } else {
+                        closer.extend(hand.parts());
+                    }
                 }
                 open = closer;
             }
             parts.extend(open);
         }
+        table.even_out(&mut hands);
+        parts.extend(hands.iter().flat_map(Hand::parts));
     }
 
-    /// Domains that other classes of an affinity group can use: a group that starts somewhere new should start
-    /// where all of it can be.
+    /// Domains that all classes of an affinity group can use: a group that starts somewhere new should start where
+    /// all of it can be.
     fn companions(
         &mut self,
         class: ClassId,
         key: Symbol,
         ruled: &[&(ClassId, Vec<Symbol>)],
+        table: &mut Table,
         sets: &mut OfferSets,
     ) -> Option<Vec<Symbol>> {
-        if !self.board.topology().is_affine(class, key) {
+        let group = self.board.topology().affinity_group(class, key);
+        if group.is_empty() {
             return None;
+        }
+        if let Some(known) = table.companions.get(&group) {
+            return known.clone();
         }
         let mut shared: Option<Vec<Symbol>> = None;
         for &&(other, _) in ruled {
             let topology = self.board.topology();
-            if other == class || !(topology.follows(other, class, key) || topology.follows(class, other, key)) {
+            if !(topology.follows(other, class, key) || topology.follows(class, other, key)) {
                 continue;
             }
             let base = self.base_offers(other, sets);
@@ -171,7 +185,9 @@ impl Solver<'_> {
                 None => shared = Some(theirs),
             }
         }
-        shared.filter(|shared| !shared.is_empty())
+        let shared = shared.filter(|shared| !shared.is_empty());
+        table.companions.insert(group, shared.clone());
+        shared
     }
 
     fn deal_part(
@@ -181,7 +197,7 @@ impl Solver<'_> {
         near: Option<&[Symbol]>,
         table: &mut Table,
         sets: &mut OfferSets,
-    ) -> Vec<Part> {
+    ) -> Hand {
         let domains = self.domains_for(part.class, part.offers, key, sets);
         let cpu = u128::from(self.snapshot.classes[part.class.index()].requests.get(CPU).max(1).unsigned_abs());
         let mut counts = vec![0_u32; domains.len()];
@@ -201,8 +217,7 @@ impl Solver<'_> {
             *table.volume.entry((key, value)).or_default() += cpu;
             counts[best] += 1;
         }
-        let dealt = counts.into_iter().zip(domains).filter(|(count, _)| *count > 0);
-        dealt.map(|(count, (_, offers))| Part { offers, count, ..part }).collect()
+        Hand { class: part.class, key, domains, counts }
     }
 
     /// The domains of a label in which a class could be bought a node, by name, with the offers in each.
@@ -232,9 +247,59 @@ impl Solver<'_> {
     }
 }
 
+/// Pods of a class, by domain of a label.
+struct Hand {
+    class: ClassId,
+    key: Symbol,
+    domains: Vec<(Symbol, SetId)>,
+    counts: Vec<u32>,
+}
+
+impl Hand {
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        let dealt = self.counts.iter().zip(&self.domains).filter(|(count, _)| **count > 0);
+        dealt.map(|(&count, &(_, offers))| Part { class: self.class, offers, count })
+    }
+}
+
 /// Where pods are dealt to.
 struct Table {
     topology: Topology,
     /// Cores dealt to each domain so far: among equals the emptier.
     volume: BTreeMap<(Symbol, Symbol), u128>,
+    /// Domains for whole affinity groups, by what they are affine to.
+    companions: HashMap<Vec<usize>, Option<Vec<Symbol>>>,
+}
+
+impl Table {
+    /// Pods that come later can bring spreads out of balance that look at them: moves some of them until none is.
+    fn even_out(&mut self, hands: &mut [Hand]) {
+        for hand in hands {
+            for from in 0..hand.domains.len() {
+                while hand.counts[from] > 0 && self.topology.excess(hand.class, hand.key) > 0 {
+                    let mut others = (0..hand.domains.len()).filter(|to| *to != from);
+                    let Some(to) = others.find(|&to| self.moves_evenly(hand, from, to)) else { break };
+                    hand.counts[from] -= 1;
+                    hand.counts[to] += 1;
+                }
+            }
+        }
+    }
+
+    /// Moves a pod from one domain to another if that makes spreads more even and no rule of its own is against it.
+    fn moves_evenly(&mut self, hand: &Hand, from: usize, to: usize) -> bool {
+        let (class, key) = (hand.class, hand.key);
+        let [from, to] = [from, to].map(|index| Domain::value(hand.domains[index].0));
+        let before = self.topology.excess(class, key);
+        self.topology.add_in_domain(class, key, from, -1);
+        if self.topology.check_domain(class, key, to).is_ok() {
+            self.topology.add_in_domain(class, key, to, 1);
+            if self.topology.excess(class, key) < before {
+                return true;
+            }
+            self.topology.add_in_domain(class, key, to, -1);
+        }
+        self.topology.add_in_domain(class, key, from, 1);
+        false
+    }
 }

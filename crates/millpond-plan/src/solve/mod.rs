@@ -68,6 +68,7 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     }
     let mut solver = Solver::new(snapshot, market, *settings);
     solver.fill_existing();
+    solver.start_proof();
     solver.buy_bundles();
     solver.buy();
     solver.squeeze();
@@ -116,6 +117,8 @@ struct Solver<'s> {
     soft_taints: bool,
     min_values: min_values::MinValues,
     work: u64,
+    /// What is being proved about the cost.
+    proving: Option<bound::Proving>,
 }
 
 impl<'s> Solver<'s> {
@@ -133,10 +136,11 @@ impl<'s> Solver<'s> {
             filled: Vec::new(),
             planned: Vec::new(),
             on_board: false,
-            balance: offers::Balance::new(snapshot),
+            balance: offers::Balance::new(snapshot, market),
             soft_taints: soft_taints(snapshot),
             min_values: min_values::MinValues::new(snapshot),
             work: 0,
+            proving: None,
         }
     }
 
@@ -170,7 +174,7 @@ impl<'s> Solver<'s> {
     /// Buys a node; the ledger has agreed.
     fn add_planned(&mut self, offer: usize) -> usize {
         self.ledger.buy(offer);
-        self.balance.add(self.market.offer(offer), self.snapshot);
+        self.balance.add(offer);
         self.planned.push(Planned { offer: offer as u32, contents: Vec::new(), dropped: false });
         if self.on_board {
             self.board.open(offer);
@@ -221,14 +225,16 @@ impl<'s> Solver<'s> {
     }
 
     fn assemble(&mut self) -> (Plan, Vec<PodId>) {
-        let mut placements: Vec<(PodId, Target)> = Vec::with_capacity(self.demand.total());
+        let mut targets: Vec<Option<Target>> = vec![None; self.snapshot.pods.len()];
         for &(class, spot, count) in &self.filled {
             let target = Target::Existing(crate::model::NodeId(spot.0));
-            placements.extend(self.demand.take(class, count).iter().map(|pod| (*pod, target)));
+            for pod in self.demand.take(class, count) {
+                targets[pod.index()] = Some(target);
+            }
         }
         let mut new_nodes = Vec::with_capacity(self.planned.len());
         for node in self.planned.iter().filter(|node| !node.dropped) {
-            let index = new_nodes.len();
+            let target = Target::New(new_nodes.len() as u32);
             let offer = self.market.offer(node.offer as usize);
             new_nodes.push(NewNode {
                 pool: offer.pool,
@@ -238,12 +244,15 @@ impl<'s> Solver<'s> {
                 labels: offer.labels.clone(),
             });
             for &(class, count) in &node.contents {
-                let target = Target::New(index as u32);
-                placements.extend(self.demand.take(class, count).iter().map(|pod| (*pod, target)));
+                for pod in self.demand.take(class, count) {
+                    targets[pod.index()] = Some(target);
+                }
             }
         }
         let unplaced = self.demand.rest();
-        placements.sort_unstable_by_key(|(pod, _)| *pod);
+        let mut placements = Vec::with_capacity(self.demand.total() - unplaced.len());
+        placements
+            .extend(targets.into_iter().enumerate().filter_map(|(pod, target)| Some((PodId::from(pod), target?))));
         let plan = Plan { revision: self.snapshot.revision.clone(), new_nodes, removals: Vec::new(), placements };
         (plan, unplaced)
     }

@@ -9,27 +9,36 @@ use crate::symbol::Symbol;
 /// Nodes of each pool in each zone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Balance {
-    nodes: HashMap<(PoolId, Option<Symbol>), u64>,
+    /// For each offer the number of its pool and zone.
+    number_of: Vec<u32>,
+    nodes: Vec<u64>,
 }
 
 impl Balance {
-    pub(super) fn new(snapshot: &Snapshot) -> Self {
-        let mut balance = Self::default();
-        for node in snapshot.nodes.iter().filter(|node| node.state != NodeState::Leaving) {
-            if let Some(pool) = node.pool {
-                *balance.nodes.entry((pool, node.zone)).or_default() += 1;
-            }
+    pub(super) fn new(snapshot: &Snapshot, market: &Market) -> Self {
+        let mut numbers: HashMap<(PoolId, Option<Symbol>), u32> = HashMap::new();
+        let mut number = |pool: PoolId, zone: Option<Symbol>| {
+            let next = numbers.len() as u32;
+            *numbers.entry((pool, zone)).or_insert(next)
+        };
+        let zone = |offer: &Offer| offer.labels.get(snapshot.names.zone);
+        let number_of: Vec<u32> = market.offers().iter().map(|offer| number(offer.pool, zone(offer))).collect();
+        let staying = snapshot.nodes.iter().filter(|node| node.state != NodeState::Leaving);
+        let there: Vec<u32> = staying.filter_map(|node| Some(number(node.pool?, node.zone))).collect();
+        let mut nodes = vec![0; numbers.len()];
+        for number in there {
+            nodes[number as usize] += 1;
         }
-        balance
+        Self { number_of, nodes }
     }
 
-    pub(super) fn add(&mut self, offer: &Offer, snapshot: &Snapshot) {
-        *self.nodes.entry((offer.pool, offer.labels.get(snapshot.names.zone))).or_default() += 1;
+    pub(super) fn add(&mut self, offer: usize) {
+        self.nodes[self.number_of[offer] as usize] += 1;
     }
 
     /// Nodes of the offer's pool in its zone.
-    pub(super) fn of(&self, offer: &Offer, snapshot: &Snapshot) -> u64 {
-        self.nodes.get(&(offer.pool, offer.labels.get(snapshot.names.zone))).copied().unwrap_or(0)
+    fn of(&self, offer: usize) -> u64 {
+        self.nodes[self.number_of[offer] as usize]
     }
 }
 
@@ -74,8 +83,5 @@ pub(super) fn choose(
         each.sum()
     };
     // The first of equals is taken, so names need not be looked at here.
-    offers
-        .iter()
-        .copied()
-        .min_by_key(|&offer| (std::cmp::Reverse(liked(offer)), balance.of(market.offer(offer), snapshot)))
+    offers.iter().copied().min_by_key(|&offer| (std::cmp::Reverse(liked(offer)), balance.of(offer)))
 }

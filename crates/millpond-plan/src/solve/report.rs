@@ -12,8 +12,7 @@ use super::Solver;
 impl Solver<'_> {
     /// The plan with its report.
     pub(super) fn finish(mut self) -> Outcome {
-        let room = self.room_before();
-        let proof = self.prove_bound(&room);
+        let proof = self.prove_bound();
         let (plan, unplaced) = self.assemble();
         let (verdicts, unplaced) = self.verdicts(&unplaced);
         let nodes = &self.snapshot.nodes;
@@ -41,7 +40,7 @@ impl Solver<'_> {
     }
 
     /// What was free on the nodes that are there before the plan put pods on them.
-    fn room_before(&self) -> Vec<(SpotId, Resources)> {
+    pub(super) fn room_before(&self) -> Vec<(SpotId, Resources)> {
         let mut room: Vec<(SpotId, Resources)> = (0..self.snapshot.nodes.len() as u32)
             .map(SpotId)
             .filter(|&spot| self.board.is_open(spot))

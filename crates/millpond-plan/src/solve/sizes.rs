@@ -13,30 +13,25 @@ use super::rows::Packing;
 /// Nodes that are not larger than they have to be may cost this much more than others.
 const DEARER_BY_SMALL_NODES: f64 = 1.04;
 /// How much larger than the average they may be.
-const LARGER_THAN_AVERAGE: i128 = 2;
+const LARGER_THAN_AVERAGE: (i128, i128) = (5, 2);
 /// With fewer pods than one in this many under such rules the size of nodes does not matter.
 const FEW_GUARDED: u64 = 10;
 
 impl Solver<'_> {
     /// What to buy. Where rules about the host that the kernel does not know concern many pods, nodes should not be
     /// larger than they have to be: the more pods on one, the more of them are in each other's way.
-    pub(super) fn choose_nodes(&self, packing: &Packing) -> pack::Solution {
+    pub(super) fn choose_nodes(&mut self, packing: &Packing) -> pack::Choice {
         let budget = self.settings.budget;
-        let any = || pack::solve(&packing.problem, budget);
+        let any = || pack::choose(&packing.problem, budget);
         let Some(small) = self.with_small_bins(packing) else { return any() };
-        let small = pack::solve(&small, budget);
-        let counts = packing.problem.rows.iter().map(|row| row.count).collect();
-        let bound = pack::bound(&packing.problem, counts, budget).value;
-        if small.unplaced.is_empty() && small.cost as f64 <= bound as f64 * DEARER_BY_SMALL_NODES {
+        let small = pack::choose(&small, budget);
+        let dearer = |small: u128, other: u128| small as f64 > other as f64 * DEARER_BY_SMALL_NODES;
+        if small.unplaced.is_empty() && self.early_bound().is_some_and(|bound| !dearer(small.cost, bound)) {
             return small;
         }
         let any = any();
-        let left = |solution: &pack::Solution| solution.unplaced.iter().map(|(_, count)| count).sum::<u64>();
-        if left(&small) > left(&any) || small.cost as f64 > any.cost as f64 * DEARER_BY_SMALL_NODES {
-            any
-        } else {
-            small
-        }
+        let left = |solution: &pack::Choice| solution.unplaced.iter().map(|(_, count)| count).sum::<u64>();
+        if left(&small) > left(&any) || dearer(small.cost, any.cost) { any } else { small }
     }
 
     /// The problem with bins that are not much larger than a node has to be when rules about the host are kept.
@@ -60,8 +55,9 @@ impl Solver<'_> {
         let total = |dim: usize| -> i128 {
             problem.rows.iter().map(|row| i128::from(row.request[dim]) * i128::from(row.count)).sum()
         };
-        let most: Vec<i128> =
-            (0..problem.resources).map(|dim| total(dim) * LARGER_THAN_AVERAGE / i128::from(hosts)).collect();
+        let most: Vec<i128> = (0..problem.resources)
+            .map(|dim| total(dim) * LARGER_THAN_AVERAGE.0 / (i128::from(hosts) * LARGER_THAN_AVERAGE.1))
+            .collect();
         let small = |bin: &pack::Bin| (0..problem.resources).any(|dim| i128::from(bin.capacity[dim]) <= most[dim]);
         let small: BitSet = (0..problem.bins.len()).filter(|&bin| small(&problem.bins[bin])).collect();
         let mut problem = problem.clone();

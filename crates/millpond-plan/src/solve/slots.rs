@@ -65,11 +65,13 @@ impl Solver<'_> {
         }
         let solution = self.choose_nodes(&packing);
         self.work += solution.work;
-        let ruled = packing.members.iter().flatten().any(|(class, _)| self.is_ruled(*class));
+        let is_ruled = |members: &Vec<(ClassId, u32)>| members.iter().any(|(class, _)| self.is_ruled(*class));
+        let ruled_rows: Vec<bool> = packing.members.iter().map(is_ruled).collect();
+        let ruled = ruled_rows.contains(&true);
         if ruled {
             self.put_on_board();
         }
-        let mut rows = Rows::new(packing);
+        let mut rows = Rows::new(packing, ruled_rows);
         for group in &solution.nodes {
             for _ in 0..group.multiplicity {
                 if !self.buy_node(group, &mut rows) {
@@ -77,6 +79,7 @@ impl Solver<'_> {
                 }
             }
         }
+
         if ruled {
             self.exchange_leftovers(&mut rows);
             self.place_leftovers(&rows, sets, among);
@@ -130,14 +133,7 @@ impl Solver<'_> {
 
     /// Buys one node and fills it; not if a limit is in the way.
     fn buy_node(&mut self, group: &pack::NodeGroup, rows: &mut Rows) -> bool {
-        let offers: Vec<usize> = {
-            let all = &rows.packing.offers[group.bin];
-            all.iter().copied().filter(|&offer| self.ledger.allows(offer).is_ok()).collect()
-        };
-        let wanted = rows.next(group);
-        let Some(offer) = offers::choose(&offers, &wanted, &self.balance, self.market, self.snapshot) else {
-            return false;
-        };
+        let Some(offer) = self.choose_offer(group, rows) else { return false };
         let node = self.add_planned(offer);
         for &(row, count) in &group.contents {
             self.fill_slots(node, row, count as u32, rows);
@@ -149,12 +145,24 @@ impl Solver<'_> {
         true
     }
 
+    /// The offer that a node of a bin becomes.
+    fn choose_offer(&self, group: &pack::NodeGroup, rows: &Rows) -> Option<usize> {
+        let all = &rows.packing.offers[group.bin];
+        let wanted = rows.next(group);
+        let choose = |offers: &[usize]| offers::choose(offers, &wanted, &self.balance, self.market, self.snapshot);
+        if !self.ledger.is_limited() {
+            return choose(all);
+        }
+        let allowed: Vec<usize> = all.iter().copied().filter(|&offer| self.ledger.allows(offer).is_ok()).collect();
+        choose(&allowed)
+    }
+
     /// Gives slots of a row on a node to pods of the classes in it. Slots that rules about the host leave empty
     /// stay so; their pods are placed one by one later.
     fn fill_slots(&mut self, node: usize, row: usize, count: u32, rows: &mut Rows) {
         let mut left = count;
         let members = rows.packing.members[row].len();
-        let ruled = rows.packing.members[row].iter().any(|(class, _)| self.is_ruled(*class));
+        let ruled = rows.ruled[row];
         let mut tried = 0;
         while left > 0 && tried < members {
             let index = (rows.cursor[row] + tried) % members;
@@ -214,6 +222,8 @@ impl Solver<'_> {
 /// What is left of the rows of a packing.
 struct Rows {
     packing: Packing,
+    /// Whether pods of each row must be checked on the board before they are put on a new node.
+    ruled: Vec<bool>,
     /// The class of each row that is next.
     cursor: Vec<usize>,
     /// Nodes with pods of each row, and slots that rules about the host left empty: row and node.
@@ -222,9 +232,9 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(packing: Packing) -> Self {
+    fn new(packing: Packing, ruled: Vec<bool>) -> Self {
         let rows = packing.members.len();
-        Self { cursor: vec![0; rows], nodes: vec![Vec::new(); rows], empty_slots: Vec::new(), packing }
+        Self { ruled, cursor: vec![0; rows], nodes: vec![Vec::new(); rows], empty_slots: Vec::new(), packing }
     }
 
     /// The classes that will probably go on a node, to ask what they like.

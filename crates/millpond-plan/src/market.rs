@@ -7,8 +7,11 @@
 //! Which offers suit a class is a matter of sets: for each value of each label that some pod speaks of, the set of
 //! offers that carry it is kept; a requirement is a union of them, a term an intersection.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
 
 use crate::model::{HostPort, Labels, Nanos, NodeState, PodClass, PoolId, Resources, Snapshot, TypeId};
 use crate::pack::BitSet;
@@ -85,10 +88,14 @@ impl Market {
     }
 
     fn number_capacities(&mut self) {
-        let mut known: HashMap<Resources, u32> = HashMap::new();
-        for offer in &mut self.offers {
+        let mut known: HashMap<&Resources, u32, FixedState> = HashMap::default();
+        let mut numbers = Vec::with_capacity(self.offers.len());
+        for offer in &self.offers {
             let next = known.len() as u32;
-            offer.capacity = *known.entry(offer.free.clone()).or_insert(next);
+            numbers.push(*known.entry(&offer.free).or_insert(next));
+        }
+        for (offer, number) in self.offers.iter_mut().zip(numbers) {
+            offer.capacity = number;
         }
     }
 
@@ -284,7 +291,8 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
     for (offering, offered) in kind.offerings.iter().enumerate() {
         let capacity_type = snapshot.symbols.find(offered.capacity_type.name());
         let allows = |key, value: Option<Symbol>| {
-            merged.get(&key).is_none_or(|requirement| requirement.allows(value, &snapshot.symbols))
+            let found = merged.iter().find(|(known, _)| *known == key);
+            found.is_none_or(|(_, requirement)| requirement.allows(value, &snapshot.symbols))
         };
         if !allows(names.zone, Some(offered.zone)) || !allows(names.capacity_type, capacity_type) {
             continue;
@@ -307,14 +315,17 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
     }
 }
 
+/// Labels with what is allowed for each.
+type Allowed<'s> = Vec<(Symbol, Cow<'s, Requirement>)>;
+
 /// What pool and type allow together; none if they contradict each other.
-fn merge(snapshot: &Snapshot, pool: PoolId, of: TypeId) -> Option<BTreeMap<Symbol, Requirement>> {
+fn merge(snapshot: &Snapshot, pool: PoolId, of: TypeId) -> Option<Allowed<'_>> {
     let (pool, kind) = (&snapshot.pools[pool.index()], &snapshot.types[of.index()]);
-    let mut merged: BTreeMap<Symbol, Requirement> =
-        kind.labels.iter().map(|(key, values)| (key, values.clone())).collect();
+    let mut merged: Allowed<'_> = kind.labels.iter().map(|(key, values)| (key, Cow::Borrowed(values))).collect();
     for (key, wanted) in pool.requirements.iter() {
-        let both = match merged.get(&key) {
-            Some(offered) => offered.intersection(wanted, &snapshot.symbols),
+        let place = merged.iter().position(|(known, _)| *known == key);
+        let both = match place {
+            Some(place) => merged[place].1.intersection(wanted, &snapshot.symbols),
             // A type defines every well-known label that it has.
             None if is_well_known(snapshot, key) && !wanted.allows_missing() => return None,
             None => wanted.clone(),
@@ -322,8 +333,12 @@ fn merge(snapshot: &Snapshot, pool: PoolId, of: TypeId) -> Option<BTreeMap<Symbo
         if both.is_impossible(&snapshot.symbols) {
             return None;
         }
-        merged.insert(key, both);
+        match place {
+            Some(place) => merged[place].1 = Cow::Owned(both),
+            None => merged.push((key, Cow::Owned(both))),
+        }
     }
+    merged.sort_unstable_by_key(|(key, _)| *key);
     Some(merged)
 }
 
@@ -333,16 +348,12 @@ fn is_well_known(snapshot: &Snapshot, key: Symbol) -> bool {
 
 /// The labels of a node, in each way in which what is left open can be chosen. Zone and capacity type are the
 /// offering's matter.
-fn label_choices(
-    snapshot: &Snapshot,
-    mentioned: &Mentioned,
-    pool: PoolId,
-    merged: &BTreeMap<Symbol, Requirement>,
-) -> Vec<Labels> {
+fn label_choices(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, merged: &Allowed<'_>) -> Vec<Labels> {
     let names = &snapshot.names;
     let name = snapshot.symbols.find(&snapshot.pools[pool.index()].name);
     let mut choices: Vec<Vec<(Symbol, Symbol)>> = vec![name.map(|name| (names.pool, name)).into_iter().collect()];
-    for (&key, requirement) in merged {
+    for (key, requirement) in merged {
+        let key = *key;
         if [names.zone, names.capacity_type, names.pool, names.hostname].contains(&key) {
             continue;
         }
@@ -363,8 +374,11 @@ fn label_choices(
 /// The values among which to choose, the usual one first; just that one where no pod cares.
 fn open_values(snapshot: &Snapshot, mentioned: &Mentioned, key: Symbol, requirement: &Requirement) -> Vec<Symbol> {
     let symbols = &snapshot.symbols;
-    let named_by_pods = mentioned.values.get(&key);
     let (named, complement) = requirement.named();
+    if let ([only], false) = (&named[..], complement) {
+        return if requirement.contains(*only, symbols) { vec![*only] } else { Vec::new() };
+    }
+    let named_by_pods = mentioned.values.get(&key);
     let mut values: Vec<Symbol> = if complement {
         // Not a list: values that pods name, or a number of the range, or whatever exists.
         let by_pods = named_by_pods.into_iter().flatten().copied();

@@ -113,8 +113,17 @@ impl Labels {
 /// Of two values for one key the later holds.
 impl FromIterator<(Symbol, Symbol)> for Labels {
     fn from_iter<I: IntoIterator<Item = (Symbol, Symbol)>>(labels: I) -> Self {
-        let sorted: BTreeMap<Symbol, Symbol> = labels.into_iter().collect();
-        Self(sorted.into_iter().collect())
+        let mut sorted: Vec<(Symbol, Symbol)> = labels.into_iter().collect();
+        // Stable: of equal keys the later stands last.
+        sorted.sort_by_key(|(key, _)| *key);
+        sorted.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                *kept = *later;
+            }
+            same
+        });
+        Self(sorted.into_boxed_slice())
     }
 }
 

@@ -67,7 +67,9 @@ fn together(
     other: usize,
 ) -> Option<(usize, Vec<(usize, u64)>)> {
     let (one, other) = (&plan[one], &plan[other]);
-    if one.times == 0 || other.times == 0 {
+    // Free room costs nothing and is there anyway.
+    let free = instance.is_free_stock(one.bin) || instance.is_free_stock(other.bin);
+    if one.times == 0 || other.times == 0 || free {
         return None;
     }
     let price = |bin: usize| instance.bins[bin].price;

@@ -98,7 +98,8 @@ pub fn choose(problem: &Problem, budget: Budget) -> Choice {
         for node in &nodes {
             stock.take(node.bin, node.times);
         }
-        let nodes = merge::pairs(&instance, &prices, &by_price, &mut stock, nodes);
+        let few = instance.rows.len() <= FEW_ROWS;
+        let nodes = if few { merge::pairs(&instance, &prices, &by_price, &mut stock, nodes) } else { nodes };
         best = Candidate::new(&instance, &by_price, nodes, left, stock, 0);
     }
     best.chosen(problem, &instance, work)

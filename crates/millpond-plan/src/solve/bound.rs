@@ -78,7 +78,7 @@ impl Solver<'_> {
     }
 
     /// A lower bound on the price of what is bought, with its proof.
-    pub(super) fn prove_bound(&mut self) -> Option<BoundProof> {
+    pub(super) fn prove_bound(&mut self) -> Option<(u128, BoundProof)> {
         let placed = |class: &ClassId| (*class, self.demand.count(*class) - self.left(*class));
         let pods: Vec<(ClassId, u32)> =
             self.demand.classes.iter().map(placed).filter(|(_, count)| *count > 0).collect();
@@ -90,7 +90,7 @@ impl Solver<'_> {
             }
         };
         let Proving { problem, bound: Proved::Now(bound), .. } = proving.wait() else { return None };
-        Some(BoundProof { problem, certificate: bound.certificate })
+        Some((bound.value, BoundProof { problem, certificate: bound.certificate }))
     }
 
     /// The problem of placing some pods, without the rules that a plan could keep otherwise.

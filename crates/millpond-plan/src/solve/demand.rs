@@ -23,9 +23,15 @@ pub(super) struct Demand {
 impl Demand {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let mut count = vec![0_u32; snapshot.classes.len()];
-        let pods = 0..snapshot.pods.len();
-        let needing = pods.map(PodId::from).filter(|pod| needs_place(snapshot, *pod));
-        let needing: Vec<PodId> = needing.inspect(|pod| count[snapshot.pods[pod.index()].class.index()] += 1).collect();
+        // Pods are large and many: each is looked at once.
+        let mut needing: Vec<(PodId, ClassId)> = Vec::with_capacity(snapshot.pods.len());
+        for (index, pod) in snapshot.pods.iter().enumerate() {
+            let id = PodId::from(index);
+            if needs_place(snapshot, id) {
+                count[pod.class.index()] += 1;
+                needing.push((id, pod.class));
+            }
+        }
         let mut begin = Vec::with_capacity(count.len());
         let mut next = 0;
         for count in &count {
@@ -34,8 +40,8 @@ impl Demand {
         }
         let mut sorted = vec![PodId(0); needing.len()];
         let mut at = begin.clone();
-        for pod in needing {
-            let place = &mut at[snapshot.pods[pod.index()].class.index()];
+        for (pod, class) in needing {
+            let place = &mut at[class.index()];
             sorted[*place as usize] = pod;
             *place += 1;
         }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::board::SpotId;
 use crate::model::{ClassId, PodId, Resources};
-use crate::pack;
 use crate::plan::{Outcome, Preference, Report, Target, Verdict};
 
 use super::Solver;
@@ -12,7 +11,7 @@ use super::Solver;
 impl Solver<'_> {
     /// The plan with its report.
     pub(super) fn finish(mut self) -> Outcome {
-        let proof = self.prove_bound();
+        let (least, proof) = self.prove_bound().unzip();
         let (plan, unplaced) = self.assemble();
         let (verdicts, unplaced) = self.verdicts(&unplaced);
         let nodes = &self.snapshot.nodes;
@@ -21,7 +20,6 @@ impl Solver<'_> {
         let leaving = |node: &&crate::model::Node| node.state == crate::model::NodeState::Leaving;
         let staying: u128 = nodes.iter().filter(|node| !leaving(node)).map(price).sum();
         let bought: u128 = plan.new_nodes.iter().map(|node| u128::from(node.price)).sum();
-        let least = proof.as_ref().and_then(|proof| pack::verify(&proof.problem, &proof.certificate).ok());
         let report = Report {
             cost_before,
             cost_after: staying + bought,
@@ -79,6 +77,9 @@ impl Solver<'_> {
     fn relaxed(&self, placements: &[(PodId, Target)]) -> Vec<(Preference, usize)> {
         let symbols = &self.snapshot.symbols;
         let mut relaxed: BTreeMap<Preference, usize> = BTreeMap::new();
+        if !self.soft_taints && self.snapshot.classes.iter().all(|class| class.node_preferences.is_empty()) {
+            return Vec::new();
+        }
         let wishing = |pod: PodId| {
             let class = self.snapshot.class_of(pod);
             !class.node_preferences.is_empty() || self.soft_taints

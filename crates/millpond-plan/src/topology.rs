@@ -7,7 +7,7 @@
 //! A domain is a value of a label. The hostname is a label like others, but every node has its own, also one
 //! that has no name yet: its domains are the numbers of the nodes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
@@ -60,15 +60,15 @@ struct NodeFilter {
 #[derive(Debug, Clone)]
 struct Counter {
     key: Symbol,
-    host: bool,
-    filter: Option<u32>,
+    /// Nodes that count, where domains without pods matter.
+    area: Option<usize>,
     terminating: bool,
     /// Pods by domain.
     pods: Counts,
     /// Those of them that do not ask this question themselves: whoever wants to be near can rely on them.
     founders: Counts,
-    /// Nodes by domain, where domains without pods matter.
-    nodes: Counts,
+    /// Domains that are known though no node is there yet.
+    expected: Vec<Domain>,
     total: u64,
     /// Whether it must be zero for some class.
     repels: bool,
@@ -80,6 +80,14 @@ impl Counter {
     fn count(&self, domain: Domain) -> u32 {
         self.pods.get(&domain).copied().unwrap_or(0)
     }
+}
+
+/// Nodes by domain of a label, of those that a filter counts. Spreads with the same filter share it.
+#[derive(Debug, Clone)]
+struct Area {
+    key: Symbol,
+    filter: u32,
+    nodes: Counts,
 }
 
 #[derive(Debug, Clone)]
@@ -128,10 +136,9 @@ struct Guard {
 pub struct Topology {
     hostname: Symbol,
     counters: Vec<Counter>,
+    areas: Vec<Area>,
     filters: Vec<NodeFilter>,
     rules: Vec<ClassRules>,
-    /// Domains that are known though no node is there yet.
-    expected: BTreeSet<(usize, Domain)>,
     /// For each node that is known, the filters that count it.
     counted_by: Vec<Option<BitSet>>,
 }
@@ -267,13 +274,12 @@ impl Topology {
         let filters = self.filters.iter().enumerate();
         let counting = filters.filter(|(_, filter)| filter.counts(place, self.hostname, snapshot));
         let counting: BitSet = counting.map(|(index, _)| index).collect();
-        for counter in &mut self.counters {
-            let counted = counter.filter.is_some_and(|filter| counting.contains(filter as usize));
-            if let Some(domain) = domain_of(place, counter.key, self.hostname).filter(|_| counted) {
-                let nodes = counter.nodes.entry(domain).or_default();
+        for area in self.areas.iter_mut().filter(|area| counting.contains(area.filter as usize)) {
+            if let Some(domain) = domain_of(place, area.key, self.hostname) {
+                let nodes = area.nodes.entry(domain).or_default();
                 *nodes = nodes.saturating_add_signed(by);
                 if *nodes == 0 {
-                    counter.nodes.remove(&domain);
+                    area.nodes.remove(&domain);
                 }
             }
         }
@@ -311,9 +317,9 @@ impl Topology {
         for &index in &self.rules[class.index()].raises {
             let counter = &self.counters[index];
             let counted = counter.terminating || !terminating;
-            let eligible = |filter| self.is_counted(filter, place, snapshot);
+            let eligible = |area: usize| self.is_counted(self.areas[area].filter, place, snapshot);
             if counted
-                && counter.filter.is_none_or(eligible)
+                && counter.area.is_none_or(eligible)
                 && let Some(domain) = domain_of(place, counter.key, self.hostname)
             {
                 let asks = self.rules[class.index()].affinity.iter().any(|rule| rule.counter == index);
@@ -340,7 +346,7 @@ impl Topology {
         let spreads =
             raised.filter(|counter| counter.key == key).filter_map(|counter| Some((counter, counter.max_skew?)));
         let excess = |(counter, max_skew): (&Counter, u32)| {
-            let counts = || counter.nodes.keys().map(|domain| counter.count(*domain));
+            let counts = || self.known_domains(counter).map(|domain| counter.count(domain));
             let skew = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
             u64::from(skew.saturating_sub(max_skew))
         };
@@ -350,23 +356,26 @@ impl Topology {
     /// Makes a domain known to the spreads of a class though no node is there yet: one can be bought.
     pub fn expect_domain(&mut self, class: ClassId, key: Symbol, domain: Domain) {
         for rule in self.rules[class.index()].spread.iter().filter(|rule| rule.key == key) {
-            if self.expected.insert((rule.counter, domain)) {
-                *self.counters[rule.counter].nodes.entry(domain).or_default() += 1;
+            let expected = &mut self.counters[rule.counter].expected;
+            if !expected.contains(&domain) {
+                expected.push(domain);
             }
         }
     }
 
     /// From now on only domains count that have nodes.
     pub fn expect_nothing(&mut self) {
-        for (counter, domain) in std::mem::take(&mut self.expected) {
-            let nodes = &mut self.counters[counter].nodes;
-            let left = nodes.get(&domain).map_or(0, |count| count.saturating_sub(1));
-            if left == 0 {
-                nodes.remove(&domain);
-            } else {
-                nodes.insert(domain, left);
-            }
+        for counter in &mut self.counters {
+            counter.expected.clear();
         }
+    }
+
+    /// Domains that a spread knows.
+    fn known_domains(&self, counter: &Counter) -> impl Iterator<Item = Domain> {
+        let nodes = counter.area.map(|area| &self.areas[area].nodes);
+        let there = nodes.into_iter().flat_map(|nodes| nodes.keys().copied());
+        let to_come = counter.expected.iter().copied();
+        there.chain(to_come.filter(move |domain| nodes.is_none_or(|nodes| !nodes.contains_key(domain))))
     }
 
     /// Whether the rules between pods allow one more pod of the class on a node.
@@ -442,13 +451,15 @@ impl Topology {
 
     fn least(&self, rule: &SpreadRule) -> u32 {
         let counter = &self.counters[rule.counter];
-        if rule.min_domains.is_some_and(|wanted| (counter.nodes.len() as u64) < u64::from(wanted)) {
+        if rule.min_domains.is_some_and(|wanted| (self.known_domains(counter).count() as u64) < u64::from(wanted)) {
             return 0;
         }
-        if counter.host && counter.nodes.len() > counter.pods.len() {
+        // Many hosts: if there are more than have pods, one has none.
+        let nodes = counter.area.map_or(0, |area| self.areas[area].nodes.len());
+        if counter.key == self.hostname && nodes > counter.pods.len() {
             return 0;
         }
-        counter.nodes.keys().map(|domain| counter.count(*domain)).min().unwrap_or(0)
+        self.known_domains(counter).map(|domain| counter.count(domain)).min().unwrap_or(0)
     }
 
     /// Whether pods of the class that are on a node satisfy their spread and affinity as things stand now.
@@ -520,7 +531,7 @@ impl Topology {
         let rules = &self.rules[class.index()];
         let raised = rules.raises.iter().map(|&counter| &self.counters[counter]);
         let load: u64 = raised
-            .filter(|counter| counter.key == key && counter.filter.is_some())
+            .filter(|counter| counter.key == key && counter.area.is_some())
             .map(|counter| u64::from(counter.count(domain)))
             .sum();
         let looked_at = rules.spread.iter().filter(|rule| rule.key == key && !rule.counts_itself);
@@ -555,7 +566,7 @@ impl Topology {
 impl Counter {
     fn change(&mut self, domain: Domain, by: i64, founding: bool) {
         change_count(&mut self.pods, domain, by);
-        if founding && self.filter.is_none() {
+        if founding && self.area.is_none() {
             change_count(&mut self.founders, domain, by);
         }
         self.total = self.total.saturating_add_signed(by);
@@ -628,14 +639,21 @@ impl<'s> Compiler<'s> {
         self.who_is_repelled();
         self.who_is_guarded_against();
         let hostname = self.snapshot.names.hostname;
+        let mut areas: Vec<Area> = Vec::new();
+        let mut known: HashMap<(Symbol, u32), usize> = HashMap::new();
+        let mut area_of = |key: Symbol, filter: u32| {
+            *known.entry((key, filter)).or_insert_with(|| {
+                areas.push(Area { key, filter, nodes: Counts::default() });
+                areas.len() - 1
+            })
+        };
         let counters = self.ordered.iter().map(|question| Counter {
             key: question.key,
-            host: question.key == hostname,
-            filter: question.nodes.as_ref().map(|filter| self.filter_ids[filter]),
+            area: question.nodes.as_ref().map(|filter| area_of(question.key, self.filter_ids[filter])),
             terminating: question.terminating,
             pods: Counts::default(),
             founders: Counts::default(),
-            nodes: Counts::default(),
+            expected: Vec::new(),
             total: 0,
             repels: false,
             max_skew: None,
@@ -648,14 +666,7 @@ impl<'s> Compiler<'s> {
             let known = &mut counters[rule.counter].max_skew;
             *known = Some(known.map_or(rule.max_skew, |known| known.min(rule.max_skew)));
         }
-        Topology {
-            hostname,
-            counters,
-            filters: self.filters,
-            rules: self.rules,
-            expected: BTreeSet::new(),
-            counted_by: Vec::new(),
-        }
+        Topology { hostname, counters, areas, filters: self.filters, rules: self.rules, counted_by: Vec::new() }
     }
 
     fn class(&mut self, index: usize, class: &PodClass) {

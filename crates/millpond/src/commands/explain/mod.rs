@@ -96,10 +96,3 @@ fn missing(kind: &str, name: &str, names: impl Iterator<Item = String>) -> anyho
     let message = format!("there is no {kind} `{name}`");
     anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint: Some(hint) })
 }
-
-fn structured(value: &impl serde::Serialize, output: Output) -> anyhow::Result<String> {
-    Ok(match output {
-        Output::Yaml => serde_saphyr::to_string(value)?.trim_end().to_owned() + "\n",
-        _ => serde_json::to_string_pretty(value)? + "\n",
-    })
-}

@@ -9,6 +9,7 @@ use millpond_plan::plan::{Removal, Settings};
 use serde_json::json;
 
 use super::Output;
+use crate::commands::{as_json, as_yaml};
 
 pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyhow::Result<String> {
     let market = Market::new(snapshot);
@@ -16,11 +17,12 @@ pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyho
     let outcome = millpond_plan::plan_on(snapshot, &market, &settings);
     let consolidated = consolidate(snapshot, &market, outcome, &settings);
     let said = said(snapshot, node, &consolidated);
-    if output == Output::Table {
-        return Ok(page(snapshot, node, &said));
+    let view = || json!({ "node": snapshot.nodes[node.index()].name, "goes": said.goes, "message": said.why });
+    match output {
+        Output::Table => Ok(page(snapshot, node, &said)),
+        Output::Json => as_json(&view()),
+        Output::Yaml => as_yaml(&view()),
     }
-    let (goes, why) = (said.goes, said.why);
-    super::structured(&json!({ "node": snapshot.nodes[node.index()].name, "goes": goes, "message": why }), output)
 }
 
 struct Said {

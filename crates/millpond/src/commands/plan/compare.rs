@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::page::time;
 use super::view::dollars;
-use super::{Output, structured, verify};
+use super::{Output, verify};
 use crate::commands::table::{Side, Table};
+use crate::commands::{as_json, as_yaml};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,8 +55,8 @@ pub(super) fn run(snapshot: &Snapshot, settings: Settings, check: bool, output: 
         })
         .collect();
     match output {
-        Output::Json => structured(&rows, true),
-        Output::Yaml => structured(&rows, false),
+        Output::Json => as_json(&rows),
+        Output::Yaml => as_yaml(&rows),
         _ => Ok(table(&rows)),
     }
 }

@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 
+use super::{as_json, as_yaml};
 use crate::failure::{Code, Failure};
 use input::InputArgs;
 
@@ -115,7 +115,7 @@ fn budget(text: &str) -> Result<Budget, String> {
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<Changes> {
     let input = input::load(&args.input, args.save_snapshot.is_some(), talk)?;
     if let Some(path) = &args.save_snapshot {
-        let text = serde_json::to_string_pretty(&input.saved())?;
+        let text = as_json(&input.saved())?;
         write_file(path, &text)?;
     }
     let snapshot = &input.snapshot;
@@ -161,29 +161,21 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     let snapshot = &input.snapshot;
     if args.as_kind == Some(AsKind::ScalingAdvice) {
         let advice = advice::scaling_advice(snapshot, outcome);
-        return structured(&advice, args.output == Output::Json);
+        return if args.output == Output::Json { as_json(&advice) } else { as_yaml(&advice) };
     }
     Ok(match args.output {
         Output::Table | Output::Wide => {
             let wide = args.output == Output::Wide;
             page::page(snapshot, outcome, &page::Words { policy: args.policy, seconds, wide })
         }
-        Output::Json => structured(&view::view(snapshot, outcome, args.policy), true)?,
-        Output::Yaml => structured(&view::view(snapshot, outcome, args.policy), false)?,
-        Output::Nodes => structured(&nodes::list(snapshot, outcome), false)?,
+        Output::Json => as_json(&view::view(snapshot, outcome, args.policy))?,
+        Output::Yaml => as_yaml(&view::view(snapshot, outcome, args.policy))?,
+        Output::Nodes => as_yaml(&nodes::list(snapshot, outcome))?,
         Output::Name => {
             let names = (0..outcome.plan.new_nodes.len()).map(|node| outcome.plan.node_name(snapshot, node));
             names.map(|name| format!("node/{name}\n")).collect()
         }
     })
-}
-
-fn structured(value: &impl serde::Serialize, json: bool) -> anyhow::Result<String> {
-    if json {
-        return Ok(serde_json::to_string_pretty(value)? + "\n");
-    }
-    let text = serde_saphyr::to_string(value).context("write YAML")?;
-    Ok(text.trim_end().to_owned() + "\n")
 }
 
 /// Fails with what the checker found.

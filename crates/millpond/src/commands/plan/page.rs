@@ -110,7 +110,7 @@ fn additions(text: &mut String, snapshot: &Snapshot, outcome: &Outcome, wide: bo
     for (cells, (nodes, pods)) in groups {
         table.row([vec![nodes.to_string()], cells, vec![pods.to_string()]].concat());
     }
-    indent(text, &table.text());
+    table.add_to(text);
 }
 
 fn removals(text: &mut String, snapshot: &Snapshot, outcome: &Outcome) {
@@ -149,7 +149,7 @@ fn removals(text: &mut String, snapshot: &Snapshot, outcome: &Outcome) {
             ]);
         }
     }
-    indent(text, &table.text());
+    table.add_to(text);
 }
 
 fn some_of(names: &[String]) -> String {
@@ -175,7 +175,7 @@ fn room(text: &mut String, snapshot: &Snapshot, outcome: &Outcome, wide: bool) {
     if wide {
         let mut table = Table::new(&[("NODE", Side::Left), ("PODS", Side::Right)]);
         on.into_iter().for_each(|(node, pods)| table.row(vec![node.to_owned(), pods.to_string()]));
-        indent(text, &table.text());
+        table.add_to(text);
     }
 }
 
@@ -250,10 +250,4 @@ fn unplaced(text: &mut String, snapshot: &Snapshot, outcome: &Outcome) {
     }
     let first = snapshot.pod_name(report.unplaced[0].0);
     _ = writeln!(text, "\nWhy, and what would help: millpond explain pod/{first}");
-}
-
-fn indent(text: &mut String, table: &str) {
-    for line in table.lines() {
-        _ = writeln!(text, "  {line}");
-    }
 }

@@ -15,6 +15,7 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod up;
 pub(crate) mod version;
+pub(crate) mod words;
 
 /// A value as JSON, with a line break at its end.
 pub(crate) fn as_json(value: &impl Serialize) -> anyhow::Result<String> {

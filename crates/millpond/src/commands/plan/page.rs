@@ -8,6 +8,7 @@ use millpond_plan::plan::{Outcome, Policy, Preference, Target};
 
 use super::view::{dollars, pods_by_target};
 use crate::commands::table::{Side, Table};
+use crate::commands::words::{grouped, plural};
 
 /// Hours of a month, as clouds count them.
 const HOURS_PER_MONTH: f64 = 730.0;
@@ -51,24 +52,6 @@ fn headline(text: &mut String, outcome: &Outcome, words: &Words) {
 
 pub(super) fn time(seconds: f64) -> String {
     if seconds < 0.9995 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(count as f64, 0), if count == 1 { "" } else { "s" })
-}
-
-/// A number with a comma between thousands.
-fn grouped(number: f64, digits: usize) -> String {
-    let text = format!("{:.digits$}", number.abs());
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let mut out = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if fraction.is_empty() { out } else { format!("{out}.{fraction}") }
 }
 
 fn additions(text: &mut String, snapshot: &Snapshot, outcome: &Outcome, wide: bool) {

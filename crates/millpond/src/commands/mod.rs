@@ -9,6 +9,7 @@ pub(crate) mod bench;
 pub(crate) mod catalog;
 pub(crate) mod completion;
 pub(crate) mod explain;
+pub(crate) mod file;
 pub(crate) mod plan;
 pub(crate) mod reference;
 pub(crate) mod store;

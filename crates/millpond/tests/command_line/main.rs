@@ -3,3 +3,4 @@
 mod examples;
 mod guides;
 mod mistakes;
+mod plan;

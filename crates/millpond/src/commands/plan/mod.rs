@@ -19,8 +19,9 @@ use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 
+use super::file::{self, Readers};
 use super::{as_json, as_yaml};
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use input::InputArgs;
 
 /// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
@@ -52,7 +53,7 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     check: bool,
 
-    /// Write the objects that were read, as one List, to a file that `-f` takes
+    /// Write the objects that were read, as one List, to a file that `-f` takes; only its owner can read it
     #[arg(long, value_name = "FILE")]
     save_snapshot: Option<PathBuf>,
 
@@ -116,7 +117,8 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) 
     let input = input::load(&args.input, args.save_snapshot.is_some(), talk)?;
     if let Some(path) = &args.save_snapshot {
         let text = as_json(&input.saved())?;
-        write_file(path, &text)?;
+        // Pods have secrets in their environment.
+        file::write(path, &text, Readers::Owner)?;
     }
     let snapshot = &input.snapshot;
     let settings = Settings { policy: args.policy, consolidate: args.consolidate, budget: args.budget };
@@ -192,15 +194,7 @@ fn verify(snapshot: &Snapshot, outcome: &Outcome) -> anyhow::Result<()> {
 
 fn emit(args: &PlanArgs, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
     match &args.out {
-        Some(path) => write_file(path, text),
+        Some(path) => file::write(path, text, Readers::Others),
         None => super::print(out, text),
     }
-}
-
-fn write_file(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).map_err(|error| {
-        let message = format!("cannot write `{}`", path.display());
-        let code = Code::of_io(&error);
-        anyhow::Error::new(error).context(Failure { message, code, hint: None })
-    })
 }

@@ -15,11 +15,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use millpond_plan::check::{Violation, check};
 use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 
 use super::file::{self, Readers};
+use super::words::plural;
 use super::{as_json, as_yaml};
 use crate::failure::Failure;
 use input::InputArgs;
@@ -131,7 +133,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) 
     let outcome = millpond_plan::plan(snapshot, &settings);
     let seconds = start.elapsed().as_secs_f64();
     if args.check {
-        verify(snapshot, &outcome)?;
+        verify(snapshot, &outcome, args.policy)?;
         writeln!(talk, "checked: the plan keeps every rule and limit")?;
     }
     let text = render(args, &input, &outcome, seconds)?;
@@ -180,21 +182,65 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     })
 }
 
+/// The most violations that are told one by one.
+const TOLD: usize = 20;
+
 /// Fails with what the checker found.
-fn verify(snapshot: &Snapshot, outcome: &Outcome) -> anyhow::Result<()> {
-    let violations = millpond_plan::check::check(snapshot, outcome);
-    if violations.is_empty() {
-        return Ok(());
-    }
-    let told: Vec<String> = violations.iter().take(20).map(|violation| format!("  {violation}")).collect();
-    let message = format!("the plan breaks {} rules, which is a defect:\n{}", violations.len(), told.join("\n"));
-    let hint = Some("please report it with the file that `--save-snapshot` writes".to_owned());
-    Err(anyhow::Error::new(Failure { message, code: None, hint }))
+fn verify(snapshot: &Snapshot, outcome: &Outcome, policy: Policy) -> anyhow::Result<()> {
+    let violations = check(snapshot, outcome);
+    if violations.is_empty() { Ok(()) } else { Err(broken(policy, &violations).into()) }
+}
+
+/// Millpond keeps every rule. The rules of others leave some of kube-scheduler's out, which is no defect of theirs here.
+fn broken(policy: Policy, violations: &[Violation]) -> Failure {
+    let told: Vec<String> = violations.iter().take(TOLD).map(|violation| format!("  {violation}")).collect();
+    let more = violations.len().saturating_sub(TOLD);
+    let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+    let told = format!("{}{more}", told.join("\n"));
+    let times = plural(violations.len(), "time");
+    let (message, hint) = if policy == Policy::Millpond {
+        let message = format!("the plan breaks a rule or limit {times}, which is a defect:\n{told}");
+        (message, "please report it with the file that `--save-snapshot` writes".to_owned())
+    } else {
+        let name = policy.name();
+        let message = format!("the plan by the rules of {name} breaks those of kube-scheduler {times}:\n{told}");
+        (message, "`--policy millpond` keeps them all".to_owned())
+    };
+    Failure { message, code: None, hint: Some(hint) }
 }
 
 fn emit(args: &PlanArgs, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
     match &args.out {
         Some(path) => file::write(path, text, Readers::Others),
         None => super::print(out, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::describe;
+
+    fn said(policy: Policy, count: usize) -> String {
+        let violations: Vec<_> = (0..count).map(|pod| Violation::Forgotten(format!("default/pod-{pod}"))).collect();
+        describe(&broken(policy, &violations).into())
+    }
+
+    #[test]
+    fn a_broken_rule_is_a_defect_of_ours_alone() {
+        insta::assert_snapshot!(said(Policy::Millpond, 1), @"
+        error: the plan breaks a rule or limit 1 time, which is a defect:
+          pod default/pod-0 needs a place and the plan does not speak of it
+        hint: please report it with the file that `--save-snapshot` writes
+        ");
+        insta::assert_snapshot!(said(Policy::ClusterAutoscaler, 2), @"
+        error: the plan by the rules of cluster-autoscaler breaks those of kube-scheduler 2 times:
+          pod default/pod-0 needs a place and the plan does not speak of it
+          pod default/pod-1 needs a place and the plan does not speak of it
+        hint: `--policy millpond` keeps them all
+        ");
+        let many = said(Policy::Karpenter, TOLD + 3);
+        assert!(many.contains("default/pod-19 ") && !many.contains("default/pod-20 "), "{many}");
+        assert!(many.contains("\n  and 3 more\n"), "{many}");
     }
 }

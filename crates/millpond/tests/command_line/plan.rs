@@ -23,3 +23,20 @@ fn a_saved_snapshot_is_private() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
+
+#[test]
+fn a_misspelt_name_is_recognised() {
+    let hint = |words: &[&str]| {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        text.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(hint(&["explain", "node/wroker-1", "-f", "consolidate"]), "hint: did you mean `node/worker-1`?");
+    assert_eq!(hint(&["explain", "pod/Shop-1", "-f", "consolidate"]), "hint: did you mean `pod/default/shop-1`?");
+    assert_eq!(
+        hint(&["explain", "node/elsewhere", "-f", "consolidate"]),
+        "hint: `millpond plan -o json` lists pods and nodes"
+    );
+    assert_eq!(hint(&["explain", "node/worker-1", "-f", "web"]), "hint: no node was read at all");
+}

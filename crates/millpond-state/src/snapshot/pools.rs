@@ -300,19 +300,7 @@ impl<'s> Taking<'s> {
         let least_milli = 2000;
         let of = |id: &TypeId| &self.snapshot.types[id.index()];
         let types = types.into_iter().filter(|id| of(id).capacity.get(CPU) >= least_milli).collect();
-        self.snapshot.add_pool(Pool {
-            name: "default".to_owned(),
-            weight: 0,
-            requirements,
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            types,
-            limits: Limits::default(),
-            min_nodes: 0,
-            replicas: None,
-            disruption: Disruption::default(),
-            not_ready: None,
-        });
+        self.snapshot.add_pool(Pool { requirements, types, ..Pool::new("default") });
         let message = format!(
             "no pool is given: planned with a default one over catalogue `{}` (on-demand, linux, amd64, general families)",
             catalog.name

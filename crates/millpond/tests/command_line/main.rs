@@ -4,3 +4,4 @@ mod examples;
 mod guides;
 mod mistakes;
 mod plan;
+mod schema;

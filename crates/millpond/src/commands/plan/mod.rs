@@ -82,7 +82,7 @@ enum Output {
     Table,
     /// The same with every node by itself
     Wide,
-    /// One object; its schema is in docs/reference/plan.md
+    /// One object; docs/reference/plan.md tells what is in it
     Json,
     /// The same as YAML
     Yaml,
@@ -111,6 +111,11 @@ fn budget(text: &str) -> Result<Budget, String> {
         number => number.parse().map_err(|_| "first, default, thorough, or a number of patterns".to_owned())?,
     };
     Ok(Budget { evaluations, ..Budget::default() })
+}
+
+/// The schema of `-o json`, for the reference.
+pub(crate) fn schema() -> anyhow::Result<String> {
+    as_json(&view::schema())
 }
 
 /// Runs the command: data to `out`, talk to `talk`. Tells whether the plan changes anything and somebody wants to

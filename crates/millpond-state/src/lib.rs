@@ -20,6 +20,7 @@ mod read;
 mod snapshot;
 mod state;
 
+pub use objects::text::PODS_LISTED;
 pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
 pub use snapshot::{DefaultSpread, Note, Options, Taken, add_types};
 pub use state::{Applied, Origin, State};

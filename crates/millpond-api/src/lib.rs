@@ -20,4 +20,5 @@ pub mod node_class;
 pub mod quantity;
 pub mod scaling_advisor;
 pub mod selector;
+pub mod spelling;
 pub mod time;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use millpond_plan::model::{
-    AffinityTerm, Budget, CPU, ClassId, Disruption, InclusionPolicy, Limits, MEMORY, Namespaces, Nodes, Pod, PodClass,
-    PodKind, PodState, Pool, Seconds, Snapshot, Spread, TypeId,
+    AffinityTerm, Budget, CPU, ClassId, Disruption, InclusionPolicy, MEMORY, Namespaces, Nodes, Pod, PodClass, PodKind,
+    PodState, Pool, Seconds, Snapshot, Spread, TypeId,
 };
 use millpond_plan::requirement::{Requirement, Requirements};
 
@@ -52,19 +52,8 @@ impl Builder {
     /// A pool without any requirement, whose nodes may all be taken away at once and never for their age.
     pub(crate) fn pool(&mut self, name: &str, types: Vec<TypeId>) -> &mut Pool {
         let all = Budget { nodes: Nodes::Percent(100), schedule: None, reasons: Vec::new() };
-        self.snapshot.pools.push(Pool {
-            name: name.to_owned(),
-            weight: 0,
-            requirements: Requirements::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            types,
-            limits: Limits::default(),
-            min_nodes: 0,
-            replicas: None,
-            disruption: Disruption { expire_after: None, budgets: vec![all], ..Disruption::default() },
-            not_ready: None,
-        });
+        let disruption = Disruption { expire_after: None, budgets: vec![all], ..Disruption::default() };
+        self.snapshot.pools.push(Pool { types, disruption, ..Pool::new(name) });
         self.snapshot.pools.last_mut().expect("one was just added")
     }
 

@@ -197,6 +197,25 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Pod,
+        Self::PoolNotReady,
+        Self::PoolRequirements,
+        Self::Taints,
+        Self::NodeAffinity,
+        Self::Volumes,
+        Self::Resources,
+        Self::Unavailable,
+        Self::MinValues,
+        Self::HostPorts,
+        Self::PodAffinity,
+        Self::PodAntiAffinity,
+        Self::TopologySpread,
+        Self::PoolLimit,
+        Self::ClusterLimit,
+    ];
+
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -20,18 +20,7 @@ mod read;
 mod snapshot;
 mod state;
 
+pub use objects::text::PODS_LISTED;
 pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
 pub use snapshot::{DefaultSpread, Note, Options, Taken, add_types};
 pub use state::{Applied, Origin, State};
-
-/// The candidate most like a misspelt word, unless all are quite different.
-fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A word that is as long as a file is nobody's misspelling.
-    if word.len() > 100 {
-        return None;
-    }
-    let distance = |candidate: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase());
-    let allowed = (word.chars().count() / 3).max(1);
-    let scored = candidates.into_iter().map(|candidate| (distance(candidate), candidate));
-    scored.filter(|(distance, _)| *distance <= allowed).min().map(|(_, candidate)| candidate)
-}

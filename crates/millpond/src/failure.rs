@@ -7,7 +7,10 @@ use std::process::ExitCode;
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "done; for `up`: stopped by Ctrl-C or SIGTERM, everything on disk"),
     (1, "failed; the message says why"),
-    (Code::Usage as u8, "usage: an unknown command or option, a value that cannot be"),
+    (
+        Code::Usage as u8,
+        "usage: an unknown command or option, a value that cannot be; for `plan --detailed-exitcode`: done, and the plan changes something",
+    ),
     (Code::NotFound as u8, "there is nothing of that name"),
     (Code::Conflict as u8, "conflict or limit: a directory, port or file that somebody else has"),
     (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),

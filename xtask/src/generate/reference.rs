@@ -1,4 +1,4 @@
-//! Pages of `docs/reference` that the binary writes about itself: its command line and its metrics.
+//! Files of `docs/reference` that the binary writes about itself: its command line, its metrics, the schema of a plan.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,16 +8,16 @@ use anyhow::{Context as _, Result, bail};
 use super::GeneratedFile;
 use crate::cargo::build_millpond;
 
-/// Each page by the name that `millpond reference` takes.
-const PAGES: &[&str] = &["cli", "metrics"];
+/// Each file with the name that `millpond reference` takes.
+const PAGES: &[(&str, &str)] = &[("cli", "cli.md"), ("metrics", "metrics.md"), ("plan-schema", "plan.schema.json")];
 
 /// Asks the binary of this tree for its pages.
 pub(super) fn generate(_root: &Path) -> Result<Vec<GeneratedFile>> {
     let binary = build_millpond(false)?;
-    PAGES.iter().map(|name| page(&binary, name)).collect()
+    PAGES.iter().map(|(name, file)| page(&binary, name, file)).collect()
 }
 
-fn page(binary: &Path, name: &str) -> Result<GeneratedFile> {
+fn page(binary: &Path, name: &str, file: &str) -> Result<GeneratedFile> {
     let output = Command::new(binary)
         .args(["reference", name])
         // Defaults that depend on the person are shown as everybody would write them.
@@ -29,5 +29,5 @@ fn page(binary: &Path, name: &str) -> Result<GeneratedFile> {
     if !output.status.success() {
         bail!("`millpond reference {name}` failed");
     }
-    Ok(GeneratedFile { path: format!("docs/reference/{name}.md").into(), contents: output.stdout })
+    Ok(GeneratedFile { path: format!("docs/reference/{file}").into(), contents: output.stdout })
 }

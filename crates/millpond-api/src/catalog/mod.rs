@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::selector::LabelValues;
+use crate::spelling::nearest;
 
 pub use overhead::Overhead;
 pub use shipped::{BUILT_IN, built_in};
@@ -254,11 +255,4 @@ impl Catalog {
     pub fn offering_labels(&self, of: &InstanceType, offering: &Offering) -> LabelValues {
         type_labels::of_offering(self, of, offering)
     }
-}
-
-/// The candidate most like a misspelt word, unless all are quite different.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = candidates.map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate));
-    let allowed = (word.chars().count() / 3).max(1);
-    scored.filter(|(distance, _)| *distance <= allowed).min().map(|(_, candidate)| candidate)
 }

@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::Catalog;
 use super::import::{FileError, Place};
-use super::{Catalog, nearest};
 use crate::labels::{CAPACITY_TYPE, ZONE, is_key};
 use crate::selector::{LabelValues, Requirement};
+use crate::spelling::nearest;
 use crate::{money, quantity};
 
 /// The greatest weight of an overlay in a file; the command line's are above it.
@@ -263,7 +264,7 @@ pub fn extended(name: &str, amount: &str) -> Result<u64, String> {
         return Err("would change a resource that the node has itself".to_owned());
     }
     if !is_key(name) || !name.contains('/') {
-        let hint = nearest(name, STANDARD.into_iter()).map_or("", |_| "; standard resources cannot be changed");
+        let hint = nearest(name, STANDARD).map_or("", |_| "; standard resources cannot be changed");
         return Err(format!("is of a resource without a domain, such as `example.com/licence`{hint}"));
     }
     quantity::parse_units(amount).map_err(|error| error.to_string())

@@ -4,7 +4,7 @@ use super::budget::REASONS;
 use super::consolidate::consolidate;
 use super::eligible::{Accounts, Refusal};
 use crate::market::Market;
-use crate::model::{DisruptionReason, NodeId, Seconds, Snapshot};
+use crate::model::{DisruptionReason, NodeId, NodeState, Seconds, Snapshot};
 use crate::plan::{Outcome, Removal, Settings};
 use crate::solve;
 
@@ -13,7 +13,7 @@ use crate::solve;
 pub struct NodeVerdict {
     /// What goes together with the node, if it goes.
     pub removal: Option<Removal>,
-    /// Why it stays, if it stays: the most telling refusal.
+    /// Why it is not taken away, if so: the most telling refusal.
     pub refusal: Option<Refusal>,
     /// For each reason whether the node could be considered for it as things are now, before its pods are looked at.
     pub reasons: [(DisruptionReason, Result<(), Refusal>); 4],
@@ -30,7 +30,9 @@ pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> N
     let removal = removals.iter().find(|removal| removal.nodes.contains(&node)).cloned();
     let accounts = Accounts::new(snapshot);
     let reasons = REASONS.map(|reason| (reason, accounts.eligible(snapshot, node, reason).map(|_| ())));
-    let refusal = consolidated.kept[node.index()].take();
+    let leaving = snapshot.nodes[node.index()].state == NodeState::Leaving;
+    // Whoever manages a node that is leaving, there is nothing else to say about it.
+    let refusal = if leaving { Some(Refusal::Leaving) } else { consolidated.kept[node.index()].take() };
     NodeVerdict { removal, refusal, reasons, outcome: consolidated.outcome }
 }
 
@@ -45,17 +47,26 @@ impl NodeVerdict {
         }
     }
 
+    /// Whether the node goes, by this plan or already.
+    pub fn goes(&self) -> bool {
+        self.removal.is_some() || self.refusal == Some(Refusal::Leaving)
+    }
+
     /// One sentence, without its final period.
     pub fn sentence(&self, snapshot: &Snapshot) -> String {
+        format!("it {}: {}", if self.goes() { "goes" } else { "stays" }, self.why(snapshot))
+    }
+
+    /// Why it goes or stays: the part of the sentence behind the colon.
+    pub fn why(&self, snapshot: &Snapshot) -> String {
         let Some(removal) = &self.removal else {
-            let why = self.refusal.as_ref().map(|refusal| refusal.sentence(snapshot));
-            return format!("it stays: {}", why.unwrap_or_else(|| Refusal::NoSaving.sentence(snapshot)));
+            return self.refusal.as_ref().unwrap_or(&Refusal::NoSaving).sentence(snapshot);
         };
         let why = match removal.reason {
-            DisruptionReason::Empty => "it has no pods".to_owned(),
-            DisruptionReason::Drifted => "it is no longer what its pool asks for".to_owned(),
-            DisruptionReason::Expired => "it is older than its pool allows".to_owned(),
-            DisruptionReason::Underutilized => "its pods cost less elsewhere".to_owned(),
+            DisruptionReason::Empty => "it has no pods",
+            DisruptionReason::Drifted => "it is no longer what its pool asks for",
+            DisruptionReason::Expired => "it is older than its pool allows",
+            DisruptionReason::Underutilized => "its pods cost less elsewhere",
         };
         let others = match removal.nodes.len() - 1 {
             0 => String::new(),
@@ -67,6 +78,6 @@ impl NodeVerdict {
             1 => ", and a new node comes in its place".to_owned(),
             new => format!(", and {new} new nodes come in its place"),
         };
-        format!("it goes: {why}{others}{instead}")
+        format!("{why}{others}{instead}")
     }
 }

@@ -16,6 +16,9 @@ pub enum CapacityType {
 }
 
 impl CapacityType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
+
     /// The value of `karpenter.sh/capacity-type`.
     pub fn name(self) -> &'static str {
         match self {
@@ -27,7 +30,7 @@ impl CapacityType {
 
     /// The capacity type of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Reserved, Self::Spot, Self::OnDemand].into_iter().find(|one| one.name() == name)
+        Self::ALL.into_iter().find(|one| one.name() == name)
     }
 }
 

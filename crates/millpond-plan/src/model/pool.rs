@@ -31,6 +31,25 @@ pub struct Pool {
     pub not_ready: Option<String>,
 }
 
+impl Pool {
+    /// A pool that takes every pod and is limited by nothing, with Karpenter's defaults; it has no types yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            weight: 0,
+            requirements: Requirements::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            types: Vec::new(),
+            limits: Limits::default(),
+            min_nodes: 0,
+            replicas: None,
+            disruption: Disruption::default(),
+            not_ready: None,
+        }
+    }
+}
+
 /// What nodes may add up to, those that are starting included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {

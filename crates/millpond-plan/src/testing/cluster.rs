@@ -83,19 +83,7 @@ impl Cluster {
 
     /// A pool of all types, unless it names some.
     pub fn pool(mut self, name: &str, describe: impl for<'a> FnOnce(PoolSpec<'a>) -> PoolSpec<'a>) -> Self {
-        let pool = Pool {
-            name: name.to_owned(),
-            weight: 0,
-            requirements: Requirements::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            types: Vec::new(),
-            limits: Limits::default(),
-            min_nodes: 0,
-            replicas: None,
-            disruption: Default::default(),
-            not_ready: None,
-        };
+        let pool = Pool::new(name);
         let key = self.snapshot.names.pool;
         let value = self.snapshot.symbols.intern(name);
         let spec = describe(PoolSpec { snapshot: &mut self.snapshot, pool, all_types: true });

@@ -13,6 +13,7 @@ pub mod text;
 use millpond_api::karpenter::{NodeClaim, NodePool};
 use millpond_api::node_class::NodeClass;
 use millpond_api::scaling_advisor::ScalingConstraint;
+use millpond_api::spelling::nearest;
 use serde::{Deserialize, Deserializer};
 
 use self::cluster::{DisruptionBudget, Namespace, Node, PriorityClass, Workload};
@@ -185,7 +186,7 @@ pub fn look_up(api_version: &str, name: &str) -> Known {
         return Known::Irrelevant;
     }
     let names = KINDS.iter().map(|(_, name, _)| *name);
-    Known::Unknown(crate::nearest(name, names))
+    Known::Unknown(nearest(name, names))
 }
 
 /// The group that a kind of this name belongs to, where the name is right and the group is not.

@@ -98,9 +98,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Annotations<'a>(pub Vec<(&'static str, Text<'a>)>);
 
+/// On a workload of a saved cluster: its pods are those that were saved with it, and none is to be made up.
+pub const PODS_LISTED: &str = "millpond.dev/pods-listed";
+
 /// Annotations that mean something here.
-pub const ANNOTATIONS: [&str; 8] = [
+pub const ANNOTATIONS: [&str; 9] = [
     millpond_api::karpenter::DO_NOT_DISRUPT,
+    PODS_LISTED,
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "cluster-autoscaler.kubernetes.io/scale-down-disabled",
     "controller.kubernetes.io/pod-deletion-cost",

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use millpond_api::spelling::nearest;
+
 use super::tree::{Key, Place, Tree, Value};
 use crate::objects::{ClassKind, Kind};
 
@@ -132,7 +134,7 @@ fn look(of: &'static str, tree: &Tree<'_>, path: &str, found: &mut Vec<Unknown>)
                     Some((_, Some(of))) => look(of, value, &field(), found),
                     Some((_, None)) => {}
                     None => {
-                        let like = crate::nearest(text, fields.iter().map(|(name, _)| *name));
+                        let like = nearest(text, fields.iter().map(|(name, _)| *name));
                         found.push(Unknown { place: *place, field: field(), like });
                     }
                 }

@@ -58,17 +58,14 @@ impl Taking<'_> {
             types.push(id);
         }
         let lowered = Pool {
-            name: pool.name.clone(),
             weight: pool.priority,
             requirements: self.advisor_requirements(pool),
             taints: self.taints(&pool.taints),
-            startup_taints: Vec::new(),
             types,
             limits: self.quota(pool.quota.as_ref()),
             min_nodes: pool.min.map_or(0, |min| u64::try_from(min).unwrap_or(0)),
-            replicas: None,
             disruption: Disruption { policy: Consolidation::WhenEmpty, expire_after: None, ..Disruption::default() },
-            not_ready: None,
+            ..Pool::new(&pool.name)
         };
         self.snapshot.add_pool(lowered);
     }

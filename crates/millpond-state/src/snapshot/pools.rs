@@ -7,6 +7,7 @@ use millpond_api::duration::NillableDuration;
 use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::{Kubelet, NodeClass};
+use millpond_api::spelling::nearest;
 use millpond_plan::model::{
     Budget, CPU, Consolidation, Disruption, DisruptionReason, Limits, Nodes, Pool, Schedule, Snapshot, TypeId,
 };
@@ -254,7 +255,7 @@ impl<'s> Taking<'s> {
             );
             return self.warn(origin, message);
         }
-        let hint = crate::nearest(&named.name, others).map(|name| format!("; is `{name}` meant?"));
+        let hint = nearest(&named.name, others).map(|name| format!("; is `{name}` meant?"));
         let reason = format!("there is no node class `{}`{}", named.name, hint.unwrap_or_default());
         self.warn(origin, format!("pool `{pool_name}` is not ready: {reason}"));
         source.not_ready = Some(reason);
@@ -263,7 +264,7 @@ impl<'s> Taking<'s> {
     fn note_overlays(&mut self, pool: &NodePool, origin: Option<&Origin>, source: &Source<'_>) {
         let known: Vec<&str> = self.options.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
         for name in source.overlays.iter().flatten().filter(|name| !known.contains(&name.as_str())) {
-            let hint = crate::nearest(name, known.iter().copied()).map(|name| format!("; is `{name}` meant?"));
+            let hint = nearest(name, known.iter().copied()).map(|name| format!("; is `{name}` meant?"));
             let hint = hint.unwrap_or_default();
             self.warn(origin, format!("pool `{}`: there is no price overlay `{name}`{hint}", pool.metadata.name));
         }
@@ -299,19 +300,7 @@ impl<'s> Taking<'s> {
         let least_milli = 2000;
         let of = |id: &TypeId| &self.snapshot.types[id.index()];
         let types = types.into_iter().filter(|id| of(id).capacity.get(CPU) >= least_milli).collect();
-        self.snapshot.add_pool(Pool {
-            name: "default".to_owned(),
-            weight: 0,
-            requirements,
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            types,
-            limits: Limits::default(),
-            min_nodes: 0,
-            replicas: None,
-            disruption: Disruption::default(),
-            not_ready: None,
-        });
+        self.snapshot.add_pool(Pool { requirements, types, ..Pool::new("default") });
         let message = format!(
             "no pool is given: planned with a default one over catalogue `{}` (on-demand, linux, amd64, general families)",
             catalog.name

@@ -15,7 +15,7 @@ use crate::objects::cluster::{DisruptionBudget, PriorityClass, Workload};
 use crate::objects::meta::{Metadata, condition};
 use crate::objects::pod::{Pod, PodSpec, PodStatus, PreemptionPolicy, Toleration, TolerationOperator, Volume};
 use crate::objects::storage::{BindingMode, ClaimSpec, PersistentVolume, StorageClass};
-use crate::objects::text::{CountOrShare, Text};
+use crate::objects::text::{CountOrShare, PODS_LISTED, Text};
 
 /// Where a pod is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,7 +252,7 @@ pub(crate) struct WorkloadEntry {
     pub(crate) content: u128,
     /// Which pods are its own.
     pub(crate) selector: Option<Requirements>,
-    /// How many pods it wants.
+    /// How many pods it wants, of which some may have to be made up.
     pub(crate) replicas: u32,
     /// The workload that it belongs to.
     pub(crate) owner: Option<Box<str>>,
@@ -298,6 +298,7 @@ impl WorkloadEntry {
 fn replicas(kind: Kind, workload: &Workload<'_>) -> u32 {
     let spec = &workload.spec;
     match kind {
+        _ if workload.metadata.annotations.get(PODS_LISTED).is_some() => 0,
         Kind::Job if spec.suspend == Some(true) => 0,
         Kind::Job => {
             let at_once = spec.parallelism.unwrap_or(1);

@@ -74,6 +74,16 @@ fn workloads_that_have_pods_get_no_more() {
 }
 
 #[test]
+fn workloads_of_a_saved_cluster_get_no_more_either() {
+    let listed = format!("namespace: shop, annotations: {{{}: 'true'}}}}", millpond_state::PODS_LISTED);
+    for kind in ["ReplicaSet", "StatefulSet", "Deployment", "Job"] {
+        let text = workload(kind, "web", "replicas: 2, parallelism: 2");
+        assert_eq!(expanded(&text).pods.len(), 2, "{kind}");
+        assert_eq!(expanded(&text.replacen("namespace: shop}", &listed, 1)).pods.len(), 0, "{kind}");
+    }
+}
+
+#[test]
 fn claims_of_a_stateful_set() {
     let class = "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: x, volumeBindingMode: WaitForFirstConsumer, allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [a]}]}]}\n";
     let set = workload(

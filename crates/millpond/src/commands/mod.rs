@@ -2,16 +2,31 @@
 
 use std::io::Write;
 
+use anyhow::Context as _;
+use serde::Serialize;
+
 pub(crate) mod bench;
 pub(crate) mod catalog;
 pub(crate) mod completion;
 pub(crate) mod explain;
+pub(crate) mod file;
 pub(crate) mod plan;
 pub(crate) mod reference;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod up;
 pub(crate) mod version;
+pub(crate) mod words;
+
+/// A value as JSON, with a line break at its end.
+pub(crate) fn as_json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("write JSON")? + "\n")
+}
+
+/// A value as YAML, with a line break at its end.
+pub(crate) fn as_yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_saphyr::to_string(value).context("write YAML")?.trim_end().to_owned() + "\n")
+}
 
 /// Writes what was asked for. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {

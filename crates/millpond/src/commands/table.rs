@@ -24,6 +24,15 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Adds the table to a page, below the line that introduces it.
+    pub(crate) fn add_to(&self, page: &mut String) {
+        for line in self.text().lines() {
+            page.push_str("  ");
+            page.push_str(line);
+            page.push('\n');
+        }
+    }
+
     /// The table without a line break at its end.
     pub(crate) fn text(&self) -> String {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -2,4 +2,7 @@
 
 mod examples;
 mod guides;
+mod live;
 mod mistakes;
+mod plan;
+mod schema;

@@ -2,9 +2,10 @@
 //! here.
 
 use super::super::overhead::{self, Machine};
-use super::super::{Catalog, InstanceType, Provider, naming, nearest};
+use super::super::{Catalog, InstanceType, Provider, naming};
 use super::{FileError, LIMIT_OFFERINGS, LIMIT_TYPES, Place};
 use crate::quantity::{self, QuantityError};
+use crate::spelling::nearest;
 use crate::{labels, money};
 
 /// Kubernetes' names of the architectures that a kubelet runs on.
@@ -124,7 +125,7 @@ pub(in crate::catalog) fn arch(place: Place<'_>, column: u64, field: &str, text:
         return Ok(known.to_owned());
     }
     let mut problem = "is not an architecture".to_owned();
-    if let Some(name) = nearest(text, ARCHITECTURES.into_iter()) {
+    if let Some(name) = nearest(text, ARCHITECTURES) {
         problem += &format!("; did you mean `{name}`?");
     }
     Err(place.field(column, field, text, problem))

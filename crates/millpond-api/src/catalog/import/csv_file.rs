@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::super::overhead::{DEFAULT_PODS, MIB};
 use super::super::text::{Spot, grid};
-use super::super::{Catalog, Gpu, InstanceType, Provider, nearest};
+use super::super::{Catalog, Gpu, InstanceType, Provider};
 use super::build::{self, Basics};
 use super::{FileError, Imported, Options, Place};
 use crate::quantity;
+use crate::spelling::nearest;
 
 /// Every column, by the names that it may have.
 const COLUMNS: [&[&str]; 25] = [

@@ -4,8 +4,8 @@ use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons};
 use crate::check::check;
 use crate::disruption::node_verdict;
 use crate::model::{
-    CapacityType, Consolidation, DisruptionReason, DoNotDisrupt, InclusionPolicy, PodKind, PodState, PoolId, Snapshot,
-    Spread,
+    CapacityType, Consolidation, DisruptionReason, DoNotDisrupt, InclusionPolicy, NodeId, NodeState, PodKind, PodState,
+    PoolId, Snapshot, Spread,
 };
 use crate::plan::{Outcome, Plan, Settings, Target};
 use crate::solve;
@@ -298,7 +298,7 @@ fn an_empty_node_is_kept_as_long_as_it_is_of_use() {
 /// What is said about each node.
 fn sentences(snapshot: &Snapshot) -> Vec<String> {
     let settings = Settings { consolidate: true, ..Settings::default() };
-    let each = (0..snapshot.nodes.len()).map(crate::model::NodeId::from);
+    let each = (0..snapshot.nodes.len()).map(NodeId::from);
     each.map(|node| node_verdict(snapshot, node, &settings).sentence(snapshot)).collect()
 }
 
@@ -341,7 +341,22 @@ fn every_node_has_a_verdict() {
                   the next chance is at 2026-03-02T17:00:00Z";
     assert_eq!(sentences(&cluster.snapshot)[1..4], [closed; 3]);
     let settings = Settings { consolidate: true, ..Settings::default() };
-    let verdict = node_verdict(&cluster.snapshot, crate::model::NodeId(2), &settings);
+    let verdict = node_verdict(&cluster.snapshot, NodeId(2), &settings);
     assert_eq!(verdict.not_before(), Some(NOON + 5 * 3600));
     assert_eq!(verdict.reasons.iter().filter(|(_, result)| result.is_ok()).count(), 0);
+}
+
+#[test]
+fn a_node_that_leaves_already_goes_whoever_manages_it() {
+    let mut cluster = Cluster::new();
+    let small = cluster.instance_type("small", 4, 16, 100);
+    for _ in 0..2 {
+        cluster.node(POOL, small, "a");
+    }
+    cluster.snapshot.nodes[0].state = NodeState::Leaving;
+    cluster.snapshot.nodes[1].state = NodeState::Leaving;
+    cluster.snapshot.nodes[1].pool = None;
+    assert_eq!(sentences(&cluster.snapshot), ["it goes: it is being removed already"; 2]);
+    let verdict = node_verdict(&cluster.snapshot, NodeId(1), &Settings::default());
+    assert!(verdict.goes() && verdict.removal.is_none());
 }

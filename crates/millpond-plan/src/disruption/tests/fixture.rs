@@ -33,19 +33,8 @@ impl Cluster {
     }
 
     pub(crate) fn pool(&mut self, name: &str) -> PoolId {
-        self.snapshot.add_pool(Pool {
-            name: name.to_owned(),
-            weight: 0,
-            requirements: Requirements::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            types: Vec::new(),
-            limits: Default::default(),
-            min_nodes: 0,
-            replicas: None,
-            disruption: Disruption { expire_after: None, budgets: Vec::new(), ..Disruption::default() },
-            not_ready: None,
-        })
+        let disruption = Disruption { expire_after: None, budgets: Vec::new(), ..Disruption::default() };
+        self.snapshot.add_pool(Pool { disruption, ..Pool::new(name) })
     }
 
     pub(crate) fn first_pool(&mut self) -> &mut Pool {

@@ -1,6 +1,5 @@
 //! `millpond bench karpenter|estimator|scale|consolidate|mixes`: how good the planner's plans are, and how fast.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -11,6 +10,8 @@ use millpond_bench::workload::{consolidate, estimator, karpenter, mixes, scale};
 use millpond_bench::{Families, Row, Workload, measure, save, table};
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Policy, Settings};
+
+use crate::commands::{as_json, print};
 
 /// Options that all benchmarks of the planner share.
 #[derive(Debug, Args)]
@@ -282,8 +283,8 @@ impl Common {
     fn print(&self, rows: &[Row]) -> anyhow::Result<()> {
         let text = match self.output {
             Output::Table => table(rows),
-            Output::Json => serde_json::to_string_pretty(rows).context("write JSON")? + "\n",
+            Output::Json => as_json(&rows)?,
         };
-        std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
+        print(&mut std::io::stdout().lock(), &text)
     }
 }

@@ -1,6 +1,6 @@
 //! `millpond catalog import`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use millpond_api::catalog::import::{self, Options};
 use millpond_api::catalog::{Catalog, Provider, text};
 
 use super::{provider, refused};
+use crate::commands::file::{self, Readers};
 use crate::failure::{Code, Failure};
 
 /// Arguments of `import`.
@@ -115,22 +116,12 @@ fn read(args: &ImportArgs, talk: &mut impl Write) -> anyhow::Result<Catalog> {
     Ok(imported.catalog)
 }
 
-/// The file appears whole or not at all.
+/// A file that is there is replaced only if somebody said so.
 fn write_file(to: &Path, text: &str, force: bool) -> anyhow::Result<()> {
     if to.exists() && !force {
         let message = format!("`{}` exists already", to.display());
         let hint = Some("`--force` replaces it".to_owned());
         return Err(Failure { message, code: Some(Code::Conflict), hint }.into());
     }
-    let mut beside = to.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let write = fs::write(&beside, text).and_then(|()| fs::rename(&beside, to));
-    if write.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    write.map_err(|error| {
-        let (code, message) = (Code::of_io(&error), format!("cannot write `{}`", to.display()));
-        anyhow::Error::new(error).context(Failure { message, code, hint: None })
-    })
+    file::write(to, text, Readers::Others)
 }

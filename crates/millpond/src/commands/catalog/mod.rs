@@ -12,11 +12,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use millpond_api::catalog::import::{ImportError, Options};
 use millpond_api::catalog::{BUILT_IN, Catalog, Provider, built_in};
 
+use super::{as_json, as_yaml};
 use crate::failure::{Code, Failure};
 
 /// Ask what machines there are and what they cost
@@ -137,11 +137,8 @@ fn provider(text: &str) -> Result<Provider, String> {
 
 /// Prints a value as JSON or YAML.
 fn structured(output: Output, value: &serde_json::Value, out: &mut impl Write) -> anyhow::Result<()> {
-    let text = match output {
-        Output::Yaml => serde_saphyr::to_string(value).context("write YAML")?,
-        _ => serde_json::to_string_pretty(value)?,
-    };
-    say(out, text.trim_end())
+    let text = if output == Output::Yaml { as_yaml(value) } else { as_json(value) };
+    super::print(out, &text?)
 }
 
 /// Prints a page.

@@ -7,6 +7,7 @@ mod pod;
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
+use millpond_api::spelling::nearest;
 use millpond_plan::model::Snapshot;
 
 use crate::commands::plan::input::{self, InputArgs};
@@ -76,30 +77,20 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Writ
 }
 
 fn missing_pod(snapshot: &Snapshot, name: &str) -> anyhow::Error {
-    let names = (0..snapshot.pods.len()).map(|pod| snapshot.pod_name(pod.into()));
-    missing("pod", name, names)
+    let names: Vec<String> = (0..snapshot.pods.len()).map(|pod| snapshot.pod_name(pod.into())).collect();
+    missing("pod", name, names.iter().map(String::as_str))
 }
 
 fn missing_node(snapshot: &Snapshot, name: &str) -> anyhow::Error {
-    missing("node", name, snapshot.nodes.iter().map(|node| node.name.clone()))
+    missing("node", name, snapshot.nodes.iter().map(|node| node.name.as_str()))
 }
 
-fn missing(kind: &str, name: &str, names: impl Iterator<Item = String>) -> anyhow::Error {
-    let nearest = names.map(|known| (strsim::damerau_levenshtein(name, &known), known)).min();
-    let hint = match nearest {
-        Some((distance, known)) if distance <= name.chars().count().div_ceil(2) => {
-            format!("did you mean `{kind}/{known}`?")
-        }
-        Some(_) => "`millpond plan -o json` lists pods and nodes".to_owned(),
+fn missing<'a>(kind: &str, name: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> anyhow::Error {
+    let hint = match nearest(name, names.clone()) {
+        Some(known) => format!("did you mean `{kind}/{known}`?"),
+        None if names.next().is_some() => "`millpond plan -o json` lists pods and nodes".to_owned(),
         None => format!("no {kind} was read at all"),
     };
     let message = format!("there is no {kind} `{name}`");
     anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint: Some(hint) })
-}
-
-fn structured(value: &impl serde::Serialize, output: Output) -> anyhow::Result<String> {
-    Ok(match output {
-        Output::Yaml => serde_saphyr::to_string(value)?.trim_end().to_owned() + "\n",
-        _ => serde_json::to_string_pretty(value)? + "\n",
-    })
 }

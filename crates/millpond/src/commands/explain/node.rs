@@ -2,67 +2,110 @@
 
 use std::fmt::Write as _;
 
-use millpond_plan::disruption::{Consolidated, consolidate};
-use millpond_plan::market::Market;
-use millpond_plan::model::{NodeId, NodeState, Snapshot};
+use millpond_plan::disruption::{NodeVerdict, Refusal, node_verdict};
+use millpond_plan::model::{NodeId, Snapshot};
 use millpond_plan::plan::{Removal, Settings};
-use serde_json::json;
+use millpond_plan::symbol::Symbol;
+use serde_json::{Value, json};
 
 use super::Output;
+use crate::commands::table::{Side, Table};
+use crate::commands::words::plural;
+use crate::commands::{as_json, as_yaml};
 
 pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyhow::Result<String> {
-    let market = Market::new(snapshot);
-    let settings = Settings::default();
-    let outcome = millpond_plan::plan_on(snapshot, &market, &settings);
-    let consolidated = consolidate(snapshot, &market, outcome, &settings);
-    let said = said(snapshot, node, &consolidated);
-    if output == Output::Table {
-        return Ok(page(snapshot, node, &said));
-    }
-    let (goes, why) = (said.goes, said.why);
-    super::structured(&json!({ "node": snapshot.nodes[node.index()].name, "goes": goes, "message": why }), output)
-}
-
-struct Said {
-    goes: bool,
-    why: String,
-}
-
-fn said(snapshot: &Snapshot, node: NodeId, consolidated: &Consolidated) -> Said {
-    if snapshot.nodes[node.index()].state == NodeState::Leaving {
-        return Said { goes: true, why: "it is being removed already".to_owned() };
-    }
-    let plan = &consolidated.outcome.plan;
-    if let Some(removal) = plan.removals.iter().find(|removal| removal.nodes.contains(&node)) {
-        return Said { goes: true, why: going(snapshot, node, removal, consolidated) };
-    }
-    let why = consolidated.kept[node.index()].as_ref();
-    Said {
-        goes: false,
-        why: why.map_or_else(|| "nothing is gained by removing it".to_owned(), |why| why.sentence(snapshot)),
+    let verdict = node_verdict(snapshot, node, &Settings { consolidate: true, ..Settings::default() });
+    match output {
+        Output::Table => Ok(page(snapshot, node, &verdict)),
+        Output::Json => as_json(&view(snapshot, node, &verdict)),
+        Output::Yaml => as_yaml(&view(snapshot, node, &verdict)),
     }
 }
 
-fn going(snapshot: &Snapshot, node: NodeId, removal: &Removal, consolidated: &Consolidated) -> String {
-    let plan = &consolidated.outcome.plan;
-    let moved = plan.placements.iter().filter(|(pod, _)| snapshot.pods[pod.index()].node == Some(node)).count();
-    let by: Vec<String> = removal.replacements.iter().map(|&new| plan.node_name(snapshot, new as usize)).collect();
-    let with = removal.nodes.len() - 1;
-    let together = if with == 0 { String::new() } else { format!(", together with {with} other nodes") };
-    let replaced = if by.is_empty() { String::new() } else { format!(", replaced by {}", by.join(", ")) };
-    let saved = removal.savings as f64 / 1e9;
-    format!("{}: {moved} pods move{together}{replaced}; that saves ${saved:.4} per hour", removal.reason.name())
-}
-
-fn page(snapshot: &Snapshot, node: NodeId, said: &Said) -> String {
+fn page(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> String {
     let there = &snapshot.nodes[node.index()];
     let mut text = String::new();
-    let verb = if said.goes { "goes" } else { "stays" };
-    _ = writeln!(text, "node/{} {verb}: {}", there.name, said.why);
+    let verb = if verdict.goes() { "goes" } else { "stays" };
+    _ = writeln!(text, "node/{} {verb}: {}", there.name, verdict.why(snapshot));
     let pods = snapshot.pods.iter().filter(|pod| pod.node == Some(node)).count();
-    let of = |symbol: Option<millpond_plan::symbol::Symbol>| symbol.map_or("?", |symbol| snapshot.text(symbol));
+    let of = |symbol: Option<Symbol>| symbol.map_or("?", |symbol| snapshot.text(symbol));
     let pool = there.pool.map_or("no pool", |pool| &snapshot.pools[pool.index()].name);
     let price = there.price.map_or_else(|| "?".to_owned(), |price| format!("${:.4} per hour", price as f64 / 1e9));
-    _ = writeln!(text, "  {pool}, {} in {}, {price}, {pods} pods", of(there.instance_type), of(there.zone));
+    _ = writeln!(text, "  {pool}, {} in {}, {price}, {}", of(there.instance_type), of(there.zone), plural(pods, "pod"));
+    match &verdict.removal {
+        Some(removal) => going(&mut text, snapshot, node, verdict, removal),
+        None if verdict.goes() => {}
+        None => staying(&mut text, snapshot, verdict),
+    }
     text
+}
+
+fn going(text: &mut String, snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict, removal: &Removal) {
+    let moved = moved(snapshot, node, verdict).len();
+    let moves = format!("{} {}", plural(moved, "pod"), if moved == 1 { "moves" } else { "move" });
+    let new = replacements(snapshot, verdict, removal);
+    let instead = match &new[..] {
+        [] => String::new(),
+        [one] => format!(" when {one} is ready"),
+        several => format!(" when {} are ready", several.join(", ")),
+    };
+    let saved = removal.savings as f64 / 1e9;
+    _ = writeln!(text, "  {}: {moves}{instead}; that saves ${saved:.4} per hour", removal.reason.name());
+}
+
+/// Every reason for which nodes are taken away, and what is in its way before the pods are looked at.
+fn staying(text: &mut String, snapshot: &Snapshot, verdict: &NodeVerdict) {
+    let mut table = Table::new(&[("REASON TO GO", Side::Left), ("IN ITS WAY", Side::Left)]);
+    for (reason, allowed) in &verdict.reasons {
+        let why = allowed.as_ref().err().map_or_else(|| "-".to_owned(), |refusal| refusal.sentence(snapshot));
+        table.row(vec![reason.name().to_owned(), why]);
+    }
+    _ = writeln!(text);
+    table.add_to(text);
+}
+
+/// Names of the pods of a node that get another one.
+fn moved(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> Vec<String> {
+    let placed = verdict.outcome.plan.placements.iter();
+    let here = placed.filter(|(pod, _)| snapshot.pods[pod.index()].node == Some(node));
+    here.map(|(pod, _)| snapshot.pod_name(*pod)).collect()
+}
+
+fn replacements(snapshot: &Snapshot, verdict: &NodeVerdict, removal: &Removal) -> Vec<String> {
+    removal.replacements.iter().map(|&new| verdict.outcome.plan.node_name(snapshot, new as usize)).collect()
+}
+
+fn view(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> Value {
+    let reasons: Vec<Value> = verdict
+        .reasons
+        .iter()
+        .map(|(reason, allowed)| {
+            let refusal = allowed.as_ref().err();
+            json!({
+                "reason": reason.name(),
+                "refusal": refusal.map(Refusal::name),
+                "message": refusal.map(|refusal| refusal.sentence(snapshot)),
+            })
+        })
+        .collect();
+    let removal = verdict.removal.as_ref().map(|removal| {
+        let nodes: Vec<&str> = removal.nodes.iter().map(|node| &*snapshot.nodes[node.index()].name).collect();
+        json!({
+            "reason": removal.reason.name(),
+            "nodes": nodes,
+            "pods": moved(snapshot, node, verdict),
+            "replacements": replacements(snapshot, verdict, removal),
+            "savingsPerHour": removal.savings as f64 / 1e9,
+        })
+    });
+    let opens = verdict.not_before().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    json!({
+        "node": snapshot.nodes[node.index()].name,
+        "goes": verdict.goes(),
+        "message": verdict.sentence(snapshot),
+        "refusal": verdict.refusal.as_ref().map(Refusal::name),
+        "notBefore": opens.map(|time| time.to_string()),
+        "reasons": reasons,
+        "removal": removal,
+    })
 }

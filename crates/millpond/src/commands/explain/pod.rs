@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 
 use super::Output;
 use crate::commands::table::{Side, Table};
+use crate::commands::{as_json, as_yaml};
 
 pub(super) fn render(snapshot: &Snapshot, pod: PodId, output: Output) -> anyhow::Result<String> {
     let outcome = millpond_plan::plan(snapshot, &Settings::default());
     let explained = millpond_plan::explain::explain_in(snapshot, &outcome, pod);
     match output {
         Output::Table => Ok(page(snapshot, &explained)),
-        _ => super::structured(&view(snapshot, &explained), output),
+        Output::Json => as_json(&view(snapshot, &explained)),
+        Output::Yaml => as_yaml(&view(snapshot, &explained)),
     }
 }
 
@@ -31,7 +33,7 @@ fn page(snapshot: &Snapshot, explained: &PodExplanation) -> String {
         if explained.closed_nodes > 0 {
             table.row(vec![explained.closed_nodes.to_string(), "closed to new pods".to_owned()]);
         }
-        indent(&mut text, &table.text());
+        table.add_to(&mut text);
     }
     if explained.standing == Standing::Unplaced {
         for pool in &explained.pools {
@@ -68,7 +70,7 @@ fn of_pool(text: &mut String, snapshot: &Snapshot, pool: &PoolExplanation) {
             step.offers_left.to_string(),
         ]);
     }
-    indent(text, &table.text());
+    table.add_to(text);
 }
 
 fn about(snapshot: &Snapshot, step: &StepExplanation) -> String {
@@ -123,10 +125,4 @@ fn view(snapshot: &Snapshot, explained: &PodExplanation) -> Value {
         "nearestMiss": explained.nearest.as_ref().map(|nearest| nearest.message.clone()),
         "suggestion": explained.suggestion.as_ref().map(|suggestion| suggestion.message.clone()),
     })
-}
-
-fn indent(text: &mut String, table: &str) {
-    for line in table.lines() {
-        _ = writeln!(text, "  {line}");
-    }
 }

@@ -51,17 +51,20 @@ pub(super) fn read(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::
 }
 
 async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+    Client::try_from(configuration(kubeconfig, context).await?).context("cannot speak to the cluster")
+}
+
+async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
-    let config = match kubeconfig {
-        Some(path) => {
+    let config = match (kubeconfig, context) {
+        (Some(path), _) => {
             let read = Kubeconfig::read_from(path).with_context(|| format!("cannot read `{}`", path.display()))?;
             Config::from_custom_kubeconfig(read, &options).await
         }
-        None if context.is_some() => Config::from_kubeconfig(&options).await,
-        None => Config::infer().await.map_err(|_| no_cluster())?.pipe_ok(),
+        (None, Some(_)) => Config::from_kubeconfig(&options).await,
+        (None, None) => return Config::infer().await.map_err(|_| no_cluster()),
     };
-    let config = config.map_err(|error| anyhow::Error::new(error).context("cannot use the kubeconfig"))?;
-    Client::try_from(config).context("cannot speak to the cluster")
+    config.context("cannot use the kubeconfig")
 }
 
 fn no_cluster() -> anyhow::Error {
@@ -69,15 +72,6 @@ fn no_cluster() -> anyhow::Error {
     let hint = Some("plan for files with `-f PATH`, or name a cluster with `--kubeconfig FILE`".to_owned());
     anyhow::Error::new(Failure { message, code: Some(crate::failure::Code::NotFound), hint })
 }
-
-/// A value as the good half of a result, so that both ways to a configuration have one type.
-trait PipeOk: Sized {
-    fn pipe_ok<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-}
-
-impl PipeOk for Config {}
 
 async fn list(client: &Client, path: &str, required: bool, texts: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
     let mut next = String::new();

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::page::time;
 use super::view::dollars;
-use super::{Output, structured, verify};
+use super::{Output, verify};
 use crate::commands::table::{Side, Table};
+use crate::commands::{as_json, as_yaml};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,7 +32,7 @@ pub(super) fn run(snapshot: &Snapshot, settings: Settings, check: bool, output: 
         let outcome = millpond_plan::plan(snapshot, &Settings { policy, ..settings });
         let seconds = start.elapsed().as_secs_f64();
         if check {
-            verify(snapshot, &outcome)?;
+            verify(snapshot, &outcome, policy)?;
         }
         outcomes.push((policy, outcome, seconds));
     }
@@ -54,8 +55,8 @@ pub(super) fn run(snapshot: &Snapshot, settings: Settings, check: bool, output: 
         })
         .collect();
     match output {
-        Output::Json => structured(&rows, true),
-        Output::Yaml => structured(&rows, false),
+        Output::Json => as_json(&rows),
+        Output::Yaml => as_yaml(&rows),
         _ => Ok(table(&rows)),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::Args;
 use millpond_plan::model::Snapshot;
-use millpond_state::{LIMIT_BYTES, Options, Reader, Severity};
+use millpond_state::{LIMIT_BYTES, Options, PODS_LISTED, Reader, Severity};
 use serde_json::{Value, json};
 
 use super::cluster;
@@ -68,13 +68,7 @@ pub(crate) fn load(args: &InputArgs, keep: bool, talk: &mut impl Write) -> anyho
     let catalog = args.source.load(talk)?.into_owned();
     let texts = texts(args)?;
     let mut reader = Reader::new();
-    let mut objects = Vec::new();
-    for (name, bytes) in &texts {
-        reader.add(name, bytes);
-        if keep {
-            objects.extend(values(name, bytes)?);
-        }
-    }
+    texts.iter().for_each(|(name, bytes)| reader.add(name, bytes));
     let reading = reader.finish();
     for warning in &reading.warnings {
         writeln!(talk, "warning: {warning}")?;
@@ -87,12 +81,9 @@ pub(crate) fn load(args: &InputArgs, keep: bool, talk: &mut impl Write) -> anyho
         let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
         return Err(anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint }));
     }
-    let options = Options {
-        catalog: Some(Arc::new(catalog)),
-        default_pool: true,
-        expand_workloads: !args.filename.is_empty(),
-        ..Options::default()
-    };
+    let live = args.filename.is_empty();
+    let options =
+        Options { catalog: Some(Arc::new(catalog)), default_pool: true, expand_workloads: !live, ..Options::default() };
     let taken = reading.state.snapshot(args.now.unwrap_or_else(current_time), &options);
     let mut errors = Vec::new();
     for note in &taken.notes {
@@ -104,6 +95,7 @@ pub(crate) fn load(args: &InputArgs, keep: bool, talk: &mut impl Write) -> anyho
     if !errors.is_empty() {
         return Err(unreadable(&errors, 0));
     }
+    let objects = if keep { kept(&texts, live)? } else { Vec::new() };
     Ok(Input { snapshot: taken.snapshot, objects })
 }
 
@@ -179,6 +171,19 @@ fn collect(path: &Path, depth: usize, texts: &mut Vec<(String, Vec<u8>)>) -> any
         }
     }
     Ok(())
+}
+
+/// All objects, to be saved. Pods of a live cluster are all there: for its workloads none is made up later either.
+fn kept(texts: &[(String, Vec<u8>)], live: bool) -> anyhow::Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for (name, bytes) in texts {
+        objects.extend(values(name, bytes)?);
+    }
+    let is_workload = |object: &Value| matches!(object["kind"].as_str(), Some("ReplicaSet" | "StatefulSet"));
+    for object in objects.iter_mut().filter(|object| live && is_workload(object)) {
+        object["metadata"]["annotations"][PODS_LISTED] = "true".into();
+    }
+    Ok(objects)
 }
 
 /// The objects of a text, those of lists one by one.

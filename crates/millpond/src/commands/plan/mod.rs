@@ -14,13 +14,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use millpond_plan::check::{Violation, check};
 use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 
-use crate::failure::{Code, Failure};
+use super::file::{self, Readers};
+use super::words::plural;
+use super::{as_json, as_yaml};
+use crate::failure::Failure;
 use input::InputArgs;
 
 /// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
@@ -52,7 +55,7 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     check: bool,
 
-    /// Write the objects that were read, as one List, to a file that `-f` takes
+    /// Write the objects that were read, as one List, to a file that `-f` takes; only its owner can read it
     #[arg(long, value_name = "FILE")]
     save_snapshot: Option<PathBuf>,
 
@@ -79,7 +82,7 @@ enum Output {
     Table,
     /// The same with every node by itself
     Wide,
-    /// One object; its schema is in docs/reference/plan.md
+    /// One object; docs/reference/plan.md tells what is in it
     Json,
     /// The same as YAML
     Yaml,
@@ -110,13 +113,19 @@ fn budget(text: &str) -> Result<Budget, String> {
     Ok(Budget { evaluations, ..Budget::default() })
 }
 
+/// The schema of `-o json`, for the reference.
+pub(crate) fn schema() -> anyhow::Result<String> {
+    as_json(&view::schema())
+}
+
 /// Runs the command: data to `out`, talk to `talk`. Tells whether the plan changes anything and somebody wants to
 /// know by the exit code.
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<Changes> {
     let input = input::load(&args.input, args.save_snapshot.is_some(), talk)?;
     if let Some(path) = &args.save_snapshot {
-        let text = serde_json::to_string_pretty(&input.saved())?;
-        write_file(path, &text)?;
+        let text = as_json(&input.saved())?;
+        // Pods have secrets in their environment.
+        file::write(path, &text, Readers::Owner)?;
     }
     let snapshot = &input.snapshot;
     let settings = Settings { policy: args.policy, consolidate: args.consolidate, budget: args.budget };
@@ -129,7 +138,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) 
     let outcome = millpond_plan::plan(snapshot, &settings);
     let seconds = start.elapsed().as_secs_f64();
     if args.check {
-        verify(snapshot, &outcome)?;
+        verify(snapshot, &outcome, args.policy)?;
         writeln!(talk, "checked: the plan keeps every rule and limit")?;
     }
     let text = render(args, &input, &outcome, seconds)?;
@@ -161,16 +170,16 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     let snapshot = &input.snapshot;
     if args.as_kind == Some(AsKind::ScalingAdvice) {
         let advice = advice::scaling_advice(snapshot, outcome);
-        return structured(&advice, args.output == Output::Json);
+        return if args.output == Output::Json { as_json(&advice) } else { as_yaml(&advice) };
     }
     Ok(match args.output {
         Output::Table | Output::Wide => {
             let wide = args.output == Output::Wide;
             page::page(snapshot, outcome, &page::Words { policy: args.policy, seconds, wide })
         }
-        Output::Json => structured(&view::view(snapshot, outcome, args.policy), true)?,
-        Output::Yaml => structured(&view::view(snapshot, outcome, args.policy), false)?,
-        Output::Nodes => structured(&nodes::list(snapshot, outcome), false)?,
+        Output::Json => as_json(&view::view(snapshot, outcome, args.policy))?,
+        Output::Yaml => as_yaml(&view::view(snapshot, outcome, args.policy))?,
+        Output::Nodes => as_yaml(&nodes::list(snapshot, outcome))?,
         Output::Name => {
             let names = (0..outcome.plan.new_nodes.len()).map(|node| outcome.plan.node_name(snapshot, node));
             names.map(|name| format!("node/{name}\n")).collect()
@@ -178,37 +187,65 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     })
 }
 
-fn structured(value: &impl serde::Serialize, json: bool) -> anyhow::Result<String> {
-    if json {
-        return Ok(serde_json::to_string_pretty(value)? + "\n");
-    }
-    let text = serde_saphyr::to_string(value).context("write YAML")?;
-    Ok(text.trim_end().to_owned() + "\n")
-}
+/// The most violations that are told one by one.
+const TOLD: usize = 20;
 
 /// Fails with what the checker found.
-fn verify(snapshot: &Snapshot, outcome: &Outcome) -> anyhow::Result<()> {
-    let violations = millpond_plan::check::check(snapshot, outcome);
-    if violations.is_empty() {
-        return Ok(());
-    }
-    let told: Vec<String> = violations.iter().take(20).map(|violation| format!("  {violation}")).collect();
-    let message = format!("the plan breaks {} rules, which is a defect:\n{}", violations.len(), told.join("\n"));
-    let hint = Some("please report it with the file that `--save-snapshot` writes".to_owned());
-    Err(anyhow::Error::new(Failure { message, code: None, hint }))
+fn verify(snapshot: &Snapshot, outcome: &Outcome, policy: Policy) -> anyhow::Result<()> {
+    let violations = check(snapshot, outcome);
+    if violations.is_empty() { Ok(()) } else { Err(broken(policy, &violations).into()) }
+}
+
+/// Millpond keeps every rule. The rules of others leave some of kube-scheduler's out, which is no defect of theirs here.
+fn broken(policy: Policy, violations: &[Violation]) -> Failure {
+    let told: Vec<String> = violations.iter().take(TOLD).map(|violation| format!("  {violation}")).collect();
+    let more = violations.len().saturating_sub(TOLD);
+    let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+    let told = format!("{}{more}", told.join("\n"));
+    let times = plural(violations.len(), "time");
+    let (message, hint) = if policy == Policy::Millpond {
+        let message = format!("the plan breaks a rule or limit {times}, which is a defect:\n{told}");
+        (message, "please report it with the file that `--save-snapshot` writes".to_owned())
+    } else {
+        let name = policy.name();
+        let message = format!("the plan by the rules of {name} breaks those of kube-scheduler {times}:\n{told}");
+        (message, "`--policy millpond` keeps them all".to_owned())
+    };
+    Failure { message, code: None, hint: Some(hint) }
 }
 
 fn emit(args: &PlanArgs, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
     match &args.out {
-        Some(path) => write_file(path, text),
+        Some(path) => file::write(path, text, Readers::Others),
         None => super::print(out, text),
     }
 }
 
-fn write_file(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).map_err(|error| {
-        let message = format!("cannot write `{}`", path.display());
-        let code = Code::of_io(&error);
-        anyhow::Error::new(error).context(Failure { message, code, hint: None })
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::describe;
+
+    fn said(policy: Policy, count: usize) -> String {
+        let violations: Vec<_> = (0..count).map(|pod| Violation::Forgotten(format!("default/pod-{pod}"))).collect();
+        describe(&broken(policy, &violations).into())
+    }
+
+    #[test]
+    fn a_broken_rule_is_a_defect_of_ours_alone() {
+        insta::assert_snapshot!(said(Policy::Millpond, 1), @"
+        error: the plan breaks a rule or limit 1 time, which is a defect:
+          pod default/pod-0 needs a place and the plan does not speak of it
+        hint: please report it with the file that `--save-snapshot` writes
+        ");
+        insta::assert_snapshot!(said(Policy::ClusterAutoscaler, 2), @"
+        error: the plan by the rules of cluster-autoscaler breaks those of kube-scheduler 2 times:
+          pod default/pod-0 needs a place and the plan does not speak of it
+          pod default/pod-1 needs a place and the plan does not speak of it
+        hint: `--policy millpond` keeps them all
+        ");
+        let many = said(Policy::Karpenter, TOLD + 3);
+        assert!(many.contains("default/pod-19 ") && !many.contains("default/pod-20 "), "{many}");
+        assert!(many.contains("\n  and 3 more\n"), "{many}");
+    }
 }

@@ -8,6 +8,7 @@ use millpond_plan::plan::{Outcome, Policy, Preference, Target};
 
 use super::view::{dollars, pods_by_target};
 use crate::commands::table::{Side, Table};
+use crate::commands::words::{grouped, plural};
 
 /// Hours of a month, as clouds count them.
 const HOURS_PER_MONTH: f64 = 730.0;
@@ -53,24 +54,6 @@ pub(super) fn time(seconds: f64) -> String {
     if seconds < 0.9995 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
 }
 
-fn plural(count: usize, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(count as f64, 0), if count == 1 { "" } else { "s" })
-}
-
-/// A number with a comma between thousands.
-fn grouped(number: f64, digits: usize) -> String {
-    let text = format!("{:.digits$}", number.abs());
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let mut out = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if fraction.is_empty() { out } else { format!("{out}.{fraction}") }
-}
-
 fn additions(text: &mut String, snapshot: &Snapshot, outcome: &Outcome, wide: bool) {
     let plan = &outcome.plan;
     if plan.new_nodes.is_empty() {
@@ -110,7 +93,7 @@ fn additions(text: &mut String, snapshot: &Snapshot, outcome: &Outcome, wide: bo
     for (cells, (nodes, pods)) in groups {
         table.row([vec![nodes.to_string()], cells, vec![pods.to_string()]].concat());
     }
-    indent(text, &table.text());
+    table.add_to(text);
 }
 
 fn removals(text: &mut String, snapshot: &Snapshot, outcome: &Outcome) {
@@ -149,7 +132,7 @@ fn removals(text: &mut String, snapshot: &Snapshot, outcome: &Outcome) {
             ]);
         }
     }
-    indent(text, &table.text());
+    table.add_to(text);
 }
 
 fn some_of(names: &[String]) -> String {
@@ -175,7 +158,7 @@ fn room(text: &mut String, snapshot: &Snapshot, outcome: &Outcome, wide: bool) {
     if wide {
         let mut table = Table::new(&[("NODE", Side::Left), ("PODS", Side::Right)]);
         on.into_iter().for_each(|(node, pods)| table.row(vec![node.to_owned(), pods.to_string()]));
-        indent(text, &table.text());
+        table.add_to(text);
     }
 }
 
@@ -250,10 +233,4 @@ fn unplaced(text: &mut String, snapshot: &Snapshot, outcome: &Outcome) {
     }
     let first = snapshot.pod_name(report.unplaced[0].0);
     _ = writeln!(text, "\nWhy, and what would help: millpond explain pod/{first}");
-}
-
-fn indent(text: &mut String, table: &str) {
-    for line in table.lines() {
-        _ = writeln!(text, "  {line}");
-    }
 }

@@ -19,6 +19,7 @@ pub(crate) struct ReferenceArgs {
 enum Page {
     Cli,
     Metrics,
+    PlanSchema,
 }
 
 /// Prints the page.
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &ReferenceArgs, out: &mut impl Write) -> anyhow::Result<
     let text = match args.page {
         Page::Cli => command_line::page(),
         Page::Metrics => metrics::page()?,
+        Page::PlanSchema => super::plan::schema()?,
     };
     super::print(out, &text)
 }

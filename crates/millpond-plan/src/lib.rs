@@ -4,9 +4,12 @@
 //! of randomness: the same input gives the same plan, byte for byte.
 //!
 //! ```text
-//! rows of equal pods ─┐
-//! offerings, prices ──┴─▶ pack ─▶ nodes to buy, cost, lower bound with its certificate
+//! Snapshot ─▶ market, topology, board ─▶ solve ─┬─▶ Plan ─▶ disruption ─▶ Plan ─▶ check
+//!             what can be bought,               │
+//!             what the rules allow              └─▶ pack: rows of equal pods, priced bins ─▶ nodes, bound
 //! ```
+//!
+//! [`plan`] is the way in; [`explain`] says why a pod has no place, [`check`] whether a finished plan is right.
 
 pub mod board;
 pub mod check;

@@ -13,8 +13,7 @@ const PODS: usize = 200;
 /// The groups in the order of the file.
 const GROUPS: [&str; 5] = ["generic", "zone-spread", "hostname-spread", "zone-affinity", "hostname-anti-affinity"];
 
-/// Each group apart. Writes into the folder. All together are not here: constraints that count pods of other
-/// constraints hold in the end, but not in every order in which kube-scheduler may bind the pods.
+/// Each group apart, and all together. Writes into the folder.
 pub(crate) fn scenarios(folder: &Path) -> Result<Vec<Scenario>> {
     let saved = folder.join("saved");
     save(&saved)?;
@@ -27,7 +26,7 @@ pub(crate) fn scenarios(folder: &Path) -> Result<Vec<Scenario>> {
         let files = vec![file, saved.join("pools.yaml")];
         Scenario::new(format!("benchmark {name}"), files, saved.join("types.json"), (pods.len(), 0))
     };
-    let mut all = Vec::new();
+    let mut all = vec![scenario("all groups", &pods)?];
     for (name, group) in GROUPS.iter().zip(pods.chunks(PODS / GROUPS.len())) {
         all.push(scenario(name, group)?);
     }

@@ -123,15 +123,31 @@ impl Tally {
         }
     }
 
-    /// The least comes first: those that need nobody, higher priority, those that fill up what is behind.
-    fn urgency<'a>(&self, pod: &'a Candidate) -> (bool, i32, i32, &'a str) {
+    /// The least comes first: those that need nobody, higher priority, those whose own constraints have room for them
+    /// now, those that fill up what is behind.
+    fn urgency<'a>(&self, pod: &'a Candidate) -> (bool, i32, bool, i32, &'a str) {
         let labels = pod.node.as_ref().and_then(|node| self.nodes.get(node));
         let ahead = self.groups.iter().filter_map(|((namespace, key, _), group)| {
             let counted = *namespace == pod.namespace && group.selector.matches(&pod.labels);
             let domain = counted.then(|| labels?.get(key)).flatten()?;
             Some(group.counts.get(domain)? - group.counts.values().min()?)
         });
-        (pod.needs_others, -pod.priority, ahead.max().unwrap_or_default(), &pod.name)
+        (pod.needs_others, -pod.priority, self.must_wait(pod), ahead.max().unwrap_or_default(), &pod.name)
+    }
+
+    /// Whether one of the pod's own constraints would be broken if it came now.
+    fn must_wait(&self, pod: &Candidate) -> bool {
+        let Some(labels) = pod.node.as_ref().and_then(|node| self.nodes.get(node)) else { return false };
+        pod.spreads.iter().any(|constraint| {
+            let Ok(selector) = Selector::try_from(selector_of(constraint, &pod.labels)) else { return false };
+            let key = (pod.namespace.clone(), constraint.topology_key.clone(), selector.to_string());
+            let (Some(group), Some(domain)) = (self.groups.get(&key), labels.get(&constraint.topology_key)) else {
+                return false;
+            };
+            let least = group.counts.values().min().copied().unwrap_or_default();
+            let there = group.counts.get(domain).copied().unwrap_or_default();
+            there + i32::from(selector.matches(&pod.labels)) - least > constraint.max_skew
+        })
     }
 }
 

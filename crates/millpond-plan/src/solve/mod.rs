@@ -17,7 +17,8 @@
 //! 5. Nodes get their pods. Rules about the host that the kernel does not know are checked on the board (`slots`);
 //!    what is left over is placed one by one, on planned nodes with room or on nodes of its own (`rest`).
 //!    In small plans, nodes that the others make superfluous are left out again (`squeeze`).
-//! 6. Limits are checked node by node, before anything is bought (`ledger`).
+//! 6. Limits are checked node by node, before anything is bought (`ledger`); where they are in the way of the cheapest
+//!    nodes, others are chosen (`limits`).
 //! 7. The report says what it costs, what it costs at least, and why pods have no place (`report`).
 //!
 //! Wishes of pods (preferred affinity, soft spread, soft taints) never make a plan dearer: they choose among nodes
@@ -33,6 +34,7 @@ mod demand;
 mod domains;
 mod existing;
 pub(crate) mod ledger;
+mod limits;
 mod min_values;
 mod offers;
 mod order;

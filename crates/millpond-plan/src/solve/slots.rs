@@ -63,7 +63,7 @@ impl Solver<'_> {
         if packing.problem.rows.is_empty() || packing.problem.bins.is_empty() {
             return;
         }
-        let solution = self.choose_nodes(&packing);
+        let solution = self.choose_within_limits(&packing);
         self.work += solution.work;
         let is_ruled = |members: &Vec<(ClassId, u32)>| members.iter().any(|(class, _)| self.is_ruled(*class));
         let ruled_rows: Vec<bool> = packing.members.iter().map(is_ruled).collect();

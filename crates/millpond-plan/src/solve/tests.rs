@@ -104,3 +104,27 @@ fn random_clusters_are_planned() {
     }
     assert!(failures.is_empty(), "{} failed\n{}", failures.len(), failures.join("\n"));
 }
+
+fn cheap_when_small() -> Cluster {
+    Cluster::new()
+        .machine("small", "cpu=2 memory=4Gi", |machine| machine.zones("a").price(30))
+        .machine("large", "cpu=8 memory=16Gi", |machine| machine.zones("a").price(180))
+        .pods(8, "web", "cpu=1500m memory=1Gi", |pod| pod)
+}
+
+#[test]
+fn a_limit_on_nodes_makes_them_larger() {
+    check(
+        cheap_when_small().pool("general", |pool| pool.limit("nodes=2")),
+        "buy general/large/a/on-demand: web-0 web-1 web-2
+         buy general/large/a/on-demand: web-3 web-4 web-5 web-6 web-7",
+    );
+}
+
+#[test]
+fn a_limit_on_cores_makes_every_core_count() {
+    // Five pods on eight cores, or one on two: within twelve cores only large and small together hold more than six.
+    let snapshot = cheap_when_small().pool("general", |pool| pool.limit("cpu=12")).snapshot();
+    let outcome = super::plan(&snapshot, &Settings::default());
+    assert_eq!(outcome.plan.placements.len(), 7, "{}", shown(&snapshot, &outcome));
+}

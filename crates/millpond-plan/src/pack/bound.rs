@@ -1,6 +1,6 @@
 //! From floating prices to an integer certificate.
 
-use super::certificate::{Certificate, NodePrices, Proof, verify};
+use super::certificate::{Certificate, NodePrices, NodeProof, Proof, verify};
 use super::instance::Instance;
 use super::model::{Bound, Problem};
 use super::prices::Prices;
@@ -30,7 +30,7 @@ pub(super) fn certify(problem: &Problem, instance: &Instance, prices: &Prices, c
         scale: 1,
         values: vec![0; problem.rows.len()],
         prices: Vec::new(),
-        bins: vec![None; problem.bins.len()],
+        bins: vec![NodeProof::Nothing; problem.bins.len()],
     };
     Bound { value: 0, certificate: Certificate { counts, proof } }
 }
@@ -45,22 +45,16 @@ fn round(
 ) -> Certificate {
     let money = scale as f64 / instance.money * shrink;
     let vectors: Vec<NodePrices> = prices.vectors.iter().map(|vector| node_prices(instance, vector, money)).collect();
-    let mut bins = vec![None; problem.bins.len()];
-    for (bin, offered) in instance.bins.iter().enumerate() {
-        bins[offered.origin] = Some(prices.of_bin[bin] as u32);
-    }
-    for &(dropped, replacement) in &instance.replaced {
-        bins[dropped] = bins[replacement];
-    }
+    let mut bins = proofs(problem, instance, prices);
     let free: Vec<usize> = (0..instance.bins.len())
         .filter(|&bin| instance.bins[bin].price == 0 && instance.bins[bin].stock == u64::MAX)
         .collect();
     let mut vectors = vectors;
     if !free.is_empty() {
         for bin in &mut bins {
-            let free = free.iter().any(|&free| bin.is_some_and(|index| index as usize == prices.of_bin[free]));
+            let free = free.iter().any(|&free| *bin == NodeProof::Prices(prices.of_bin[free] as u32));
             if free {
-                *bin = Some(vectors.len() as u32);
+                *bin = NodeProof::Prices(vectors.len() as u32);
             }
         }
         vectors.push(NodePrices::default());
@@ -80,6 +74,41 @@ fn round(
     let values = values.into_iter().map(Option::unwrap_or_default).collect();
     let proof = Proof::Prices { scale, values, prices: vectors, bins };
     Certificate { counts: counts.to_vec(), proof }
+}
+
+/// For each bin of the problem what limits its worth.
+fn proofs(problem: &Problem, instance: &Instance, prices: &Prices) -> Vec<NodeProof> {
+    let mut bins = vec![NodeProof::Nothing; problem.bins.len()];
+    let mut searched: Option<usize> = None;
+    for (bin, offered) in instance.bins.iter().enumerate() {
+        let index = prices.of_bin[bin] as u32;
+        if !prices.whole[bin] {
+            bins[offered.origin] = NodeProof::Prices(index);
+            continue;
+        }
+        // One of the bins that differ only in who may use them often stands for all.
+        let like = searched.filter(|&known| {
+            let known = &instance.bins[known];
+            known.capacity == offered.capacity
+                && known.price == offered.price
+                && known.classes.is_superset(&offered.classes)
+                && problem.bins[known.origin].max_nodes.is_none()
+        });
+        bins[offered.origin] = match like {
+            Some(known) => NodeProof::Within(instance.bins[known].origin as u32),
+            None => NodeProof::Search(index),
+        };
+        searched = like.or(Some(bin));
+    }
+    for &(dropped, replacement) in &instance.replaced {
+        bins[dropped] = match bins[replacement] {
+            NodeProof::Search(_) if problem.bins[replacement].max_nodes.is_none() => {
+                NodeProof::Within(replacement as u32)
+            }
+            other => other,
+        };
+    }
+    bins
 }
 
 fn node_prices(instance: &Instance, vector: &[f64], money: f64) -> NodePrices {

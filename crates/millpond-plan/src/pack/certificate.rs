@@ -10,12 +10,22 @@
 //! could hold if it held nothing else. A bin with a limited stock may be worth more than its price;
 //! each of its nodes then takes the difference off the bound.
 //!
+//! Pods that are large for a node leave room that prices count as used. There whole contents are
+//! looked at instead, in the order and within the limits that prices suggest. A bin that offers no
+//! more than another one, to no one else and no cheaper, needs no proof of its own.
+//!
 //! **Exhaustive.** Tiny problems are solved by enumeration; so is their proof.
+
+mod search;
+#[cfg(test)]
+mod tests;
 
 use super::model::{MAX_RESOURCES, Problem, Row};
 
 /// The most states of an exhaustive proof: it looks at all pairs of them, about a hundred thousand.
 pub(super) const MAX_STATES: usize = 512;
+/// Steps of all searches of one proof; they take about a tenth of a second.
+const MAX_LOOKS: u64 = 1 << 23;
 
 /// What a bound is derived from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +47,24 @@ pub enum Proof {
         values: Vec<u64>,
         /// Prices of what a node offers; bins share them.
         prices: Vec<NodePrices>,
-        /// For each bin of the problem the index of its prices; `None` if it can hold no pod.
-        bins: Vec<Option<u32>>,
+        /// For each bin of the problem why its nodes are not worth more than they cost.
+        bins: Vec<NodeProof>,
     },
     /// All ways to pack were looked at.
     Exhaustive,
+}
+
+/// What limits the worth of the pods on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeProof {
+    /// It can hold no pod of value.
+    Nothing,
+    /// Prices, by index.
+    Prices(u32),
+    /// Whole contents, which a search finds with the help of prices, by index.
+    Search(u32),
+    /// Whatever it holds a node of another bin could hold, which costs no more.
+    Within(u32),
 }
 
 /// Prices of what a node offers.
@@ -82,6 +105,14 @@ pub enum CertificateError {
     Worth {
         /// Index of the bin.
         bin: usize,
+    },
+    /// A bin does not lie within the one that is said to limit it.
+    #[error("bin {bin} is not within bin {other}")]
+    NotWithin {
+        /// Index of the bin.
+        bin: usize,
+        /// Index of the other.
+        other: usize,
     },
     /// A number left the range of 128 bits.
     #[error("the numbers of the certificate are out of range")]
@@ -137,27 +168,20 @@ fn verify_prices(
     scale: u64,
     values: &[u64],
     prices: &[NodePrices],
-    bins: &[Option<u32>],
+    bins: &[NodeProof],
 ) -> Result<u128, CertificateError> {
     if values.len() != problem.rows.len() || bins.len() != problem.bins.len() || scale == 0 {
         return Err(CertificateError::Shape);
     }
-    let mut residuals = vec![None; prices.len()];
+    let mut nodes = NodeWorth { problem, counts, scale, values, prices, looks: MAX_LOOKS, residuals: Vec::new() };
+    nodes.residuals.resize(prices.len(), None);
     let mut total: i128 = 0;
-    for (bin, &index) in bins.iter().enumerate() {
-        let worth = match index {
-            None => unpriced(problem, bin, counts, values)?,
-            Some(index) => {
-                let index = index as usize;
-                let price = prices.get(index).ok_or(CertificateError::Shape)?;
-                if residuals[index].is_none() {
-                    residuals[index] = Some(residual_values(problem, counts, values, price)?);
-                }
-                let over = residuals[index].as_deref().unwrap_or_default();
-                worth(problem, bin, counts, price, over)?
-            }
-        };
-        let over = worth - i128::from(problem.bins[bin].price) * i128::from(scale);
+    for (bin, &proof) in bins.iter().enumerate() {
+        if let NodeProof::Within(other) = proof {
+            nodes.is_within(bin, other as usize, bins)?;
+            continue;
+        }
+        let over = nodes.of(bin, proof)? - nodes.price(bin)?;
         if over > 0 {
             let stock = problem.bins[bin].max_nodes.ok_or(CertificateError::Worth { bin })?;
             let off = over.checked_mul(i128::from(stock)).ok_or(CertificateError::Range)?;
@@ -171,6 +195,66 @@ fn verify_prices(
     }
     // Plans cost whole nano-dollars, so a fraction of one rounds up.
     Ok((total.max(0) as u128).div_ceil(u128::from(scale)))
+}
+
+/// What nodes can be worth at most.
+struct NodeWorth<'a> {
+    problem: &'a Problem,
+    counts: &'a [u64],
+    scale: u64,
+    values: &'a [u64],
+    prices: &'a [NodePrices],
+    /// What is left for searches.
+    looks: u64,
+    /// By prices, as far as they were needed.
+    residuals: Vec<Option<Vec<(usize, i128)>>>,
+}
+
+impl NodeWorth<'_> {
+    fn price(&self, bin: usize) -> Result<i128, CertificateError> {
+        let price = i128::from(self.problem.bins[bin].price).checked_mul(i128::from(self.scale));
+        price.ok_or(CertificateError::Range)
+    }
+
+    fn of(&mut self, bin: usize, proof: NodeProof) -> Result<i128, CertificateError> {
+        let Self { problem, counts, values, .. } = *self;
+        match proof {
+            NodeProof::Nothing => unpriced(problem, bin, counts, values),
+            NodeProof::Prices(index) => {
+                let index = index as usize;
+                let prices = self.prices.get(index).ok_or(CertificateError::Shape)?;
+                if self.residuals[index].is_none() {
+                    self.residuals[index] = Some(residual_values(problem, counts, values, prices)?);
+                }
+                let over = self.residuals[index].as_deref().unwrap_or_default();
+                worth(problem, bin, counts, prices, over)
+            }
+            NodeProof::Search(index) => {
+                let prices = self.prices.get(index as usize).ok_or(CertificateError::Shape)?;
+                let price = self.price(bin)?;
+                search::worth(problem, bin, counts, values, prices, price, &mut self.looks)
+            }
+            NodeProof::Within(_) => Err(CertificateError::Shape),
+        }
+    }
+
+    /// Whether nodes of the other bin, whose proof is its own, hold all that nodes of this one do, and
+    /// cost no more.
+    fn is_within(&self, bin: usize, other: usize, bins: &[NodeProof]) -> Result<(), CertificateError> {
+        let problem = self.problem;
+        if other >= bins.len() || matches!(bins[other], NodeProof::Within(_)) {
+            return Err(CertificateError::Shape);
+        }
+        let (inner, outer) = (&problem.bins[bin], &problem.bins[other]);
+        let valued = problem.rows.iter().zip(self.values).zip(self.counts).filter(|((_, value), _)| **value > 0);
+        let mut rows = valued.filter(|(_, count)| **count > 0).map(|((row, _), _)| row);
+        // A limited stock may be worth more than its price.
+        let within = outer.max_nodes.is_none()
+            && inner.price >= outer.price
+            && (0..problem.resources).all(|resource| inner.capacity[resource] <= outer.capacity[resource])
+            && rows.all(|row| !row.bins.contains(bin) || row.bins.contains(other));
+        if within { Ok(()) } else { Err(CertificateError::NotWithin { bin, other }) }
+    }
 }
 
 /// A bin without prices must not be able to hold anything of value.

@@ -26,6 +26,7 @@ mod certificate;
 mod columns;
 mod exact;
 mod greedy;
+mod hybrid;
 mod instance;
 mod knapsack;
 mod merge;
@@ -39,9 +40,10 @@ mod simplex;
 mod stock;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use bits::BitSet;
-pub use certificate::{Certificate, CertificateError, NodePrices, Proof, verify};
+pub use certificate::{Certificate, CertificateError, NodePrices, NodeProof, Proof, verify};
 pub use model::{Amounts, Bin, Bound, Budget, Choice, MAX_RESOURCES, NodeGroup, Problem, Row, Solution};
 
 use instance::Instance;
@@ -121,7 +123,7 @@ pub fn bound(problem: &Problem, counts: Vec<u64>, budget: Budget) -> Bound {
     }
     let counts = exhaustive.counts;
     let instance = Instance::with_counts(problem, &counts);
-    let prices = Prices::new(&instance, budget.threads);
+    let prices = Prices::for_bound(&instance, budget.threads);
     bound::certify(problem, &instance, &prices, counts)
 }
 

@@ -9,11 +9,13 @@ use std::collections::HashMap;
 
 use super::ascent::{BinPrices, ascend};
 use super::bits::BitSet;
+use super::hybrid::Hybrid;
 use super::instance::{Dims, Instance, InstanceRow, MAX_DIMS};
 use super::knapsack::{Items, Knapsack};
 use super::parallel;
 use super::scopes::Scopes;
 use super::simplex::{Column, Master};
+use super::whole::Search;
 
 /// Up to this many different rows each is its own cluster, which makes the relaxation exact.
 const MAX_SINGLE_ROWS: usize = 64;
@@ -48,6 +50,11 @@ const GOOD: f64 = 0.95;
 /// Of what a row costs alone, in packing: pods that ride free in spare room must still be picked.
 const LEAST_VALUE: f64 = 0.02;
 
+/// A programme with whole pods for more rows takes too long.
+const MAX_WHOLE_ROWS: usize = 64;
+/// Steps of the search for what whole pods on a node are worth.
+const PROOF_STEPS: u64 = 12_000;
+
 /// Values of rows and prices of resources, in the instance's floating units.
 pub(super) struct Prices {
     /// What a pod is worth; no node can hold more than its price and rent.
@@ -61,6 +68,8 @@ pub(super) struct Prices {
     pub(super) vectors: Vec<Dims<f64>>,
     /// For each bin the index of its prices.
     pub(super) of_bin: Vec<usize>,
+    /// Bins that are worth their price only if pods are whole.
+    pub(super) whole: Vec<bool>,
     /// How much of its price each bin can earn at best, about; the best bins are at one.
     pub(super) promise: Vec<f64>,
     /// All bins, the most promising first.
@@ -76,12 +85,12 @@ pub(super) struct Prices {
 
 /// Rows that are taken for equal.
 pub(super) struct Cluster {
-    rows: Vec<usize>,
+    pub(super) rows: Vec<usize>,
     pub(super) mean: Dims<f64>,
     pub(super) class: usize,
     pub(super) count: f64,
     /// Most pods of it on one node.
-    most: f64,
+    pub(super) most: f64,
     /// Its rows do not differ.
     exact: bool,
 }
@@ -94,18 +103,29 @@ impl Cluster {
 }
 
 impl Prices {
+    /// Prices to pack by.
     pub(super) fn new(instance: &Instance, threads: usize) -> Self {
+        Self::for_purpose(instance, threads, Purpose::Packing)
+    }
+
+    /// Prices that prove more, with more work.
+    pub(super) fn for_bound(instance: &Instance, threads: usize) -> Self {
+        Self::for_purpose(instance, threads, Purpose::Bound)
+    }
+
+    fn for_purpose(instance: &Instance, threads: usize, purpose: Purpose) -> Self {
         let kind_of = instance.kinds();
         let one_each = kind_of.last().is_none_or(|last| last + 1 == instance.bins.len());
         if one_each {
-            return Self::of(instance, threads);
+            return Self::of(instance, threads, purpose);
         }
-        let mut this = Self::of(&instance.merged(&kind_of), threads);
+        let mut this = Self::of(&instance.merged(&kind_of), threads, purpose);
         let mut members = vec![Vec::new(); this.of_bin.len()];
         for (bin, &kind) in kind_of.iter().enumerate() {
             members[kind].push(bin);
         }
         this.of_bin = kind_of.iter().map(|&kind| this.of_bin[kind]).collect();
+        this.whole = kind_of.iter().map(|&kind| this.whole[kind]).collect();
         this.promise = kind_of.iter().map(|&kind| this.promise[kind]).collect();
         this.rent = kind_of.iter().map(|&kind| this.rent[kind]).collect();
         this.promising = this.promising.iter().flat_map(|&kind| members[kind].iter().copied()).collect();
@@ -113,18 +133,21 @@ impl Prices {
         this
     }
 
-    fn of(instance: &Instance, threads: usize) -> Self {
+    fn of(instance: &Instance, threads: usize, purpose: Purpose) -> Self {
         let clusters = clusters(instance);
         let exact = clusters.iter().all(|cluster| cluster.exact);
         let mut programme = Programme::new(instance, clusters);
         programme.run();
         let mut this = programme.row_values();
         let all = Items::new(instance, (0..instance.rows.len()).collect());
-        this.certify(instance, &all, threads);
+        this.certify(instance, &all, threads, Purpose::Packing);
         if !exact {
             for _ in 0..ASCENTS {
                 this.ascend(instance, &all, threads);
             }
+        }
+        if purpose == Purpose::Bound && !instance.limited_stock {
+            this.raise_for_whole_pods(instance, &all, threads);
         }
         this.promising = promising(instance, &this.promise);
         let alone = cost_alone(instance, &this.promising);
@@ -164,19 +187,7 @@ impl Prices {
         let capped = |row: usize| instance.rows[row].cap < 16;
         let lumps = similar(instance, |row| row.cap >= 16, LUMP_STEP);
         ascend(instance, &lumps, &mut bins, ASCENT_STEPS);
-        let mut next = Self {
-            values: self.values.clone(),
-            packing: Vec::new(),
-            packing_free: Vec::new(),
-            vectors: bins.iter().map(|one| one.prices).collect(),
-            of_bin: vec![usize::MAX; instance.bins.len()],
-            promise: self.promise.clone(),
-            promising: Vec::new(),
-            strata: self.strata.clone(),
-            scopes: Scopes::default(),
-            rent: self.rent.clone(),
-            work: self.work,
-        };
+        let mut next = self.with(instance, self.values.clone(), bins.iter().map(|one| one.prices).collect());
         for (index, row) in instance.rows.iter().enumerate() {
             if !capped(index) {
                 let fitting = bins.iter().filter(|one| instance.bins[one.bin].fits(row, instance.dims));
@@ -187,9 +198,52 @@ impl Prices {
         for (index, one) in bins.iter().enumerate() {
             next.of_bin[one.bin] = index;
         }
-        next.certify(instance, all, threads);
+        next.certify(instance, all, threads, Purpose::Packing);
         if next.total(instance) > self.total(instance) {
             *self = next;
+        }
+    }
+
+    /// Raises the values as far as nodes cannot hold more than their price in whole pods.
+    fn raise_for_whole_pods(&mut self, instance: &Instance, all: &Items, threads: usize) {
+        let rows = alike(instance);
+        if rows.len() > MAX_WHOLE_ROWS {
+            return;
+        }
+        let least = |rows: &Vec<usize>| rows.iter().map(|&row| self.values[row]).fold(f64::INFINITY, f64::min);
+        let start = rows.iter().map(least).collect();
+        let clusters: Vec<Cluster> = rows.into_iter().map(|rows| cluster(instance, rows)).collect();
+        let mut hybrid = Hybrid::new(instance, &clusters);
+        let of_cluster = hybrid.run(start);
+        let mut values = self.values.clone();
+        for (cluster, value) in clusters.iter().zip(of_cluster) {
+            for &row in &cluster.rows {
+                values[row] = value;
+            }
+        }
+        let mut next = self.with(instance, values, self.vectors.clone());
+        next.work += hybrid.work;
+        next.certify(instance, all, threads, Purpose::Bound);
+        if next.total(instance) > self.total(instance) {
+            *self = next;
+        }
+    }
+
+    /// Other values and prices, yet to be certified.
+    fn with(&self, instance: &Instance, values: Vec<f64>, vectors: Vec<Dims<f64>>) -> Self {
+        Self {
+            values,
+            packing: Vec::new(),
+            packing_free: Vec::new(),
+            vectors,
+            of_bin: vec![usize::MAX; instance.bins.len()],
+            whole: vec![false; instance.bins.len()],
+            promise: self.promise.clone(),
+            promising: Vec::new(),
+            strata: self.strata.clone(),
+            scopes: Scopes::default(),
+            rent: self.rent.clone(),
+            work: self.work,
         }
     }
 
@@ -282,7 +336,7 @@ impl Prices {
 
     /// Finds for every bin without a limit prices at which it is not worth more than it costs, and
     /// lowers the values of rows where there are none.
-    fn certify(&mut self, instance: &Instance, all: &Items, threads: usize) {
+    fn certify(&mut self, instance: &Instance, all: &Items, threads: usize, purpose: Purpose) {
         let shared: Vec<Shared> = self.vectors.iter().map(|v| Shared::new(v, instance, all, self)).collect();
         let limit = |bin: usize| instance.price(bin);
         let stop = |bin: usize| limit(bin) * 4.0;
@@ -298,7 +352,15 @@ impl Prices {
             let fitting = shared.iter().position(|one| one.worth(instance, bin, stop(bin)) <= limit(bin));
             match fitting {
                 Some(shared) => Found::Shared(shared),
-                None => Found::Own(self.own_prices(instance, all, knapsack, bin)),
+                None => {
+                    let (prices, worth) = self.own_prices(instance, all, knapsack, bin);
+                    if purpose == Purpose::Bound && worth > limit(bin) {
+                        if let Some(worth) = self.whole_worth(instance, bin, &prices) {
+                            return Found::Whole((prices, worth));
+                        }
+                    }
+                    Found::Own((prices, worth))
+                }
             }
         });
         for (&bin, found) in open.iter().zip(found) {
@@ -312,6 +374,13 @@ impl Prices {
                         self.lower(instance, all, bin, &prices, scale);
                     }
                     self.vectors.push(prices.map(|price| price * scale.min(1.0)));
+                    self.vectors.len() - 1
+                }
+                Found::Whole((prices, worth)) => {
+                    let scale = instance.price(bin) / worth;
+                    self.lower_all(instance, bin, scale);
+                    self.whole[bin] = true;
+                    self.vectors.push(prices);
                     self.vectors.len() - 1
                 }
             };
@@ -328,6 +397,32 @@ impl Prices {
         (knapsack.prices, worth * (1.0 + 1e-9))
     }
 
+    /// The most that whole pods on a node of the bin are worth, at least its price; `None` if that takes
+    /// too long to find out.
+    fn whole_worth(&self, instance: &Instance, bin: usize, prices: &Dims<f64>) -> Option<f64> {
+        let offered = &instance.bins[bin];
+        let mut search = Search::new(instance.dims, offered, prices, &instance.unit);
+        for (index, row) in instance.rows.iter().enumerate() {
+            let value = self.values[index];
+            if value > 0.0 && offered.fits(row, instance.dims) {
+                search.offer(index, row, value, row.count.min(row.cap), prices, &instance.unit);
+            }
+        }
+        let found = search.run(instance.price(bin), &mut PROOF_STEPS.clone());
+        found.complete.then_some(found.worth)
+    }
+
+    /// Lowers all rows that fit a bin by a factor.
+    fn lower_all(&mut self, instance: &Instance, bin: usize, scale: f64) {
+        if scale < 1.0 {
+            for (value, row) in self.values.iter_mut().zip(&instance.rows) {
+                if instance.bins[bin].fits(row, instance.dims) {
+                    *value *= scale;
+                }
+            }
+        }
+    }
+
     /// Lowers the rows of an overfull bin to their part of what is paid for it.
     fn lower(&mut self, instance: &Instance, all: &Items, bin: usize, at: &Dims<f64>, scale: f64) {
         for (index, row) in instance.rows.iter().enumerate() {
@@ -342,6 +437,14 @@ impl Prices {
 enum Found {
     Shared(usize),
     Own((Dims<f64>, f64)),
+    /// With what whole pods are worth.
+    Whole((Dims<f64>, f64)),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Packing,
+    Bound,
 }
 
 /// Prices that are tried on many bins, with the rows that they do not pay for in full.
@@ -719,6 +822,7 @@ impl<'a> Programme<'a> {
             packing_free: Vec::new(),
             vectors,
             of_bin,
+            whole: vec![false; bins],
             promise,
             promising: Vec::new(),
             strata: self.clusters.iter().flat_map(|cluster| cluster.rows.iter().copied()).collect(),

@@ -294,6 +294,11 @@ proptest! {
         let bound = bound::certify(&problem, &instance, &prices, counts);
         prop_assert!(bound.value <= exact.cost, "{} > {}", bound.value, exact.cost);
         prop_assert_eq!(verify(&problem, &bound.certificate), Ok(bound.value));
+        let whole = prices::Prices::for_bound(&instance, 1);
+        let better = bound::certify(&problem, &instance, &whole, exact.bound.certificate.counts.clone());
+        prop_assert!(better.value <= exact.cost, "{} > {}", better.value, exact.cost);
+        prop_assert!(better.value as f64 >= bound.value as f64 * (1.0 - 1e-6), "{} < {}", better.value, bound.value);
+        prop_assert_eq!(verify(&problem, &better.certificate), Ok(better.value));
         let alone = super::bound(&problem, exact.bound.certificate.counts.clone(), small());
         prop_assert!(alone.value <= exact.cost, "{} > {}", alone.value, exact.cost);
     }
@@ -313,6 +318,8 @@ proptest! {
         prop_assert_eq!(one.cost, other.cost);
         prop_assert_eq!(one.bound.value, other.bound.value);
         prop_assert_eq!(by_content(&problem, &one), by_content(&shuffled, &other));
+        let bound = |problem: &Problem| super::bound(problem, vec![u64::MAX; problem.rows.len()], small()).value;
+        prop_assert_eq!(bound(&problem), bound(&shuffled));
     }
 }
 
@@ -435,6 +442,20 @@ fn a_bound_alone_is_that_of_the_solution() {
 }
 
 #[test]
+fn pods_too_large_for_company_take_a_node_each() {
+    // No two of them fit two cores, but fractions would.
+    let rows = vec![row(&[1_200], 300, 2), row(&[1_100], 500, 2), row(&[1_050], 200, 2)];
+    let problem = Problem { resources: 1, bins: vec![bin(&[2_000], 90), bin(&[1_900], 95)], rows };
+    let solution = checked(&problem, small());
+    assert_eq!(solution.cost, 1_000 * 90);
+    assert!(solution.bound.value < 80_000, "fractions prove {}", solution.bound.value);
+    let bound = bound(&problem, vec![300, 500, 200], small());
+    assert_eq!(bound.value, solution.cost);
+    let Proof::Prices { bins, .. } = &bound.certificate.proof else { panic!("{:?}", bound.certificate) };
+    assert!(matches!(bins[..], [NodeProof::Search(_), NodeProof::Within(0)]), "{bins:?}");
+}
+
+#[test]
 fn a_group_takes_a_node_each() {
     let rows = (0..40).map(|index| Row { exclusive: vec![9], ..row(&[1 + index], 5, 2) }).collect();
     let problem = Problem { resources: 1, bins: vec![bin(&[50], 50), bin(&[100], 90)], rows };
@@ -448,15 +469,15 @@ fn false_certificates_are_refused() {
     let problem = Problem { resources: 1, bins: vec![bin(&[10], 70)], rows: vec![row(&[5], 1_000, 1)] };
     let good = checked(&problem, small()).bound.certificate;
     let Proof::Prices { scale, values, prices, bins } = good.proof.clone() else { panic!("{good:?}") };
-    let with = |values: Vec<u64>, bins: Vec<Option<u32>>| {
+    let with = |values: Vec<u64>, bins: Vec<NodeProof>| {
         let proof = Proof::Prices { scale, values, prices: prices.clone(), bins };
         verify(&problem, &Certificate { proof, ..good.clone() })
     };
     assert_eq!(with(values.clone(), bins.clone()), Ok(35_000));
     assert_eq!(with(vec![values[0] * 2], bins.clone()), Err(CertificateError::Worth { bin: 0 }));
-    assert_eq!(with(values.clone(), vec![None]), Err(CertificateError::Unpriced { bin: 0, row: 0 }));
+    assert_eq!(with(values.clone(), vec![NodeProof::Nothing]), Err(CertificateError::Unpriced { bin: 0, row: 0 }));
     assert_eq!(with(vec![], bins.clone()), Err(CertificateError::Shape));
-    assert_eq!(with(values, vec![Some(99)]), Err(CertificateError::Shape));
+    assert_eq!(with(values, vec![NodeProof::Prices(99)]), Err(CertificateError::Shape));
     let more = Certificate { counts: vec![1_001], ..good.clone() };
     let error = CertificateError::Count { row: 0, counted: 1_001, count: 1_000 };
     assert_eq!(verify(&problem, &more), Err(error));

@@ -35,6 +35,9 @@ const SUFFIXES: [(&str, u128, u128); 16] = [
     ("", 1, 1),
 ];
 
+/// What lies below this power of ten is no more than the least unit, for all numbers that fit.
+const LEAST_EXPONENT: u32 = 28;
+
 /// A quantity in thousandths (cores as milli-cores), rounded up as Kubernetes does.
 pub fn parse_milli(text: &str) -> Result<u64, QuantityError> {
     parse(text, 1000)
@@ -46,10 +49,17 @@ pub fn parse_units(text: &str) -> Result<u64, QuantityError> {
 }
 
 fn parse(text: &str, scale: u128) -> Result<u64, QuantityError> {
-    if let Some(rest) = text.strip_prefix('-') {
-        return Err(if parse(rest, scale).is_ok() { QuantityError::Negative } else { QuantityError::NotAQuantity });
+    match text.strip_prefix('-') {
+        None => parse_unsigned(text.strip_prefix('+').unwrap_or(text), scale),
+        Some(rest) => match parse_unsigned(rest, scale) {
+            Ok(0) => Ok(0),
+            Err(QuantityError::NotAQuantity) => Err(QuantityError::NotAQuantity),
+            _ => Err(QuantityError::Negative),
+        },
     }
-    let text = text.strip_prefix('+').unwrap_or(text);
+}
+
+fn parse_unsigned(text: &str, scale: u128) -> Result<u64, QuantityError> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (numerator, denominator) = factor(suffix)?;
@@ -77,8 +87,9 @@ fn factor(suffix: &str) -> Result<(u128, u128), QuantityError> {
     let exponent: i32 = exponent.parse().map_err(|_| QuantityError::NotAQuantity)?;
     match exponent {
         0..=18 => Ok((10u128.pow(exponent.unsigned_abs()), 1)),
-        -9..0 => Ok((1, 10u128.pow(exponent.unsigned_abs()))),
-        _ => Err(QuantityError::TooLarge),
+        19.. => Err(QuantityError::TooLarge),
+        // Whatever is there counts as one of the least unit; more digits would not change that.
+        _ => Ok((1, 10u128.pow(exponent.unsigned_abs().min(LEAST_EXPONENT)))),
     }
 }
 
@@ -108,6 +119,9 @@ mod tests {
             ("0.5", 500),
             ("1.5", 1500),
             ("100u", 1),
+            ("1e-10", 1),
+            ("-0", 0),
+            ("0e-99", 0),
             ("2k", 2_000_000),
             ("1e3", 1_000_000),
         ] {
@@ -125,7 +139,12 @@ mod tests {
         for text in ["", "Gi", "1gi", "1 Gi", "1..2", "1.2.3", "abc", "--1", "0x10", "1e", "NaN"] {
             assert_eq!(parse_units(text), Err(QuantityError::NotAQuantity), "{text}");
         }
-        assert_eq!(parse_units("-1Gi"), Err(QuantityError::Negative));
+        for text in ["-1Gi", "-99999999999999999999999999", "-1n"] {
+            assert_eq!(parse_units(text), Err(QuantityError::Negative), "{text}");
+        }
+        for text in ["-+1".to_owned(), "+-1".to_owned(), "-".repeat(1 << 20), "-".repeat(1 << 20) + "1"] {
+            assert_eq!(parse_units(&text), Err(QuantityError::NotAQuantity));
+        }
         for text in ["16Ei", "1e99", "99999999999999999999999999"] {
             assert_eq!(parse_units(text), Err(QuantityError::TooLarge), "{text}");
         }

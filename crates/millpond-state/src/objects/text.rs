@@ -223,8 +223,9 @@ impl<'de> Deserialize<'de> for CountOrShare {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<CountOrShare, E> {
-                let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
-                percent.map(CountOrShare::Percent).ok_or_else(|| E::custom("is not a share such as `50%`"))
+                let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+                let percent = digits.and_then(|digits| digits.parse().ok()).filter(|percent| *percent <= 100);
+                percent.map(CountOrShare::Percent).ok_or_else(|| E::custom("is not a share from `0%` to `100%`"))
             }
         }
 

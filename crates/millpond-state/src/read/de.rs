@@ -29,7 +29,11 @@ pub(crate) struct Mistake {
 pub(crate) const LIMIT_SHOWN: usize = 60;
 
 pub(crate) fn shorten(text: &str) -> String {
-    let mut shown: String = text.chars().take(LIMIT_SHOWN).collect();
+    shorten_to(text, LIMIT_SHOWN)
+}
+
+pub(crate) fn shorten_to(text: &str, limit: usize) -> String {
+    let mut shown: String = text.chars().take(limit).collect();
     if shown.len() < text.len() {
         shown.push('…');
     }
@@ -67,6 +71,8 @@ impl serde::de::Error for Mistake {
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
         let found = match found {
+            // It did not fit into 64 bits.
+            Unexpected::Float(number) if number.fract() == 0.0 => return Self::invalid_value(found, expected),
             Unexpected::Bool(_) => "a boolean",
             Unexpected::Unsigned(_) | Unexpected::Signed(_) => "a number",
             Unexpected::Float(_) => "a number with a fraction",

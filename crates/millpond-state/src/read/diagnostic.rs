@@ -2,8 +2,13 @@
 
 use std::fmt;
 
-use super::de::shorten;
+use super::de::{shorten, shorten_to};
 use super::tree::Place;
+
+/// The most of a field's path that is kept: keys may be as long as the file.
+const LIMIT_FIELD: usize = 300;
+/// The longest sentence.
+const LIMIT_PROBLEM: usize = 600;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,12 +50,12 @@ impl Diagnostic {
             object: None,
             field: None,
             text: String::new(),
-            problem: problem.into(),
+            problem: shorten_quoted(&problem.into()),
         }
     }
 
     pub(super) fn field(mut self, field: &str) -> Self {
-        self.field = Some(field.to_owned()).filter(|field| !field.is_empty());
+        self.field = Some(shorten_to(field, LIMIT_FIELD)).filter(|field| !field.is_empty());
         self
     }
 
@@ -58,6 +63,15 @@ impl Diagnostic {
         self.text = shorten(text);
         self
     }
+}
+
+/// A sentence in which long words between backticks are cut.
+pub(crate) fn shorten_quoted(problem: &str) -> String {
+    let parts = problem.split('`').enumerate();
+    let short: Vec<String> =
+        parts.map(|(index, part)| if index % 2 == 1 { shorten(part) } else { part.to_owned() }).collect();
+    // A word that has a backtick itself turns inside out; then the whole is cut.
+    shorten_to(&short.join("`"), LIMIT_PROBLEM)
 }
 
 impl fmt::Display for Diagnostic {

@@ -48,16 +48,20 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Document<'_>>, Broken> {
         }
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
         let Some(document) = stream.next() else { return Ok(documents) };
-        let document = document.map_err(|error| broken(&error, super::Places::new(text).of(rest)))?;
+        let document = document.map_err(|error| broken(&error, rest, super::Places::new(text).of(rest)))?;
         documents.push(Document { text: document.get(), envelope: None });
         rest = &rest[stream.byte_offset()..];
     }
 }
 
 /// What a text that begins at a place is not.
-pub(crate) fn broken(error: &serde_json::Error, start: Place) -> Broken {
+pub(crate) fn broken(error: &serde_json::Error, text: &str, start: Place) -> Broken {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
-    let (line, column) = (number(error.line()), number(error.column()));
+    let of_error = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    // The error counts bytes, people count letters.
+    let before = of_error.bytes().take(error.column().saturating_sub(1));
+    let letters = before.filter(|byte| !(0x80..0xc0).contains(byte)).count();
+    let (line, column) = (number(error.line()), number(letters + 1));
     let column = if line == 1 { start.column.saturating_add(column - 1) } else { column };
     let place = Place { line: start.line.saturating_add(line - 1), column };
     let text = error.to_string();

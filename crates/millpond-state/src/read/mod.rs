@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use millpond_api::meta::Invalid;
 
+pub(crate) use diagnostic::shorten_quoted;
 pub use diagnostic::{Diagnostic, Severity};
 pub use tree::Place;
 
@@ -153,7 +154,7 @@ impl Reader {
                 Ok(entries) => {
                     entries.iter().for_each(|entry| self.json_object(places, entry.get(), OfList::default()));
                 }
-                Err(error) => self.broken(json::broken(&error, places.of(object))),
+                Err(error) => self.broken(json::broken(&error, object, places.of(object))),
             }
             return;
         }

@@ -17,7 +17,7 @@ use millpond_plan::model::{Limits, Seconds, Snapshot};
 pub use options::{DefaultSpread, Options};
 pub use types::add_types;
 
-use crate::read::Severity;
+use crate::read::{Severity, shorten_quoted};
 use crate::state::{Origin, State};
 
 /// Something worth saying about what was taken.
@@ -87,6 +87,7 @@ impl Taking<'_> {
     }
 
     fn warn(&mut self, origin: Option<&Origin>, message: String) {
+        let message = shorten_quoted(&message);
         self.notes.push(Note { severity: Severity::Warning, origin: origin.cloned(), message });
     }
 }

@@ -3,7 +3,6 @@
 mod advisor;
 mod budgets;
 mod files;
-mod fuzz;
 mod golden;
 mod index;
 mod mistakes;

@@ -1,6 +1,6 @@
 //! What is wrong in files is told with file, line, column and text.
 
-use millpond_state::{Reader, Severity};
+use millpond_state::{LIMIT_BYTES, Options, Reader, Severity};
 
 use crate::support::{errors, read};
 
@@ -122,10 +122,11 @@ fn the_same_object_twice() {
 
 #[test]
 fn broken_files() {
-    let cases: [(&str, &[u8], &str); 7] = [
+    let cases: [(&str, &[u8], &str); 8] = [
         ("a.yaml", b"a: [1, 2", "a.yaml:1:4: is not YAML: "),
         ("a.yaml", b"a: 1\na: 2\n", "a.yaml:2:1: the key `a` is there twice"),
         ("a.json", b"{\"a\": 1,}", "a.json:1:9: is not JSON: "),
+        ("a.json", "{\n\"äöü\": x}".as_bytes(), "a.json:2:8: is not JSON: "),
         ("a.json", b"apiVersion: v1", "a.json:1:1: is not JSON: "),
         ("a.yaml", b"a: b\nc: \xff", "a.yaml:2:4: is not text in UTF-8"),
         ("a.yaml", b"? [a, b]\n: c\n", "a.yaml:1:3: is a key that is not a word"),
@@ -222,5 +223,154 @@ fn a_hundred_megabytes_are_read() {
     let mut reader = Reader::new();
     reader.add("large.json", text.as_bytes());
     let reading = reader.finish();
+    assert_eq!((reading.errors.len(), reading.state.pods()), (0, 21));
+}
+
+#[test]
+fn long_words_are_cut() {
+    let long = "x".repeat(100_000);
+    let pool = |name: &str, requirement: &str| {
+        format!(
+            "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: {name}}}, spec: {{template: {{spec: {{nodeClassRef: {{group: millpond.dev, kind: NodeClass, name: {name}}}, requirements: [{requirement}]}}}}}}}}\n"
+        )
+    };
+    for text in [
+        pool("a", &format!("{{key: {long}, operator: Exists}}")),
+        pool("a", &format!("{{key: a, operator: {long}}}")),
+        pool("a", &format!("{{key: karpenter.sh/capacity-type, operator: In, values: ['`{long}`']}}")),
+        format!("{{apiVersion: v1, kind: {long}}}"),
+        // Keys of YAML are at most 1024 letters, those of JSON are not.
+        format!(
+            r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{"nodeSelector": {{"{long}": 5}}}}}}"#
+        ),
+        format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{"{long}": 5}}}}"#),
+    ] {
+        let reading = read(&text);
+        let said: Vec<String> = reading.errors.iter().chain(&reading.warnings).map(ToString::to_string).collect();
+        assert!(said.len() == 1 && said[0].len() < 700 && said[0].contains("xxx…"), "{said:?}");
+    }
+    let taken = read(&pool(&long, "")).state.snapshot(crate::support::NOW, &Options::default());
+    let notes: Vec<String> = taken.notes.iter().map(ToString::to_string).collect();
+    assert!(!notes.is_empty() && notes.iter().all(|note| note.len() < 700), "{notes:?}");
+}
+
+#[test]
+fn numbers_that_cannot_be() {
+    let object = |version: &str, kind: &str, rest: &str| {
+        format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n{rest}\n")
+    };
+    let set = |field: &str| object("apps/v1", "ReplicaSet", &format!("spec: {{template: {{spec: {{}}}}, {field}}}"));
+    let job = |field: &str| object("batch/v1", "Job", &format!("spec: {{template: {{spec: {{}}}}, {field}}}"));
+    let budget = |field: &str| object("policy/v1", "PodDisruptionBudget", &format!("spec: {{{field}}}"));
+    let pod = |field: &str| object("v1", "Pod", &format!("spec: {{{field}}}"));
+    let spread = |skew: &str| {
+        pod(&format!(
+            "topologySpreadConstraints: [{{topologyKey: a, whenUnsatisfiable: DoNotSchedule, maxSkew: {skew}}}]"
+        ))
+    };
+    let pool = |field: &str| {
+        object(
+            "karpenter.sh/v1",
+            "NodePool",
+            &format!("spec: {{{field}, template: {{spec: {{nodeClassRef: {{group: a, kind: b, name: c}}}}}}}}"),
+        )
+    };
+    let mut said = Vec::new();
+    for text in [
+        set("replicas: -1"),
+        set("replicas: 4294967296"),
+        set("replicas: 1.5"),
+        job("parallelism: -1"),
+        job("completions: 99999999999999999999"),
+        budget("minAvailable: -1"),
+        budget("maxUnavailable: 101%"),
+        budget("maxUnavailable: -5%"),
+        object("scheduling.k8s.io/v1", "PriorityClass", "value: 2147483648"),
+        pod("priority: -2147483649"),
+        spread("-1"),
+        spread("99999999999"),
+        pod("containers: [{name: c, ports: [{hostPort: 65536}]}]"),
+        pod("overhead: {cpu: -1m}"),
+        pod("containers: [{name: c, resources: {limits: {cpu: 1e30}}}]"),
+        pool("weight: 99999999999"),
+        pool("replicas: 99999999999999999999"),
+        pool("limits: {nodes: -1}"),
+        pool("disruption: {budgets: [{nodes: '-1'}]}"),
+        pool("disruption: {consolidateAfter: -1h}"),
+        object("v1", "Node", "status: {capacity: {cpu: '-4'}}"),
+    ] {
+        let reading = read(&text);
+        said.extend(reading.errors.iter().map(ToString::to_string));
+        if reading.errors.len() != 1 {
+            said.push(format!("{} errors: {text}", reading.errors.len()));
+        }
+    }
+    insta::assert_snapshot!(said.join("\n"), @"
+    test.yaml:4:40: ReplicaSet/x: field `spec.replicas`: `-1` is not a whole number of 32 bits, not negative
+    test.yaml:4:40: ReplicaSet/x: field `spec.replicas`: `4294967296` is not a whole number of 32 bits, not negative
+    test.yaml:4:40: ReplicaSet/x: field `spec.replicas`: `1.5` is a number with a fraction, not a whole number of 32 bits, not negative
+    test.yaml:4:43: Job/x: field `spec.parallelism`: `-1` is not a whole number of 32 bits, not negative
+    test.yaml:4:43: Job/x: field `spec.completions`: `99999999999999999999` is not a whole number of 32 bits, not negative
+    test.yaml:4:22: PodDisruptionBudget/x: field `spec.minAvailable`: `-1` is a negative number
+    test.yaml:4:24: PodDisruptionBudget/x: field `spec.maxUnavailable`: `101%` is not a share from `0%` to `100%`
+    test.yaml:4:24: PodDisruptionBudget/x: field `spec.maxUnavailable`: `-5%` is not a share from `0%` to `100%`
+    test.yaml:4:8: PriorityClass/x: field `value`: `2147483648` is not a whole number of 32 bits
+    test.yaml:4:18: Pod/x: field `spec.priority`: `-2147483649` is not a whole number of 32 bits
+    test.yaml:4:96: Pod/x: field `spec.topologySpreadConstraints[0].maxSkew`: `-1` is not above zero
+    test.yaml:4:96: Pod/x: field `spec.topologySpreadConstraints[0].maxSkew`: `99999999999` is not a whole number of 32 bits
+    test.yaml:4:50: Pod/x: field `spec.containers[0].ports[0].hostPort`: `65536` is not a whole number of 16 bits, not negative
+    test.yaml:4:24: Pod/x: field `spec.overhead.cpu`: `-1m` is a negative quantity
+    test.yaml:4:57: Pod/x: field `spec.containers[0].resources.limits.cpu`: `1e30` is too large a quantity
+    test.yaml:4:16: NodePool/x: field `spec.weight`: `99999999999` is not a whole number of 32 bits
+    test.yaml:4:18: NodePool/x: field `spec.replicas`: `99999999999999999999` is not a whole number of 64 bits
+    test.yaml:4:24: NodePool/x: field `spec.limits.nodes`: `-1` is a negative quantity
+    test.yaml:4:39: NodePool/x: field `spec.disruption.budgets[0].nodes`: `-1` is not a number of nodes such as `3` or `10%`
+    test.yaml:4:39: NodePool/x: field `spec.disruption.consolidateAfter`: `-1h` is a negative duration
+    test.yaml:4:26: Node/x: field `status.capacity.cpu`: `-4` is a negative quantity
+    ");
+}
+
+#[test]
+fn sums_do_not_overflow() {
+    let container = "{name: c, resources: {requests: {memory: 7Ei, cpu: 9000T}}}";
+    let pods: String = (0..3)
+        .map(|index| format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p{index}}}, spec: {{overhead: {{memory: 7Ei}}, containers: [{container}, {container}]}}}}\n"))
+        .collect();
+    let snapshot = crate::support::snapshot(&pods);
+    let requests = &snapshot.class_of(0.into()).requests;
+    assert_eq!(
+        (requests.get(millpond_plan::model::MEMORY), requests.get(millpond_plan::model::CPU)),
+        (i64::MAX, i64::MAX)
+    );
+}
+
+#[test]
+fn pods_are_made_up_within_limits() {
+    let text = "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: x}, spec: {replicas: 4294967295, template: {spec: {}}}}";
+    let options = Options { expand_workloads: true, ..Options::default() };
+    let taken = read(text).state.snapshot(crate::support::NOW, &options);
+    assert_eq!(taken.snapshot.pods.len(), 2_000_000);
+    assert_eq!(taken.notes[0].to_string(), "more than 2000000 pods of workloads; the rest is left out");
+}
+
+#[test]
+fn files_beyond_the_limit_are_not_looked_at() {
+    // Zeroes that nobody touches take no memory.
+    let bytes = vec![0; LIMIT_BYTES + 1];
+    let mut reader = Reader::new();
+    reader.add("huge.yaml", &bytes);
+    let errors = reader.finish().errors;
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].to_string(), "huge.yaml:1:1: is larger than 1024 MiB");
+}
+
+#[test]
+fn a_hundred_megabytes_of_yaml_are_read() {
+    let note = "x".repeat(5_000_000);
+    let pods: String = (0..21)
+        .map(|index| format!("---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: p{index}\n  annotations:\n    note: {note}\nspec:\n  containers: []\n"))
+        .collect();
+    assert!(pods.len() > 100 << 20);
+    let reading = read(&pods);
     assert_eq!((reading.errors.len(), reading.state.pods()), (0, 21));
 }

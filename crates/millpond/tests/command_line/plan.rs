@@ -40,3 +40,24 @@ fn a_misspelt_name_is_recognised() {
     );
     assert_eq!(hint(&["explain", "node/worker-1", "-f", "web"]), "hint: no node was read at all");
 }
+
+/// Lists of lists of lists, by name: a kilobyte that stands for more than any memory holds.
+#[test]
+fn an_alias_bomb_is_refused_in_little_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..30 {
+        let list = vec![format!("*a{}", level - 1); 10].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{list}]\n"));
+    }
+    let path = directory.path().join("bomb.yaml");
+    std::fs::write(&path, text).unwrap();
+    for more in ["", "--save-snapshot /dev/null"] {
+        // Of addresses, of which some are set aside and never used.
+        let script = format!("ulimit -v 2000000; exec \"$0\" plan -f \"$1\" {more}");
+        let output = Command::new("sh").arg("-c").arg(script).arg(MILLPOND).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("bomb.yaml:") && said.contains("aliases add up to more than 1000000 values"), "{said}");
+    }
+}

@@ -124,7 +124,7 @@ impl<'s> Planner<'s> {
         let prices = Prices::new(snapshot, market, &on_sale, &demand);
         let values = snapshot.classes.iter().map(|class| prices.value(&class.requests)).collect();
         let totals = Totals::new(snapshot, &state.accounts.residents);
-        let receivers = Receivers::new(&state.board, Vec::new(), snapshot.resources.len());
+        let receivers = Receivers::new(&state.board, Vec::new());
         let evaluations = settings.budget.evaluations.min(EVALUATIONS);
         Self {
             on_sale,
@@ -167,7 +167,8 @@ impl<'s> Planner<'s> {
         Some(value * 1_000_000 / price.max(1))
     }
 
-    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used, down to a limit.
+    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used, down to a limit, then
+    /// those that are bought.
     fn rebuild_receivers(&mut self, least_used: u128) {
         let snapshot = self.state.snapshot;
         let accounts = &self.state.accounts;
@@ -186,8 +187,8 @@ impl<'s> Planner<'s> {
             spots.push((goes, std::cmp::Reverse(used), &node.name, SpotId(id.0)));
         }
         spots.sort_unstable();
-        let spots = spots.into_iter().map(|(.., spot)| spot).collect();
-        self.receivers = Receivers::new(&self.state.board, spots, snapshot.resources.len());
+        let spots = spots.into_iter().map(|(.., spot)| spot).chain(self.planned.iter().copied()).collect();
+        self.receivers = Receivers::new(&self.state.board, spots);
     }
 
     fn remove_empty(&mut self) {
@@ -272,12 +273,12 @@ impl<'s> Planner<'s> {
     }
 
     /// A pod of the node for which there is no room anywhere: then nothing has to be tried.
-    fn hopeless(&self, node: NodeId) -> Option<PodId> {
+    fn hopeless(&mut self, node: NodeId) -> Option<PodId> {
         let largest =
             self.state.contents(node).iter().max_by_key(|pod| (self.values[self.state.class(**pod).index()], **pod))?;
         let class = self.state.class(*largest);
-        let room = self.receivers.any_room(&self.state.snapshot.classes[class.index()].requests);
-        (!room && self.planned.is_empty()).then_some(*largest)
+        let room = self.receivers.any_room(&self.state.board, class);
+        (!room).then_some(*largest)
     }
 
     /// Plans groups of nodes anew, the worst used first.
@@ -347,9 +348,11 @@ impl<'s> Planner<'s> {
             let mark = self.state.mark();
             let pods = self.state.lift(spot);
             let needed = pods.is_empty() || !self.state.give_back_unused(spot);
+            self.receivers.refresh(&self.state.board, spot);
             let moved = !needed && self.move_elsewhere(pods, true).is_ok();
             let enough = || self.enough(self.state.market.offer(self.state.board.offer(spot)?).pool).ok();
             if moved && enough().is_some() && self.state.rules_hold().is_ok() {
+                self.receivers.settle();
                 self.planned.retain(|planned| *planned != spot);
                 for step in &mut self.steps {
                     step.bought.retain(|bought| *bought != spot);
@@ -492,36 +495,18 @@ impl<'s> Planner<'s> {
         };
         pods.sort_unstable_by_key(key);
         let mut left = Vec::new();
-        let mut last = None;
         for pod in pods {
             let class = self.state.class(pod);
-            // An equal pod was refused by all nodes before.
-            let from = match last {
-                Some((known, from)) if known == class && self.state.board.topology().is_free(class) => from,
-                _ => 0,
-            };
-            match self.find(class, from) {
-                Ok((position, spot)) => {
+            match self.receivers.find(&mut self.state.board, class) {
+                Ok(spot) => {
                     self.state.put(pod, spot);
                     self.receivers.refresh(&self.state.board, spot);
-                    last = Some((class, position));
                 }
                 Err(rule) if all => return Err(Refusal::NoPlace(pod, rule)),
-                Err(_) => {
-                    left.push(pod);
-                    last = Some((class, usize::MAX));
-                }
+                Err(_) => left.push(pod),
             }
         }
         Ok(left)
-    }
-
-    fn find(&mut self, class: crate::model::ClassId, from: usize) -> Result<(usize, SpotId), Rule> {
-        let found = self.receivers.find(&mut self.state.board, class, from);
-        found.or_else(|rule| {
-            let new = self.planned.iter().copied().find(|&spot| self.state.board.check(class, spot).is_ok());
-            new.map(|spot| (usize::MAX, spot)).ok_or(rule)
-        })
     }
 
     /// Whether pools that lose nodes keep their least number.
@@ -565,9 +550,7 @@ impl<'s> Planner<'s> {
     fn undo(&mut self, mark: Mark, nodes: &[NodeId], refusal: Refusal) {
         let touched = self.state.touched(mark);
         self.state.undo(mark);
-        for spot in touched {
-            self.receivers.refresh(&self.state.board, spot);
-        }
+        self.receivers.undo(&self.state.board, &touched);
         for &node in nodes {
             self.keep(node, refusal.clone());
         }
@@ -588,6 +571,8 @@ impl<'s> Planner<'s> {
         bought.retain(|spot| self.state.board.offer(*spot).is_some());
         let reason = if let [node] = nodes[..] { self.reason_for(node, reason) } else { reason };
         self.planned.extend(&bought);
+        self.receivers.settle();
+        self.receivers.extend(&self.state.board, &bought);
         self.steps.push(Step { nodes, reason, bought });
     }
 

@@ -31,7 +31,7 @@ impl Solver<'_> {
         self.add_free_room(&mut packing, free_room);
         let counts = packing.problem.rows.iter().map(|row| row.count).collect();
         let bound = pack::bound(&packing.problem, counts, self.settings.budget);
-        Some(BoundProof { problem: packing.problem, certificate: bound.certificate })
+        Some(BoundProof { problem: packing.problem, certificate: bound.certificate, nodes: Vec::new() })
     }
 
     /// Classes with the number of their pods that have a place.

@@ -86,7 +86,8 @@ pub struct Report {
     pub nodes_after: usize,
     /// Pods that needed a place.
     pub pods: usize,
-    /// What any plan that places the same pods costs at least, nodes that stay included.
+    /// What any plan that places the same pods costs at least, nodes that stay included: those that may go only as
+    /// far as pods need them.
     pub bound: u128,
     /// What the bound is derived from, one proof for each part of the plan.
     pub proofs: Vec<BoundProof>,
@@ -122,6 +123,9 @@ pub struct BoundProof {
     pub problem: pack::Problem,
     /// What [`pack::verify`] derives the part of the bound from.
     pub certificate: pack::Certificate,
+    /// Nodes that may go: the problem has each on offer, once and at its price. All others that do not leave count in
+    /// the bound as they are.
+    pub nodes: Vec<NodeId>,
 }
 
 /// A wish that scheduling may leave unfulfilled.

@@ -46,6 +46,10 @@ fn check_removals(world: &World<'_>, found: &mut Vec<Violation>) {
     let expired: BTreeSet<NodeId> = expired.flat_map(|removal| removal.nodes.iter().copied()).collect();
     for pod in evicted(world) {
         let Some(node) = pod.node else { continue };
+        if world.class(pod.class).kind == PodKind::Bare {
+            let node = snapshot.nodes[node.index()].name.clone();
+            found.push(Violation::Lost { pod: pod_name(world, pod), node });
+        }
         // A node that has reached its age goes, whoever is on it; its pods are asked to leave, not its node.
         if !expired.contains(&node) && is_protected(world, pod) {
             let node = snapshot.nodes[node.index()].name.clone();

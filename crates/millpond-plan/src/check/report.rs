@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::violation::Violation;
 use super::world::World;
-use crate::model::{NodeId, PodId};
+use crate::model::{NodeId, NodeState, PodId};
 use crate::pack;
-use crate::plan::Report;
+use crate::plan::{BoundProof, Report};
 
 /// Compares.
 pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
@@ -15,10 +15,8 @@ pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violatio
     let price = |index: usize| u128::from(nodes[index].price.unwrap_or(0));
     let staying: u128 = (0..nodes.len()).filter(stays).map(price).sum();
     let new: u128 = world.plan.new_nodes.iter().map(|node| u128::from(node.price)).sum();
-    let spoken_of: BTreeSet<PodId> =
-        world.plan.placements.iter().map(|(pod, _)| *pod).chain(report.unplaced.iter().map(|(pod, _)| *pod)).collect();
-    let counts = |pod: &PodId| world.needs_place(*pod).unwrap_or_else(|| spoken_of.contains(pod));
-    let need_place = (0..world.snapshot.pods.len()).map(PodId::from).filter(counts).count();
+    let pods = (0..world.snapshot.pods.len()).map(PodId::from);
+    let need_place = pods.filter(|pod| world.needs_place(*pod)).count();
     let figures = [
         ("cost_before", report.cost_before, (0..nodes.len()).map(price).sum()),
         ("cost_after", report.cost_after, staying + new),
@@ -40,22 +38,55 @@ pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violatio
             found.push(Violation::Figure { what, reported, actual });
         }
     }
-    bound(report, staying, found);
+    bound(world, report, found);
 }
 
-/// The bound is what the nodes that stay cost and what the proofs prove, and no more than the cost.
-fn bound(report: &Report, staying: u128, found: &mut Vec<Violation>) {
+/// The bound is what the nodes cost that may not go and what the proofs prove, and no more than the cost.
+fn bound(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
+    let snapshot = world.snapshot;
     if report.bound > report.cost_after {
         found.push(Violation::BoundAboveCost { bound: report.bound, cost: report.cost_after });
     }
-    let mut proved = staying;
+    let loose: BTreeSet<NodeId> = report.proofs.iter().flat_map(|proof| proof.nodes.iter().copied()).collect();
+    let mut proved = 0;
+    for (index, node) in snapshot.nodes.iter().enumerate() {
+        let id = NodeId::from(index);
+        if node.state == NodeState::Leaving || loose.contains(&id) {
+            continue;
+        }
+        proved += u128::from(node.price.unwrap_or(0));
+        if world.gone(id).is_some() {
+            found.push(Violation::BoundCountsRemoved(node.name.clone()));
+        }
+    }
     for (index, proof) in report.proofs.iter().enumerate() {
         match pack::verify(&proof.problem, &proof.certificate) {
             Ok(value) => proved += value,
             Err(error) => found.push(Violation::Proof { index, error }),
         }
+        if !all_on_offer(world, proof) {
+            found.push(Violation::NotOnOffer { index });
+        }
     }
     if report.bound != proved {
         found.push(Violation::Figure { what: "bound", reported: report.bound, actual: proved });
     }
+}
+
+/// Whether the problem has the nodes that may go on offer, each at its price or below.
+fn all_on_offer(world: &World<'_>, proof: &BoundProof) -> bool {
+    let mut nodes: Vec<u64> =
+        proof.nodes.iter().map(|node| world.snapshot.nodes[node.index()].price.unwrap_or(0)).collect();
+    nodes.sort_unstable();
+    let mut bins: Vec<(u64, u64)> =
+        proof.problem.bins.iter().filter_map(|bin| Some((bin.price, bin.max_nodes?))).collect();
+    bins.sort_unstable();
+    let mut bins = bins.into_iter().peekable();
+    let mut offered: u64 = 0;
+    nodes.into_iter().zip(1..).all(|(price, wanted)| {
+        while let Some((_, stock)) = bins.next_if(|(of, _)| *of <= price) {
+            offered = offered.saturating_add(stock);
+        }
+        offered >= wanted
+    })
 }

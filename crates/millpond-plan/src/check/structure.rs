@@ -36,6 +36,9 @@ pub(super) fn indices(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> 
         look("pod", pod.index(), snapshot.pods.len());
         look("verdict", *verdict as usize, report.verdicts.len());
     }
+    for node in report.proofs.iter().flat_map(|proof| &proof.nodes) {
+        look("node", node.index(), snapshot.nodes.len());
+    }
     for pool in report.verdicts.iter().flat_map(|verdict| &verdict.pools) {
         look("pool", pool.pool.index(), snapshot.pools.len());
     }
@@ -65,8 +68,8 @@ pub(super) fn decisions(world: &World<'_>, outcome: &Outcome, found: &mut Vec<Vi
     for (index, decided) in decided.into_iter().enumerate() {
         let pod = PodId::from(index);
         match (world.needs_place(pod), decided) {
-            (Some(true), false) => found.push(Violation::Forgotten(snapshot.pod_name(pod))),
-            (Some(false), true) => found.push(Violation::NeedsNoPlace(snapshot.pod_name(pod))),
+            (true, false) => found.push(Violation::Forgotten(snapshot.pod_name(pod))),
+            (false, true) => found.push(Violation::NeedsNoPlace(snapshot.pod_name(pod))),
             _ => {}
         }
     }

@@ -274,6 +274,14 @@ pub enum Violation {
         /// The node.
         node: String,
     },
+    /// A pod that nobody would make again would be evicted.
+    #[error("pod {pod} on node {node} has no controller and would be lost")]
+    Lost {
+        /// The pod.
+        pod: String,
+        /// The node.
+        node: String,
+    },
     /// More pods would be evicted than a PodDisruptionBudget allows.
     #[error("{evicted} pods of PodDisruptionBudget {budget} would be evicted, it allows {allowed}")]
     DisruptionBudget {
@@ -329,6 +337,15 @@ pub enum Violation {
         bound: u128,
         /// The cost.
         cost: u128,
+    },
+    /// The bound counts a node that goes.
+    #[error("the bound counts node {0}, which is taken away")]
+    BoundCountsRemoved(String),
+    /// A proof of the bound leaves out nodes that could stay.
+    #[error("proof {index} of the bound does not have all nodes on offer that may go")]
+    NotOnOffer {
+        /// Which.
+        index: usize,
     },
     /// A proof of the bound does not hold.
     #[error("proof {index} of the bound does not hold: {error}")]

@@ -187,18 +187,18 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether the plan must say where the pod goes, or may (none).
+    /// Whether the plan must say where the pod goes; if not, it may not.
     ///
-    /// A pod that nobody looks after does not come back when its node goes; a plan may keep room for a new one.
-    pub(super) fn needs_place(&self, pod: PodId) -> Option<bool> {
+    /// A pod that nobody looks after does not come back when its node goes.
+    pub(super) fn needs_place(&self, pod: PodId) -> bool {
         let pod = &self.snapshot.pods[pod.index()];
         let class = &self.snapshot.classes[pod.class.index()];
         let moves = pod.node.is_some_and(|node| self.gone(node).is_some());
         match (class.kind, pod.state) {
-            (PodKind::Daemon | PodKind::Mirror, _) | (_, PodState::Terminating | PodState::Gated) => Some(false),
-            (_, PodState::Pending) => Some(pod.node.is_none() || moves),
-            (PodKind::Bare, PodState::Bound) if moves => None,
-            (_, PodState::Bound) => Some(moves),
+            (PodKind::Daemon | PodKind::Mirror, _) | (_, PodState::Terminating | PodState::Gated) => false,
+            (_, PodState::Pending) => pod.node.is_none() || moves,
+            (PodKind::Bare, PodState::Bound) => false,
+            (PodKind::Workload, PodState::Bound) => moves,
         }
     }
 

@@ -6,8 +6,8 @@ use super::budget::BudgetLedger;
 use super::pdb::{EvictionLedger, EvictionRefusal};
 use super::residents::Residents;
 use crate::model::{
-    Consolidation, DisruptionReason, DoNotDisrupt, Node, NodeId, NodeState, PodId, PodState, Pool, PoolId, Seconds,
-    Snapshot,
+    Consolidation, DisruptionReason, DoNotDisrupt, Node, NodeId, NodeState, PodId, PodKind, PodState, Pool, PoolId,
+    Seconds, Snapshot,
 };
 use crate::plan::Rule;
 
@@ -26,6 +26,8 @@ pub enum Refusal {
     NodeDoNotDisrupt,
     /// Somebody asked to leave a pod alone, until then.
     PodDoNotDisrupt(PodId, Option<Seconds>),
+    /// A pod that nobody would make again runs on it.
+    PodWithoutOwner(PodId),
     /// Room is kept on it for a pod.
     RoomKept(PodId),
     /// The plan itself puts pods that wait on it.
@@ -85,6 +87,7 @@ impl Refusal {
             Self::NotInitialized => "NotInitialized",
             Self::NodeDoNotDisrupt => "NodeDoNotDisrupt",
             Self::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
+            Self::PodWithoutOwner(_) => "PodWithoutOwner",
             Self::RoomKept(_) => "RoomKept",
             Self::Promised => "Promised",
             Self::PodEnding(_) => "PodEnding",
@@ -125,6 +128,7 @@ impl Refusal {
             Self::PodDoNotDisrupt(one, Some(until)) => {
                 format!("pod {} asked not to be disrupted until {}", pod(one), time(*until))
             }
+            Self::PodWithoutOwner(one) => format!("pod {} has no controller and would be lost", pod(one)),
             Self::RoomKept(one) => format!("room is kept on it for pod {}", pod(one)),
             Self::Promised => "pods that wait are planned on it".to_owned(),
             Self::PodEnding(one) => format!("pod {} is still going away", pod(one)),
@@ -338,7 +342,8 @@ pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(
     if quiet > snapshot.now { Err(Refusal::Unsettled(quiet)) } else { Ok(()) }
 }
 
-/// Whether a pod lets its node go.
+/// Whether a pod lets its node go. One without a controller does not: what it has done so far would be lost, and whoever
+/// wants that can delete it.
 fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), Refusal> {
     let of = &snapshot.pods[pod.index()];
     match of.state {
@@ -346,12 +351,14 @@ fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), Refusal> {
         PodState::Terminating | PodState::Gated => return Ok(()),
         PodState::Bound => {}
     }
-    match snapshot.class_of(pod).do_not_disrupt {
-        DoNotDisrupt::No => Ok(()),
+    let class = snapshot.class_of(pod);
+    let owned = if class.kind == PodKind::Bare { Err(Refusal::PodWithoutOwner(pod)) } else { Ok(()) };
+    match class.do_not_disrupt {
+        DoNotDisrupt::No => owned,
         DoNotDisrupt::Always => Err(Refusal::PodDoNotDisrupt(pod, None)),
         DoNotDisrupt::For(after) => {
             let until = of.started.unwrap_or(snapshot.now).saturating_add(after);
-            if until > snapshot.now { Err(Refusal::PodDoNotDisrupt(pod, Some(until))) } else { Ok(()) }
+            if until > snapshot.now { Err(Refusal::PodDoNotDisrupt(pod, Some(until))) } else { owned }
         }
     }
 }

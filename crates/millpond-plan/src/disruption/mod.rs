@@ -6,24 +6,32 @@
 //!              residents ───┤
 //!                   cost ───┘            │
 //!                                        ▼
-//!       value, order, receivers ─▶ consolidate ─▶ removals, savings, where pods move
-//!       state (board, undo), purchase (kernel)
+//!       value, order, receivers ─▶ consolidate ─▶ finish: removals, savings, where pods move
+//!       state (board, undo)         │              ▲
+//!       purchase (kernel)           ▼              │
+//!                      planner: outdated, underused ─▶ trial      bound: what it costs at least
 //! ```
 
 mod balanced;
+mod bound;
 mod budget;
 mod consolidate;
 mod cost;
 mod cron;
 mod eligible;
+mod finish;
 mod order;
+mod outdated;
 mod pdb;
+mod planner;
 mod purchase;
 mod receivers;
 mod residents;
 mod state;
 #[cfg(test)]
 mod tests;
+mod trial;
+mod underused;
 mod value;
 mod verdict;
 mod window;

@@ -1,5 +1,8 @@
 //! Nodes that pods can move to, found by what is free on them: a tree over the nodes in their order of preference,
 //! with the most that is free of each resource below every branch.
+//!
+//! For each class it is remembered up to where no node can take it. Room on nodes only becomes less, so that every
+//! search goes on where the last one ended; what a trial learned is forgotten when the trial is undone.
 
 use crate::board::{Board, SpotId};
 use crate::model::{ClassId, ResourceId, Resources};
@@ -17,42 +20,117 @@ pub(super) struct Receivers {
     width: usize,
     dimensions: usize,
     most: Vec<i64>,
+    /// By class, how many of the first nodes cannot take it, as long as nobody leaves them.
+    passed: Vec<u32>,
+    /// What was passed before the trial that is under way, in the order in which it changed.
+    journal: Vec<(ClassId, u32)>,
+    /// What is asked for by the pod that is looked at, without what it does not ask for.
+    asked: Vec<(usize, i64)>,
 }
 
 impl Receivers {
     /// A tree of these nodes, the best first.
-    pub(super) fn new(board: &Board<'_>, spots: Vec<SpotId>, dimensions: usize) -> Self {
-        let width = spots.len().next_power_of_two();
-        let mut position = vec![u32::MAX; board.len()];
-        for (index, spot) in spots.iter().enumerate() {
-            position[spot.index()] = index as u32;
-        }
-        let mut tree = Self { spots, position, width, dimensions, most: vec![-1; 2 * width * dimensions] };
-        for index in 0..tree.spots.len() {
-            tree.write(width + index, Some(board.free(tree.spots[index])));
-        }
-        for branch in (1..width).rev() {
-            tree.join(branch);
-        }
+    pub(super) fn new(board: &Board<'_>, spots: Vec<SpotId>) -> Self {
+        let snapshot = board.snapshot();
+        let mut tree = Self {
+            spots,
+            position: Vec::new(),
+            width: 0,
+            dimensions: snapshot.resources.len(),
+            most: Vec::new(),
+            passed: vec![0; snapshot.classes.len()],
+            journal: Vec::new(),
+            asked: Vec::new(),
+        };
+        tree.build(board);
         tree
     }
 
-    /// Takes over what is free on a node now; nothing if it is closed.
-    pub(super) fn refresh(&mut self, board: &Board<'_>, spot: SpotId) {
-        let Some(&position) = self.position.get(spot.index()).filter(|position| **position != u32::MAX) else { return };
-        let mut branch = self.width + position as usize;
-        self.write(branch, board.is_open(spot).then(|| board.free(spot)));
-        while branch > 1 {
-            branch /= 2;
+    fn build(&mut self, board: &Board<'_>) {
+        self.width = self.spots.len().next_power_of_two();
+        self.position = vec![u32::MAX; board.len()];
+        self.most = vec![-1; 2 * self.width * self.dimensions];
+        for index in 0..self.spots.len() {
+            let spot = self.spots[index];
+            self.position[spot.index()] = index as u32;
+            self.write(self.width + index, board.is_open(spot).then(|| board.free(spot)));
+        }
+        for branch in (1..self.width).rev() {
             self.join(branch);
         }
     }
 
-    fn write(&mut self, leaf: usize, free: Option<&Resources>) {
+    /// Adds nodes that come after all others.
+    pub(super) fn extend(&mut self, board: &Board<'_>, spots: &[SpotId]) {
+        self.spots.extend(spots);
+        if self.spots.len() > self.width {
+            return self.build(board);
+        }
+        self.position.resize(board.len(), u32::MAX);
+        let first = self.spots.len() - spots.len();
+        for (index, &spot) in (first..).zip(spots) {
+            self.position[spot.index()] = index as u32;
+            self.update(board, spot);
+        }
+    }
+
+    /// Takes over what is free on a node now; nothing if it is closed.
+    pub(super) fn refresh(&mut self, board: &Board<'_>, spot: SpotId) {
+        let Some(position) = self.position_of(spot) else { return };
+        if self.update(board, spot) {
+            self.look_again(position);
+        }
+    }
+
+    /// There is more room on a node than there was.
+    fn look_again(&mut self, position: usize) {
+        for class in 0..self.passed.len() {
+            if self.passed[class] as usize > position {
+                self.pass(ClassId::from(class), position);
+            }
+        }
+    }
+
+    /// A trial has succeeded.
+    pub(super) fn settle(&mut self) {
+        self.journal.clear();
+    }
+
+    /// A trial is undone, on the board already; it has touched these nodes.
+    pub(super) fn undo(&mut self, board: &Board<'_>, touched: &[SpotId]) {
+        while let Some((class, passed)) = self.journal.pop() {
+            self.passed[class.index()] = passed;
+        }
+        for &spot in touched {
+            self.update(board, spot);
+        }
+    }
+
+    fn position_of(&self, spot: SpotId) -> Option<usize> {
+        self.position.get(spot.index()).filter(|position| **position != u32::MAX).map(|position| *position as usize)
+    }
+
+    /// Whether there is more of anything than before.
+    fn update(&mut self, board: &Board<'_>, spot: SpotId) -> bool {
+        let Some(position) = self.position_of(spot) else { return false };
+        let mut branch = self.width + position;
+        let grew = self.write(branch, board.is_open(spot).then(|| board.free(spot)));
+        while branch > 1 {
+            branch /= 2;
+            self.join(branch);
+        }
+        grew
+    }
+
+    fn write(&mut self, leaf: usize, free: Option<&Resources>) -> bool {
+        let mut grew = false;
         for dimension in 0..self.dimensions {
             let amount = free.map_or(-1, |free| free.get(ResourceId(dimension as u16)).max(0));
-            self.most[leaf * self.dimensions + dimension] = amount;
+            let known = &mut self.most[leaf * self.dimensions + dimension];
+            grew |= amount > *known;
+            *known = amount;
         }
+        grew
     }
 
     fn join(&mut self, branch: usize) {
@@ -62,42 +140,60 @@ impl Receivers {
         }
     }
 
-    fn has_room(&self, branch: usize, request: &[i64]) -> bool {
+    fn has_room(&self, branch: usize) -> bool {
         let free = &self.most[branch * self.dimensions..(branch + 1) * self.dimensions];
-        free[0] >= 0 && free.iter().zip(request).all(|(free, asked)| free >= asked)
+        free[0] >= 0 && self.asked.iter().all(|&(dimension, asked)| free[dimension] >= asked)
     }
 
-    /// The first node, from a place in the order on, that a pod of the class may be on. If there is none, the rule
-    /// that the last one failed by.
-    pub(super) fn find(&self, board: &mut Board<'_>, class: ClassId, from: usize) -> Result<(usize, SpotId), Rule> {
-        let requests = &board.snapshot().classes[class.index()].requests;
-        let request: Vec<i64> = (0..self.dimensions).map(|id| requests.get(ResourceId(id as u16)).max(0)).collect();
+    fn pass(&mut self, class: ClassId, passed: usize) {
+        let before = std::mem::replace(&mut self.passed[class.index()], passed as u32);
+        if before as usize != passed {
+            self.journal.push((class, before));
+        }
+    }
+
+    /// The first node that a pod of the class may be on. If there is none, the rule that the last one failed by.
+    pub(super) fn find(&mut self, board: &mut Board<'_>, class: ClassId) -> Result<SpotId, Rule> {
         let mut rule = Rule::Resources;
-        let mut from = from;
+        let Some(mut position) = self.first_with_room(board, class) else { return Err(rule) };
+        let mut forever = true;
         for _ in 0..MAX_TRIES {
-            let Some(position) = self.first_with_room(&request, from) else { break };
             let spot = self.spots[position];
             match board.check(class, spot) {
-                Ok(()) => return Ok((position, spot)),
+                Ok(()) => return Ok(spot),
                 Err(against) => rule = against,
             }
-            from = position + 1;
+            forever &= matches!(rule, Rule::Taints | Rule::NodeAffinity | Rule::Volumes);
+            let next = self.next_with_room(position + 1);
+            if forever {
+                self.pass(class, next.unwrap_or(self.spots.len()));
+            }
+            let Some(next) = next else { break };
+            position = next;
         }
         Err(rule)
     }
 
     /// Whether any node has room for a pod of the class.
-    pub(super) fn any_room(&self, request: &Resources) -> bool {
-        let request: Vec<i64> = (0..self.dimensions).map(|id| request.get(ResourceId(id as u16)).max(0)).collect();
-        self.first_with_room(&request, 0).is_some()
+    pub(super) fn any_room(&mut self, board: &Board<'_>, class: ClassId) -> bool {
+        self.first_with_room(board, class).is_some()
     }
 
-    fn first_with_room(&self, request: &[i64], from: usize) -> Option<usize> {
+    fn first_with_room(&mut self, board: &Board<'_>, class: ClassId) -> Option<usize> {
+        let requests = &board.snapshot().classes[class.index()].requests;
+        self.asked.clear();
+        self.asked.extend(requests.iter().filter(|(_, amount)| *amount > 0).map(|(id, amount)| (id.index(), amount)));
+        let found = self.next_with_room(self.passed[class.index()] as usize);
+        self.pass(class, found.unwrap_or(self.spots.len()));
+        found
+    }
+
+    fn next_with_room(&self, from: usize) -> Option<usize> {
         let mut from = from;
         while from < self.spots.len() {
             let mut branch = self.width + from;
             // Up and to the right until a branch seems to have room, then down to its first leaf.
-            while !self.has_room(branch, request) {
+            while !self.has_room(branch) {
                 while branch % 2 == 1 {
                     branch /= 2;
                 }
@@ -108,12 +204,12 @@ impl Receivers {
             }
             while branch < self.width {
                 let left = 2 * branch;
-                branch = if self.has_room(left, request) { left } else { left + 1 };
-                if !self.has_room(branch, request) {
+                branch = if self.has_room(left) { left } else { left + 1 };
+                if !self.has_room(branch) {
                     break;
                 }
             }
-            if self.has_room(branch, request) {
+            if self.has_room(branch) {
                 return Some(branch - self.width);
             }
             // The most of each resource were on different nodes: go on behind this branch.

@@ -90,7 +90,7 @@ impl Solver<'_> {
             }
         };
         let Proving { problem, bound: Proved::Now(bound), .. } = proving.wait() else { return None };
-        Some((bound.value, BoundProof { problem, certificate: bound.certificate }))
+        Some((bound.value, BoundProof { problem, certificate: bound.certificate, nodes: Vec::new() }))
     }
 
     /// The problem of placing some pods, without the rules that a plan could keep otherwise.

@@ -1,8 +1,9 @@
 //! Nodes that may not be taken away.
 
 use super::{broken, planned};
-use crate::model::{DisruptionReason, DoNotDisrupt, NodeId, Nodes, Snapshot};
-use crate::plan::{Outcome, Removal, Target};
+use crate::model::{DisruptionReason, DoNotDisrupt, NodeId, Nodes, PodKind, Snapshot};
+use crate::pack;
+use crate::plan::{BoundProof, Outcome, Removal, Target};
 use crate::testing::{Cluster, simple_report};
 
 const MILLI_DOLLAR: i128 = 1_000_000;
@@ -43,6 +44,15 @@ fn good() -> (Snapshot, Outcome) {
     (snapshot, outcome)
 }
 
+/// A proof of nothing about nodes that may go: they are on offer for nothing.
+fn nothing_needs(nodes: Vec<NodeId>) -> BoundProof {
+    let bin = pack::Bin { capacity: [0; pack::MAX_RESOURCES], price: 0, max_nodes: Some(1) };
+    let bins = vec![bin; nodes.len()];
+    let problem = pack::Problem { resources: 1, bins, rows: Vec::new() };
+    let certificate = pack::Certificate { counts: Vec::new(), proof: pack::Proof::Exhaustive };
+    BoundProof { problem, certificate, nodes }
+}
+
 /// The figures with the removals.
 fn count(snapshot: &Snapshot, outcome: &mut Outcome) {
     simple_report(snapshot, outcome);
@@ -50,6 +60,7 @@ fn count(snapshot: &Snapshot, outcome: &mut Outcome) {
     let price: u128 = removed.iter().map(|node| u128::from(snapshot.nodes[node.index()].price.unwrap_or(0))).sum();
     outcome.report.cost_after -= price;
     outcome.report.bound -= price;
+    outcome.report.proofs = vec![nothing_needs(removed.clone())];
     outcome.report.nodes_after -= removed.len();
     outcome.report.pods = outcome.plan.placements.len();
     outcome.report.unplaced.clear();
@@ -157,6 +168,17 @@ fn evictions_are_allowed() {
     };
     broken("never", &good, |snapshot, _| protect(snapshot, DoNotDisrupt::Always), &["DoNotDisrupt"]);
     broken("for a minute", &good, |snapshot, _| protect(snapshot, DoNotDisrupt::For(60)), &["DoNotDisrupt"]);
+    broken(
+        "without an owner",
+        &good,
+        |snapshot, outcome| {
+            let class = snapshot.pods[0].class;
+            snapshot.classes[class.index()].kind = PodKind::Bare;
+            outcome.plan.placements.clear();
+            outcome.report.pods = 0;
+        },
+        &["Lost", "Lost"],
+    );
     broken("until just now", &good, |snapshot, _| protect(snapshot, DoNotDisrupt::For(30)), &[]);
     broken(
         "age has no mercy",
@@ -164,6 +186,33 @@ fn evictions_are_allowed() {
         |snapshot, outcome| {
             protect(snapshot, DoNotDisrupt::Always);
             outcome.plan.removals[0].reason = DisruptionReason::Expired;
+        },
+        &[],
+    );
+}
+
+#[test]
+fn the_bound_is_about_nodes_that_may_go() {
+    let good = good();
+    broken(
+        "counted",
+        &good,
+        |_, outcome| {
+            outcome.report.proofs[0].nodes.pop();
+            outcome.report.bound += 180_000_000;
+        },
+        &["BoundAboveCost", "BoundCountsRemoved"],
+    );
+    broken("one is missing", &good, |_, outcome| _ = outcome.report.proofs[0].problem.bins.pop(), &["NotOnOffer"]);
+    broken("dearer", &good, |_, outcome| outcome.report.proofs[0].problem.bins[0].price = 180_000_001, &["NotOnOffer"]);
+    broken("as dear", &good, |_, outcome| outcome.report.proofs[0].problem.bins[0].price = 180_000_000, &[]);
+    broken(
+        "twice",
+        &good,
+        |_, outcome| {
+            let bins = &mut outcome.report.proofs[0].problem.bins;
+            bins.pop();
+            bins[0].max_nodes = Some(2);
         },
         &[],
     );

@@ -198,6 +198,14 @@ fn refusals_of_an_empty_node() {
     );
     let bare = |c: &mut Cluster| c.snapshot.classes[0].kind = PodKind::Bare;
     assert_eq!(verdict(Empty, bare), "NotEmpty: it has pods that need another place");
+    let lost = "PodWithoutOwner: pod default/pod-000 has no controller and would be lost";
+    assert_eq!(verdict(Underutilized, bare), lost);
+    let outdated = |c: &mut Cluster| {
+        bare(c);
+        c.snapshot.nodes[0].drifted = Some("image".to_owned());
+        c.first_pool().disruption.expire_after = Some(60);
+    };
+    assert_eq!([verdict(Drifted, outdated), verdict(Expired, outdated)], [lost, lost]);
 }
 
 #[test]

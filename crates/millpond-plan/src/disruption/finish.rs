@@ -1,0 +1,119 @@
+//! The plan with what was decided, and why every other node stays.
+
+use std::collections::HashMap;
+
+use super::bound;
+use super::consolidate::Consolidated;
+use super::cost::pods_cost;
+use super::eligible::Refusal;
+use super::planner::{Planner, Step};
+use crate::board::SpotId;
+use crate::market::Market;
+use crate::model::{DisruptionReason, Node, NodeId, NodeState};
+use crate::plan::{NewNode, Outcome, Plan, Removal, Report, Target};
+
+impl Planner<'_> {
+    /// The plan with what was decided.
+    pub(super) fn finish(mut self, mut outcome: Outcome) -> Consolidated {
+        let indices: HashMap<SpotId, u32> = self.planned.iter().copied().zip(0..).collect();
+        self.place_waiting(&mut outcome.plan, &indices);
+        let waiting = outcome.plan.placements.len();
+        for step in std::mem::take(&mut self.steps) {
+            self.add_removal(&mut outcome.plan, &indices, step);
+        }
+        outcome.report.pods += outcome.plan.placements.len() - waiting;
+        outcome.plan.placements.sort_unstable_by_key(|(pod, _)| *pod);
+        self.count(&mut outcome.report);
+        let kept = self.reasons_to_stay();
+        Consolidated { outcome, kept }
+    }
+
+    /// What is bought, and where the pods are that waited.
+    fn place_waiting(&self, plan: &mut Plan, indices: &HashMap<SpotId, u32>) {
+        let nodes = self.planned.iter().map(|spot| self.state.board.offer(*spot).expect("what is bought is an offer"));
+        plan.new_nodes = nodes.map(|offer| new_node(self.state.market, offer)).collect();
+        for (pod, target) in &mut plan.placements {
+            let spot = self.state.location(*pod).expect("every pod that waits was put somewhere");
+            *target = target_of(indices, spot);
+        }
+    }
+
+    fn add_removal(&self, plan: &mut Plan, indices: &HashMap<SpotId, u32>, step: Step) {
+        let (snapshot, residents) = (self.state.snapshot, &self.state.accounts.residents);
+        for pod in step.nodes.iter().flat_map(|node| residents.movers(snapshot, *node)) {
+            let spot = self.state.location(pod).expect("every pod of a node that goes was moved");
+            plan.placements.push((pod, target_of(indices, spot)));
+        }
+        plan.removals.push(Removal {
+            savings: self.savings(&step.nodes, &step.bought),
+            disruption: step.nodes.iter().map(|node| pods_cost(snapshot, residents, *node)).sum(),
+            replacements: step.bought.iter().map(|spot| indices[spot]).collect(),
+            reason: step.reason,
+            nodes: step.nodes,
+        });
+    }
+
+    /// The figures of the cluster as it will be.
+    fn count(&mut self, report: &mut Report) {
+        let nodes = &self.state.snapshot.nodes;
+        let stays = |(index, node): &(usize, &Node)| !self.removed[*index] && node.state != NodeState::Leaving;
+        let staying = || nodes.iter().enumerate().filter(stays);
+        let cost = staying().map(|(index, _)| self.price(NodeId::from(index)));
+        report.cost_after = cost.chain(self.planned.iter().map(|spot| self.price_of(*spot))).sum();
+        report.nodes_after = staying().count() + self.planned.len();
+        report.work += self.solves as u64;
+        if let Some(proof) = self.proof.take() {
+            report.bound = bound::value(self.state.snapshot, &proof);
+            report.proofs = vec![proof];
+        }
+    }
+
+    /// For every node that stays the most telling refusal.
+    fn reasons_to_stay(&mut self) -> Vec<Option<Refusal>> {
+        let mut kept = std::mem::take(&mut self.kept);
+        for (index, refusal) in kept.iter_mut().enumerate() {
+            let node = NodeId::from(index);
+            if self.removed[index] {
+                *refusal = None;
+            } else if refusal.as_ref().is_none_or(Refusal::beside_the_point) {
+                *refusal = Some(match self.state.accounts.reason(self.state.snapshot, node) {
+                    Err(refusal) => refusal,
+                    Ok(_) if !self.state.contents(node).is_empty() => Refusal::Promised,
+                    Ok(_) => Refusal::NoSaving,
+                });
+            }
+        }
+        self.add_chances(&mut kept);
+        kept
+    }
+
+    /// Says when budgets that are used up let another node go; once for each pool and reason.
+    fn add_chances(&self, kept: &mut [Option<Refusal>]) {
+        let mut known = HashMap::new();
+        for (index, refusal) in kept.iter_mut().enumerate() {
+            let Some(pool) = self.state.snapshot.nodes[index].pool else { continue };
+            if let Some(Refusal::Budget { opens, budget, .. }) = refusal {
+                *opens = *known.entry((pool, *budget)).or_insert_with(|| {
+                    let reasons = &self.state.snapshot.pools[pool.index()].disruption.budgets[*budget].reasons;
+                    let reason = reasons.first().copied().unwrap_or(DisruptionReason::Underutilized);
+                    self.state.accounts.budgets.opens(pool, reason, self.state.snapshot.now)
+                });
+            }
+        }
+    }
+}
+
+fn target_of(indices: &HashMap<SpotId, u32>, spot: SpotId) -> Target {
+    indices.get(&spot).map_or(Target::Existing(NodeId(spot.0)), |index| Target::New(*index))
+}
+
+fn new_node(market: &Market, offer: usize) -> NewNode {
+    let offer = market.offer(offer);
+    NewNode {
+        pool: offer.pool,
+        instance_type: offer.instance_type,
+        offering: offer.offering,
+        price: offer.price,
+        labels: offer.labels.clone(),
+    }
+}

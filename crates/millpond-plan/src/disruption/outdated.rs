@@ -1,0 +1,49 @@
+//! Nodes that go whatever is saved: empty, drifted and expired ones.
+
+use super::eligible::Refusal;
+use super::planner::{Planner, expired};
+use super::trial::Buying;
+use crate::model::{DisruptionReason, NodeId};
+use crate::plan::Rule;
+
+impl Planner<'_> {
+    pub(super) fn remove_empty(&mut self) {
+        let reason = DisruptionReason::Empty;
+        let rank = |node: NodeId| {
+            let empty = self.state.contents(node).is_empty();
+            empty.then(|| u128::from(u64::MAX) - self.price(node))
+        };
+        let mut queue = self.queue(rank);
+        while let Some(node) = queue.next(&self.state.zones) {
+            let mark = self.state.mark();
+            match self.state.take(node, reason) {
+                Err(refusal) => self.keep(node, refusal),
+                Ok(_) => match self.state.rules_hold() {
+                    Err(pod) => self.undo(mark, &[node], Refusal::NoPlace(pod, Rule::TopologySpread)),
+                    Ok(()) => self.commit(vec![node], reason, Vec::new()),
+                },
+            }
+        }
+    }
+
+    /// Drifted or expired nodes, the oldest first; their pods move to room elsewhere, or to what is bought for them.
+    pub(super) fn replace_outdated(&mut self, reason: DisruptionReason) {
+        let applies = |node: NodeId| {
+            let of = self.node(node);
+            let pool = &self.state.snapshot.pools[of.pool?.index()];
+            let outdated = match reason {
+                DisruptionReason::Drifted => of.drifted.is_some(),
+                _ => expired(self.state.snapshot, of, pool.disruption.expire_after),
+            };
+            outdated.then(|| of.created.abs_diff(i64::MIN).into())
+        };
+        let mut queue = self.queue(applies);
+        while let Some(node) = queue.next(&self.state.zones) {
+            let mark = self.state.mark();
+            match self.trial(&[node], reason, Buying::Whatever) {
+                Err(refusal) => self.undo(mark, &[node], refusal),
+                Ok((nodes, bought)) => self.commit(nodes, reason, bought),
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What all steps of a consolidation share: the cluster as decided so far, what is removed and bought, and why the rest
+//! stays.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::balanced::Totals;
+use super::bound;
+use super::eligible::{Refusal, settled};
+use super::order::Queue;
+use super::receivers::Receivers;
+use super::state::{Mark, State};
+use super::value::Prices;
+use crate::board::SpotId;
+use crate::market::Market;
+use crate::model::{DisruptionReason, Node, NodeId, NodeState, PodId, PoolId, Resources, Snapshot};
+use crate::pack::{self, BitSet};
+use crate::plan::{BoundProof, Plan, Settings, Target};
+
+/// Patterns that the kernel may build for a group; groups are small.
+const EVALUATIONS: u64 = 200;
+
+/// Nodes that go together.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) reason: DisruptionReason,
+    pub(super) bought: Vec<SpotId>,
+}
+
+pub(super) struct Planner<'s> {
+    pub(super) state: State<'s>,
+    pub(super) on_sale: BitSet,
+    /// What a pod of each class is worth.
+    pub(super) values: Vec<u64>,
+    pub(super) totals: Totals,
+    pub(super) receivers: Receivers,
+    /// Nodes that the plan buys, those for pods that wait first.
+    pub(super) planned: Vec<SpotId>,
+    pub(super) steps: Vec<Step>,
+    pub(super) removed: Vec<bool>,
+    pub(super) kept: Vec<Option<Refusal>>,
+    pub(super) solves: usize,
+    pub(super) budget: pack::Budget,
+    /// What any plan costs at least.
+    pub(super) proof: Option<BoundProof>,
+}
+
+impl<'s> Planner<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, market: &'s Market, plan: &Plan, settings: &Settings) -> Self {
+        let mut state = State::new(snapshot, market);
+        let proof = bound::prove(&mut state, plan, settings.budget);
+        let planned = add_plan(&mut state, plan);
+        let mut on_sale = market.open(snapshot);
+        on_sale.intersect(market.available());
+        without_least_values(snapshot, market, &mut on_sale);
+        let demand = movable(&state);
+        let prices = Prices::new(snapshot, market, &on_sale, &demand);
+        let values = snapshot.classes.iter().map(|class| prices.value(&class.requests)).collect();
+        let totals = Totals::new(snapshot, &state.accounts.residents);
+        let receivers = Receivers::new(&state.board, Vec::new());
+        let evaluations = settings.budget.evaluations.min(EVALUATIONS);
+        Self {
+            on_sale,
+            values,
+            totals,
+            receivers,
+            planned,
+            steps: Vec::new(),
+            removed: vec![false; snapshot.nodes.len()],
+            kept: vec![None; snapshot.nodes.len()],
+            solves: 0,
+            budget: pack::Budget { evaluations, ..settings.budget },
+            proof,
+            state,
+        }
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> &'s Node {
+        &self.state.snapshot.nodes[node.index()]
+    }
+
+    pub(super) fn price(&self, node: NodeId) -> u128 {
+        u128::from(self.node(node).price.unwrap_or(0))
+    }
+
+    /// What a replacement of these nodes may cost.
+    pub(super) fn most(&self, nodes: &[NodeId]) -> u128 {
+        nodes.iter().map(|node| self.price(*node)).sum()
+    }
+
+    /// What a node costs that is bought, or that stays because of this.
+    pub(super) fn price_of(&self, spot: SpotId) -> u128 {
+        match self.state.board.offer(spot) {
+            Some(offer) => u128::from(self.state.market.offer(offer).price),
+            None => self.price(NodeId(spot.0)),
+        }
+    }
+
+    pub(super) fn savings(&self, nodes: &[NodeId], bought: &[SpotId]) -> i128 {
+        let spent: u128 = bought.iter().map(|spot| self.price_of(*spot)).sum();
+        self.most(nodes) as i128 - spent as i128
+    }
+
+    /// Nodes that are still there, with a rank by which to try them.
+    pub(super) fn queue(&self, rank: impl Fn(NodeId) -> Option<u128>) -> Queue {
+        let nodes = (0..self.removed.len()).filter(|&node| !self.removed[node]).map(NodeId::from);
+        Queue::new(self.state.snapshot, nodes.filter_map(|node| Some((rank(node)?, node))))
+    }
+
+    /// What the pods on a node are worth, in millionths of its price; none for nodes that are not to be tried.
+    pub(super) fn use_of(&self, node: NodeId) -> Option<u128> {
+        let of = self.node(node);
+        let price = u128::from(of.price.filter(|_| of.pool.is_some() && of.state == NodeState::Running)?);
+        if self.state.contents(node).is_empty() {
+            return None;
+        }
+        let value = |pod: &PodId| u128::from(self.values[self.state.class(*pod).index()]);
+        let value: u128 = self.state.contents(node).iter().map(value).sum();
+        Some(value * 1_000_000 / price.max(1))
+    }
+
+    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used, down to a limit, then
+    /// those that are bought.
+    pub(super) fn rebuild_receivers(&mut self, least_used: u128) {
+        let snapshot = self.state.snapshot;
+        let accounts = &self.state.accounts;
+        let mut spots: Vec<(bool, Reverse<u128>, &str, SpotId)> = Vec::new();
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            let id = NodeId::from(index);
+            if self.removed[index] || !self.state.board.is_open(SpotId(id.0)) || !receives(snapshot, node) {
+                continue;
+            }
+            let reason = self.reason_for(id, DisruptionReason::Underutilized);
+            let goes = accounts.eligible(snapshot, id, reason).is_ok();
+            let used = self.use_of(id).unwrap_or(0);
+            if goes && used < least_used {
+                continue;
+            }
+            spots.push((goes, Reverse(used), &node.name, SpotId(id.0)));
+        }
+        spots.sort_unstable();
+        let spots = spots.into_iter().map(|(.., spot)| spot).chain(self.planned.iter().copied()).collect();
+        self.receivers = Receivers::new(&self.state.board, spots);
+    }
+
+    /// A node whose only pods are ones that wait is empty as long as they do.
+    pub(super) fn reason_for(&self, node: NodeId, reason: DisruptionReason) -> DisruptionReason {
+        let empty = self.state.accounts.is_empty(self.state.snapshot, node);
+        if empty && reason == DisruptionReason::Underutilized { DisruptionReason::Empty } else { reason }
+    }
+
+    pub(super) fn keep(&mut self, node: NodeId, refusal: Refusal) {
+        self.kept[node.index()] = Some(refusal);
+    }
+
+    pub(super) fn undo(&mut self, mark: Mark, nodes: &[NodeId], refusal: Refusal) {
+        let touched = self.state.touched(mark);
+        self.state.undo(mark);
+        self.receivers.undo(&self.state.board, &touched);
+        for &node in nodes {
+            self.keep(node, refusal.clone());
+        }
+    }
+
+    pub(super) fn commit(&mut self, nodes: Vec<NodeId>, reason: DisruptionReason, mut bought: Vec<SpotId>) {
+        for node in &nodes {
+            self.removed[node.index()] = true;
+            self.kept[node.index()] = None;
+        }
+        let restored: Vec<NodeId> =
+            bought.iter().filter(|spot| self.state.board.offer(**spot).is_none()).map(|spot| NodeId(spot.0)).collect();
+        for node in restored {
+            self.removed[node.index()] = false;
+            self.keep(node, Refusal::Promised);
+            self.steps.retain(|step| step.nodes != [node]);
+        }
+        bought.retain(|spot| self.state.board.offer(*spot).is_some());
+        let reason = if let [node] = nodes[..] { self.reason_for(node, reason) } else { reason };
+        self.planned.extend(&bought);
+        self.receivers.settle();
+        self.receivers.extend(&self.state.board, &bought);
+        self.steps.push(Step { nodes, reason, bought });
+    }
+}
+
+/// Puts a plan for pods that wait on the board.
+fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<SpotId> {
+    let mut offers: HashMap<(PoolId, u32, u32), Vec<usize>> = HashMap::new();
+    if !plan.new_nodes.is_empty() {
+        for (index, offer) in state.market.offers().iter().enumerate() {
+            offers.entry((offer.pool, offer.instance_type.0, offer.offering)).or_default().push(index);
+        }
+    }
+    let mut planned = Vec::with_capacity(plan.new_nodes.len());
+    for node in &plan.new_nodes {
+        let alike = offers.get(&(node.pool, node.instance_type.0, node.offering)).map_or(&[][..], Vec::as_slice);
+        let offer = alike.iter().copied().find(|&offer| state.market.offer(offer).labels == node.labels);
+        planned.push(state.add_planned(offer.expect("a plan buys what is on offer")));
+    }
+    for &(pod, target) in &plan.placements {
+        let spot = match target {
+            Target::Existing(node) => SpotId(node.0),
+            Target::New(index) => planned[index as usize],
+        };
+        state.add_waiting(pod, spot);
+    }
+    state.accept_plan();
+    planned
+}
+
+/// Pools that ask for several types to choose from are not bought from here: what is chosen is one type.
+fn without_least_values(snapshot: &Snapshot, market: &Market, on_sale: &mut BitSet) {
+    for (index, pool) in snapshot.pools.iter().enumerate() {
+        if pool.requirements.iter().any(|(_, requirement)| requirement.min_values().is_some()) {
+            on_sale.subtract(market.of_pool(PoolId::from(index)));
+        }
+    }
+}
+
+/// What all pods that could move ask for.
+fn movable(state: &State<'_>) -> Resources {
+    let mut demand = Resources::new();
+    for (index, node) in state.snapshot.nodes.iter().enumerate() {
+        if node.pool.is_some() {
+            for pod in state.contents(NodeId::from(index)) {
+                demand.add(&state.snapshot.class_of(*pod).requests);
+            }
+        }
+    }
+    demand
+}
+
+pub(super) fn expired(snapshot: &Snapshot, node: &Node, after: Option<i64>) -> bool {
+    after.is_some_and(|after| node.created.saturating_add(after) <= snapshot.now)
+}
+
+/// Whether pods are moved to a node: not to one that is not ready, or is outdated itself, or would only wait longer to
+/// be quiet.
+fn receives(snapshot: &Snapshot, node: &Node) -> bool {
+    let Some(pool) = node.pool.map(|pool| &snapshot.pools[pool.index()]) else {
+        return node.ready && node.state == NodeState::Running;
+    };
+    let outdated = node.drifted.is_some() || expired(snapshot, node, pool.disruption.expire_after);
+    let restless = matches!(settled(snapshot, node, pool), Err(Refusal::Unsettled(_)));
+    node.ready && node.state == NodeState::Running && node.initialized.is_some() && !outdated && !restless
+}

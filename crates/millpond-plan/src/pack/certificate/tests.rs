@@ -2,7 +2,7 @@
 
 use super::{Certificate, CertificateError, NodePrices, NodeProof, Proof, verify};
 use crate::pack::model::MAX_RESOURCES;
-use crate::pack::{BitSet, Bin, Problem, Row};
+use crate::pack::{Bin, BitSet, Problem, Row};
 
 const NODE: i64 = 2_000;
 
@@ -29,7 +29,12 @@ fn at(price: u64) -> NodePrices {
     prices
 }
 
-fn proved(problem: &Problem, values: &[u64], prices: &[NodePrices], bins: &[NodeProof]) -> Result<u128, CertificateError> {
+fn proved(
+    problem: &Problem,
+    values: &[u64],
+    prices: &[NodePrices],
+    bins: &[NodeProof],
+) -> Result<u128, CertificateError> {
     let proof = Proof::Prices { scale: 1, values: values.to_vec(), prices: prices.to_vec(), bins: bins.to_vec() };
     verify(problem, &Certificate { counts: problem.rows.iter().map(|row| row.count).collect(), proof })
 }

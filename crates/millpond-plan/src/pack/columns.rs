@@ -1,7 +1,8 @@
 //! Better plans: column generation in groups, rounded step by step.
 //!
 //! Each group of rows gets a covering programme over patterns. New patterns come from filling the
-//! promising bins at the programme's duals. Whole multiples of a pattern are bought, the programme is
+//! promising bins at the programme's duals; when that finds no more, from a search for the best
+//! content. Whole multiples of a pattern are bought, the programme is
 //! solved again for the rest, and what remains in the end is pooled over all groups. One programme
 //! for more than about a hundred rows takes a second and is hardly better.
 
@@ -10,9 +11,10 @@ use super::instance::Instance;
 use super::knapsack::{Content, Items, Knapsack};
 use super::parallel;
 use super::plan::{Nodes, Stock};
-use super::prices::Prices;
+use super::prices::{Prices, scaled_capacity};
 use super::scopes::Hand;
 use super::simplex::{Column, Master};
+use super::whole::Search;
 
 /// Rows of a group.
 const GROUP_ROWS: usize = 80;
@@ -45,6 +47,12 @@ const LEAST_GAIN: f64 = 1e-4;
 const PATIENCE: usize = 4;
 /// Of their price patterns must earn at the duals to be kept for what is left.
 const NEAR: f64 = 0.9;
+
+/// With more rows the budget is for other things than searches for the best pattern.
+const MAX_SEARCH_ROWS: usize = 1_000;
+/// Steps of such a search, and how many of them take as long as a fill.
+const SEARCH_STEPS: u64 = 2_000;
+const STEPS_AN_EVALUATION: u64 = 200;
 
 /// Packs all pods group by group; what could not be rounded remains in `left`.
 pub(super) fn place(
@@ -189,16 +197,22 @@ impl<'a> Group<'a> {
         let mut hot: Vec<(f64, usize)> = Vec::new();
         let mut centre = self.values.clone();
         let mut values = Vec::new();
+        let mut thorough = false;
         for round in 0..rounds {
             solve(self, &mut master);
             let value = master.value();
             let before = values.len().checked_sub(PATIENCE).map(|round: usize| values[round]);
             values.push(value);
-            if value <= least * CLOSE_ENOUGH
-                || before.is_some_and(|before: f64| value > before * (1.0 - LEAST_GAIN))
-                || self.work >= self.limit
-            {
+            let stalled = before.is_some_and(|before: f64| value > before * (1.0 - LEAST_GAIN));
+            if value <= least * CLOSE_ENOUGH || self.work >= self.limit || (stalled && thorough) {
                 break;
+            }
+            if stalled {
+                thorough = self.instance.rows.len() <= MAX_SEARCH_ROWS;
+                values.clear();
+                if !thorough {
+                    break;
+                }
             }
             let mut pure = vec![0.0; self.items.len()];
             let mut smooth = vec![0.0; self.items.len()];
@@ -207,9 +221,19 @@ impl<'a> Group<'a> {
                 smooth[item] = SMOOTHING * centre[item] + (1.0 - SMOOTHING) * pure[item];
             }
             let full = hot.len() < HOT_BINS || round % 4 == 3;
-            let mut added = self.generate(knapsack, &smooth, &pure, &mut hot, full);
-            if added.is_empty() {
-                added = self.generate(knapsack, &pure, &pure, &mut hot, true);
+            let mut added = Vec::new();
+            if !thorough {
+                added = self.generate(knapsack, &smooth, &pure, &mut hot, full);
+                if added.is_empty() {
+                    added = self.generate(knapsack, &pure, &pure, &mut hot, true);
+                }
+                thorough = added.is_empty() && self.instance.rows.len() <= MAX_SEARCH_ROWS;
+            }
+            if thorough {
+                added = self.search(knapsack, &smooth, &pure);
+                if added.is_empty() {
+                    added = self.search(knapsack, &pure, &pure);
+                }
             }
             centre = smooth;
             if added.is_empty() {
@@ -257,6 +281,37 @@ impl<'a> Group<'a> {
             earned.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             earned.truncate(HOT_BINS);
             *hot = earned;
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.bin.cmp(&b.1.bin)));
+        found.truncate(COLUMNS_A_ROUND);
+        found.into_iter().map(|(_, pattern)| pattern).collect()
+    }
+
+    /// Searches all bins for the best pattern at the values; those that at the duals earn more than their price.
+    fn search(&mut self, knapsack: &mut Knapsack, values: &[f64], duals: &[f64]) -> Vec<Pattern> {
+        let instance = self.instance;
+        let mut found: Vec<(f64, Pattern)> = Vec::new();
+        for &bin in &self.bins {
+            let offered = &instance.bins[bin];
+            let most = |item: usize| {
+                let row = &instance.rows[self.items.rows[item]];
+                if offered.fits(row, instance.dims) { self.left[item].min(row.cap) } else { 0 }
+            };
+            knapsack.vertex(&self.items, values, &scaled_capacity(instance, bin), |item| most(item) as f64);
+            let mut search = Search::new(instance.dims, offered, &knapsack.prices, &instance.unit);
+            for item in (0..self.items.len()).filter(|&item| values[item] > 0.0 && most(item) > 0) {
+                let row = &instance.rows[self.items.rows[item]];
+                search.offer(item, row, values[item], most(item), &knapsack.prices, &instance.unit);
+            }
+            let mut steps = SEARCH_STEPS;
+            let given = steps;
+            search.run(0.0, &mut steps);
+            self.work += 1 + (given - steps) / STEPS_AN_EVALUATION;
+            let worth: f64 = search.content.iter().map(|&(item, n)| duals[item] * n as f64).sum();
+            let ratio = worth / self.cost(bin);
+            if ratio > 1.0 + 1e-5 {
+                found.push((ratio, Pattern { bin, content: search.content }));
+            }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.bin.cmp(&b.1.bin)));
         found.truncate(COLUMNS_A_ROUND);

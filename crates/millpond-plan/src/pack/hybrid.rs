@@ -143,7 +143,8 @@ impl<'a> Hybrid<'a> {
             bin.prices = bin.vertex(&self.items, values, &mut self.knapsack).1;
             self.work += 1;
             let mut search = bin.search(self.instance, self.clusters, values);
-            let found = search.run(bin.price * SEED_WORTH, &mut SEED_STEPS.clone());
+            let mut steps = SEED_STEPS;
+            let found = search.run(bin.price * SEED_WORTH, &mut steps);
             if found.any {
                 let entries = whole(&search.content);
                 self.master.add(Column { cost: bin.price, entries });

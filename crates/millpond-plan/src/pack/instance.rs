@@ -71,6 +71,14 @@ impl InstanceBin {
     pub(super) fn fits(&self, row: &InstanceRow, dims: usize) -> bool {
         self.classes.contains(row.class) && within(&row.request, &self.capacity, dims)
     }
+
+    /// How many pods of a row that fits a node could hold if it held nothing else.
+    pub(super) fn most(&self, row: &InstanceRow, resources: usize) -> u64 {
+        (0..resources)
+            .filter(|&dim| row.request[dim] > 0)
+            .map(|dim| (self.capacity[dim] / row.request[dim]) as u64)
+            .fold(row.count.min(row.cap), u64::min)
+    }
 }
 
 /// Whether no amount exceeds its limit.

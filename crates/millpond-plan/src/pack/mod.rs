@@ -124,7 +124,13 @@ pub fn bound(problem: &Problem, counts: Vec<u64>, budget: Budget) -> Bound {
     let counts = exhaustive.counts;
     let instance = Instance::with_counts(problem, &counts);
     let prices = Prices::for_bound(&instance, budget.threads);
-    bound::certify(problem, &instance, &prices, counts)
+    let bound = bound::certify(problem, &instance, &prices, counts);
+    if bound.value > 0 {
+        return bound;
+    }
+    // Numbers too large for a search of whole contents leave nothing proved.
+    let prices = Prices::new(&instance, budget.threads);
+    bound::certify(problem, &instance, &prices, bound.certificate.counts)
 }
 
 /// A valid choice of nodes.

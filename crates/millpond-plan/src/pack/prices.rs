@@ -354,10 +354,11 @@ impl Prices {
                 Some(shared) => Found::Shared(shared),
                 None => {
                     let (prices, worth) = self.own_prices(instance, all, knapsack, bin);
-                    if purpose == Purpose::Bound && worth > limit(bin) {
-                        if let Some(worth) = self.whole_worth(instance, bin, &prices) {
-                            return Found::Whole((prices, worth));
-                        }
+                    if purpose == Purpose::Bound
+                        && worth > limit(bin)
+                        && let Some(worth) = self.whole_worth(instance, bin, &prices)
+                    {
+                        return Found::Whole((prices, worth));
                     }
                     Found::Own((prices, worth))
                 }
@@ -408,7 +409,8 @@ impl Prices {
                 search.offer(index, row, value, row.count.min(row.cap), prices, &instance.unit);
             }
         }
-        let found = search.run(instance.price(bin), &mut PROOF_STEPS.clone());
+        let mut steps = PROOF_STEPS;
+        let found = search.run(instance.price(bin), &mut steps);
         found.complete.then_some(found.worth)
     }
 
@@ -477,11 +479,7 @@ impl Shared {
                 break;
             }
             if offered.fits(row, instance.dims) {
-                let most = (0..instance.resources)
-                    .filter(|&dim| row.request[dim] > 0)
-                    .map(|dim| (offered.capacity[dim] / row.request[dim]) as u64)
-                    .fold(row.count.min(row.cap), u64::min);
-                worth += most as f64 * over;
+                worth += offered.most(row, instance.resources) as f64 * over;
             }
         }
         worth * (1.0 + 1e-9)

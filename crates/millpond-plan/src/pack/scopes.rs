@@ -13,8 +13,10 @@ const MAX_SCOPES: usize = 16;
 /// Comparing sets of bins takes time: with more of them there is only one scope.
 const MAX_CLASSES: usize = 64;
 
-/// Pods of a row for each scope that make it worth splitting.
-const PODS_TO_DIVIDE: u64 = 1;
+/// Rows that may be split without second thoughts, counted once for each scope. Beyond that parts of a few pods are
+/// more trouble than they are worth, and this many pods a scope make a row worth splitting.
+const MANY_ROWS: usize = 480;
+const PODS_TO_DIVIDE: u64 = 15;
 
 /// Rows that are packed together.
 pub(super) struct Hand {
@@ -102,7 +104,8 @@ impl Pins {
 /// every size.
 pub(super) fn divide(instance: &mut Instance) {
     let Some(pins) = Pins::new(instance, &instance.kinds()) else { return };
-    let least = PODS_TO_DIVIDE * pins.scopes.len() as u64;
+    let many = instance.rows.len() * pins.scopes.len() > MANY_ROWS;
+    let least = if many { PODS_TO_DIVIDE } else { 1 } * pins.scopes.len() as u64;
     let divisible: BitSet = (0..pins.of_class.len()).filter(|&class| pins.divide(class)).collect();
     let union = |scope: &Vec<BitSet>| {
         let mut all = BitSet::new();

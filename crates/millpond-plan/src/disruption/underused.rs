@@ -10,8 +10,13 @@ use crate::board::SpotId;
 use crate::model::{DisruptionReason, NodeId, PodId};
 use crate::plan::Rule;
 
-/// Nodes that are planned anew together.
+/// Nodes that are planned anew together, at least if there are as many.
 const GROUP: usize = 64;
+/// The most of them in a large cluster. Larger groups are packed better and take less work in all, but a step that
+/// waits for all its new nodes should not be most of the cluster.
+const MAX_GROUP: usize = 256;
+/// In a large cluster a group is one part of so many of the candidates.
+const GROUPS: usize = 8;
 /// With more candidates than this only whole groups are tried, not parts of them.
 const MANY: usize = 256;
 /// Groups up to this size are tried without each of their nodes.
@@ -85,10 +90,11 @@ impl Planner<'_> {
             self.state.accounts.eligible(self.state.snapshot, node, reason).is_ok()
         });
         let many = nodes.len() > MANY;
+        let size = (nodes.len() / GROUPS).clamp(GROUP, MAX_GROUP);
         let mut found = false;
         let mut rest = &nodes[..];
         while !rest.is_empty() && self.solves < MAX_SOLVES {
-            let group = &rest[..rest.len().min(GROUP)];
+            let group = &rest[..rest.len().min(size)];
             let replaced = self.replace_group(group, many);
             found |= replaced > 0;
             rest = &rest[if replaced > 0 { replaced } else { group.len() }..];

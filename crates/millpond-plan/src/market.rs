@@ -375,7 +375,7 @@ fn label_choices(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, merge
 fn open_values(snapshot: &Snapshot, mentioned: &Mentioned, key: Symbol, requirement: &Requirement) -> Vec<Symbol> {
     let symbols = &snapshot.symbols;
     let (named, complement) = requirement.named();
-    if let ([only], false) = (&named[..], complement) {
+    if let ([only], false) = (named, complement) {
         return if requirement.contains(*only, symbols) { vec![*only] } else { Vec::new() };
     }
     let named_by_pods = mentioned.values.get(&key);

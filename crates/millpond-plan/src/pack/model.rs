@@ -69,7 +69,7 @@ impl Budget {
 impl Default for Budget {
     /// About a quarter of a second of processor time for two thousand rows.
     fn default() -> Self {
-        Self { evaluations: 30_000, threads: 2 }
+        Self { evaluations: 35_000, threads: 2 }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Quote {
     lots: Vec<Lot>,
     /// For each bin of the kernel the offers that it stands for.
     ties: Vec<Vec<usize>>,
-    solution: pack::Solution,
+    solution: pack::Choice,
 }
 
 impl Quote {
@@ -54,7 +54,7 @@ pub(super) fn quote(
         return Err(lot.pods[0]);
     }
     let (problem, ties) = problem(state, &lots);
-    let solution = pack::solve(&problem, budget);
+    let solution = pack::choose(&problem, budget);
     if solution.cost >= most { Err(pods[0]) } else { Ok(Quote { lots: lots.lots, ties, solution }) }
 }
 

@@ -448,10 +448,10 @@ fn pods_too_large_for_company_take_a_node_each() {
     let problem = Problem { resources: 1, bins: vec![bin(&[2_000], 90), bin(&[1_900], 95)], rows };
     let solution = checked(&problem, small());
     assert_eq!(solution.cost, 1_000 * 90);
-    assert!(solution.bound.value < 80_000, "fractions prove {}", solution.bound.value);
-    let bound = bound(&problem, vec![300, 500, 200], small());
-    assert_eq!(bound.value, solution.cost);
-    let Proof::Prices { bins, .. } = &bound.certificate.proof else { panic!("{:?}", bound.certificate) };
+    // By volume alone it could be 560 nodes.
+    assert_eq!(solution.bound.value, solution.cost);
+    let certificate = &solution.bound.certificate;
+    let Proof::Prices { bins, .. } = &certificate.proof else { panic!("{certificate:?}") };
     assert!(matches!(bins[..], [NodeProof::Search(_), NodeProof::Within(0)]), "{bins:?}");
 }
 

@@ -7,11 +7,13 @@
 //! A domain is a value of a label. The hostname is a label like others, but every node has its own, also one
 //! that has no name yet: its domains are the numbers of the nodes.
 
+mod compile;
+
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Labels, Namespaces, PodClass, Snapshot, Spread, selects};
+use crate::model::{ClassId, Labels, Namespaces, Snapshot};
 use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::requirement::Requirements;
@@ -161,7 +163,7 @@ pub struct Place<'a> {
 impl Topology {
     /// The questions of all classes; nothing is counted yet.
     pub fn new(snapshot: &Snapshot) -> Self {
-        Compiler::new(snapshot).compile()
+        compile::Compiler::new(snapshot).compile()
     }
 
     /// Whether no rule between pods concerns the class: it neither looks nor is looked at.
@@ -602,194 +604,4 @@ fn domain_of(place: Place<'_>, key: Symbol, hostname: Symbol) -> Option<Domain> 
         return place.has_hostname.then_some(Domain(place.spot));
     }
     place.labels.get(key).map(Domain::value)
-}
-
-/// Turns the terms of classes into counters.
-struct Compiler<'s> {
-    snapshot: &'s Snapshot,
-    questions: HashMap<Question, usize>,
-    ordered: Vec<Question>,
-    filters: Vec<NodeFilter>,
-    filter_ids: HashMap<NodeFilter, u32>,
-    rules: Vec<ClassRules>,
-    /// Owner counters, with the term whose pods they keep away.
-    repelling: Vec<(usize, AffinityTerm)>,
-    guarding: Vec<Guard>,
-}
-
-impl<'s> Compiler<'s> {
-    fn new(snapshot: &'s Snapshot) -> Self {
-        Self {
-            snapshot,
-            questions: HashMap::new(),
-            ordered: Vec::new(),
-            filters: Vec::new(),
-            filter_ids: HashMap::new(),
-            rules: vec![ClassRules::default(); snapshot.classes.len()],
-            repelling: Vec::new(),
-            guarding: Vec::new(),
-        }
-    }
-
-    fn compile(mut self) -> Topology {
-        for (index, class) in self.snapshot.classes.iter().enumerate() {
-            self.class(index, class);
-        }
-        self.who_raises_what();
-        self.who_is_repelled();
-        self.who_is_guarded_against();
-        let hostname = self.snapshot.names.hostname;
-        let mut areas: Vec<Area> = Vec::new();
-        let mut known: HashMap<(Symbol, u32), usize> = HashMap::new();
-        let mut area_of = |key: Symbol, filter: u32| {
-            *known.entry((key, filter)).or_insert_with(|| {
-                areas.push(Area { key, filter, nodes: Counts::default() });
-                areas.len() - 1
-            })
-        };
-        let counters = self.ordered.iter().map(|question| Counter {
-            key: question.key,
-            area: question.nodes.as_ref().map(|filter| area_of(question.key, self.filter_ids[filter])),
-            terminating: question.terminating,
-            pods: Counts::default(),
-            founders: Counts::default(),
-            expected: Vec::new(),
-            total: 0,
-            repels: false,
-            max_skew: None,
-        });
-        let mut counters: Vec<Counter> = counters.collect();
-        for rule in self.rules.iter().flat_map(|rules| &rules.forbidden) {
-            counters[rule.counter].repels = true;
-        }
-        for rule in self.rules.iter().flat_map(|rules| &rules.spread) {
-            let known = &mut counters[rule.counter].max_skew;
-            *known = Some(known.map_or(rule.max_skew, |known| known.min(rule.max_skew)));
-        }
-        Topology { hostname, counters, areas, filters: self.filters, rules: self.rules, counted_by: Vec::new() }
-    }
-
-    fn class(&mut self, index: usize, class: &PodClass) {
-        let keys: Vec<Symbol> = class.spread.iter().filter(|spread| spread.hard).map(|spread| spread.key).collect();
-        for spread in class.spread.iter().filter(|spread| spread.hard) {
-            self.spread(index, class, spread, &keys);
-        }
-        let pods: Vec<_> = class.affinity.iter().map(|term| (term.selector.clone(), term.namespaces.clone())).collect();
-        for term in &class.affinity {
-            let question = Question { key: term.key, pods: pods.clone(), owners: None, nodes: None, terminating: true };
-            let counter = self.counter(question);
-            self.rules[index].affinity.push(AffinityRule { counter, key: term.key });
-        }
-        let itself = pods.iter().all(|(selector, namespaces)| self.matches(class, selector.as_ref(), namespaces));
-        self.rules[index].affine_to_itself = itself;
-        for term in &class.anti_affinity {
-            let pods = vec![(term.selector.clone(), term.namespaces.clone())];
-            let question = Question { key: term.key, pods, owners: None, nodes: None, terminating: true };
-            let counter = self.counter(question.clone());
-            self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
-            let known = self.ordered.len();
-            let owners = self.counter(Question { owners: Some(0), ..question });
-            if owners == known {
-                self.repelling.push((owners, term.clone()));
-            }
-            self.rules[index].raises.push(owners);
-        }
-    }
-
-    fn spread(&mut self, index: usize, class: &PodClass, spread: &Spread, keys: &[Symbol]) {
-        let honoured = |policy| policy == InclusionPolicy::Honor;
-        let any = class.node_terms.iter().any(Requirements::is_empty);
-        let filter = NodeFilter {
-            terms: (honoured(spread.node_affinity) && !any).then(|| class.node_terms.clone()),
-            tolerations: honoured(spread.node_taints).then(|| class.tolerations.clone()),
-            keys: keys.to_vec(),
-        };
-        if !self.filter_ids.contains_key(&filter) {
-            self.filter_ids.insert(filter.clone(), self.filters.len() as u32);
-            self.filters.push(filter.clone());
-        }
-        let own = Namespaces::These([class.namespace].into());
-        let counts_itself = self.matches(class, spread.selector.as_ref(), &own);
-        let pods = vec![(spread.selector.clone(), own)];
-        let question = Question { key: spread.key, pods, owners: None, nodes: Some(filter), terminating: false };
-        let counter = self.counter(question.clone());
-        if spread.key == self.snapshot.names.hostname {
-            let known = self.ordered.len();
-            let owners = self.counter(Question { owners: Some(spread.max_skew), nodes: None, ..question });
-            if owners == known {
-                self.guarding.push(Guard { owners, counted: counter, max_skew: spread.max_skew });
-            }
-            self.rules[index].raises.push(owners);
-        }
-        let rule = SpreadRule {
-            counter,
-            key: spread.key,
-            max_skew: spread.max_skew,
-            min_domains: spread.min_domains,
-            counts_itself,
-        };
-        self.rules[index].spread.push(rule);
-    }
-
-    fn counter(&mut self, question: Question) -> usize {
-        if let Some(known) = self.questions.get(&question) {
-            return *known;
-        }
-        let index = self.ordered.len();
-        self.questions.insert(question.clone(), index);
-        self.ordered.push(question);
-        index
-    }
-
-    fn matches(&self, class: &PodClass, selector: Option<&Requirements>, namespaces: &Namespaces) -> bool {
-        namespaces.contains(class.namespace)
-            && selector.is_some_and(|selector| selects(selector, &class.labels, &self.snapshot.symbols))
-    }
-
-    /// Selectors mostly name one value of one label. Those are found through the labels of a class, the others
-    /// are tried on every class.
-    fn who_raises_what(&mut self) {
-        let mut by_label: HashMap<(Symbol, Symbol), Vec<usize>> = HashMap::new();
-        let mut by_trial = Vec::new();
-        for (index, question) in self.ordered.iter().enumerate().filter(|(_, question)| question.owners.is_none()) {
-            let selector = question.pods.first().and_then(|(selector, _)| selector.as_ref());
-            let named =
-                selector.and_then(|selector| selector.iter().find_map(|(key, one)| Some((key, one.only_value()?))));
-            match named {
-                Some(label) => by_label.entry(label).or_default().push(index),
-                None => by_trial.push(index),
-            }
-        }
-        for (index, class) in self.snapshot.classes.iter().enumerate() {
-            let labelled = class.labels.iter().filter_map(|label| by_label.get(&label)).flatten();
-            let mut raised: Vec<usize> = labelled
-                .chain(&by_trial)
-                .copied()
-                .filter(|&counter| self.ordered[counter].pods.iter().all(|(a, b)| self.matches(class, a.as_ref(), b)))
-                .collect();
-            raised.sort_unstable();
-            self.rules[index].raises.extend(raised);
-        }
-    }
-
-    fn who_is_repelled(&mut self) {
-        for (counter, term) in std::mem::take(&mut self.repelling) {
-            for (index, class) in self.snapshot.classes.iter().enumerate() {
-                if self.matches(class, term.selector.as_ref(), &term.namespaces) {
-                    self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
-                }
-            }
-        }
-    }
-
-    fn who_is_guarded_against(&mut self) {
-        let mut by_counter: HashMap<usize, Vec<Guard>> = HashMap::new();
-        for guard in std::mem::take(&mut self.guarding) {
-            by_counter.entry(guard.counted).or_default().push(guard);
-        }
-        for rules in &mut self.rules {
-            let guards = rules.raises.iter().filter_map(|counter| by_counter.get(counter)).flatten();
-            rules.guards = guards.cloned().collect();
-        }
-    }
 }

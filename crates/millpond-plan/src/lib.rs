@@ -9,7 +9,7 @@
 //!             what the rules allow              └─▶ pack: rows of equal pods, priced bins ─▶ nodes, bound
 //! ```
 //!
-//! [`plan`] is the way in; [`explain`] says why a pod has no place, [`check`] whether a finished plan is right.
+//! [`plan()`] is the way in; [`explain`] says why a pod has no place, [`check`] whether a finished plan is right.
 
 pub mod board;
 pub mod check;

@@ -82,7 +82,6 @@ pub fn choose(problem: &Problem, budget: Budget) -> Choice {
     scopes::divide(&mut instance);
     // Free room is filled before anything is bought, and can hold nothing more then.
     let by_price: Vec<usize> = by_price.into_iter().filter(|&bin| !instance.is_free_stock(bin)).collect();
-
     let prices = Prices::new(&instance, budget.threads);
     let mut best = first_plan(&instance, &prices, &by_price, budget.threads);
     let mut work = prices.work + best.work;

@@ -2,8 +2,8 @@
 //!
 //! The packing problem is stated anew with fewer rules: zones are free, limits are off, only what a node can hold
 //! counts, nodes that are there are free of charge but each there only once. Pods may go to the pools that this
-//! plan used for their class, or to those of greater weight; where limits could push them elsewhere, to any. Whatever the kernel proves about that problem holds
-//! for every plan by the same rules.
+//! plan used for their class, or to those of greater weight; where limits could push them elsewhere, to any. Whatever
+//! the kernel proves about that problem holds for every plan by the same rules.
 
 use std::thread::JoinHandle;
 
@@ -16,7 +16,7 @@ use super::domains::{OfferSets, Part};
 use super::rows::{Purpose, amounts};
 use super::{Planned, Solver};
 
-/// A proof that is worked on while nodes are chosen, in the hope that every pod gets a place.
+/// A proof that is worked on while nodes are chosen, in the hope that every pod gets a place that some offer can hold.
 #[derive(Debug)]
 pub(super) struct Proving {
     /// Classes and the number of their pods that it speaks of.
@@ -59,11 +59,29 @@ impl Solver<'_> {
         if !weights.all(|weight| Some(weight) == first) {
             return;
         }
-        let pods: Vec<(ClassId, u32)> =
-            self.demand.classes.iter().map(|&class| (class, self.demand.count(class))).collect();
+        let pods: Vec<(ClassId, u32)> = self
+            .demand
+            .classes
+            .clone()
+            .into_iter()
+            .map(|class| {
+                let hopeless = if self.may_be_bought(class) { 0 } else { self.left(class) };
+                (class, self.demand.count(class) - hopeless)
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect();
         if let Some(problem) = self.bound_problem(&pods) {
             self.proving = Some(Proving::start(pods, problem, self.settings.budget));
         }
+    }
+
+    /// Whether any offer could hold a pod of the class by itself.
+    fn may_be_bought(&mut self, class: ClassId) -> bool {
+        let of = &self.snapshot.classes[class.index()];
+        let (market, on_sale) = (self.market, &self.on_sale);
+        let fits =
+            |offer: usize| on_sale.contains(offer) && market.offer(offer).free.first_lacking(&of.requests).is_none();
+        of.problem.is_none() && self.board.suiting_offers(class).iter().any(fits)
     }
 
     /// The bound that was started, if it is about all that is to be bought now.

@@ -1,17 +1,19 @@
 //! Choosing nodes where limits are in the way of the cheapest ones.
 //!
 //! A limit on nodes, cores or memory makes what it counts scarce. The kernel knows no limits; so what is scarce gets a
-//! surcharge, and the kernel chooses again, with higher surcharges until all pods have a place or nothing helps.
-//! Among choices that place the same number of pods within the limits the cheapest is taken.
+//! surcharge, and the kernel chooses again: the least surcharge that gives as many pods a place as a prohibitive one.
+//! Only limits that the choice at hand exceeds are looked at, and only where that helps at all: a cluster that is at
+//! its limit must not take long to plan.
 
-use crate::model::{Limits, ResourceId, Snapshot};
+use crate::model::{Limits, ResourceId};
 use crate::pack::{self, Budget};
 
 use super::Solver;
 use super::rows::Packing;
 
 /// Surcharges, as multiples of what one unit of the scarce thing costs on the average.
-const SURCHARGES: [f64; 8] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0, 64.0];
+const SURCHARGES: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0];
+const HIGHEST_SURCHARGE: f64 = 64.0;
 
 /// Something that a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ struct Scarce {
     /// The pool that it is limited for; none for the whole cluster.
     pool: Option<usize>,
     what: Counted,
+    /// How much of it may still be bought.
+    left: i128,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,28 +44,43 @@ impl Solver<'_> {
         if best.0 == wanted {
             return best.1;
         }
+        let mut work = best.1.work;
         for scarce in self.scarce() {
-            let Some(unit) = self.price_of_unit(scarce, &best.1, packing) else { continue };
-            for surcharge in SURCHARGES {
+            let taken = self.taken(scarce, &best.1, packing);
+            if taken <= scarce.left || best.1.cost == 0 {
+                continue;
+            }
+            let unit = best.1.cost as f64 / taken as f64;
+            let mut offer = |surcharge: f64| {
                 let choice = self.choose_with(packing, scarce, unit * surcharge);
-                let placed = self.placed_within(&choice, packing);
-                if (placed, std::cmp::Reverse(choice.cost)) > (best.0, std::cmp::Reverse(best.1.cost)) {
-                    best = (placed, choice);
-                }
-                if best.0 == wanted {
-                    return best.1;
-                }
+                work += choice.work;
+                (self.placed_within(&choice, packing), choice)
+            };
+            // If the highest does not help, none will; if it does, the least that helps as much is cheaper.
+            let highest = offer(HIGHEST_SURCHARGE);
+            if highest.0 <= best.0 {
+                continue;
+            }
+            let enough = SURCHARGES.into_iter().map(&mut offer).find(|(placed, _)| *placed >= highest.0);
+            best = enough.unwrap_or(highest);
+            if best.0 == wanted {
+                break;
             }
         }
-        best.1
+        pack::Choice { work, ..best.1 }
     }
 
     /// What is limited, but for money: less of that is what the kernel looks for anyway.
     fn scarce(&self) -> Vec<Scarce> {
+        let usage = self.ledger.usage();
         let counted = |pool: Option<usize>, limits: &Limits| {
-            let nodes = limits.nodes.map(|_| Counted::Nodes);
-            let resources = limits.resources.iter().map(|(resource, _)| Counted::Resource(*resource));
-            nodes.into_iter().chain(resources).map(|what| Scarce { pool, what }).collect::<Vec<_>>()
+            let used = &usage[pool.unwrap_or(self.snapshot.pools.len())];
+            let nodes = limits.nodes.map(|most| (Counted::Nodes, i128::from(most) - i128::from(used.nodes)));
+            let resources = limits.resources.iter().map(|&(resource, most)| {
+                (Counted::Resource(resource), i128::from(most) - i128::from(used.capacity.get(resource)))
+            });
+            let all = nodes.into_iter().chain(resources);
+            all.map(|(what, left)| Scarce { pool, what, left }).collect::<Vec<_>>()
         };
         let of_pools = self.snapshot.pools.iter().enumerate();
         let mut scarce: Vec<Scarce> = of_pools.flat_map(|(index, pool)| counted(Some(index), &pool.limits)).collect();
@@ -77,15 +96,16 @@ impl Solver<'_> {
         }
         match scarce.what {
             Counted::Nodes => 1,
-            Counted::Resource(resource) => capacity(self.snapshot, offer.instance_type.index(), resource),
+            Counted::Resource(resource) => {
+                self.snapshot.types[offer.instance_type.index()].capacity.get(resource).max(0)
+            }
         }
     }
 
-    /// What one unit of something scarce costs on the average.
-    fn price_of_unit(&self, scarce: Scarce, choice: &pack::Choice, packing: &Packing) -> Option<f64> {
-        let taken = |group: &pack::NodeGroup| self.takes(scarce, group.bin, packing) as f64 * group.multiplicity as f64;
-        let taken: f64 = choice.nodes.iter().map(taken).sum();
-        (taken > 0.0 && choice.cost > 0).then(|| choice.cost as f64 / taken)
+    /// How much of something scarce a choice takes.
+    fn taken(&self, scarce: Scarce, choice: &pack::Choice, packing: &Packing) -> i128 {
+        let each = |group: &pack::NodeGroup| i128::from(self.takes(scarce, group.bin, packing));
+        choice.nodes.iter().map(|group| each(group) * i128::from(group.multiplicity)).sum()
     }
 
     /// The kernel's choice at prices with a surcharge; its cost is at true prices.
@@ -118,8 +138,4 @@ impl Solver<'_> {
         }
         placed
     }
-}
-
-fn capacity(snapshot: &Snapshot, of: usize, resource: ResourceId) -> i64 {
-    snapshot.types[of].capacity.get(resource).max(0)
 }

@@ -34,6 +34,8 @@ pub(super) enum Purpose {
 
 /// With more rows than this it is worth a look whether fewer would do.
 const MANY_ROWS: usize = 64;
+/// The share of them that is clearly fewer.
+const FEWER_ROWS: (usize, usize) = (7, 8);
 
 /// Rows with the parts in them, in the order of planning.
 type Rows = BTreeMap<RowKey, Vec<(ClassId, u32)>>;
@@ -98,8 +100,8 @@ impl Solver<'_> {
         packing
     }
 
-    /// The parts by row. Spreads over hosts tell rows apart unless that makes many small ones of a few: many spreads
-    /// that each concern a few pods are kept when nodes get their pods.
+    /// The parts by row. Spreads over hosts tell rows apart, unless there are many rows and clearly fewer without them:
+    /// many spreads that each concern a few pods are kept when nodes get their pods.
     fn rows(&self, parts: &[Part], dimensions: &[ResourceId], purpose: Purpose) -> Rows {
         let collect = |spreads: Spreads| {
             let mut rows = Rows::new();
@@ -120,7 +122,7 @@ impl Solver<'_> {
             return exact;
         }
         let merged = collect(Spreads::Ignore);
-        if merged.len() * 8 > exact.len() * 7 {
+        if merged.len() * FEWER_ROWS.1 > exact.len() * FEWER_ROWS.0 {
             return exact;
         }
         let capped = |(key, members): (RowKey, Vec<(ClassId, u32)>)| {

@@ -79,7 +79,6 @@ impl Solver<'_> {
                 }
             }
         }
-
         if ruled {
             self.exchange_leftovers(&mut rows);
             self.place_leftovers(&rows, sets, among);
@@ -92,6 +91,7 @@ impl Solver<'_> {
         for (row, node) in std::mem::take(&mut rows.empty_slots) {
             for index in 0..rows.packing.members[row].len() {
                 let (class, left) = rows.packing.members[row][index];
+                let left = left.min(self.left(class));
                 if left > 0 && (self.put_checked(node, class, 1) == 1 || self.exchange(class, node, row, rows)) {
                     rows.packing.members[row][index].1 -= 1;
                     break;

@@ -128,3 +128,13 @@ fn a_limit_on_cores_makes_every_core_count() {
     let outcome = super::plan(&snapshot, &Settings::default());
     assert_eq!(outcome.plan.placements.len(), 7, "{}", shown(&snapshot, &outcome));
 }
+
+#[test]
+fn limits_that_are_far_away_take_no_work() {
+    let work = |limits: &str| {
+        let pods = |cluster: Cluster| cluster.pods(40, "more", "cpu=700m memory=3Gi", |pod| pod);
+        let snapshot = pods(cheap_when_small()).pool("general", |pool| pool.limit(limits)).snapshot();
+        super::plan(&snapshot, &Settings::default()).report.work
+    };
+    assert_eq!(work("cpu=12 memory=4000Gi nodes=500"), work("cpu=12"));
+}

@@ -10,15 +10,17 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
-use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::events::{Recorder, Sender};
 use crate::kinds::Kind;
 use crate::meta::node_name;
-use crate::mirror::Mirror;
+use crate::mirror::{Mirror, Writer};
 use crate::names::Names;
 use crate::options::Options;
+
+/// The name under which stand-ins own fields.
+const FIELD_MANAGER: &str = "millpond-sim";
 
 /// What all stand-ins share.
 pub struct Cluster {
@@ -69,7 +71,7 @@ pub struct Cluster {
 impl Cluster {
     /// The shared parts, and the task that sends events. Nothing is watched yet.
     pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
-        let permits = Arc::new(Semaphore::new(options.writes_in_flight.max(1)));
+        let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
         let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
         let by_node = |pod: &Pod| node_name(pod).map(str::to_owned);
@@ -77,22 +79,22 @@ impl Cluster {
             names: Names::new(options.seed),
             clock,
             recorder,
-            pods: Arc::new(Mirror::new(client.clone(), Arc::clone(&permits), Some(by_node))),
-            nodes: plain(&client, &permits),
-            namespaces: plain(&client, &permits),
-            services: plain(&client, &permits),
-            deployments: plain(&client, &permits),
-            replica_sets: plain(&client, &permits),
-            stateful_sets: plain(&client, &permits),
-            daemon_sets: plain(&client, &permits),
-            revisions: plain(&client, &permits),
-            jobs: plain(&client, &permits),
-            budgets: plain(&client, &permits),
-            claims: plain(&client, &permits),
-            volumes: plain(&client, &permits),
-            storage_classes: plain(&client, &permits),
-            priority_classes: plain(&client, &permits),
-            leases: plain(&client, &permits),
+            pods: Arc::new(Mirror::new(writer.clone(), Some(by_node))),
+            nodes: plain(&writer),
+            namespaces: plain(&writer),
+            services: plain(&writer),
+            deployments: plain(&writer),
+            replica_sets: plain(&writer),
+            stateful_sets: plain(&writer),
+            daemon_sets: plain(&writer),
+            revisions: plain(&writer),
+            jobs: plain(&writer),
+            budgets: plain(&writer),
+            claims: plain(&writer),
+            volumes: plain(&writer),
+            storage_classes: plain(&writer),
+            priority_classes: plain(&writer),
+            leases: plain(&writer),
             client,
             options,
         };
@@ -100,6 +102,6 @@ impl Cluster {
     }
 }
 
-fn plain<K: Kind>(client: &Client, permits: &Arc<Semaphore>) -> Arc<Mirror<K>> {
-    Arc::new(Mirror::new(client.clone(), Arc::clone(permits), None))
+fn plain<K: Kind>(writer: &Writer) -> Arc<Mirror<K>> {
+    Arc::new(Mirror::new(writer.clone(), None))
 }

@@ -11,9 +11,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("millpond-plan", &[]),
     ("millpond-api", &[]),
     ("millpond-apiserver", &[]),
+    ("millpond-runtime", &[]),
     ("millpond-state", &["millpond-plan", "millpond-api"]),
-    ("millpond-providers", &["millpond-plan", "millpond-api"]),
-    ("millpond-controllers", &["millpond-plan", "millpond-api", "millpond-state", "millpond-providers"]),
+    ("millpond-providers", &["millpond-plan", "millpond-api", "millpond-runtime"]),
+    (
+        "millpond-controllers",
+        &["millpond-plan", "millpond-api", "millpond-runtime", "millpond-state", "millpond-providers"],
+    ),
     ("millpond-ci", &["millpond-plan", "millpond-api", "millpond-providers"]),
     ("millpond-agent", &["millpond-api"]),
     ("millpond-web", &["millpond-plan", "millpond-api", "millpond-state"]),
@@ -30,6 +34,7 @@ const ROOMS: &[&str] = &[
     "millpond-plan",
     "millpond-api",
     "millpond-apiserver",
+    "millpond-runtime",
     "millpond-state",
     "millpond-providers",
     "millpond-controllers",
@@ -42,6 +47,7 @@ const ROOMS_AND_SIM: &[&str] = &[
     "millpond-plan",
     "millpond-api",
     "millpond-apiserver",
+    "millpond-runtime",
     "millpond-state",
     "millpond-providers",
     "millpond-controllers",
@@ -56,6 +62,7 @@ const EVERYTHING: &[&str] = &[
     "millpond-plan",
     "millpond-api",
     "millpond-apiserver",
+    "millpond-runtime",
     "millpond-state",
     "millpond-providers",
     "millpond-controllers",
@@ -66,8 +73,9 @@ const EVERYTHING: &[&str] = &[
     "millpond-bench",
 ];
 
-/// The tests of any crate may start servers.
 const TESTKIT: &str = "millpond-testkit";
+/// The tests of any crate may start servers.
+const SERVERS: &[&str] = &[TESTKIT, "millpond-apiserver"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -90,7 +98,7 @@ fn check_arrows(package: &Package, manifest: &PathBuf) -> Vec<Finding> {
     let refused = ours.filter(|dependency| {
         // A crate's own tests may switch on its features by way of itself.
         let for_tests = dependency.kind.as_deref() == Some("dev")
-            && (dependency.name == TESTKIT || dependency.name == package.name);
+            && (SERVERS.contains(&dependency.name.as_str()) || dependency.name == package.name);
         !for_tests && !allowed.contains(&dependency.name.as_str())
     });
     refused

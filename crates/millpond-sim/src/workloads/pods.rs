@@ -106,7 +106,7 @@ impl PodControl<'_> {
             }
             Err(error) if error.is_already_exists() => {}
             Err(error) => {
-                let note = format!("Error creating: {}", cause(error));
+                let note = format!("Error creating: {}", error.cause());
                 self.cluster.recorder.tell(owner, self.voice("FailedCreate", true), note);
             }
         }
@@ -169,7 +169,7 @@ impl PodControl<'_> {
                 self.cluster.recorder.tell(owner, self.voice("SuccessfulDelete", false), note);
             }
             Err(error) => {
-                let note = format!("Error deleting: {}", cause(error));
+                let note = format!("Error deleting: {}", error.cause());
                 self.cluster.recorder.tell(owner, self.voice("FailedDelete", true), note);
             }
         }
@@ -186,14 +186,5 @@ impl PodControl<'_> {
             }
         }
         failure
-    }
-}
-
-/// What the API server said.
-pub fn cause(error: &crate::error::Error) -> String {
-    use std::error::Error as _;
-    match error.status() {
-        Some(status) => status.message.clone(),
-        None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
     }
 }

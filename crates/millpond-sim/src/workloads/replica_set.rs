@@ -101,7 +101,7 @@ impl Reconcile for ReplicaSets {
         let active: Vec<_> = owned.iter().filter(|pod| pods::is_active(pod)).cloned().collect();
         let leaving = owned.iter().filter(|pod| pods::is_terminating(pod)).count();
         let now = self.cluster.clock.time();
-        let failure = managed.as_ref().err().map(|error| (active.len(), pods::cause(error)));
+        let failure = managed.as_ref().err().map(|error| (active.len(), error.cause()));
         let status = status(&set, &active, leaving, failure, &now);
         if let Some(patch) = status_patch(&*set, set.status.as_ref(), &status) {
             self.cluster.replica_sets.patch_status(key, &patch).await?;

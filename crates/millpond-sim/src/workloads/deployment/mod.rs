@@ -161,7 +161,7 @@ impl Deployments {
                 Ok(false)
             }
             Err(error) => {
-                let note = format!("Failed to create new replica set \"{name}\": {}", super::pods::cause(&error));
+                let note = format!("Failed to create new replica set \"{name}\": {}", error.cause());
                 self.tell(deployment, "ReplicaSetCreateError", true, note);
                 Err(error)
             }

@@ -21,8 +21,23 @@ use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::meta::{Key, controller_uid};
 
-/// The name under which stand-ins own fields.
-pub const FIELD_MANAGER: &str = "millpond-sim";
+/// What all writes of a process share.
+#[derive(Clone)]
+pub struct Writer {
+    /// Where they go.
+    pub client: Client,
+    /// The name under which fields are owned.
+    pub manager: &'static str,
+    /// Bounds the writes under way over all kinds.
+    pub permits: Arc<Semaphore>,
+}
+
+impl Writer {
+    /// At most so many writes at a time under that name.
+    pub fn new(client: Client, manager: &'static str, at_a_time: usize) -> Self {
+        Self { client, manager, permits: Arc::new(Semaphore::new(at_a_time.max(1))) }
+    }
+}
 
 /// Told about every change: the object before and after.
 type Listener<K> = Box<dyn Fn(Option<&Arc<K>>, Option<&Arc<K>>) + Send + Sync>;
@@ -50,8 +65,7 @@ struct State<K> {
 
 /// A copy of all objects of one kind.
 pub struct Mirror<K> {
-    client: Client,
-    permits: Arc<Semaphore>,
+    writer: Writer,
     state: RwLock<State<K>>,
     listeners: RwLock<Vec<Listener<K>>>,
     ready: watch::Sender<bool>,
@@ -59,8 +73,8 @@ pub struct Mirror<K> {
 }
 
 impl<K: Kind> Mirror<K> {
-    /// An empty copy; `permits` bounds the writes under way over all kinds.
-    pub fn new(client: Client, permits: Arc<Semaphore>, index_by: Option<IndexBy<K>>) -> Self {
+    /// An empty copy.
+    pub fn new(writer: Writer, index_by: Option<IndexBy<K>>) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             by_owner: HashMap::new(),
@@ -71,8 +85,7 @@ impl<K: Kind> Mirror<K> {
             listed: BTreeSet::new(),
         };
         Self {
-            client,
-            permits,
+            writer,
             state: RwLock::new(state),
             listeners: RwLock::new(Vec::new()),
             ready: watch::Sender::new(false),
@@ -148,7 +161,7 @@ impl<K: Kind> Mirror<K> {
     /// Keeps the copy up to date until the token is cancelled.
     pub async fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) {
         let config = if streaming { watcher::Config::default().streaming_lists() } else { watcher::Config::default() };
-        let events = watcher::watcher(Api::<K>::all(self.client.clone()), config).default_backoff();
+        let events = watcher::watcher(Api::<K>::all(self.writer.client.clone()), config).default_backoff();
         let events = events.take_until(token.cancelled_owned());
         pin_mut!(events);
         loop {
@@ -254,24 +267,24 @@ impl<K: Kind> Mirror<K> {
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>> {
         let key = Key::of(object);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let api = K::api(&self.client, &key.namespace);
+        let params = PostParams { field_manager: Some(self.writer.manager.to_owned()), ..PostParams::default() };
+        let api = K::api(&self.writer.client, &key.namespace);
         let created = self.limited(api.create(&params, object)).await;
         self.written("create", &key, created)
     }
 
     /// Merges a patch into an object.
     pub async fn patch(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
-        let api = K::api(&self.client, &key.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api = K::api(&self.writer.client, &key.namespace);
+        let params = PatchParams { field_manager: Some(self.writer.manager.to_owned()), ..PatchParams::default() };
         let patched = self.limited(api.patch(&key.name, &params, &Patch::Merge(patch))).await;
         self.written("patch", key, patched)
     }
 
     /// Merges a patch into the status of an object.
     pub async fn patch_status(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
-        let api = K::api(&self.client, &key.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api = K::api(&self.writer.client, &key.namespace);
+        let params = PatchParams { field_manager: Some(self.writer.manager.to_owned()), ..PatchParams::default() };
         let patched = self.limited(api.patch_subresource("status", &key.name, &params, &Patch::Merge(patch))).await;
         self.written("patch the status of", key, patched)
     }
@@ -285,7 +298,7 @@ impl<K: Kind> Mirror<K> {
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
             ..DeleteParams::background()
         };
-        let api = K::api(&self.client, &key.namespace);
+        let api = K::api(&self.writer.client, &key.namespace);
         let deleted = self.limited(api.delete(&key.name, &params)).await;
         match deleted {
             Ok(either) => {
@@ -320,7 +333,7 @@ impl<K: Kind> Mirror<K> {
     }
 
     async fn limited<T>(&self, call: impl Future<Output = T>) -> T {
-        let _permit = self.permits.acquire().await;
+        let _permit = self.writer.permits.acquire().await;
         call.await
     }
 
@@ -398,7 +411,7 @@ mod tests {
 
     fn mirror() -> Mirror<Pod> {
         let service = tower_service_that_refuses();
-        Mirror::new(service, Arc::new(Semaphore::new(1)), Some(|pod: &Pod| pod.spec.as_ref()?.node_name.clone()))
+        Mirror::new(Writer::new(service, "test", 1), Some(|pod: &Pod| pod.spec.as_ref()?.node_name.clone()))
     }
 
     /// A client that must not be used.

@@ -1,14 +1,16 @@
-//! The kinds that stand-ins watch and write.
+//! The built-in kinds that controllers watch and write.
 
 use std::fmt::Debug;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,11 +49,13 @@ namespaced!(
     Deployment,
     Job,
     Lease,
+    LimitRange,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
+    PodTemplate,
     ReplicaSet,
     Service,
     StatefulSet,
 );
-cluster_scoped!(Namespace, Node, PersistentVolume, PriorityClass, StorageClass);
+cluster_scoped!(CSINode, Namespace, Node, PersistentVolume, PriorityClass, StorageClass, VolumeAttachment);

@@ -1,4 +1,4 @@
-//! What can go wrong between a stand-in and its API server.
+//! What can go wrong between a controller and its API server.
 
 use crate::meta::Key;
 
@@ -42,6 +42,15 @@ impl Error {
                 _ => None,
             },
             Self::Malformed { .. } => None,
+        }
+    }
+
+    /// What the server or the client said, without what was being done.
+    pub fn cause(&self) -> String {
+        use std::error::Error as _;
+        match self.status() {
+            Some(status) => status.message.clone(),
+            None => self.source().map_or_else(|| self.to_string(), ToString::to_string),
         }
     }
 

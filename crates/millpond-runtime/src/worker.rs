@@ -73,7 +73,7 @@ async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key
             if error.is_expected() {
                 tracing::debug!(controller = R::NAME, %key, %error, "will try again");
             } else {
-                let cause = crate::workloads::pods::cause(&error);
+                let cause = error.cause();
                 tracing::warn!(controller = R::NAME, %key, %error, cause, "failed, will try again");
             }
             queue.retry(key.clone());

@@ -1,0 +1,22 @@
+//! What every controller stands on, whichever part of a cluster it plays.
+//!
+//! ```text
+//!   any Kubernetes API ──watch──▶ Mirror ──on_change──▶ Queue (each key once) ──▶ worker ─┐
+//!          ▲                        ▲  copies, indexes                      Reconcile     │
+//!          └────────────────────────┴───────────── writes, seen in the copy at once ◀─────┘
+//! ```
+//!
+//! All waiting is `tokio::time`, the time that objects show comes from [`clock::Clock`] and all chance from
+//! [`names::Names`], so that everything above runs under paused time and repeats itself.
+//!
+//! This room knows no kind of Millpond's own; who wants one mirrored implements [`kinds::Kind`] for it.
+
+pub mod clock;
+pub mod error;
+pub mod events;
+pub mod kinds;
+pub mod meta;
+pub mod mirror;
+pub mod names;
+pub mod queue;
+pub mod worker;

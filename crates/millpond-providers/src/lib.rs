@@ -1,0 +1,98 @@
+//! Where machines come from: the trait of a provider, the suite that every provider must pass, and the simulated
+//! cloud that is the embedded default.
+//!
+//! ```text
+//!  NodeClaim ──▶ choices: offerings that fit, cheapest first
+//!                   │
+//!                   ▼ LaunchRequest (token = uid of the claim)
+//!   controllers ──▶ Provider ── create, get, list, delete, drifted ──▶ a cloud: sim, or one of your own
+//!                   │      ▲
+//!                   │      └── events: interrupted, gone
+//!                   └── conformance: what all of them promise, as checks
+//! ```
+//!
+//! A provider knows machines; it knows nothing of pools, pods or plans, and it decides nothing: which offerings are
+//! tried, in which order, comes with the request. It has no memory of its own that a controller would miss after a
+//! crash: everything is found again by token ([`Instance::token`]) through [`Provider::list`] or by asking
+//! [`Provider::create`] once more.
+//!
+//! Deliberately absent: back-off, limits, retries of launches, deletion of Node objects. Controllers do that, so that
+//! it is done once and alike for all providers.
+
+mod error;
+mod instance;
+mod request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use millpond_api::catalog::Catalog;
+use millpond_api::node_class::NodeClass;
+use tokio::sync::broadcast;
+
+pub use error::ProviderError;
+pub use instance::{Instance, InstanceEvent, InstanceState};
+pub use request::{Choice, LaunchRequest, Launched, OfferingKey};
+
+/// Somebody who makes machines that become nodes.
+///
+/// Every call may be dropped at any await point, and may be repeated; what was begun for a token is found again under
+/// it. `conformance` has these promises as checks.
+pub trait Provider: Send + Sync + 'static {
+    /// The word in `spec.provider` of a NodeClass.
+    fn name(&self) -> &'static str;
+
+    /// Makes an instance: the first of the request's choices that is to be had.
+    ///
+    /// A token makes one instance, ever. Asked again with a token that was used before, also at the same time or by
+    /// another process, it gives the instance of then, whatever the request says now; once that instance is gone,
+    /// [`ProviderError::NotFound`].
+    ///
+    /// [`ProviderError::CapacityUnavailable`] names every choice that was tried, so that all of them are learned from
+    /// one call.
+    fn create<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Launched, ProviderError>>;
+
+    /// Asks for the end of an instance. `Ok` while it is ending, [`ProviderError::NotFound`] once it is gone, or was
+    /// never there: call it until then.
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), ProviderError>>;
+
+    /// The instance of a provider id; [`ProviderError::NotFound`] when it is gone.
+    fn get<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Instance, ProviderError>>;
+
+    /// Every instance that this installation made and that is not gone, by id. A cloud may tell of a new instance
+    /// some time after it was made, and of an old one some time after it went.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Instance>, ProviderError>>;
+
+    /// All instance types of a class with their prices; also those that are not to be had now. No I/O: this is asked
+    /// for every plan and every launch.
+    ///
+    /// A class that cannot be used ([`ProviderError::NotReady`]) says why, with the nearest name where one is
+    /// misspelt.
+    fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError>;
+
+    /// Why an instance is no longer what its class asks for, as one word (`ImageDrift`); none while it is.
+    fn drifted<'a>(
+        &'a self,
+        instance: &'a Instance,
+        class: &'a NodeClass,
+    ) -> BoxFuture<'a, Result<Option<String>, ProviderError>>;
+
+    /// Conditions of a node that say that its machine is broken, with the time that each is borne.
+    fn repair_policies(&self) -> Vec<RepairPolicy>;
+
+    /// What happens to instances by itself, from now on; none where the cloud does not tell. It may be missed (a
+    /// receiver that lags, a restart): [`Provider::list`] is the truth.
+    fn events(&self) -> Option<broadcast::Receiver<InstanceEvent>>;
+}
+
+/// A condition of a node that says that its machine is broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairPolicy {
+    /// The type of the condition: `Ready`.
+    pub condition: String,
+    /// The status that says so: `False` or `Unknown`.
+    pub status: String,
+    /// How long that is borne before the node is replaced.
+    pub toleration: Duration,
+}

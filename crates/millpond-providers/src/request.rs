@@ -1,0 +1,83 @@
+//! What is asked of a provider: a launch with its choices, and the answer.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use millpond_api::amounts::Amounts;
+use millpond_api::karpenter::Taint;
+use millpond_api::node_class::NodeClass;
+use serde::{Deserialize, Serialize};
+
+use crate::Instance;
+
+/// One way to buy one instance type. Written `m5.large/us-east-1a/spot`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferingKey {
+    /// `m5.large`.
+    pub instance_type: String,
+    /// `us-east-1a`.
+    pub zone: String,
+    /// `on-demand`, `spot` or `reserved`.
+    pub capacity_type: String,
+}
+
+impl OfferingKey {
+    /// The offering of that type, zone and capacity type.
+    pub fn new(instance_type: impl Into<String>, zone: impl Into<String>, capacity_type: impl Into<String>) -> Self {
+        Self { instance_type: instance_type.into(), zone: zone.into(), capacity_type: capacity_type.into() }
+    }
+}
+
+impl fmt::Display for OfferingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.instance_type, self.zone, self.capacity_type)
+    }
+}
+
+/// An offering together with the node that it gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What to buy.
+    pub offering: OfferingKey,
+    /// Labels of the node that come from type and offering: `node.kubernetes.io/instance-type`, zone, capacity type,
+    /// architecture and so on, each with one value.
+    pub labels: BTreeMap<String, String>,
+    /// What the node has.
+    pub capacity: Amounts,
+    /// What pods can use of it.
+    pub allocatable: Amounts,
+    /// Nano-dollars an hour.
+    pub price_nanos_hour: u64,
+}
+
+/// An instance that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchRequest {
+    /// Identity of the launch: the uid of the NodeClaim. One token, one instance.
+    pub token: String,
+    /// The name of the NodeClaim.
+    pub claim: String,
+    /// The class of the node.
+    pub class: NodeClass,
+    /// What to try, in this order.
+    pub choices: Vec<Choice>,
+    /// Labels that the node shall have at registration, beside those of the choice that is taken. The choice's hold
+    /// where both say something.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations that the node shall have at registration.
+    pub annotations: BTreeMap<String, String>,
+    /// Taints that the node shall have at registration: those of the claim, its startup taints, and
+    /// `karpenter.sh/unregistered`.
+    pub taints: Vec<Taint>,
+}
+
+/// The answer to a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launched {
+    /// What was made, now or when the token was first used.
+    pub instance: Instance,
+    /// Choices that were tried before and were not to be had, in the order of the request. Empty when the instance
+    /// is of an earlier call.
+    pub unavailable: Vec<OfferingKey>,
+}

@@ -32,8 +32,13 @@ pub enum DurationError {
 
 /// Reads a duration in whole seconds, parts of a second rounded up.
 pub fn parse_seconds(text: &str) -> Result<i64, DurationError> {
+    i64::try_from(parse_nanos(text)?.div_ceil(1_000_000_000)).map_err(|_| DurationError::TooLong)
+}
+
+/// Reads a duration in whole nanoseconds.
+pub fn parse_nanos(text: &str) -> Result<u128, DurationError> {
     if let Some(rest) = text.strip_prefix('-') {
-        return match parse_seconds(rest) {
+        return match parse_nanos(rest) {
             Ok(0) => Ok(0),
             Ok(_) | Err(DurationError::TooLong) => Err(DurationError::Negative),
             Err(error) => Err(error),
@@ -55,7 +60,7 @@ pub fn parse_seconds(text: &str) -> Result<i64, DurationError> {
         nanos = nanos.checked_add(part_nanos(number, unit)?).ok_or(DurationError::TooLong)?;
         rest = after;
     }
-    i64::try_from(nanos.div_ceil(1_000_000_000)).map_err(|_| DurationError::TooLong)
+    Ok(nanos)
 }
 
 fn part_nanos(number: &str, unit: &str) -> Result<u128, DurationError> {

@@ -20,5 +20,6 @@ pub mod node_class;
 pub mod quantity;
 pub mod scaling_advisor;
 pub mod selector;
+pub mod sim_script;
 pub mod spelling;
 pub mod time;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::amounts::Amounts;
 use crate::meta::{Condition, Invalid, ObjectMeta};
+use crate::sim_script::Script;
 
 /// The API group of Millpond's own kinds.
 pub const GROUP: &str = "millpond.dev";
@@ -51,6 +52,9 @@ pub struct NodeClassSpec {
     /// Settings of kubelet.
     #[serde(default, alias = "kubeletConfiguration", skip_serializing_if = "Kubelet::is_default")]
     pub kubelet: Kubelet,
+    /// What the simulated cloud does with these nodes, of classes whose provider it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sim: Option<Script>,
 }
 
 /// Settings of kubelet that change what a node has for pods.
@@ -111,6 +115,7 @@ impl NodeClass {
                 Invalid::new(format!("spec.kubelet.{field}.{name}"), problem)
             }));
         }
+        invalid.extend(self.spec.sim.iter().flat_map(|script| script.validate("spec.sim")));
         invalid
     }
 }

@@ -61,7 +61,14 @@ DisruptionBudget nodes schedule timeZone duration reasons
 NodeClaim apiVersion kind metadata:Meta spec:NodeClaimSpec status
 NodeClaimSpec requirements:PoolRequirement taints:Taint startupTaints:Taint resources:Resources nodeClassRef:ClassRef expireAfter terminationGracePeriod
 NodeClass apiVersion kind metadata:Meta spec:NodeClassSpec status
-NodeClassSpec provider catalog overlays kubelet:Kubelet
+NodeClassSpec provider catalog overlays kubelet:Kubelet sim:SimScript
+SimScript seed image registrationDelay registrationJitter registrationFailures shutdown stockOuts:SimStockOut quotas:SimQuota calls:SimCall throttle:SimThrottle lag:SimLag interruptions:SimInterruption
+SimStockOut instanceType zone capacityType from until share period stock
+SimQuota instanceType zone capacityType instances vcpus
+SimCall verbs from until share nth delay error retryAfter lost
+SimThrottle perSecond burst
+SimLag get list
+SimInterruption instanceType zone capacityType at share perHour notice nodeGone
 Kubelet maxPods podsPerCore systemReserved kubeReserved evictionHard evictionSoft evictionSoftGracePeriod evictionMaxPodGracePeriod imageGCHighThresholdPercent imageGCLowThresholdPercent cpuCFSQuota clusterDNS
 Constraint apiVersion kind metadata:Meta spec:ConstraintSpec status
 ConstraintSpec consumerID defaultBackoffPolicy scaleInPolicy nodePools:AdvisorPool

@@ -1,119 +1,103 @@
-//! Karpenter's kinds, `karpenter.sh/v1`: NodePool and NodeClaim, with the rules that Karpenter checks at run time.
+//! Karpenter's kinds, `karpenter.sh`: NodePool and NodeClaim (`v1`) and NodeOverlay (`v1alpha1`), with the rules that
+//! Karpenter checks at run time, the names that it gives to things, and its hash of what a pool's nodes are.
 
+mod hash;
+mod node_claim;
+mod node_overlay;
+mod node_pool;
 mod validate;
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::amounts::Amounts;
-use crate::duration::{Duration, NillableDuration};
-use crate::meta::{Condition, ObjectMeta};
+pub use self::node_claim::{NodeClaim, NodeClaimResources, NodeClaimSpec, NodeClaimStatus};
+pub use self::node_overlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};
+pub use self::node_pool::{
+    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate, NodeClaimTemplateSpec, NodeCount,
+    NodePool, NodePoolSpec, NodePoolStatus, TemplateMeta,
+};
 use crate::selector::Operator;
-use crate::time::Time;
 
 /// The API group.
 pub const GROUP: &str = "karpenter.sh";
 
 /// Annotation of pods and nodes: leave it alone (`true`, or for pods so long after their start).
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
-/// Taint of a node that is about to be taken away.
+/// Annotation of pools and claims: the hash of the template, see [`NodePool::hash`].
+pub const HASH_ANNOTATION: &str = "karpenter.sh/nodepool-hash";
+/// Annotation of pools and claims: how the hash was made. Hashes of different versions cannot be compared.
+pub const HASH_VERSION_ANNOTATION: &str = "karpenter.sh/nodepool-hash-version";
+/// How [`NodePool::hash`] is made.
+pub const HASH_VERSION: &str = "v3";
+/// Annotation of claims: when the node must be gone, whatever is in its way (RFC 3339).
+pub const TERMINATION_TIMESTAMP_ANNOTATION: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+/// Annotation of claims: whether fewer values than `minValues` were accepted (`true` or `false`).
+pub const MIN_VALUES_RELAXED_ANNOTATION: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+/// Annotation of claims: the drivers, with commas, whose devices the pods of the node wait for.
+pub const DRA_DRIVERS_ANNOTATION: &str = "karpenter.sh/requested-dra-drivers";
+/// Annotation of claims: a NodeOverlay changed the price.
+pub const PRICE_OVERLAY_ANNOTATION: &str = "karpenter.sh/price-overlay-applied";
+/// Annotation of claims: a NodeOverlay changed the capacity.
+pub const CAPACITY_OVERLAY_ANNOTATION: &str = "karpenter.sh/capacity-overlay-applied";
+/// Annotation that other tools of Karpenter's world put on claims.
+pub const PROVIDER_COMPATIBILITY_ANNOTATION: &str = "compatibility.karpenter.sh/provider";
+/// Finalizer of claims and nodes: gone when drained and when the machine is gone.
+pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
+/// Taint of a node that is about to be taken away; its effect is `NoSchedule`.
 pub const DISRUPTED_TAINT: &str = "karpenter.sh/disrupted";
-/// Taint of a node that Karpenter has not seen yet.
+/// Taint of a node that Karpenter has not seen yet; its effect is `NoExecute`.
 pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
 /// Label of a node that was seen.
 pub const REGISTERED_LABEL: &str = "karpenter.sh/registered";
 /// Label of a node that is ready for pods.
 pub const INITIALIZED_LABEL: &str = "karpenter.sh/initialized";
+/// Label of a node whose taints are somebody else's business.
+pub const DO_NOT_SYNC_TAINTS_LABEL: &str = "karpenter.sh/do-not-sync-taints";
 /// Millpond's annotation of a NodePool: dollars per hour that its nodes may cost together.
 pub const PRICE_LIMIT_ANNOTATION: &str = "millpond.dev/limit-dollars-per-hour";
 
 /// The most seconds that a budget, an age or a quiet time may have: a hundred years. Sums of it and a time fit.
 pub const LIMIT_SECONDS: i64 = 100 * 365 * 86_400;
 
-/// A pool of nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct NodePool {
-    /// Name, annotations and so on.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// What is asked for.
-    pub spec: NodePoolSpec,
-    /// What is.
-    #[serde(default)]
-    pub status: NodePoolStatus,
+/// Types of conditions.
+pub mod conditions {
+    /// Claim: the machine was made.
+    pub const LAUNCHED: &str = "Launched";
+    /// Claim: its node is there.
+    pub const REGISTERED: &str = "Registered";
+    /// Claim: its node is ready for pods.
+    pub const INITIALIZED: &str = "Initialized";
+    /// Claim: consolidation may look at its node.
+    pub const CONSOLIDATABLE: &str = "Consolidatable";
+    /// Claim: it is no longer what its pool or class asks for.
+    pub const DRIFTED: &str = "Drifted";
+    /// Claim: its node has no pods any more that must leave.
+    pub const DRAINED: &str = "Drained";
+    /// Claim: no volume is attached to its node any more.
+    pub const VOLUMES_DETACHED: &str = "VolumesDetached";
+    /// Claim: the machine was told to end.
+    pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
+    /// Claim: node and claim agree.
+    pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+    /// Claim: why it is being taken away.
+    pub const DISRUPTION_REASON: &str = "DisruptionReason";
+    /// Pool and overlay: nothing in it contradicts itself.
+    pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
+    /// Pool: its node class is there and ready.
+    pub const NODE_CLASS_READY: &str = "NodeClassReady";
+    /// Pool: nodes that are launched come up.
+    pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
+
+    /// What `Ready` of a claim depends on.
+    pub const OF_CLAIM: &[&str] = &[LAUNCHED, REGISTERED, INITIALIZED];
+    /// What `Ready` of a pool depends on.
+    pub const OF_POOL: &[&str] = &[VALIDATION_SUCCEEDED, NODE_CLASS_READY];
+    /// What `Ready` of an overlay depends on.
+    pub const OF_OVERLAY: &[&str] = &[VALIDATION_SUCCEEDED];
 }
 
-/// What a pool is.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct NodePoolSpec {
-    /// What its nodes are.
-    pub template: NodeClaimTemplate,
-    /// When they may be taken away.
-    #[serde(default)]
-    pub disruption: Disruption,
-    /// What they may add up to; `nodes` counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<Amounts>,
-    /// Pools of greater weight are used first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<i32>,
-    /// A fixed number of nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i64>,
-}
-
-/// What a pool is seen to be.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-pub struct NodePoolStatus {
-    /// `Ready` among them.
-    #[serde(default)]
-    pub conditions: Vec<Condition>,
-}
-
-/// The template of a pool's nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct NodeClaimTemplate {
-    /// Labels and annotations.
-    #[serde(default)]
-    pub metadata: TemplateMeta,
-    /// The rest.
-    pub spec: NodeClaimTemplateSpec,
-}
-
-/// Labels and annotations of a template.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-pub struct TemplateMeta {
-    /// Labels of the nodes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the nodes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-}
-
-/// What the nodes of a pool are.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeClaimTemplateSpec {
-    /// Requirements on their labels.
-    #[serde(default)]
-    pub requirements: Vec<PoolRequirement>,
-    /// Taints for good.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-    /// Taints until something takes them away.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub startup_taints: Vec<Taint>,
-    /// Who makes them.
-    #[serde(default)]
-    pub node_class_ref: NodeClassRef,
-    /// Age at which they are replaced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expire_after: Option<NillableDuration>,
-    /// The longest that draining may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub termination_grace_period: Option<Duration>,
+/// Label of claims and nodes: the name of their node class is its value.
+pub fn node_class_label(group: &str, kind: &str) -> String {
+    format!("{group}/{}", kind.to_lowercase())
 }
 
 /// Names a node class.
@@ -169,161 +153,14 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// When nodes may be taken away.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Disruption {
-    /// Quiet time after the last pod came or went.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consolidate_after: Option<NillableDuration>,
-    /// Which nodes consolidation looks at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consolidation_policy: Option<ConsolidationPolicy>,
-    /// How many may be taken away at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budgets: Option<Vec<Budget>>,
-}
-
-/// Which nodes consolidation looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-pub enum ConsolidationPolicy {
-    /// Those without pods.
-    WhenEmpty,
-    /// Those without pods, and those whose pods fit elsewhere for less.
-    WhenEmptyOrUnderutilized,
-    /// The same, where the saving is worth the disruption.
-    Balanced,
-}
-
-/// How many nodes may be taken away at once.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Budget {
-    /// `3` or `10%`.
-    #[serde(default = "Budget::default_nodes")]
-    pub nodes: String,
-    /// When it begins to hold: five fields of cron, or `@daily` and the like.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<String>,
-    /// The time zone of the schedule, by its IANA name: Millpond's addition; UTC without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_zone: Option<String>,
-    /// For how long it holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Duration>,
-    /// For which reasons; all without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasons: Option<Vec<DisruptionReason>>,
-}
-
-impl Budget {
-    fn default_nodes() -> String {
-        "10%".to_owned()
+impl Taint {
+    /// The taint of a node that is about to be taken away.
+    pub fn disrupted() -> Self {
+        Self { key: DISRUPTED_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoSchedule }
     }
-}
 
-/// A number of nodes, or a share of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeCount {
-    /// So many.
-    Count(u64),
-    /// So many of a hundred.
-    Percent(u8),
-}
-
-impl NodeCount {
-    /// Reads `3` or `10%`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        match text.strip_suffix('%') {
-            Some(percent) if digits(percent) => {
-                percent.parse().ok().filter(|percent| *percent <= 100).map(Self::Percent)
-            }
-            None if digits(text) => text.parse().ok().map(Self::Count),
-            _ => None,
-        }
+    /// The taint that a node has until it is registered.
+    pub fn unregistered() -> Self {
+        Self { key: UNREGISTERED_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoExecute }
     }
-}
-
-/// Why a node is taken away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-pub enum DisruptionReason {
-    /// Its pods cost less elsewhere.
-    Underutilized,
-    /// It has no pods.
-    Empty,
-    /// It is no longer what its pool asks for.
-    Drifted,
-}
-
-/// A node that was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct NodeClaim {
-    /// Name, labels and so on.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// What is asked for.
-    pub spec: NodeClaimSpec,
-    /// What is.
-    #[serde(default)]
-    pub status: NodeClaimStatus,
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeClaimSpec {
-    /// Requirements on its labels.
-    #[serde(default)]
-    pub requirements: Vec<PoolRequirement>,
-    /// Taints for good.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-    /// Taints until something takes them away.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub startup_taints: Vec<Taint>,
-    /// What must fit.
-    #[serde(default)]
-    pub resources: NodeClaimResources,
-    /// Who makes it.
-    #[serde(default)]
-    pub node_class_ref: NodeClassRef,
-    /// Age at which it is replaced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expire_after: Option<NillableDuration>,
-    /// The longest that draining may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub termination_grace_period: Option<Duration>,
-}
-
-/// What must fit on a node.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-pub struct NodeClaimResources {
-    /// The sum of what its pods ask for.
-    #[serde(default)]
-    pub requests: Amounts,
-}
-
-/// What became of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeClaimStatus {
-    /// The node.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub node_name: String,
-    /// The machine.
-    #[serde(default, rename = "providerID", skip_serializing_if = "String::is_empty")]
-    pub provider_id: String,
-    /// What the node has.
-    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
-    pub capacity: Amounts,
-    /// What pods can use of it.
-    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
-    pub allocatable: Amounts,
-    /// How far it is.
-    #[serde(default)]
-    pub conditions: Vec<Condition>,
-    /// When a pod last came or went.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_pod_event_time: Option<Time>,
 }

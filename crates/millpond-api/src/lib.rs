@@ -10,7 +10,10 @@
 //! ```
 
 pub mod amounts;
+pub mod capacity_buffer;
 pub mod catalog;
+pub mod cluster_limits;
+pub mod condition;
 pub mod duration;
 pub mod karpenter;
 pub mod labels;

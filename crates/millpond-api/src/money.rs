@@ -3,7 +3,10 @@
 //! Nine decimals hold every published price; the few that clouds compute to
 //! more digits are rounded to the nearest, halves up.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Nano-dollars in a dollar.
 pub const NANOS: u64 = 1_000_000_000;
@@ -77,6 +80,48 @@ pub fn dollars(nanos: u64) -> f64 {
     nanos as f64 / NANOS as f64
 }
 
+/// Nano-dollars per hour in a field of a kind: written as a text (`"12.5"`), read from a number too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Dollars(pub u64);
+
+impl Serialize for Dollars {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&exact(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Dollars {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Amount;
+
+        impl Visitor<'_> for Amount {
+            type Value = Dollars;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("dollars such as `0.096`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Dollars, E> {
+                parse(text).map(Dollars).map_err(E::custom)
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Dollars, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Dollars, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Dollars, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Amount)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +162,17 @@ mod tests {
         assert_eq!(rounded(1_999_950_000, 4), "2.0000");
         assert_eq!(rounded(1_500_000_000, 0), "2");
         assert_eq!(rounded(u64::MAX, 9), "18446744073.709551615");
+    }
+
+    #[test]
+    fn fields_hold_texts_and_numbers() {
+        for text in [r#""12.5""#, "12.5"] {
+            assert_eq!(serde_json::from_str::<Dollars>(text).unwrap(), Dollars(12_500_000_000));
+        }
+        assert_eq!(serde_json::from_str::<Dollars>("120").unwrap(), Dollars(120 * NANOS));
+        assert_eq!(serde_json::to_string(&Dollars(96_000_000)).unwrap(), r#""0.096""#);
+        for text in ["-1", r#""a""#, "true", "1e30", r#""-0.5""#] {
+            assert!(serde_json::from_str::<Dollars>(text).is_err(), "{text}");
+        }
     }
 }

@@ -8,6 +8,8 @@
 //!   provider: sim
 //!   catalog: aws
 //!   kubelet: {maxPods: 110, systemReserved: {cpu: 100m, memory: 200Mi}}
+//!   backoff: {initial: 3m, max: 30m}
+//!   sim: {registrationDelay: 30s}
 //! ```
 //!
 //! The node classes of Karpenter's providers (`EC2NodeClass`, `GCENodeClass`, `KWOKNodeClass`) are read as far as
@@ -16,11 +18,20 @@
 use serde::{Deserialize, Serialize};
 
 use crate::amounts::Amounts;
-use crate::meta::{Condition, Invalid, ObjectMeta};
+use crate::duration::Duration;
+use crate::meta::{Condition, Invalid, ObjectMeta, is_default, kind};
 use crate::sim_script::Script;
+use crate::time::Time;
 
 /// The API group of Millpond's own kinds.
 pub const GROUP: &str = "millpond.dev";
+/// The name of the kind.
+pub const KIND: &str = "NodeClass";
+
+/// Seconds that an offering is left alone after it could not be had, if the class says nothing.
+pub const BACKOFF_INITIAL_S: i64 = 180;
+/// Seconds that this time grows to, if the class says nothing.
+pub const BACKOFF_MAX_S: i64 = 1800;
 
 /// A class of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -32,9 +43,11 @@ pub struct NodeClass {
     #[serde(default)]
     pub spec: NodeClassSpec,
     /// What is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodeClassStatus,
 }
+
+kind!(NodeClass, GROUP, "v1alpha1", "NodeClass", "nodeclasses", namespaced: false);
 
 /// What a class of nodes is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -52,9 +65,35 @@ pub struct NodeClassSpec {
     /// Settings of kubelet.
     #[serde(default, alias = "kubeletConfiguration", skip_serializing_if = "Kubelet::is_default")]
     pub kubelet: Kubelet,
+    /// How long offerings that could not be had are left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
     /// What the simulated cloud does with these nodes, of classes whose provider it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sim: Option<Script>,
+}
+
+/// How long an offering that could not be had is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+pub struct Backoff {
+    /// After the first failure; 3 minutes without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial: Option<Duration>,
+    /// The longest, as it grows with every failure that follows; 30 minutes without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Duration>,
+}
+
+impl Backoff {
+    /// Seconds after the first failure.
+    pub fn initial_s(&self) -> i64 {
+        self.initial.map_or(BACKOFF_INITIAL_S, |initial| initial.0)
+    }
+
+    /// The most seconds; never fewer than after the first failure.
+    pub fn max_s(&self) -> i64 {
+        self.max.map_or(BACKOFF_MAX_S, |max| max.0).max(self.initial_s())
+    }
 }
 
 /// Settings of kubelet that change what a node has for pods.
@@ -84,10 +123,41 @@ impl Kubelet {
 
 /// What is known of a class.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeClassStatus {
+    /// How many instance types its catalogue has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_types: Option<i64>,
+    /// Offerings that are left alone for a while, because they could not be had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<UnavailableOffering>,
     /// `Ready` among them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The most entries of [`NodeClassStatus::unavailable`]: those that end last. More make the object too large for
+/// every watcher.
+pub const LIMIT_UNAVAILABLE: usize = 1000;
+
+/// An offering that is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnavailableOffering {
+    /// The instance type.
+    pub instance_type: String,
+    /// The zone.
+    pub zone: String,
+    /// `on-demand`, `spot` or `reserved`.
+    pub capacity_type: String,
+    /// Until when.
+    pub until: Time,
+    /// How often it failed in a row.
+    #[serde(default)]
+    pub failures: i64,
+    /// What was said, in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 impl NodeClass {
@@ -96,9 +166,18 @@ impl NodeClass {
         self.status.conditions.iter().find(|condition| condition.kind == "Ready" && condition.status != "True")
     }
 
+    /// How long offerings that could not be had are left alone.
+    pub fn backoff(&self) -> Backoff {
+        self.spec.backoff.unwrap_or_default()
+    }
+
     /// What cannot be.
     pub fn validate(&self) -> Vec<Invalid> {
         let mut invalid = Vec::new();
+        let backoff = self.backoff();
+        if backoff.max.is_some_and(|max| max.0 < backoff.initial_s()) {
+            invalid.push(Invalid::new("spec.backoff.max", "is shorter than `initial`"));
+        }
         let kubelet = &self.spec.kubelet;
         for (field, number) in [("maxPods", kubelet.max_pods), ("podsPerCore", kubelet.pods_per_core)] {
             if number == Some(0) {

@@ -1,14 +1,21 @@
-//! Gardener Scaling Advisor's kinds, `sa.gardener.cloud/v1alpha1`: the ScalingConstraint, whose pools are templates
-//! of nodes in zones.
+//! Gardener Scaling Advisor's kinds, `sa.gardener.cloud/v1alpha1`: the ScalingConstraint says what may be chosen, the
+//! ScalingAdvice what was, and the ScalingFeedback what could not be done.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod advice;
+mod constraint;
+mod feedback;
 
 use serde::{Deserialize, Serialize};
 
-use crate::amounts::Amounts;
-use crate::karpenter::Taint;
-use crate::labels::{is_key, is_value};
-use crate::meta::{Invalid, ObjectMeta};
+pub use self::advice::{
+    Diagnostic, NodePlacement, ScaleInItem, ScaleInPlan, ScaleOutItem, ScaleOutPlan, ScalingAdvice, ScalingAdviceSpec,
+    ScalingAdviceStatus, SimRunResult,
+};
+pub use self::constraint::{
+    BackoffPolicy, NodePool, NodeTemplate, ScaleInPolicy, ScalingConstraint, ScalingConstraintSpec,
+    ScalingConstraintStatus,
+};
+pub use self::feedback::{ScaleInErrorInfo, ScaleOutErrorInfo, ScalingErrorType, ScalingFeedback, ScalingFeedbackSpec};
 
 /// The API group.
 pub const GROUP: &str = "sa.gardener.cloud";
@@ -16,144 +23,21 @@ pub const GROUP: &str = "sa.gardener.cloud";
 pub const POOL_LABEL: &str = "sa.gardener.cloud/node-pool-name";
 /// Label of a node: the template that it was made from.
 pub const TEMPLATE_LABEL: &str = "sa.gardener.cloud/node-template-name";
+/// Annotation of a constraint: advice tells how it was found.
+pub const DIAGNOSTICS_ANNOTATION: &str = "sa.gardener.cloud/enable-scaling-diagnostics";
+/// Label of advice: how long the plan took.
+pub const PLAN_DURATION_LABEL: &str = "sa.gardener.cloud/plan-generate-duration";
+/// Label of advice: how many pools there were to choose from.
+pub const POOLS_LABEL: &str = "sa.gardener.cloud/constraint-num-pools";
+/// Label of advice: how many pods had no place.
+pub const UNSCHEDULED_PODS_LABEL: &str = "sa.gardener.cloud/snapshot-num-unscheduled-pods";
 
-/// What advice may choose from.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct ScalingConstraint {
-    /// Name and so on.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// What may be chosen.
-    pub spec: ScalingConstraintSpec,
-}
-
-/// What may be chosen.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ScalingConstraintSpec {
-    /// Whom the advice is for.
-    #[serde(default, rename = "consumerID", skip_serializing_if = "String::is_empty")]
-    pub consumer_id: String,
-    /// The pools.
-    #[serde(default)]
-    pub node_pools: Vec<NodePool>,
-}
-
-/// A pool: every template in every zone.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodePool {
+/// Names the constraint that advice or feedback is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
+pub struct ConstraintRef {
+    /// Its namespace; that of the object without it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its region.
-    #[serde(default)]
-    pub region: String,
-    /// Its zones.
-    #[serde(default)]
-    pub availability_zones: Vec<String>,
-    /// Labels of its nodes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of its nodes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-    /// Taints of its nodes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-    /// What its nodes may add up to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quota: Option<Amounts>,
-    /// Pools of greater priority are used first.
-    #[serde(default)]
-    pub priority: i32,
-    /// The nodes that it can have.
-    #[serde(default)]
-    pub node_templates: Vec<NodeTemplate>,
-    /// Nodes that it never goes below.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min: Option<i32>,
-}
-
-/// A kind of node of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeTemplate {
-    /// Its name.
-    pub name: String,
-    /// `amd64` or `arm64`.
-    #[serde(default)]
-    pub architecture: String,
-    /// Its instance type.
-    pub instance_type: String,
-    /// All that the machine has.
-    #[serde(default)]
-    pub capacity: Amounts,
-    /// Kept for kubelet.
-    #[serde(default, rename = "kubeReservedCapacity", skip_serializing_if = "Amounts::is_empty")]
-    pub kube_reserved: Amounts,
-    /// Kept for the operating system.
-    #[serde(default, rename = "systemReservedCapacity", skip_serializing_if = "Amounts::is_empty")]
-    pub system_reserved: Amounts,
-    /// Volumes that can be attached; without it there is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_volumes: Option<i32>,
-    /// Templates of greater priority come first within their pool.
-    #[serde(default)]
-    pub priority: i32,
-}
-
-impl ScalingConstraint {
-    /// What cannot be.
-    pub fn validate(&self) -> Vec<Invalid> {
-        let mut invalid = Vec::new();
-        let mut names = BTreeSet::new();
-        for (index, pool) in self.spec.node_pools.iter().enumerate() {
-            let field = format!("spec.nodePools[{index}]");
-            if !names.insert(&pool.name) {
-                let problem = format!("the pool `{}` is there twice", pool.name);
-                invalid.push(Invalid::new(format!("{field}.name"), problem));
-            }
-            check_pool(pool, &field, &mut invalid);
-        }
-        invalid
-    }
-}
-
-fn check_pool(pool: &NodePool, field: &str, invalid: &mut Vec<Invalid>) {
-    let mut refuse = |part: &str, problem: String| invalid.push(Invalid::new(format!("{field}{part}"), problem));
-    if pool.name.is_empty() {
-        refuse(".name", "is missing".to_owned());
-    }
-    if pool.region.is_empty() {
-        refuse(".region", "is missing".to_owned());
-    }
-    if pool.availability_zones.is_empty() {
-        refuse(".availabilityZones", "names no zone".to_owned());
-    }
-    if pool.node_templates.is_empty() {
-        refuse(".nodeTemplates", "has no template".to_owned());
-    }
-    if pool.priority < 0 {
-        refuse(".priority", format!("`{}` is negative", pool.priority));
-    }
-    if let Some(min) = pool.min.filter(|min| *min < 0) {
-        refuse(".min", format!("`{min}` is negative"));
-    }
-    for (key, value) in &pool.labels {
-        if !is_key(key) || !is_value(value) {
-            refuse(&format!(".labels.{key}"), format!("`{key}: {value}` cannot be a label"));
-        }
-    }
-    for (index, template) in pool.node_templates.iter().enumerate() {
-        let part = format!(".nodeTemplates[{index}]");
-        if template.instance_type.is_empty() {
-            refuse(&format!("{part}.instanceType"), "is missing".to_owned());
-        }
-        if template.priority < 0 {
-            refuse(&format!("{part}.priority"), format!("`{}` is negative", template.priority));
-        }
-        if let Some(most) = template.max_volumes.filter(|most| *most < 0) {
-            refuse(&format!("{part}.maxVolumes"), format!("`{most}` is negative"));
-        }
-    }
 }

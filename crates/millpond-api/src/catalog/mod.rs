@@ -2,9 +2,11 @@
 //!
 //! A [`Catalog`] is a list of [`InstanceType`]s, each with its [`Offering`]s
 //! (zone × capacity type, with a price). It comes with the binary (AWS, GCP),
-//! from code ([`synthetic`]), or from a file ([`import`], [`text`]);
+//! from code ([`synthetic`]), from a file ([`import`], [`text`]), or from the
+//! cluster ([`config_map`]);
 //! [`overlay`] changes prices, [`query`] selects and sorts.
 
+pub mod config_map;
 pub mod import;
 pub mod naming;
 pub mod overhead;

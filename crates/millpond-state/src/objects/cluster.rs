@@ -54,6 +54,32 @@ pub struct Namespace<'a> {
     pub metadata: Metadata<'a>,
 }
 
+/// A ConfigMap, as far as it may hold a catalogue.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ConfigMap<'a> {
+    /// Name and labels.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// What it holds.
+    #[serde(default)]
+    data: Option<ConfigData<'a>>,
+}
+
+/// What a ConfigMap holds; other keys are skipped.
+#[derive(Debug, Clone, Deserialize)]
+struct ConfigData<'a> {
+    #[serde(default, borrow)]
+    catalog: Text<'a>,
+}
+
+impl ConfigMap<'_> {
+    /// Name and text of the catalogue that it holds, if it is meant to hold one.
+    pub fn catalog(&self) -> Option<(&str, &str)> {
+        let name = self.metadata.labels.get(millpond_api::catalog::config_map::LABEL)?;
+        Some((name, self.data.as_ref().map_or("", |data| &*data.catalog)))
+    }
+}
+
 /// A PriorityClass.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]

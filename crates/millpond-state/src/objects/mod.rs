@@ -16,7 +16,7 @@ use millpond_api::scaling_advisor::ScalingConstraint;
 use millpond_api::spelling::nearest;
 use serde::{Deserialize, Deserializer};
 
-use self::cluster::{DisruptionBudget, Namespace, Node, PriorityClass, Workload};
+use self::cluster::{ConfigMap, DisruptionBudget, Namespace, Node, PriorityClass, Workload};
 use self::pod::Pod;
 use self::storage::{Claim, CsiNode, PersistentVolume, StorageClass};
 
@@ -59,6 +59,8 @@ pub enum Kind {
     NodeClass(ClassKind),
     /// Scaling Advisor's pools.
     ScalingConstraint,
+    /// A catalogue of instance types, in some.
+    ConfigMap,
 }
 
 /// The node classes of different providers.
@@ -83,10 +85,11 @@ impl ClassKind {
 }
 
 /// API groups and names of the kinds.
-const KINDS: [(&str, &str, Kind); 23] = [
+const KINDS: [(&str, &str, Kind); 24] = [
     ("", "Pod", Kind::Pod),
     ("", "Node", Kind::Node),
     ("", "Namespace", Kind::Namespace),
+    ("", "ConfigMap", Kind::ConfigMap),
     ("", "PersistentVolume", Kind::PersistentVolume),
     ("", "PersistentVolumeClaim", Kind::PersistentVolumeClaim),
     ("storage.k8s.io", "StorageClass", Kind::StorageClass),
@@ -110,14 +113,13 @@ const KINDS: [(&str, &str, Kind); 23] = [
 ];
 
 /// Kinds that are known to have nothing to do with planning: skipped without a word.
-const IRRELEVANT: [&str; 52] = [
+const IRRELEVANT: [&str; 51] = [
     "APIService",
     "Binding",
     "CertificateSigningRequest",
     "ClusterRole",
     "ClusterRoleBinding",
     "ComponentStatus",
-    "ConfigMap",
     "ControllerRevision",
     "CronJob",
     "CSIDriver",
@@ -225,6 +227,8 @@ pub enum Object<'a> {
     NodeClass(ClassKind, Box<NodeClass>),
     /// Scaling Advisor's pools.
     ScalingConstraint(Box<ScalingConstraint>),
+    /// A catalogue of instance types, in some.
+    ConfigMap(ConfigMap<'a>),
 }
 
 impl<'a> Object<'a> {
@@ -247,6 +251,7 @@ impl<'a> Object<'a> {
             Kind::NodeClaim => Self::NodeClaim(Box::new(NodeClaim::deserialize(from)?)),
             Kind::NodeClass(class) => Self::NodeClass(class, Box::new(NodeClass::deserialize(from)?)),
             Kind::ScalingConstraint => Self::ScalingConstraint(Box::new(ScalingConstraint::deserialize(from)?)),
+            Kind::ConfigMap => Self::ConfigMap(ConfigMap::deserialize(from)?),
         })
     }
 
@@ -267,6 +272,7 @@ impl<'a> Object<'a> {
             Self::NodeClaim(_) => Kind::NodeClaim,
             Self::NodeClass(class, _) => Kind::NodeClass(*class),
             Self::ScalingConstraint(_) => Kind::ScalingConstraint,
+            Self::ConfigMap(_) => Kind::ConfigMap,
         }
     }
 
@@ -287,6 +293,7 @@ impl<'a> Object<'a> {
             Self::NodeClaim(claim) => &claim.metadata.uid,
             Self::NodeClass(_, class) => &class.metadata.uid,
             Self::ScalingConstraint(constraint) => &constraint.metadata.uid,
+            Self::ConfigMap(map) => &map.metadata.uid,
         };
         uid.is_empty()
     }
@@ -308,6 +315,7 @@ impl<'a> Object<'a> {
             Self::NodeClaim(claim) => ("", &claim.metadata.name),
             Self::NodeClass(_, class) => ("", &class.metadata.name),
             Self::ScalingConstraint(constraint) => (&constraint.metadata.namespace, &constraint.metadata.name),
+            Self::ConfigMap(map) => (map.metadata.namespace(), &map.metadata.name),
         }
     }
 }

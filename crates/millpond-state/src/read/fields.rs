@@ -102,7 +102,12 @@ fn type_of(kind: Kind) -> Option<&'static str> {
         Kind::NodeClaim => "NodeClaim",
         Kind::NodeClass(ClassKind::Millpond) => "NodeClass",
         Kind::ScalingConstraint => "Constraint",
-        Kind::Node | Kind::Namespace | Kind::PersistentVolume | Kind::CsiNode | Kind::NodeClass(_) => return None,
+        Kind::Node
+        | Kind::Namespace
+        | Kind::PersistentVolume
+        | Kind::CsiNode
+        | Kind::ConfigMap
+        | Kind::NodeClass(_) => return None,
     })
 }
 

@@ -310,6 +310,9 @@ impl Reader {
     }
 
     fn take(&mut self, object: &Object<'_>, place: Option<Place>, invalid: &mut dyn FnMut(&mut Self, Invalid)) {
+        if matches!(object, Object::ConfigMap(map) if map.catalog().is_none()) {
+            return;
+        }
         self.objects += 1;
         let file = self.file();
         let origin = place.map(|Place { line, column }| Origin { file, line, column });

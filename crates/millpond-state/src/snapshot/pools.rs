@@ -211,7 +211,7 @@ impl<'s> Taking<'s> {
             source.catalog = options.find_catalog(provider.name()).unwrap_or(default);
         }
         if let Some(name) = class.and_then(|class| class.spec.catalog.as_deref()) {
-            match options.find_catalog(name) {
+            match state.find_catalog(name).or_else(|| options.find_catalog(name)) {
                 Some(catalog) => source.catalog = catalog,
                 None => source.not_ready = Some(format!("there is no catalogue `{name}`")),
             }

@@ -5,6 +5,7 @@ mod entries;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use millpond_api::catalog::{Catalog, config_map};
 use millpond_api::karpenter::{NodeClaim, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::NodeClass;
@@ -66,6 +67,8 @@ pub struct State {
     pub(crate) classes: BTreeMap<(ClassKind, Box<str>), NodeClass>,
     /// Scaling Advisor's pools.
     pub(crate) constraints: Names<(ScalingConstraint, Option<Origin>)>,
+    /// Catalogues of ConfigMaps, by namespace and name of these.
+    pub(crate) catalogs: Names<Arc<Catalog>>,
     pub(crate) namespaces: BTreeMap<Box<str>, Labels>,
     pub(crate) volumes: HashMap<Box<str>, VolumeEntry>,
     pub(crate) volume_claims: Names<ClaimEntry>,
@@ -98,6 +101,7 @@ impl State {
             claims: BTreeMap::new(),
             classes: BTreeMap::new(),
             constraints: BTreeMap::new(),
+            catalogs: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             volumes: HashMap::new(),
             volume_claims: BTreeMap::new(),
@@ -213,7 +217,24 @@ impl State {
                 let entry = ((**constraint).clone(), origin);
                 put(self.constraints.entry(namespace.into()).or_default().insert(name.into(), entry))
             }
+            Object::ConfigMap(map) => {
+                let Some((catalog, text)) = map.catalog() else {
+                    // It may have been one.
+                    let gone = remove(&mut self.catalogs, namespace, name);
+                    return Ok(if gone { Applied::Changed } else { Applied::Unchanged });
+                };
+                let catalog = config_map::read(name, catalog, text).map_err(|error| {
+                    Invalid::new(format!("data.{}", config_map::KEY), format!("is no catalogue: {error}"))
+                })?;
+                put(self.catalogs.entry(namespace.into()).or_default().insert(name.into(), Arc::new(catalog)))
+            }
         })
+    }
+
+    /// The catalogue of that name; of several ConfigMaps with one, the first by namespace and name.
+    pub(crate) fn find_catalog(&self, name: &str) -> Option<&Catalog> {
+        let mut all = self.catalogs.values().flat_map(BTreeMap::values);
+        all.find(|catalog| catalog.name == name).map(|catalog| &**catalog)
     }
 
     fn take_pod(&mut self, pod: &Pod<'_>) -> Result<Applied, Invalid> {
@@ -286,6 +307,7 @@ impl State {
             Kind::NodeClaim => self.claims.remove(name).is_some(),
             Kind::NodeClass(class) => self.classes.remove(&(class, name.into())).is_some(),
             Kind::ScalingConstraint => remove(&mut self.constraints, namespace, name),
+            Kind::ConfigMap => remove(&mut self.catalogs, namespace, name),
         };
         self.changes += u64::from(gone);
         gone

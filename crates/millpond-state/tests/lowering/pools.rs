@@ -5,7 +5,7 @@ use millpond_plan::model::{CPU, Consolidation, Disruption, DisruptionReason, MEM
 use millpond_plan::taint::Effect;
 use millpond_state::{Options, Taken};
 
-use crate::support::{errors, taken};
+use crate::support::{errors, read, taken};
 
 fn pool(metadata: &str, spec: &str, template: &str) -> String {
     format!(
@@ -362,4 +362,29 @@ fn overlays_change_prices() {
     let other = taken(&format!("{class}{named}"), &options);
     assert_eq!((price(&other.snapshot), notes(&other).len()), (before, 1));
     assert!(notes(&other)[0].ends_with("there is no price overlay `hlaf`; is `half` meant?"));
+}
+
+#[test]
+fn a_config_map_brings_a_catalogue() {
+    let catalog = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {millpond.dev/catalog: lab}}, data: {other: 1, catalog: \"millpond-catalog 1\\nzones here\\ntypes\\nbox amd64 4 8Gi 20 0.25\\n\"}}\n---\n";
+    let plain = "{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}, data: {port: 80}}\n---\n";
+    let class =
+        "{apiVersion: millpond.dev/v1alpha1, kind: NodeClass, metadata: {name: default}, spec: {catalog: lab}}\n---\n";
+    let pool = "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: general}, spec: {template: {spec: {requirements: [], nodeClassRef: {group: millpond.dev, kind: NodeClass, name: default}}}}}";
+    let taken_one = taken(&format!("{catalog}{plain}{class}{pool}"), &Options::default());
+    assert_eq!(taken_one.notes, []);
+    let snapshot = &taken_one.snapshot;
+    let names: Vec<_> =
+        snapshot.pools[0].types.iter().map(|id| snapshot.text(snapshot.types[id.index()].name)).collect();
+    assert_eq!(names, ["box"]);
+    assert_eq!(read(plain).objects, 0);
+    assert_eq!(
+        errors(&catalog.replace("0.25", "dear")),
+        [
+            "test.yaml:1:119: ConfigMap/c: field `data.catalog`: `millpond-catalog 1\\nzones here\\ntypes\\nbox amd64 4 8Gi 20 dear\\n` is no catalogue: c:4:20: field `price`: `dear` is not a price in dollars such as `0.096`"
+        ]
+    );
+    let mut state = read(catalog).state;
+    assert!(state.delete(millpond_state::objects::Kind::ConfigMap, "default", "c"));
+    assert!(!state.delete(millpond_state::objects::Kind::ConfigMap, "default", "c"));
 }

@@ -14,10 +14,11 @@ const PAGE: usize = 500;
 const LIMIT_PAGES: usize = 10_000;
 
 /// What is listed, and whether every cluster has it.
-const LISTS: [(&str, bool); 20] = [
+const LISTS: [(&str, bool); 21] = [
     ("/api/v1/namespaces", true),
     ("/api/v1/nodes", true),
     ("/api/v1/pods", true),
+    ("/api/v1/configmaps?labelSelector=millpond.dev/catalog", true),
     ("/api/v1/persistentvolumes", true),
     ("/api/v1/persistentvolumeclaims", true),
     ("/apis/storage.k8s.io/v1/storageclasses", true),
@@ -76,7 +77,8 @@ fn no_cluster() -> anyhow::Error {
 async fn list(client: &Client, path: &str, required: bool, texts: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
     let mut next = String::new();
     for _ in 0..LIMIT_PAGES {
-        let uri = format!("{path}?limit={PAGE}{next}");
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let uri = format!("{path}{separator}limit={PAGE}{next}");
         let request = http::Request::get(uri).body(Vec::new()).context("ask the cluster")?;
         let text = match client.request_text(request).await {
             Err(kube::Error::Api(status)) if status.code == 404 && !required => return Ok(()),

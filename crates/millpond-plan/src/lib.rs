@@ -11,6 +11,7 @@
 //!
 //! [`plan()`] is the way in; [`explain`] says why a pod has no place, [`check`] whether a finished plan is right.
 
+pub mod alternatives;
 pub mod board;
 pub mod check;
 pub mod disruption;

@@ -55,7 +55,10 @@ impl State {
         let mut snapshot = self.tables.clone();
         snapshot.now = now;
         snapshot.revision = options.revision.clone().unwrap_or_else(|| format!("state-{}", self.changes()));
-        snapshot.limits = Limits { resources: Vec::new(), nodes: options.limit_nodes, price: options.limit_price };
+        let resources = options.limit_resources.iter();
+        let mut resources: Vec<_> = resources.map(|(name, most)| (snapshot.resources.intern(name), *most)).collect();
+        resources.sort_unstable();
+        snapshot.limits = Limits { resources, nodes: options.limit_nodes, price: options.limit_price };
         let mut taking = Taking { state: self, options, snapshot, notes: Vec::new() };
         taking.namespaces();
         let mut catalogs = taking.pools();

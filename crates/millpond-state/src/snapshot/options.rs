@@ -24,6 +24,8 @@ pub struct Options {
     pub schedulers: Vec<String>,
     /// Nodes of all pools together.
     pub limit_nodes: Option<u64>,
+    /// Resources of all pools together.
+    pub limit_resources: Vec<(String, i64)>,
     /// Nano-dollars per hour of all pools together.
     pub limit_price: Option<u64>,
     /// What the snapshot was taken from; a count of changes where none is given.

@@ -1,0 +1,203 @@
+//! From a claim to a machine: the cheapest offering that satisfies it, and is to be had.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use millpond_api::karpenter::{Taint, TaintEffect, UNREGISTERED_TAINT, conditions};
+use millpond_api::labels;
+use millpond_api::meta::Condition;
+use millpond_providers::{Choice, LaunchRequest, Launched, OfferingKey, ProviderError, choices};
+use millpond_runtime::error::Result;
+use millpond_runtime::events::Voice;
+use millpond_runtime::meta::Key;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::Claims;
+use crate::context::api_class;
+use crate::kinds::{NodeClaim, NodeClass};
+use crate::stock::Backoff;
+
+/// A claim that could not be launched for this long is given up, as Karpenter does.
+const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
+/// The first wait after a failure that says nothing about stock; it doubles with each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// No wait is longer, so that a cured fault is noticed soon.
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// Offerings that one call may try.
+const MOST_CHOICES: usize = 60;
+
+const OUT_OF_STOCK: Voice =
+    Voice { component: "millpond", action: "Launch", reason: "InsufficientCapacityError", warning: true };
+const CLASS_NOT_READY: Voice =
+    Voice { component: "millpond", action: "Launch", reason: "NodeClassNotReady", warning: true };
+const TIMED_OUT: Voice = Voice { component: "millpond", action: "Launch", reason: "LaunchTimeout", warning: true };
+
+/// Failures in a row of each claim that is being launched.
+#[derive(Default)]
+pub(super) struct Launches(Mutex<HashMap<Key, u32>>);
+
+impl Launches {
+    pub(super) fn forget(&self, claim: &Key) {
+        self.0.lock().remove(claim);
+    }
+
+    fn next_wait(&self, claim: &Key) -> Duration {
+        let mut failures = self.0.lock();
+        let count = failures.entry(claim.clone()).or_default();
+        *count += 1;
+        FIRST_RETRY.saturating_mul(1 << (*count - 1).min(16)).min(LONGEST_RETRY)
+    }
+}
+
+impl Claims {
+    pub(super) async fn launch(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
+        let left = self.time_left(claim, LAUNCH_TIMEOUT);
+        if left.is_zero() {
+            return self.give_up(claim, TIMED_OUT, "no machine could be had in 5 minutes").await;
+        }
+        let outcome = self.try_launch(claim).await;
+        match outcome {
+            Ok(launched) => {
+                self.launches.forget(&Key::of(claim));
+                self.launched(claim, launched).await
+            }
+            Err(error) => self.not_launched(claim, error, left).await,
+        }
+    }
+
+    async fn try_launch(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+        let class = self.class_of(claim)?;
+        let provider = self.context.provider(&class)?;
+        let backoff = backoff(&class);
+        let request = self.request(claim, &class, provider.as_ref())?;
+        let taken: Vec<OfferingKey> = request.choices.iter().map(|choice| choice.offering.clone()).collect();
+        let outcome = provider.create(&request).await;
+        let stock = &self.context.stock;
+        let missing: &[OfferingKey] = match &outcome {
+            Ok(launched) => &launched.unavailable,
+            Err(ProviderError::CapacityUnavailable { offerings, .. } | ProviderError::Quota { offerings, .. }) => {
+                offerings
+            }
+            Err(_) => &[],
+        };
+        taken.iter().filter(|offering| !missing.contains(offering)).for_each(|offering| stock.put_back(offering));
+        stock.failed(missing, backoff);
+        if let Ok(launched) = &outcome {
+            stock.succeeded(&launched.instance.offering);
+        }
+        outcome
+    }
+
+    fn class_of(&self, claim: &NodeClaim) -> Result<std::sync::Arc<NodeClass>, ProviderError> {
+        let name = &claim.spec.node_class_ref.name;
+        let missing = || ProviderError::NotReady { message: format!("there is no node class `{name}`") };
+        let class = self.context.class(name).ok_or_else(missing)?;
+        if class.metadata.deletion_timestamp.is_some() {
+            return Err(ProviderError::NotReady { message: format!("the node class `{name}` is being deleted") });
+        }
+        match api_class(&class).not_ready() {
+            Some(condition) => {
+                let message = format!("the node class `{name}` is not ready: {}", condition.message);
+                Err(ProviderError::NotReady { message })
+            }
+            None => Ok(class),
+        }
+    }
+
+    fn request(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        provider: &dyn millpond_providers::Provider,
+    ) -> Result<LaunchRequest, ProviderError> {
+        let class = api_class(class);
+        let catalog = provider.catalog(&class)?;
+        let all = choices(&catalog, &class, &claim.spec.requirements, &claim.spec.resources.requests);
+        if all.is_empty() {
+            let message = "no instance type of the catalogue satisfies the requirements and holds the requests";
+            return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });
+        }
+        let stock = &self.context.stock;
+        let open: Vec<Choice> =
+            all.into_iter().filter(|choice| stock.take(&choice.offering)).take(MOST_CHOICES).collect();
+        if open.is_empty() {
+            let message = "every offering that would do was out of stock a short while ago";
+            return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });
+        }
+        let unregistered =
+            Taint { key: UNREGISTERED_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoExecute };
+        let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned();
+        Ok(LaunchRequest {
+            token: claim.metadata.uid.clone().unwrap_or_default(),
+            claim: claim.name().to_owned(),
+            choices: open,
+            labels: claim.metadata.labels.clone().unwrap_or_default(),
+            annotations: BTreeMap::new(),
+            taints: taints.chain([unregistered]).collect(),
+            class,
+        })
+    }
+
+    /// Writes down what was launched: labels first, the condition that all else waits for last.
+    async fn launched(&self, claim: &NodeClaim, launched: Launched) -> Result<Option<Duration>> {
+        let instance = launched.instance;
+        tracing::info!(claim = claim.name(), instance = instance.id, offering = %instance.offering, "launched");
+        let mut labels: BTreeMap<&str, &str> =
+            instance.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        labels.insert(labels::INSTANCE_TYPE, &instance.offering.instance_type);
+        labels.insert(labels::ZONE, &instance.offering.zone);
+        labels.insert(labels::CAPACITY_TYPE, &instance.offering.capacity_type);
+        let known = claim.metadata.labels.clone().unwrap_or_default();
+        labels.retain(|key, value| known.get(*key).is_none_or(|known| known != value));
+        let key = Key::of(claim);
+        let mut claim = std::sync::Arc::new(claim.clone());
+        if !labels.is_empty() {
+            claim = self.context.cluster.claims.patch(&key, &json!({"metadata": {"labels": labels}})).await?;
+        }
+        let waits = |kind: &str| Condition::unknown(kind, "NodeNotFound", "the node has not registered yet");
+        let conditions =
+            [Condition::holds(conditions::LAUNCHED), waits(conditions::REGISTERED), waits(conditions::INITIALIZED)];
+        let note = |status: &mut millpond_api::karpenter::NodeClaimStatus| {
+            status.provider_id.clone_from(&instance.id);
+            status.image_id.clone_from(&instance.image);
+            status.capacity.clone_from(&instance.capacity);
+            status.allocatable.clone_from(&instance.allocatable);
+        };
+        self.write_status(&claim, note, conditions).await?;
+        Ok(None)
+    }
+
+    async fn not_launched(&self, claim: &NodeClaim, error: ProviderError, left: Duration) -> Result<Option<Duration>> {
+        let message = error.to_string();
+        match &error {
+            ProviderError::CapacityUnavailable { .. } | ProviderError::Quota { .. } => {
+                return self.give_up(claim, OUT_OF_STOCK, &message).await;
+            }
+            // The token's machine is gone already: so is all that this claim stands for.
+            ProviderError::NotFound { .. } => return self.give_up(claim, OUT_OF_STOCK, &message).await,
+            ProviderError::NotReady { .. } => return self.give_up(claim, CLASS_NOT_READY, &message).await,
+            ProviderError::Throttled { .. } | ProviderError::Denied { .. } | ProviderError::Other { .. } => {}
+        }
+        let key = Key::of(claim);
+        let mut wait = self.launches.next_wait(&key);
+        if let ProviderError::Throttled { retry_after: Some(after), .. } = &error {
+            wait = wait.max(*after);
+        }
+        tracing::warn!(claim = claim.name(), error = message, "launch failed, will try again");
+        let failed = Condition::unknown(conditions::LAUNCHED, "LaunchFailed", message);
+        self.write_status(claim, |_| {}, [failed]).await?;
+        Ok(Some(wait.min(left)))
+    }
+}
+
+/// How long offerings of a class are left out after a failure.
+fn backoff(class: &NodeClass) -> Backoff {
+    let default = Backoff::default();
+    let seconds =
+        |duration: millpond_api::duration::Duration| Duration::from_secs(u64::try_from(duration.0).unwrap_or_default());
+    class.spec.backoff.as_ref().map_or(default, |own| Backoff {
+        initial: own.initial.map_or(default.initial, seconds),
+        longest: own.max.map_or(default.longest, seconds),
+    })
+}

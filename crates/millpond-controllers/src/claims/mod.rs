@@ -1,0 +1,173 @@
+//! The life of a NodeClaim: launched, registered, initialized; and its end.
+//!
+//! ```text
+//! claim ─▶ launch ─▶ register ─▶ initialize ─▶ ready        deleted ─▶ end
+//!            │ out of stock: the claim goes, the next plan knows better
+//!            └ time-outs: 5 minutes to launch, 15 to register
+//! ```
+//!
+//! The claim is the intent: it is there before a provider is asked, its uid is the token of every call, and every step
+//! can be repeated after a crash.
+
+mod initialize;
+mod launch;
+mod register;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use millpond_api::condition::{Conditions, is_true};
+use millpond_api::karpenter::{NodeClaimStatus, TERMINATION_FINALIZER, conditions};
+use millpond_api::meta::Condition;
+use millpond_runtime::error::Result;
+use millpond_runtime::events::Voice;
+use millpond_runtime::meta::{Key, is_leaving, status_patch};
+use millpond_runtime::queue::Queue;
+use millpond_runtime::worker::Reconcile;
+use serde_json::json;
+
+use crate::cluster::{Cluster, is_our_class};
+use crate::context::Context;
+use crate::kinds::NodeClaim;
+
+/// Brings claims to life.
+pub struct Claims {
+    context: Arc<Context>,
+    launches: launch::Launches,
+}
+
+impl Claims {
+    /// Acts on this cluster.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, launches: launch::Launches::default() }
+    }
+
+    /// Asks for work on a claim whenever it, or its node, changes.
+    pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
+        let claims = Arc::clone(queue);
+        context.cluster.claims.on_change(move |_, after| {
+            if let Some(claim) = after {
+                claims.add(Key::of(&**claim));
+            }
+        });
+        let (nodes, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.nodes.on_change(move |before, after| {
+            let Some(context) = weak.upgrade() else { return };
+            let claim = after.or(before).and_then(|node| claim_of(&context.cluster, node));
+            if let Some(claim) = claim {
+                nodes.add(Key::of(&*claim));
+            }
+        });
+        // A class that becomes ready lets its claims launch.
+        let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.classes.on_change(move |_, after| {
+            let (Some(context), Some(class)) = (weak.upgrade(), after) else { return };
+            for claim in context.cluster.claims.list() {
+                if claim.spec.node_class_ref.name == class.name()
+                    && !is_true(&claim.status.conditions, conditions::LAUNCHED)
+                {
+                    classes.add(Key::of(&*claim));
+                }
+            }
+        });
+    }
+}
+
+impl Reconcile for Claims {
+    const NAME: &'static str = "claims";
+
+    async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
+        let cluster = &self.context.cluster;
+        let Some(claim) = cluster.claims.get(key) else {
+            self.launches.forget(key);
+            return Ok(None);
+        };
+        if !is_our_class(&claim.spec.node_class_ref) {
+            return Ok(None);
+        }
+        if is_leaving(&*claim) {
+            return crate::end::reconcile(&self.context, &claim).await;
+        }
+        let claim = self.ensure_finalizer(claim).await?;
+        if !is_true(&claim.status.conditions, conditions::LAUNCHED) {
+            return self.launch(&claim).await;
+        }
+        if !is_true(&claim.status.conditions, conditions::REGISTERED) {
+            return self.register(&claim).await;
+        }
+        self.initialize(&claim).await
+    }
+}
+
+impl Claims {
+    /// Nothing may be made for a claim that could go without a trace.
+    async fn ensure_finalizer(&self, claim: Arc<NodeClaim>) -> Result<Arc<NodeClaim>> {
+        if claim.finalizers().iter().any(|name| name == TERMINATION_FINALIZER) {
+            return Ok(claim);
+        }
+        let mut finalizers = claim.finalizers().to_vec();
+        finalizers.push(TERMINATION_FINALIZER.to_owned());
+        let version = &claim.metadata.resource_version;
+        let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
+        self.context.cluster.claims.patch(&Key::of(&*claim), &patch).await
+    }
+
+    /// Writes what changed in the status; `Ready` follows from the steps.
+    async fn write_status(
+        &self,
+        claim: &NodeClaim,
+        change: impl FnOnce(&mut NodeClaimStatus),
+        conditions: impl IntoIterator<Item = Condition>,
+    ) -> Result<()> {
+        let cluster = &self.context.cluster;
+        let mut status = claim.status.clone();
+        change(&mut status);
+        let generation = claim.metadata.generation.unwrap_or_default();
+        let mut known = Conditions::new(&mut status.conditions, conditions::OF_CLAIM, generation, cluster.now());
+        for condition in conditions {
+            known.set(condition);
+        }
+        if let Some(patch) = status_patch(claim, Some(&claim.status), &status) {
+            cluster.claims.patch_status(&Key::of(claim), &patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a claim up: it ends like any other.
+    async fn give_up(&self, claim: &NodeClaim, voice: Voice, why: &str) -> Result<Option<Duration>> {
+        tracing::info!(claim = claim.name(), reason = voice.reason, why, "claim given up");
+        self.context.cluster.recorder.tell(claim, voice, why);
+        self.context.cluster.claims.delete(claim, None).await?;
+        Ok(None)
+    }
+
+    /// What is left of a time limit that began with the creation of the claim.
+    fn time_left(&self, claim: &NodeClaim, limit: Duration) -> Duration {
+        let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let elapsed = created.map_or(Duration::ZERO, |created| {
+            Duration::try_from(self.context.cluster.clock.now().duration_since(created)).unwrap_or_default()
+        });
+        limit.saturating_sub(elapsed)
+    }
+}
+
+/// The claim behind a node.
+pub fn claim_of(cluster: &Cluster, node: &Node) -> Option<Arc<NodeClaim>> {
+    let owner = node.owner_references().iter().find(|owner| owner.kind == "NodeClaim");
+    if let Some(claim) = owner.and_then(|owner| cluster.claims.get(&Key::new("", &owner.name))) {
+        return Some(claim);
+    }
+    let id = node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())?;
+    cluster.claims.list().into_iter().find(|claim| claim.status.provider_id == id)
+}
+
+/// The node of a claim, once there is one.
+pub fn node_of(cluster: &Cluster, claim: &NodeClaim) -> Option<Arc<Node>> {
+    let id = claim.status.provider_id.as_str();
+    if id.is_empty() {
+        return None;
+    }
+    cluster.nodes.indexed(id).into_iter().next()
+}

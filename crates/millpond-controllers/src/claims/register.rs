@@ -1,0 +1,168 @@
+//! The machine has become a node: it gets what the claim promises, and the claim its name.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::ResourceExt;
+use millpond_api::karpenter::{
+    self, DO_NOT_SYNC_TAINTS_LABEL, REGISTERED_LABEL, TERMINATION_FINALIZER, UNREGISTERED_TAINT, conditions,
+};
+use millpond_api::meta::Condition;
+use millpond_runtime::error::Result;
+use millpond_runtime::events::Voice;
+use millpond_runtime::meta::Key;
+use serde_json::{Value, json};
+
+use super::{Claims, node_of};
+use crate::kinds::NodeClaim;
+
+/// A machine that has not become a node after this long is given up, as Karpenter does.
+const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
+
+const TIMED_OUT: Voice =
+    Voice { component: "millpond", action: "Register", reason: "RegistrationTimeout", warning: true };
+
+impl Claims {
+    pub(super) async fn register(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
+        let cluster = &self.context.cluster;
+        let Some(node) = node_of(cluster, claim) else {
+            let left = self.time_left(claim, REGISTRATION_TIMEOUT);
+            if left.is_zero() {
+                return self.give_up(claim, TIMED_OUT, "the machine did not become a node in 15 minutes").await;
+            }
+            return Ok(Some(left));
+        };
+        if let Some(patch) = registration(claim, &node) {
+            cluster.nodes.patch(&Key::of(&*node), &patch).await?;
+        }
+        let unready = Condition::unknown(conditions::INITIALIZED, "NodeNotReady", "the node is not ready yet");
+        let conditions = [Condition::holds(conditions::REGISTERED), unready];
+        self.write_status(claim, |status| status.node_name = node.name_any(), conditions).await?;
+        tracing::info!(claim = claim.name(), node = node.name_any(), "registered");
+        Ok(None)
+    }
+}
+
+/// What a node lacks of what its claim promises; none when it has all of it.
+fn registration(claim: &NodeClaim, node: &Node) -> Option<Value> {
+    let mut labels: BTreeMap<String, String> = claim.metadata.labels.clone().unwrap_or_default();
+    labels.insert(REGISTERED_LABEL.to_owned(), "true".to_owned());
+    let known = node.labels();
+    labels.retain(|key, value| known.get(key) != Some(value));
+
+    let promised = claim.metadata.annotations.clone().unwrap_or_default();
+    let mut annotations: BTreeMap<String, String> = promised;
+    annotations.retain(|key, value| node.annotations().get(key) != Some(value));
+
+    let taints = taints(claim, node);
+    let unchanged = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default() == taints;
+    let mut finalizers = node.finalizers().to_vec();
+    let lacks_finalizer = !finalizers.iter().any(|name| name == TERMINATION_FINALIZER);
+    if lacks_finalizer {
+        finalizers.push(TERMINATION_FINALIZER.to_owned());
+    }
+    let lacks_owner = !node.owner_references().iter().any(|owner| owner.kind == "NodeClaim");
+    if labels.is_empty() && annotations.is_empty() && unchanged && !lacks_finalizer && !lacks_owner {
+        return None;
+    }
+    let mut owners = node.owner_references().to_vec();
+    if lacks_owner {
+        let mut owner = millpond_runtime::meta::controller_reference(claim);
+        owner.controller = None;
+        owners.push(owner);
+    }
+    Some(json!({
+        "metadata": {
+            "resourceVersion": node.metadata.resource_version,
+            "labels": labels,
+            "annotations": annotations,
+            "finalizers": finalizers,
+            "ownerReferences": owners,
+        },
+        "spec": {"taints": taints},
+    }))
+}
+
+/// Taints of a node that has registered: the claim's, and no longer the one that kept pods away until now.
+fn taints(claim: &NodeClaim, node: &Node) -> Vec<Taint> {
+    let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let mut taints: Vec<Taint> = present.into_iter().filter(|taint| taint.key != UNREGISTERED_TAINT).collect();
+    if node.labels().get(DO_NOT_SYNC_TAINTS_LABEL).is_some_and(|value| value == "true") {
+        return taints;
+    }
+    for taint in claim.spec.taints.iter().chain(&claim.spec.startup_taints) {
+        let effect = effect(taint.effect);
+        if !taints.iter().any(|known| known.key == taint.key && known.effect == effect) {
+            let value = Some(taint.value.clone()).filter(|value| !value.is_empty());
+            taints.push(Taint { key: taint.key.clone(), value, effect: effect.to_owned(), time_added: None });
+        }
+    }
+    taints
+}
+
+/// The word for what a taint does.
+pub(crate) fn effect(effect: karpenter::TaintEffect) -> &'static str {
+    match effect {
+        karpenter::TaintEffect::NoSchedule => "NoSchedule",
+        karpenter::TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        karpenter::TaintEffect::NoExecute => "NoExecute",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "uid": "u", "labels": {"karpenter.sh/nodepool": "web", "team": "a"}},
+            "spec": {
+                "nodeClassRef": {"group": "millpond.dev", "kind": "NodeClass", "name": "default"},
+                "requirements": [],
+                "taints": [{"key": "dedicated", "value": "web", "effect": "NoSchedule"}],
+                "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
+            },
+        }))
+        .unwrap()
+    }
+
+    fn node() -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "resourceVersion": "7", "labels": {"team": "a"}},
+            "spec": {"taints": [
+                {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_node_gets_what_its_claim_promises() {
+        let patch = registration(&claim(), &node()).unwrap();
+        let keys: Vec<&str> =
+            patch["spec"]["taints"].as_array().unwrap().iter().map(|taint| taint["key"].as_str().unwrap()).collect();
+        assert_eq!(keys, ["node.kubernetes.io/not-ready", "dedicated", "cni"]);
+        assert_eq!(
+            patch["metadata"]["labels"],
+            json!({"karpenter.sh/nodepool": "web", "karpenter.sh/registered": "true"})
+        );
+        assert_eq!(patch["metadata"]["finalizers"], json!([TERMINATION_FINALIZER]));
+        assert_eq!(patch["metadata"]["ownerReferences"][0]["name"], "web-1");
+    }
+
+    #[test]
+    fn a_node_that_has_it_all_is_not_written() {
+        let mut registered = node();
+        let patch = registration(&claim(), &registered).unwrap();
+        let mut value = serde_json::to_value(&registered).unwrap();
+        for (field, part) in [("metadata", "labels"), ("metadata", "finalizers"), ("metadata", "ownerReferences")] {
+            value[field][part] = patch[field][part].clone();
+        }
+        value["metadata"]["labels"]["team"] = json!("a");
+        value["spec"]["taints"] = patch["spec"]["taints"].clone();
+        registered = serde_json::from_value(value).unwrap();
+        assert_eq!(registration(&claim(), &registered), None);
+    }
+}

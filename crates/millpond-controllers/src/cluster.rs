@@ -1,0 +1,316 @@
+//! What all controllers share: a copy of each kind, the planner's index over them, clock, names and events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
+use kube::Client;
+use millpond_api::meta::Invalid;
+use millpond_api::time::Time;
+use millpond_runtime::clock::Clock;
+use millpond_runtime::events::{Recorder, Sender};
+use millpond_runtime::kinds::Kind;
+use millpond_runtime::meta::{Key, node_name};
+use millpond_runtime::mirror::{Mirror, Writer};
+use millpond_runtime::names::Names;
+use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
+use millpond_state::{State, Taken};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::kinds::{ClusterLimits, NodeClaim, NodeClass, NodePool};
+
+/// The name under which controllers own fields.
+pub const FIELD_MANAGER: &str = "millpond";
+
+/// What can be set on the controllers.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Decides names and jitter; the same seed gives the same run under virtual time.
+    pub seed: u64,
+    /// Under virtual time: what the clock shows at the start; it then follows `tokio::time`.
+    pub virtual_start: Option<Timestamp>,
+    /// Whether events are written.
+    pub events: bool,
+    /// Writes under way at a time.
+    pub writes_in_flight: usize,
+    /// Whether watches begin with a streamed list (`sendInitialEvents`).
+    pub streaming_lists: bool,
+    /// How objects become a snapshot.
+    pub snapshot: millpond_state::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: Timestamp::now().as_nanosecond() as u64,
+            virtual_start: None,
+            events: true,
+            writes_in_flight: 64,
+            streaming_lists: false,
+            snapshot: millpond_state::Options::default(),
+        }
+    }
+}
+
+/// What all controllers share.
+pub struct Cluster {
+    /// For what goes past the mirrors: evictions, consistent lists.
+    pub client: Client,
+    /// The settings.
+    pub options: Options,
+    /// The time.
+    pub clock: Clock,
+    /// Names and chance.
+    pub names: Names,
+    /// Events.
+    pub recorder: Recorder,
+    /// Pods, also found by their node.
+    pub pods: Arc<Mirror<Pod>>,
+    /// Nodes, also found by the id of their machine.
+    pub nodes: Arc<Mirror<Node>>,
+    /// Pools.
+    pub pools: Arc<Mirror<NodePool>>,
+    /// Claims, also found by their pool.
+    pub claims: Arc<Mirror<NodeClaim>>,
+    /// Node classes.
+    pub classes: Arc<Mirror<NodeClass>>,
+    /// Limits on all nodes together.
+    pub limits: Arc<Mirror<ClusterLimits>>,
+    /// Disruption budgets.
+    pub budgets: Arc<Mirror<PodDisruptionBudget>>,
+    /// Volumes attached to nodes, found by node.
+    pub attachments: Arc<Mirror<VolumeAttachment>>,
+    /// Volumes.
+    pub volumes: Arc<Mirror<PersistentVolume>>,
+    /// Claims on volumes.
+    pub volume_claims: Arc<Mirror<PersistentVolumeClaim>>,
+    /// What makes pods of equal shape, with the number that is wanted.
+    pub replica_sets: Arc<Mirror<ReplicaSet>>,
+    /// The same, in order.
+    pub stateful_sets: Arc<Mirror<StatefulSet>>,
+    daemon_sets: Arc<Mirror<DaemonSet>>,
+    namespaces: Arc<Mirror<Namespace>>,
+    storage_classes: Arc<Mirror<StorageClass>>,
+    csi_nodes: Arc<Mirror<CSINode>>,
+    priorities: Arc<Mirror<PriorityClass>>,
+    state: Mutex<Index>,
+    changes: watch::Sender<u64>,
+}
+
+/// The planner's index, and objects that it refused.
+struct Index {
+    state: State,
+    refused: std::collections::BTreeMap<(StateKind, Key), Invalid>,
+}
+
+impl Cluster {
+    /// The shared parts, and the task that sends events. Nothing is watched yet.
+    pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
+        let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
+        let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
+        let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
+        let of_node = |pod: &Pod| node_name(pod).map(str::to_owned);
+        let of_machine = |node: &Node| node.spec.as_ref()?.provider_id.clone();
+        let of_pool = |claim: &NodeClaim| pool_name(claim).map(str::to_owned);
+        let attached = |attachment: &VolumeAttachment| Some(attachment.spec.node_name.clone());
+        let cluster = Arc::new(Self {
+            names: Names::new(options.seed),
+            clock,
+            recorder,
+            pods: Arc::new(Mirror::new(writer.clone(), Some(of_node))),
+            nodes: Arc::new(Mirror::new(writer.clone(), Some(of_machine))),
+            pools: plain(&writer),
+            claims: Arc::new(Mirror::new(writer.clone(), Some(of_pool))),
+            classes: plain(&writer),
+            limits: plain(&writer),
+            budgets: plain(&writer),
+            attachments: Arc::new(Mirror::new(writer.clone(), Some(attached))),
+            volumes: plain(&writer),
+            volume_claims: plain(&writer),
+            replica_sets: plain(&writer),
+            stateful_sets: plain(&writer),
+            daemon_sets: plain(&writer),
+            namespaces: plain(&writer),
+            storage_classes: plain(&writer),
+            csi_nodes: plain(&writer),
+            priorities: plain(&writer),
+            state: Mutex::new(Index { state: State::new(), refused: std::collections::BTreeMap::new() }),
+            changes: watch::Sender::new(0),
+            client,
+            options,
+        });
+        cluster.feed_state();
+        (cluster, sender)
+    }
+
+    /// Every change of a mirror goes into the planner's index.
+    fn feed_state(self: &Arc<Self>) {
+        self.feed(&self.pods, StateKind::Pod, |_| true);
+        self.feed(&self.nodes, StateKind::Node, |_| true);
+        self.feed(&self.pools, StateKind::NodePool, is_ours);
+        self.feed(&self.claims, StateKind::NodeClaim, |_| true);
+        self.feed(&self.classes, StateKind::NodeClass(ClassKind::Millpond), |_| true);
+        self.feed(&self.budgets, StateKind::PodDisruptionBudget, |_| true);
+        self.feed(&self.volumes, StateKind::PersistentVolume, |_| true);
+        self.feed(&self.volume_claims, StateKind::PersistentVolumeClaim, |_| true);
+        self.feed(&self.replica_sets, StateKind::ReplicaSet, |_| true);
+        self.feed(&self.stateful_sets, StateKind::StatefulSet, |_| true);
+        self.feed(&self.daemon_sets, StateKind::DaemonSet, |_| true);
+        self.feed(&self.namespaces, StateKind::Namespace, |_| true);
+        self.feed(&self.storage_classes, StateKind::StorageClass, |_| true);
+        self.feed(&self.csi_nodes, StateKind::CsiNode, |_| true);
+        self.feed(&self.priorities, StateKind::PriorityClass, |_| true);
+    }
+
+    fn feed<K: Kind>(self: &Arc<Self>, mirror: &Mirror<K>, kind: StateKind, takes: fn(&K) -> bool) {
+        let cluster = Arc::downgrade(self);
+        mirror.on_change(move |before, after| {
+            let Some(cluster) = cluster.upgrade() else { return };
+            let gone = |object: &Arc<K>| cluster.forget(kind, &Key::of(&**object));
+            match (before, after) {
+                (_, Some(object)) if takes(object) => cluster.take(kind, &**object),
+                (Some(object), None) | (_, Some(object)) => gone(object),
+                (None, None) => {}
+            }
+        });
+    }
+
+    fn take<K: Kind>(&self, kind: StateKind, object: &K) {
+        let key = Key::of(object);
+        let Ok(text) = serde_json::to_string(object) else { return };
+        let read = Object::read(kind, &mut serde_json::Deserializer::from_str(&text));
+        let mut index = self.state.lock();
+        let taken = match read {
+            Ok(object) => index.state.apply(&object).map(drop),
+            Err(error) => Err(Invalid::new("", error.to_string())),
+        };
+        match taken {
+            Ok(()) => drop(index.refused.remove(&(kind, key))),
+            Err(invalid) => {
+                // What it was before must not be planned with either.
+                index.state.delete(kind, &key.namespace, &key.name);
+                index.refused.insert((kind, key), invalid);
+            }
+        }
+        drop(index);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn forget(&self, kind: StateKind, key: &Key) {
+        let mut index = self.state.lock();
+        index.refused.remove(&(kind, key.clone()));
+        index.state.delete(kind, &key.namespace, &key.name);
+        drop(index);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// All that is known, as the planner reads it.
+    pub fn snapshot(&self, options: &millpond_state::Options) -> Taken {
+        self.state.lock().state.snapshot(self.now().0, options)
+    }
+
+    /// Why the planner does not take an object, if so.
+    pub fn refused(&self, kind: StateKind, key: &Key) -> Option<Invalid> {
+        self.state.lock().refused.get(&(kind, key.clone())).cloned()
+    }
+
+    /// Counts changes of anything that planning looks at.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The time in whole seconds.
+    pub fn now(&self) -> Time {
+        Time(self.clock.now().as_second())
+    }
+
+    /// How long ago a moment was; zero if it is yet to come.
+    pub fn since(&self, moment: Time) -> Duration {
+        let elapsed = self.clock.now().as_millisecond() - moment.0 * 1000;
+        Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
+    }
+
+    /// Watches everything until the token is cancelled.
+    pub fn watch(self: &Arc<Self>, tracker: &TaskTracker, stop: &CancellationToken) {
+        let streaming = self.options.streaming_lists;
+        macro_rules! run {
+            ($($mirror:ident),+) => {$(
+                tracker.spawn(Arc::clone(&self.$mirror).run(streaming, stop.clone()));
+            )+};
+        }
+        run!(
+            pods,
+            nodes,
+            pools,
+            claims,
+            classes,
+            limits,
+            budgets,
+            attachments,
+            volumes,
+            volume_claims,
+            replica_sets,
+            stateful_sets,
+            daemon_sets,
+            namespaces,
+            storage_classes,
+            csi_nodes,
+            priorities
+        );
+    }
+
+    /// Waits until everything was listed once.
+    pub async fn wait_until_ready(&self) {
+        macro_rules! ready {
+            ($($mirror:ident),+) => { vec![$(Box::pin(self.$mirror.wait_until_ready()) as futures::future::BoxFuture<'_, ()>),+] };
+        }
+        join_all(ready!(
+            pods,
+            nodes,
+            pools,
+            claims,
+            classes,
+            limits,
+            budgets,
+            attachments,
+            volumes,
+            volume_claims,
+            replica_sets,
+            stateful_sets,
+            daemon_sets,
+            namespaces,
+            storage_classes,
+            csi_nodes,
+            priorities
+        ))
+        .await;
+    }
+}
+
+fn plain<K: Kind>(writer: &Writer) -> Arc<Mirror<K>> {
+    Arc::new(Mirror::new(writer.clone(), None))
+}
+
+/// The pool that a claim belongs to.
+pub fn pool_name(claim: &NodeClaim) -> Option<&str> {
+    claim.metadata.labels.as_ref()?.get(millpond_api::labels::NODE_POOL).map(String::as_str)
+}
+
+/// Whether the nodes of a pool are Millpond's to make.
+pub fn is_ours(pool: &NodePool) -> bool {
+    is_our_class(&pool.spec.template.spec.node_class_ref)
+}
+
+/// Whether a class of nodes is Millpond's.
+pub fn is_our_class(class: &millpond_api::karpenter::NodeClassRef) -> bool {
+    class.group == millpond_api::node_class::GROUP && class.kind == "NodeClass"
+}

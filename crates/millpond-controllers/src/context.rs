@@ -1,0 +1,110 @@
+//! What controllers act with: the cluster, the providers, what is out of stock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millpond_api::cluster_limits::ClusterLimitsSpec;
+use millpond_api::node_class as api;
+use millpond_plan::model::Snapshot;
+use millpond_providers::{Provider, ProviderError};
+use millpond_runtime::meta::Key;
+
+use crate::cluster::Cluster;
+use crate::kinds::{NodeClass, NodePool};
+use crate::stock::Stock;
+
+/// The provider of classes that name none.
+const DEFAULT_PROVIDER: &str = "sim";
+
+/// What controllers act with.
+pub struct Context {
+    /// Copies of everything.
+    pub cluster: Arc<Cluster>,
+    /// Offerings that were not to be had.
+    pub stock: Stock,
+    providers: BTreeMap<&'static str, Arc<dyn Provider>>,
+}
+
+impl Context {
+    /// These providers, on this cluster.
+    pub fn new(cluster: Arc<Cluster>, providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Arc<Self> {
+        let providers = providers.into_iter().map(|provider| (provider.name(), provider)).collect();
+        let stock = Stock::new(cluster.options.seed);
+        Arc::new(Self { cluster, stock, providers })
+    }
+
+    /// All providers.
+    pub fn providers(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        self.providers.values()
+    }
+
+    /// Who makes the nodes of a class.
+    pub fn provider(&self, class: &NodeClass) -> Result<&Arc<dyn Provider>, ProviderError> {
+        let name = class.spec.provider.as_deref().unwrap_or(DEFAULT_PROVIDER);
+        self.providers.get(name).ok_or_else(|| {
+            let known = self.providers.keys().copied();
+            let hint = millpond_api::spelling::nearest(name, known.clone()).map_or_else(
+                || format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+                |near| format!("is `{near}` meant?"),
+            );
+            ProviderError::NotReady { message: format!("there is no provider `{name}`; {hint}") }
+        })
+    }
+
+    /// All that is known, as the planner reads it: what is out of stock is marked.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut options = self.cluster.options.snapshot.clone();
+        for limits in self.cluster.limits.list() {
+            add_limits(&limits.spec, &mut options);
+        }
+        let mut snapshot = self.cluster.snapshot(&options).snapshot;
+        self.stock.mark(&mut snapshot);
+        snapshot
+    }
+
+    /// The class of that name.
+    pub fn class(&self, name: &str) -> Option<Arc<NodeClass>> {
+        self.cluster.classes.get(&Key::new("", name))
+    }
+
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<Arc<NodePool>> {
+        self.cluster.pools.get(&Key::new("", name))
+    }
+}
+
+/// Of several limits the lowest holds.
+fn add_limits(limits: &ClusterLimitsSpec, options: &mut millpond_state::Options) {
+    let lower = |known: Option<u64>, more: Option<u64>| [known, more].into_iter().flatten().min();
+    options.limit_price = lower(options.limit_price, limits.dollars_per_hour.as_ref().map(|dollars| dollars.0));
+    for (name, most) in limits.limits.iter().flat_map(millpond_api::amounts::Amounts::iter) {
+        if name == "nodes" {
+            options.limit_nodes = lower(options.limit_nodes, Some(u64::try_from(most).unwrap_or(0)));
+            continue;
+        }
+        match options.limit_resources.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = (*known).min(most),
+            None => options.limit_resources.push((name.to_owned(), most)),
+        }
+    }
+}
+
+/// A class as the planner and providers read it.
+pub fn api_class(class: &NodeClass) -> api::NodeClass {
+    api::NodeClass { metadata: api_meta(&class.metadata), spec: class.spec.clone(), status: class.status.clone() }
+}
+
+/// Metadata as far as planning looks at it.
+pub fn api_meta(meta: &kube::api::ObjectMeta) -> millpond_api::meta::ObjectMeta {
+    millpond_api::meta::ObjectMeta {
+        name: meta.name.clone().unwrap_or_default(),
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        labels: meta.labels.clone().unwrap_or_default(),
+        annotations: meta.annotations.clone().unwrap_or_default(),
+        creation_timestamp: meta.creation_timestamp.as_ref().map(|time| millpond_api::time::Time(time.0.as_second())),
+        deletion_timestamp: meta.deletion_timestamp.as_ref().map(|time| millpond_api::time::Time(time.0.as_second())),
+        ..Default::default()
+    }
+}

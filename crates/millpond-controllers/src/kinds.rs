@@ -1,0 +1,115 @@
+//! Millpond's and Karpenter's kinds as a client reads and writes them: the specs and statuses of `millpond-api` under
+//! Kubernetes' own metadata.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client};
+use millpond_api::{cluster_limits, karpenter, node_class};
+use millpond_runtime::kinds::Kind;
+use serde::{Deserialize, Serialize};
+
+macro_rules! cluster_kind {
+    ($(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            /// The group and version; written on creation.
+            #[serde(default, skip_serializing_if = "String::is_empty")]
+            pub api_version: String,
+            /// The kind; written on creation.
+            #[serde(default, skip_serializing_if = "String::is_empty")]
+            pub kind: String,
+            /// Name, labels and so on.
+            #[serde(default)]
+            pub metadata: ObjectMeta,
+            /// What is asked for.
+            pub spec: $spec,
+            /// What is.
+            #[serde(default)]
+            pub status: $status,
+        }
+
+        impl $name {
+            /// A new one, without status.
+            pub fn new(metadata: ObjectMeta, spec: $spec) -> Self {
+                let (api_version, kind) = (concat!($group, "/", $version).to_owned(), stringify!($name).to_owned());
+                Self { api_version, kind, metadata, spec, status: Default::default() }
+            }
+
+            /// Its name.
+            pub fn name(&self) -> &str {
+                self.metadata.name.as_deref().unwrap_or_default()
+            }
+        }
+
+        impl kube::Resource for $name {
+            type DynamicType = ();
+            type Scope = kube::core::ClusterResourceScope;
+
+            fn kind(_: &()) -> Cow<'_, str> {
+                stringify!($name).into()
+            }
+            fn group(_: &()) -> Cow<'_, str> {
+                $group.into()
+            }
+            fn version(_: &()) -> Cow<'_, str> {
+                $version.into()
+            }
+            fn plural(_: &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+
+        impl Kind for $name {
+            fn api(client: &Client, _namespace: &str) -> Api<Self> {
+                Api::all(client.clone())
+            }
+        }
+
+    };
+}
+
+cluster_kind!(
+    /// A pool of nodes.
+    NodePool,
+    "karpenter.sh",
+    "v1",
+    "nodepools",
+    karpenter::NodePoolSpec,
+    karpenter::NodePoolStatus
+);
+cluster_kind!(
+    /// A node that was asked for.
+    NodeClaim,
+    "karpenter.sh",
+    "v1",
+    "nodeclaims",
+    karpenter::NodeClaimSpec,
+    karpenter::NodeClaimStatus
+);
+cluster_kind!(
+    /// Where the nodes of a pool come from.
+    NodeClass,
+    "millpond.dev",
+    "v1alpha1",
+    "nodeclasses",
+    node_class::NodeClassSpec,
+    node_class::NodeClassStatus
+);
+cluster_kind!(
+    /// What all nodes may add up to.
+    ClusterLimits,
+    "millpond.dev",
+    "v1alpha1",
+    "clusterlimits",
+    cluster_limits::ClusterLimitsSpec,
+    cluster_limits::ClusterLimitsStatus
+);

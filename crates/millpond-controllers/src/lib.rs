@@ -1,0 +1,28 @@
+//! Thin async loops around pure decisions: watch → state → plan → execute → status.
+//!
+//! ```text
+//!            any Kubernetes API, through kube::Client
+//!             ▲ writes                        │ watches
+//!             │                               ▼
+//!             │                            Cluster ── mirrors (what controllers read)
+//!             │                               │  └── State (what the planner reads) ──▶ Snapshot
+//!   ┌─────────┴───────┬────────────────┬──────┴─────────┬──────────────────┬─────────────────┐
+//!   provision         claims           disruption       pools              collect           limits
+//!   pods → batch →    launch,          marks, commands: status, readiness, orphans both      reserve before
+//!   plan → claims,    register,        replace first,   static pools       ways              anything is
+//!   nominations       initialize, end  then drain                                            intended
+//! ```
+//!
+//! Nothing here knows whether the API is the embedded one. Time is `tokio::time` and [`millpond_runtime::clock`], chance
+//! comes from a seed. When nothing changes, nothing is written.
+
+pub mod claims;
+pub mod cluster;
+pub mod context;
+pub mod end;
+pub mod kinds;
+pub mod limits;
+pub mod pools;
+pub mod provision;
+pub mod run;
+pub mod stock;

@@ -1,0 +1,337 @@
+//! Strict limits: nothing is intended before it is reserved, and all that is intended counts.
+//!
+//! Every claim that Millpond writes goes through [`create`]. Where a limit holds (of its pool, or of the whole cluster),
+//! the claim is first reserved: its name and what it takes are written into an annotation of the limiting object, on
+//! condition that nobody wrote that object meanwhile. What counts against the limit is
+//!
+//! > all claims of a consistent list + all reservations whose claim is not in that list
+//!
+//! so two controllers, or a round of planning and a consolidation, can never both take what is left: the second one's
+//! write conflicts, it reads again, and sees what the first one took. A claim carries what was reserved for it, until
+//! it says itself what it has.
+//!
+//! A reservation whose claim was never written (a crash between the two) lapses after [`LAPSES_AFTER`]; who reserved
+//! writes its claim within [`WRITTEN_WITHIN`] or not at all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use millpond_api::amounts::Amounts;
+use millpond_api::karpenter::PRICE_LIMIT_ANNOTATION;
+use millpond_api::{labels, money};
+use millpond_runtime::error::{Error, Result};
+use millpond_runtime::meta::Key;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::cluster::{Cluster, FIELD_MANAGER, is_our_class, pool_name};
+use crate::context::Context;
+use crate::kinds::NodeClaim;
+
+/// Annotation of a claim: what it counts against limits until it says what it has.
+pub const RESERVED_ANNOTATION: &str = "millpond.dev/reserved";
+/// Annotation of what limits: claims that are about to be written.
+pub const RESERVATIONS_ANNOTATION: &str = "millpond.dev/reservations";
+
+/// A reservation without a claim counts for this long.
+const LAPSES_AFTER: Duration = Duration::from_mins(1);
+/// A claim is written this soon after it was reserved, or not at all.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
+/// Tries against others who write the same object.
+const TRIES: usize = 10;
+/// Claims that are written at a time; the cluster's own limit on writes holds as well.
+const AT_A_TIME: usize = 64;
+
+/// What nodes take: resources, nodes and money.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Take {
+    /// Capacity.
+    #[serde(default)]
+    pub resources: Amounts,
+    /// Nano-dollars per hour.
+    #[serde(default)]
+    pub nanos_hour: u64,
+    /// Nodes.
+    #[serde(default)]
+    pub nodes: u64,
+}
+
+impl Take {
+    fn add(&mut self, other: &Self) {
+        for (name, amount) in other.resources.iter() {
+            *self.resources.0.entry(name.to_owned()).or_default() += amount;
+        }
+        self.nanos_hour += other.nanos_hour;
+        self.nodes += other.nodes;
+    }
+
+    /// Whether it is within a limit.
+    fn within(&self, limit: &Limit) -> bool {
+        let resources = limit.amounts.iter().all(|(name, most)| match name {
+            "nodes" => i128::from(self.nodes) <= i128::from(most),
+            _ => self.resources.get(name).unwrap_or(0) <= most,
+        });
+        resources && limit.nanos_hour.is_none_or(|most| self.nanos_hour <= most)
+    }
+}
+
+/// A reservation, as it stands in the annotation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Reservation {
+    take: Take,
+    /// Seconds since 1970.
+    at: i64,
+}
+
+/// What may be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Limit {
+    amounts: Amounts,
+    nanos_hour: Option<u64>,
+}
+
+impl Limit {
+    fn is_none(&self) -> bool {
+        self.amounts.is_empty() && self.nanos_hour.is_none()
+    }
+}
+
+/// What limits: a pool, or limits of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Cluster(String),
+    Pool(String),
+}
+
+impl Scope {
+    fn name(&self) -> &str {
+        match self {
+            Self::Cluster(name) | Self::Pool(name) => name,
+        }
+    }
+
+    fn api(&self, cluster: &Cluster) -> Api<DynamicObject> {
+        let (kind, plural) = match self {
+            Self::Cluster(_) => (GroupVersionKind::gvk("millpond.dev", "v1alpha1", "ClusterLimits"), "clusterlimits"),
+            Self::Pool(_) => (GroupVersionKind::gvk("karpenter.sh", "v1", "NodePool"), "nodepools"),
+        };
+        Api::all_with(cluster.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+    }
+
+    fn counts(&self, claim: &NodeClaim) -> bool {
+        match self {
+            Self::Cluster(_) => is_our_class(&claim.spec.node_class_ref),
+            Self::Pool(name) => pool_name(claim) == Some(name),
+        }
+    }
+
+    fn failed(&self, verb: &'static str, source: kube::Error) -> Error {
+        let kind = if matches!(self, Self::Pool(_)) { "NodePool" } else { "ClusterLimits" };
+        Error::Api { verb, kind: kind.to_owned(), key: Key::new("", self.name()), source: Box::new(source) }
+    }
+}
+
+/// Writes claims as far as limits allow, in their order; tells the name of each that was written.
+pub(crate) async fn create(context: &Context, claims: Vec<Option<NodeClaim>>) -> Result<Vec<Option<String>>> {
+    let cluster = &context.cluster;
+    let begun = Instant::now();
+    let mut allowed: Vec<bool> = claims.iter().map(Option::is_some).collect();
+    for (scope, members) in scopes(cluster, &claims) {
+        let wanted: Vec<(usize, &NodeClaim)> = members
+            .into_iter()
+            .filter(|&index| allowed[index])
+            .filter_map(|i| Some((i, claims[i].as_ref()?)))
+            .collect();
+        let granted = reserve(cluster, &scope, &wanted).await?;
+        for (index, _) in wanted {
+            allowed[index] = granted.contains(&index);
+        }
+    }
+    let total = claims.len();
+    let write = |(index, claim): (usize, NodeClaim)| async move {
+        if begun.elapsed() > WRITTEN_WITHIN {
+            tracing::warn!(claim = claim.name(), "not written: it took too long to reserve");
+            return None;
+        }
+        match cluster.claims.create(&claim).await {
+            Ok(created) => Some((index, created.name().to_owned())),
+            Err(error) => {
+                tracing::warn!(claim = claim.name(), %error, cause = error.cause(), "claim not written");
+                None
+            }
+        }
+    };
+    let due = claims.into_iter().enumerate().filter(|(index, _)| allowed[*index]);
+    let due: Vec<(usize, NodeClaim)> = due.filter_map(|(index, claim)| Some((index, claim?))).collect();
+    let written: Vec<Option<(usize, String)>> =
+        stream::iter(due).map(write).buffer_unordered(AT_A_TIME).collect().await;
+    let mut names = vec![None; total];
+    for (index, name) in written.into_iter().flatten() {
+        names[index] = Some(name);
+    }
+    Ok(names)
+}
+
+/// What limits these claims, with the claims that it limits.
+fn scopes(cluster: &Cluster, claims: &[Option<NodeClaim>]) -> BTreeMap<Scope, Vec<usize>> {
+    let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
+    let of_cluster: Vec<String> = cluster.limits.list().iter().map(|limits| limits.name().to_owned()).collect();
+    for (index, claim) in claims.iter().enumerate() {
+        let Some(claim) = claim else { continue };
+        for name in &of_cluster {
+            scopes.entry(Scope::Cluster(name.clone())).or_default().push(index);
+        }
+        if let Some(pool) = pool_name(claim) {
+            let limited = cluster.pools.get(&Key::new("", pool)).is_none_or(|pool| {
+                pool.spec.limits.is_some() || pool.annotations().contains_key(PRICE_LIMIT_ANNOTATION)
+            });
+            if limited {
+                scopes.entry(Scope::Pool(pool.to_owned())).or_default().push(index);
+            }
+        }
+    }
+    scopes
+}
+
+/// Reserves claims in their order; tells which are within the limit.
+async fn reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)]) -> Result<Vec<usize>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    for _ in 0..TRIES {
+        match try_reserve(cluster, scope, wanted).await? {
+            Some(granted) => return Ok(granted),
+            None => tracing::debug!(scope = scope.name(), "somebody else reserved meanwhile"),
+        }
+    }
+    tracing::warn!(scope = scope.name(), "could not reserve: others wrote it again and again");
+    Ok(Vec::new())
+}
+
+async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)]) -> Result<Option<Vec<usize>>> {
+    let api = scope.api(cluster);
+    let object = match api.get_opt(scope.name()).await.map_err(|source| scope.failed("read", source))? {
+        Some(object) => object,
+        // A pool that is gone buys nothing; limits that are gone limit nothing.
+        None if matches!(scope, Scope::Pool(_)) => return Ok(Some(Vec::new())),
+        None => return Ok(Some(wanted.iter().map(|(index, _)| *index).collect())),
+    };
+    let limit = limit_of(&object);
+    if limit.is_none() {
+        return Ok(Some(wanted.iter().map(|(index, _)| *index).collect()));
+    }
+    let claims = list_claims(cluster, scope).await?;
+    let now = cluster.now().0;
+    let mut standing = reservations(&object);
+    standing.retain(|name, reservation| {
+        let lapsed = now - reservation.at > LAPSES_AFTER.as_secs() as i64;
+        !lapsed && !claims.iter().any(|claim| claim.name() == name)
+    });
+    let mut taken = Take::default();
+    claims.iter().filter(|claim| scope.counts(claim)).for_each(|claim| taken.add(&take_of(claim)));
+    standing.values().for_each(|reservation| taken.add(&reservation.take));
+    let mut granted = Vec::new();
+    for (index, claim) in wanted {
+        let take = take_of(claim);
+        let mut together = taken.clone();
+        together.add(&take);
+        if together.within(&limit) {
+            taken = together;
+            granted.push(*index);
+            standing.insert(claim.name().to_owned(), Reservation { take, at: now });
+        }
+    }
+    if granted.is_empty() {
+        return Ok(Some(granted));
+    }
+    let text = serde_json::to_string(&standing).unwrap_or_default();
+    let patch = json!({"metadata": {
+        "resourceVersion": object.metadata.resource_version,
+        "annotations": {RESERVATIONS_ANNOTATION: text},
+    }});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match api.patch_metadata(scope.name(), &params, &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(Some(granted)),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+        Err(source) => Err(scope.failed("reserve in", source)),
+    }
+}
+
+/// All claims, as of now: not from a copy that may lag behind.
+async fn list_claims(cluster: &Cluster, scope: &Scope) -> Result<Vec<NodeClaim>> {
+    let api: Api<NodeClaim> = Api::all(cluster.client.clone());
+    let mut params = ListParams::default();
+    if let Scope::Pool(name) = scope {
+        params = params.labels(&format!("{}={name}", labels::NODE_POOL));
+    }
+    let list = api.list(&params).await.map_err(|source| scope.failed("list the claims of", source))?;
+    Ok(list.items)
+}
+
+fn limit_of(object: &DynamicObject) -> Limit {
+    let spec = &object.data["spec"];
+    let amounts = serde_json::from_value(spec["limits"].clone()).unwrap_or_default();
+    let of_cluster = spec["dollarsPerHour"].as_str();
+    let dollars = of_cluster.or_else(|| object.annotations().get(PRICE_LIMIT_ANNOTATION).map(String::as_str));
+    Limit { amounts, nanos_hour: dollars.and_then(|text| money::parse(text).ok()) }
+}
+
+fn reservations(object: &DynamicObject) -> BTreeMap<String, Reservation> {
+    let text = object.annotations().get(RESERVATIONS_ANNOTATION);
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// What a claim counts: what it has, or what was reserved for it; never less than either.
+fn take_of(claim: &NodeClaim) -> Take {
+    let text = claim.annotations().get(RESERVED_ANNOTATION);
+    let mut take: Take = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    for (name, amount) in claim.status.capacity.iter() {
+        let known = take.resources.0.entry(name.to_owned()).or_default();
+        *known = (*known).max(amount);
+    }
+    take.nodes = 1;
+    take
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(cpu: i64, nanos_hour: u64) -> Take {
+        Take { resources: Amounts([("cpu".to_owned(), cpu)].into()), nanos_hour, nodes: 1 }
+    }
+
+    #[test]
+    fn limits_count_resources_nodes_and_money() {
+        let mut taken = take(4000, 5);
+        taken.add(&take(2000, 5));
+        let within = |limits: &str, nanos_hour| {
+            taken.within(&Limit { amounts: serde_json::from_str(limits).unwrap(), nanos_hour })
+        };
+        assert!(within(r#"{"cpu": "6", "nodes": 2, "memory": "1Gi"}"#, Some(10)));
+        assert!(!within(r#"{"cpu": "5"}"#, None));
+        assert!(!within(r#"{"nodes": 1}"#, None));
+        assert!(!within("{}", Some(9)));
+    }
+
+    #[test]
+    fn a_claim_counts_what_it_has_and_no_less_than_was_reserved() {
+        let reserved = serde_json::to_string(&take(4000, 5)).unwrap();
+        let claim: NodeClaim = serde_json::from_value(json!({
+            "metadata": {"name": "a", "annotations": {RESERVED_ANNOTATION: reserved}},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "millpond.dev", "kind": "NodeClass", "name": "x"}},
+            "status": {"capacity": {"cpu": "2", "memory": "4Gi"}},
+        }))
+        .unwrap();
+        let take = take_of(&claim);
+        assert_eq!((take.resources.get("cpu"), take.nanos_hour, take.nodes), (Some(4000), 5, 1));
+        assert_eq!(take.resources.get("memory"), Some(4 << 30));
+    }
+}

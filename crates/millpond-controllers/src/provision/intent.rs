@@ -1,0 +1,184 @@
+//! From a planned node to the claim that stands for it. Pure.
+
+use std::collections::BTreeMap;
+
+use kube::api::ObjectMeta;
+use millpond_api::amounts::Amounts;
+use millpond_api::karpenter::{
+    HASH_ANNOTATION, HASH_VERSION, HASH_VERSION_ANNOTATION, NodeClaimResources, NodeClaimSpec, PoolRequirement,
+    TERMINATION_FINALIZER, node_class_label,
+};
+use millpond_api::labels;
+use millpond_api::selector::Operator;
+use millpond_plan::alternatives::Contents;
+use millpond_plan::market::Market;
+use millpond_plan::model::{Resources, Snapshot};
+use millpond_plan::plan::NewNode;
+
+use crate::kinds::{NodeClaim, NodePool};
+use crate::limits::{RESERVED_ANNOTATION, Take};
+
+/// Volumes that a driver can attach are no resource that a node reports.
+const ATTACHABLE: &str = "attachable-volumes-";
+
+/// A planned node with all that its claim depends on.
+pub(crate) struct Intent<'p> {
+    /// What was planned for.
+    pub(crate) snapshot: &'p Snapshot,
+    /// What could be bought.
+    pub(crate) market: &'p Market,
+    /// The pool.
+    pub(crate) pool: &'p NodePool,
+    /// The node.
+    pub(crate) node: &'p NewNode,
+    /// Its pods.
+    pub(crate) contents: &'p Contents,
+    /// What may be bought for it, the planned one first.
+    pub(crate) offers: &'p [u32],
+}
+
+impl Intent<'_> {
+    /// The claim, under a name.
+    pub(crate) fn claim(&self, name: String) -> NodeClaim {
+        let mut owner = millpond_runtime::meta::controller_reference(self.pool);
+        owner.controller = None;
+        let metadata = ObjectMeta {
+            name: Some(name),
+            labels: Some(self.labels()),
+            annotations: Some(self.annotations()),
+            finalizers: Some(vec![TERMINATION_FINALIZER.to_owned()]),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        };
+        let template = &self.pool.spec.template.spec;
+        let spec = NodeClaimSpec {
+            requirements: self.requirements(),
+            taints: template.taints.clone(),
+            startup_taints: template.startup_taints.clone(),
+            resources: NodeClaimResources { requests: self.requests() },
+            node_class_ref: template.node_class_ref.clone(),
+            expire_after: template.expire_after,
+            termination_grace_period: template.termination_grace_period,
+        };
+        NodeClaim::new(metadata, spec)
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let template = &self.pool.spec.template;
+        let mut all = template.metadata.labels.clone();
+        all.insert(labels::NODE_POOL.to_owned(), self.pool.name().to_owned());
+        let class = &template.spec.node_class_ref;
+        all.insert(node_class_label(&class.group, &class.kind), class.name.clone());
+        for requirement in self.requirements() {
+            if let (Operator::In, [value], true) =
+                (requirement.operator, requirement.values.as_slice(), self.is_own(&requirement.key))
+            {
+                all.insert(requirement.key.clone(), value.clone());
+            }
+        }
+        all
+    }
+
+    fn annotations(&self) -> BTreeMap<String, String> {
+        let mut all = self.pool.spec.template.metadata.annotations.clone();
+        let hash = crate::pools::hash(self.pool);
+        all.insert(HASH_ANNOTATION.to_owned(), hash);
+        all.insert(HASH_VERSION_ANNOTATION.to_owned(), HASH_VERSION.to_owned());
+        let reserved = serde_json::to_string(&self.take()).unwrap_or_default();
+        all.insert(RESERVED_ANNOTATION.to_owned(), reserved);
+        all
+    }
+
+    /// What counts against limits until the node says what it has: as much as any of its offers.
+    fn take(&self) -> Take {
+        let mut most = Resources::new();
+        let mut nanos_hour = 0;
+        for &offer in self.offers {
+            let offer = self.market.offer(offer as usize);
+            most.raise_to(&self.snapshot.types[offer.instance_type.index()].capacity);
+            nanos_hour = nanos_hour.max(offer.price);
+        }
+        Take { resources: self.amounts(&most), nanos_hour, nodes: 1 }
+    }
+
+    /// Whether a label is the pool's own, not one that comes with the machine.
+    fn is_own(&self, key: &str) -> bool {
+        let of = &self.snapshot.types[self.node.instance_type.index()];
+        let known = self.snapshot.symbols.find(key);
+        known.is_none_or(|key| of.labels.get(key).is_none())
+            && ![labels::NODE_POOL, labels::ZONE, labels::CAPACITY_TYPE, labels::INSTANCE_TYPE].contains(&key)
+    }
+
+    /// What the pool asks for, narrowed to what was planned and what would do as well.
+    fn requirements(&self) -> Vec<PoolRequirement> {
+        let narrowed = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
+        let mut all = vec![
+            one_of(labels::INSTANCE_TYPE, self.offered(|offer| self.type_name(offer))),
+            one_of(labels::ZONE, self.offered(|offer| self.offering(offer).0)),
+            one_of(labels::CAPACITY_TYPE, self.offered(|offer| self.offering(offer).1)),
+        ];
+        for requirement in &self.pool.spec.template.spec.requirements {
+            let key = requirement.key.as_str();
+            if narrowed.contains(&key) {
+                if let Some(same) = all.iter_mut().find(|same| same.key == key) {
+                    same.min_values = requirement.min_values.filter(|least| same.values.len() as i64 >= *least);
+                }
+                continue;
+            }
+            // A label of the pool's own that it leaves open got a value when pods were planned by it.
+            let planned = self.snapshot.symbols.find(key).and_then(|key| self.node.labels.get(key));
+            match planned.filter(|_| self.is_own(key)) {
+                Some(value) => all.push(one_of(key, vec![self.snapshot.text(value).to_owned()])),
+                None => all.push(requirement.clone()),
+            }
+        }
+        all
+    }
+
+    fn offered<'a>(&self, of: impl Fn(u32) -> &'a str) -> Vec<String> {
+        let mut values: Vec<String> = Vec::new();
+        for &offer in self.offers {
+            let value = of(offer);
+            if !values.iter().any(|known| known == value) {
+                values.push(value.to_owned());
+            }
+        }
+        values
+    }
+
+    fn type_name(&self, offer: u32) -> &str {
+        let offer = self.market.offer(offer as usize);
+        self.snapshot.text(self.snapshot.types[offer.instance_type.index()].name)
+    }
+
+    fn offering(&self, offer: u32) -> (&str, &'static str) {
+        let offer = self.market.offer(offer as usize);
+        let offering = &self.snapshot.types[offer.instance_type.index()].offerings[offer.offering as usize];
+        (self.snapshot.text(offering.zone), offering.capacity_type.name())
+    }
+
+    /// What its pods and its daemons ask for.
+    fn requests(&self) -> Amounts {
+        let mut total = Resources::new();
+        for &(class, count) in self.contents {
+            total.add_times(&self.snapshot.classes[class.index()].requests, i64::from(count));
+        }
+        if let Some(&planned) = self.offers.first() {
+            let offer = self.market.offer(planned as usize);
+            let mut daemons = self.snapshot.types[offer.instance_type.index()].allocatable.clone();
+            daemons.subtract(&offer.free);
+            total.add(&daemons);
+        }
+        self.amounts(&total)
+    }
+
+    fn amounts(&self, resources: &Resources) -> Amounts {
+        let named = resources.iter().map(|(resource, amount)| (self.snapshot.resources.name(resource), amount));
+        let real = named.filter(|(name, amount)| *amount > 0 && !name.starts_with(ATTACHABLE));
+        Amounts(real.map(|(name, amount)| (name.to_owned(), amount)).collect())
+    }
+}
+
+fn one_of(key: &str, values: Vec<String>) -> PoolRequirement {
+    PoolRequirement { key: key.to_owned(), operator: Operator::In, values, min_values: None }
+}

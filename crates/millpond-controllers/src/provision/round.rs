@@ -1,0 +1,124 @@
+//! One round: from all that is known now to claims and nominations.
+
+use std::collections::HashMap;
+
+use millpond_plan::alternatives::{self, Alternatives};
+use millpond_plan::market::Market;
+use millpond_plan::model::{NodeState, PodId, Snapshot};
+use millpond_plan::plan::{Outcome, Settings, Target};
+use millpond_runtime::error::Result;
+use millpond_runtime::events::Voice;
+use millpond_runtime::meta::Key;
+use tokio::time::Instant;
+
+use super::Intent;
+use super::nominate::nominate;
+use super::waiting::Waiting;
+use crate::context::Context;
+use crate::kinds::NodeClaim;
+use crate::limits;
+
+/// Offerings that a claim leaves open: the planned one, and those that would do as well.
+const ALTERNATIVES: usize = 60;
+
+const NOMINATED: Voice = Voice { component: "millpond", action: "Plan", reason: "Nominated", warning: false };
+const FAILED: Voice = Voice { component: "millpond", action: "Plan", reason: "FailedScheduling", warning: true };
+
+/// A round of planning.
+pub struct Round<'c> {
+    context: &'c Context,
+    waiting: &'c Waiting,
+}
+
+impl<'c> Round<'c> {
+    pub(super) fn new(context: &'c Context, waiting: &'c Waiting) -> Self {
+        Self { context, waiting }
+    }
+
+    /// Plans and acts.
+    pub async fn run(self) -> Result<()> {
+        self.waiting.begin();
+        let cluster = &self.context.cluster;
+        let snapshot = self.context.snapshot();
+        let market = Market::new(&snapshot);
+        let outcome = millpond_plan::plan_on(&snapshot, &market, &Settings::default());
+        let claims = self.claims(&snapshot, &market, &outcome);
+        let created = limits::create(self.context, claims).await?;
+        let nominations = self.nominations(&snapshot, &outcome, &created);
+        if !outcome.plan.new_nodes.is_empty() {
+            tracing::info!(
+                pods = outcome.report.pods,
+                nodes = outcome.plan.new_nodes.len(),
+                cost_micros_hour =
+                    (outcome.report.cost_after - outcome.report.cost_before.min(outcome.report.cost_after)) / 1000,
+                gap = outcome.report.gap(),
+                "planned"
+            );
+        }
+        if created.iter().any(Option::is_none) {
+            // A limit was reached meanwhile, or a write failed.
+            self.waiting.look_again(Instant::now() + super::RETRY);
+        }
+        let news = self.waiting.end(hopeless(&snapshot, &outcome));
+        for (key, why) in news {
+            if let Some(pod) = cluster.pods.get(&key) {
+                cluster.recorder.tell(&*pod, FAILED, why);
+            }
+        }
+        for (key, node) in &nominations {
+            if let Some(pod) = cluster.pods.get(key) {
+                cluster.recorder.tell(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{node}"));
+            }
+        }
+        nominate(cluster, nominations).await;
+        Ok(())
+    }
+
+    /// A claim for each planned node, in the plan's order.
+    fn claims(&self, snapshot: &Snapshot, market: &Market, outcome: &Outcome) -> Vec<Option<NodeClaim>> {
+        let contents = alternatives::contents(snapshot, &outcome.plan);
+        let mut alternatives = Alternatives::new(snapshot, market);
+        let mut claims = Vec::with_capacity(contents.len());
+        for (node, contents) in outcome.plan.new_nodes.iter().zip(&contents) {
+            let name = &snapshot.pools[node.pool.index()].name;
+            claims.push(self.context.pool(name).map(|pool| {
+                let offers = alternatives.of(node, contents, ALTERNATIVES);
+                let intent = Intent { snapshot, market, pool: &pool, node, contents, offers: &offers };
+                intent.claim(self.context.cluster.names.generate(&format!("{name}-")))
+            }));
+        }
+        claims
+    }
+
+    /// Which pod was promised which node: those that are yet to come. Others the scheduler finds by itself.
+    fn nominations(&self, snapshot: &Snapshot, outcome: &Outcome, created: &[Option<String>]) -> Vec<(Key, String)> {
+        let mut nominations = Vec::new();
+        for &(pod, target) in &outcome.plan.placements {
+            let node = match target {
+                Target::New(node) => created.get(node as usize).cloned().flatten(),
+                Target::Existing(node) => {
+                    let node = &snapshot.nodes[node.index()];
+                    (node.state == NodeState::Starting).then(|| node.name.clone())
+                }
+            };
+            if let Some(node) = node {
+                nominations.push((key(snapshot, pod), node));
+            }
+        }
+        nominations
+    }
+}
+
+/// Pods without a place, and why.
+fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
+    let report = &outcome.report;
+    let verdicts = report
+        .unplaced
+        .iter()
+        .map(|&(pod, verdict)| (key(snapshot, pod), report.verdicts[verdict as usize].message.clone()));
+    verdicts.collect()
+}
+
+fn key(snapshot: &Snapshot, pod: PodId) -> Key {
+    Key::new(snapshot.text(snapshot.class_of(pod).namespace), &snapshot.pods[pod.index()].name)
+}

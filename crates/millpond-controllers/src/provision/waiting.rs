@@ -1,0 +1,170 @@
+//! Pods that wait for a node, and whether a round has looked at them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use millpond_runtime::kinds::Kind;
+use millpond_runtime::meta::{Key, has_ended, is_leaving, node_name};
+use millpond_runtime::mirror::Mirror;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::SOONEST_AGAIN;
+use crate::cluster::Cluster;
+
+#[derive(Default)]
+struct State {
+    /// Pods that no round has looked at.
+    fresh: HashSet<Key>,
+    /// Pods that a round found no place for.
+    hopeless: HashMap<Key, String>,
+    /// Something changed since the last round that may help them.
+    helped: bool,
+    /// When the last round ended.
+    ended: Option<Instant>,
+    /// A round failed: when to try again.
+    again: Option<Instant>,
+    arrivals: u64,
+}
+
+/// Pods that wait.
+pub(super) struct Waiting {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+impl Waiting {
+    pub(super) fn listen(cluster: &Arc<Cluster>) -> Arc<Self> {
+        let waiting = Arc::new(Self { state: Mutex::default(), changed: Notify::new() });
+        let pods = Arc::clone(&waiting);
+        cluster.pods.on_change(move |before, after| pods.pod_changed(before, after));
+        waiting.helped_by(&cluster.pools, |pool| pool.metadata.generation);
+        waiting.helped_by(&cluster.claims, |claim| {
+            (claim.metadata.deletion_timestamp.is_some(), claim.status.conditions.len())
+        });
+        waiting.helped_by(&cluster.classes, |class| (class.metadata.generation, class.status.clone()));
+        waiting.helped_by(&cluster.volumes, |volume| volume.metadata.generation);
+        waiting
+            .helped_by(&cluster.volume_claims, |claim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()));
+        waiting.helped_by(&cluster.nodes, |node| (node.spec.clone(), node.metadata.labels.clone()));
+        waiting
+    }
+
+    /// A change of what counts about an object may help pods without a place.
+    fn helped_by<K: Kind + Resource, C: PartialEq + 'static>(self: &Arc<Self>, mirror: &Mirror<K>, what_counts: fn(&K) -> C) {
+        let waiting = Arc::clone(self);
+        mirror.on_change(move |before, after| {
+            let of = |object: Option<&Arc<K>>| object.map(|object| what_counts(object));
+            if of(before) != of(after) {
+                waiting.help();
+            }
+        });
+    }
+
+    fn help(&self) {
+        let mut state = self.state.lock();
+        if !state.hopeless.is_empty() && !state.helped {
+            state.helped = true;
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn pod_changed(&self, before: Option<&Arc<Pod>>, after: Option<&Arc<Pod>>) {
+        let Some(pod) = after.or(before) else { return };
+        let key = Key::of(&**pod);
+        let waits = after.is_some_and(|pod| needs_place(pod));
+        let waited = before.is_some_and(|pod| needs_place(pod));
+        let mut state = self.state.lock();
+        match (waited, waits) {
+            (false, true) => {
+                state.fresh.insert(key);
+                state.arrivals += 1;
+                drop(state);
+                self.changed.notify_waiters();
+            }
+            (true, false) => {
+                state.fresh.remove(&key);
+                state.hopeless.remove(&key);
+            }
+            // A pod that leaves makes room.
+            (false, false) if after.is_none() => {
+                drop(state);
+                self.help();
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends with the next change.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + '_ {
+        let notified = self.changed.notified();
+        async move { notified.await }
+    }
+
+    pub(super) fn has_fresh(&self) -> bool {
+        !self.state.lock().fresh.is_empty()
+    }
+
+    /// Counts pods that began to wait.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.state.lock().arrivals
+    }
+
+    /// When the next round is due; none while nothing is to be done.
+    pub(super) fn due(&self, next_probe: Option<Duration>) -> Option<Instant> {
+        let state = self.state.lock();
+        if let Some(again) = state.again {
+            return Some(again);
+        }
+        if !state.fresh.is_empty() {
+            return Some(Instant::now());
+        }
+        if state.hopeless.is_empty() {
+            return None;
+        }
+        if state.helped {
+            return Some(state.ended.map_or_else(Instant::now, |ended| ended + SOONEST_AGAIN));
+        }
+        next_probe.map(|wait| Instant::now() + wait)
+    }
+
+    /// A round begins: it looks at all that wait now.
+    pub(super) fn begin(&self) {
+        let mut state = self.state.lock();
+        state.fresh.clear();
+        state.helped = false;
+        state.again = None;
+    }
+
+    /// A round ended with these pods without a place; tells which of them have a new reason.
+    pub(super) fn end(&self, hopeless: HashMap<Key, String>) -> Vec<(Key, String)> {
+        let mut state = self.state.lock();
+        let news = hopeless.iter().filter(|(key, why)| state.hopeless.get(*key) != Some(*why));
+        let news = news.map(|(key, why)| (key.clone(), why.clone())).collect();
+        state.hopeless = hopeless;
+        state.ended = Some(Instant::now());
+        news
+    }
+
+    /// A round failed.
+    pub(super) fn look_again(&self, at: Instant) {
+        self.state.lock().again = Some(at);
+    }
+}
+
+/// Whether a pod needs a node, and was not promised one.
+pub(super) fn needs_place(pod: &Pod) -> bool {
+    let gated =
+        pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty());
+    node_name(pod).is_none() && !has_ended(pod) && !is_leaving(pod) && !gated && nominated(pod).is_none()
+}
+
+/// The node that a pod was promised.
+pub(super) fn nominated(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
+}

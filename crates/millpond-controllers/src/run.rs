@@ -1,0 +1,79 @@
+//! Starting and stopping all controllers together.
+
+use std::sync::Arc;
+
+use kube::Client;
+use millpond_providers::Provider;
+use millpond_runtime::meta::Key;
+use millpond_runtime::queue::Queue;
+use millpond_runtime::worker::{self, Reconcile};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::claims::Claims;
+use crate::cluster::{Cluster, Options};
+use crate::context::Context;
+use crate::provision::{Nominations, Provisioner};
+
+/// Workers for claims mostly wait for providers and writes, so that they may be many.
+const CLAIMS_AT_A_TIME: usize = 64;
+/// Pods whose nomination is looked at, at a time.
+const NOMINATIONS_AT_A_TIME: usize = 16;
+
+/// Controllers that run.
+pub struct Controllers {
+    context: Arc<Context>,
+    tracker: TaskTracker,
+}
+
+impl Controllers {
+    /// Starts all of them; they act once everything was listed. They stop with the token.
+    pub fn start(
+        client: Client,
+        options: Options,
+        providers: impl IntoIterator<Item = Arc<dyn Provider>>,
+        stop: &CancellationToken,
+    ) -> Self {
+        let (cluster, events) = Cluster::new(client, options);
+        let context = Context::new(Arc::clone(&cluster), providers);
+        let controllers = Self { context: Arc::clone(&context), tracker: TaskTracker::new() };
+        let queue = Arc::new(Queue::new());
+        Claims::listen(&context, &queue);
+        controllers.work(Claims::new(Arc::clone(&context)), queue, CLAIMS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        Nominations::listen(&context, &queue);
+        controllers.work(Nominations::new(Arc::clone(&context)), queue, NOMINATIONS_AT_A_TIME, stop);
+        let provisioner = Provisioner::new(context);
+        let (ready, stopped) = (Arc::clone(&cluster), stop.clone());
+        controllers.tracker.spawn(async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = ready.wait_until_ready() => provisioner.run(stopped.clone()).await,
+            }
+        });
+        controllers.tracker.spawn(events.run(stop.clone()));
+        cluster.watch(&controllers.tracker, stop);
+        controllers.tracker.close();
+        controllers
+    }
+
+    /// What they act with.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    fn work<R: Reconcile>(&self, reconciler: R, queue: Arc<Queue<Key>>, at_a_time: usize, stop: &CancellationToken) {
+        let (cluster, stop) = (Arc::clone(&self.context.cluster), stop.clone());
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = cluster.wait_until_ready() => worker::run(Arc::new(reconciler), queue, at_a_time, stop.clone()).await,
+            }
+        });
+    }
+
+    /// Waits until all have ended.
+    pub async fn ended(&self) {
+        self.tracker.wait().await;
+    }
+}

@@ -1,0 +1,213 @@
+//! Offerings that were not to be had, and when to try them again.
+//!
+//! One failure speaks of one offering (type × zone × capacity type), not of a pool. It is left out of plans and
+//! launches for a while, which grows with every failure in a row; then one launch may probe it, and the others wait for
+//! what becomes of that.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millpond_plan::model::Snapshot;
+use millpond_providers::OfferingKey;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
+
+/// How long an offering is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub initial: Duration,
+    /// At most.
+    pub longest: Duration,
+}
+
+/// Karpenter's three minutes, which the seed names; half an hour is what Karpenter's provider for GCP takes at once.
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { initial: Duration::from_mins(3), longest: Duration::from_mins(30) }
+    }
+}
+
+/// A wait is longer by up to this share, so that offerings that failed together are not all probed together.
+const JITTER: f64 = 0.2;
+/// A probe that says nothing for this long counts for nothing: whoever made it is gone.
+const LONGEST_PROBE: Duration = Duration::from_mins(1);
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    failures: u32,
+    until: Instant,
+    /// Since when somebody finds out whether it is to be had again.
+    probing: Option<Instant>,
+}
+
+/// An offering that is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub offering: OfferingKey,
+    /// Failures in a row.
+    pub failures: u32,
+    /// For how long yet; zero where one launch may probe it.
+    pub wait: Duration,
+}
+
+/// What is known of the stock of offerings.
+pub struct Stock {
+    entries: Mutex<(BTreeMap<OfferingKey, Entry>, StdRng)>,
+}
+
+impl Stock {
+    /// Nothing is known to be missing; the seed decides the jitter.
+    pub fn new(seed: u64) -> Self {
+        Self { entries: Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed))) }
+    }
+
+    /// Offerings were not to be had.
+    pub fn failed<'k>(&self, offerings: impl IntoIterator<Item = &'k OfferingKey>, backoff: Backoff) {
+        let now = Instant::now();
+        let (entries, random) = &mut *self.entries.lock();
+        for offering in offerings {
+            let entry = entries.entry(offering.clone()).or_insert(Entry { failures: 0, until: now, probing: None });
+            // Launches that were under way together tell one thing.
+            if entry.failures > 0 && entry.until > now && entry.probing.is_none() {
+                continue;
+            }
+            let wait = backoff.initial.saturating_mul(1 << entry.failures.min(16)).min(backoff.longest);
+            let wait = wait.mul_f64(1.0 + JITTER * random.random_range(0.0..1.0));
+            *entry = Entry { failures: entry.failures + 1, until: now + wait, probing: None };
+        }
+    }
+
+    /// An offering was to be had.
+    pub fn succeeded(&self, offering: &OfferingKey) {
+        self.entries.lock().0.remove(offering);
+    }
+
+    /// Whether a plan may choose it: nothing is known against it, or its wait is over and nobody probes it yet.
+    pub fn is_open(&self, offering: &OfferingKey) -> bool {
+        let now = Instant::now();
+        self.entries.lock().0.get(offering).is_none_or(|entry| entry.is_open(now))
+    }
+
+    /// Takes an offering for a launch. Of one that failed before and may be probed, only the first who asks gets it.
+    pub fn take(&self, offering: &OfferingKey) -> bool {
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.0.get_mut(offering) else { return true };
+        if !entry.is_open(now) {
+            return false;
+        }
+        entry.probing = Some(now);
+        true
+    }
+
+    /// A launch ended without telling anything about an offering that it had taken.
+    pub fn put_back(&self, offering: &OfferingKey) {
+        if let Some(entry) = self.entries.lock().0.get_mut(offering) {
+            entry.probing = None;
+        }
+    }
+
+    /// All that is left out, by offering.
+    pub fn missing(&self) -> Vec<Missing> {
+        let now = Instant::now();
+        let entries = self.entries.lock();
+        let missing = entries.0.iter().map(|(offering, entry)| Missing {
+            offering: offering.clone(),
+            failures: entry.failures,
+            wait: entry.until.saturating_duration_since(now),
+        });
+        missing.collect()
+    }
+
+    /// How long until the next one may be probed.
+    pub fn next_probe(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let entries = self.entries.lock();
+        let waits = entries.0.values().map(|entry| entry.until.saturating_duration_since(now));
+        waits.filter(|wait| !wait.is_zero()).min()
+    }
+
+    /// Marks in a snapshot what is not to be had.
+    pub fn mark(&self, snapshot: &mut Snapshot) {
+        let closed: Vec<OfferingKey> = {
+            let now = Instant::now();
+            let entries = self.entries.lock();
+            entries.0.iter().filter(|(_, entry)| !entry.is_open(now)).map(|(offering, _)| offering.clone()).collect()
+        };
+        if closed.is_empty() {
+            return;
+        }
+        let symbols = &snapshot.symbols;
+        for of in &mut snapshot.types {
+            let name = symbols.text(of.name);
+            let from = closed.partition_point(|offering| offering.instance_type.as_str() < name);
+            let alike = closed[from..].iter().take_while(|offering| offering.instance_type == name);
+            for closed in alike {
+                let same = |offering: &&mut millpond_plan::model::Offering| {
+                    symbols.text(offering.zone) == closed.zone && offering.capacity_type.name() == closed.capacity_type
+                };
+                of.offerings.iter_mut().filter(same).for_each(|offering| offering.available = false);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn is_open(&self, now: Instant) -> bool {
+        let probed = self.probing.is_some_and(|since| now.duration_since(since) < LONGEST_PROBE);
+        self.until <= now && !probed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offering(name: &str) -> OfferingKey {
+        OfferingKey { instance_type: name.to_owned(), zone: "a".to_owned(), capacity_type: "spot".to_owned() }
+    }
+
+    async fn pass(minutes: u64) {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_grow_and_end_with_one_probe() {
+        let (stock, m5) = (Stock::new(1), offering("m5.large"));
+        let backoff = Backoff::default();
+        assert!(stock.is_open(&m5) && stock.take(&m5));
+        stock.failed([&m5], backoff);
+        assert!(!stock.is_open(&m5) && !stock.take(&m5));
+        assert!(stock.is_open(&offering("m5.xlarge")), "others are not affected");
+        stock.failed([&m5], backoff);
+        pass(4).await;
+        assert!(stock.is_open(&m5), "failures of the same moment count once");
+        assert!(stock.take(&m5) && !stock.take(&m5), "one probe");
+        stock.failed([&m5], backoff);
+        pass(5).await;
+        assert!(!stock.is_open(&m5), "twice as long");
+        pass(3).await;
+        assert!(stock.take(&m5));
+        pass(2).await;
+        assert!(stock.take(&m5), "a probe that says nothing does not hold it for ever");
+        stock.succeeded(&m5);
+        assert!(stock.take(&m5) && stock.take(&m5) && stock.missing().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_wait_is_longer_than_the_longest() {
+        let (stock, m5) = (Stock::new(1), offering("m5.large"));
+        for _ in 0..20 {
+            stock.failed([&m5], Backoff::default());
+            pass(40).await;
+            assert!(stock.take(&m5));
+        }
+        stock.put_back(&m5);
+        assert!(stock.is_open(&m5));
+        assert_eq!(stock.missing()[0].failures, 20);
+    }
+}

@@ -17,6 +17,7 @@
 //! comes from a seed. When nothing changes, nothing is written.
 
 pub mod claims;
+pub mod classes;
 pub mod cluster;
 pub mod context;
 pub mod end;

@@ -1,9 +1,141 @@
-//! What pools and classes say about themselves: whether they are ready, and what their nodes add up to.
+//! What pools say about themselves: whether they are valid, whether their class is ready, and what their nodes add up
+//! to.
 
-use millpond_api::karpenter as api;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::context::api_meta;
-use crate::kinds::NodePool;
+use kube::ResourceExt;
+use millpond_api::condition::{self, Conditions};
+use millpond_api::karpenter::{self as api, conditions};
+use millpond_api::labels::NODE_POOL;
+use millpond_api::meta::Condition;
+use millpond_api::{amounts, meta::Invalid};
+use millpond_runtime::error::Result;
+use millpond_runtime::meta::{Key, status_patch};
+use millpond_runtime::queue::Queue;
+use millpond_runtime::worker::Reconcile;
+use millpond_state::objects::Kind as StateKind;
+
+use crate::cluster::{is_ours, pool_name};
+use crate::context::{Context, api_meta};
+use crate::kinds::{NodeClass, NodePool};
+
+/// Changes of nodes are gathered for this long: a hundred nodes that come together cost their pool one write.
+const GATHER: Duration = Duration::from_millis(200);
+
+/// Keeps the status of pools.
+pub struct Pools {
+    context: Arc<Context>,
+}
+
+impl Pools {
+    /// Acts on this cluster.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Asks for work on a pool whenever it, its class, its claims or its nodes change.
+    pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
+        let pools = Arc::clone(queue);
+        context.cluster.pools.on_change(move |_, after| {
+            if let Some(pool) = after {
+                pools.add(Key::of(&**pool));
+            }
+        });
+        let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.classes.on_change(move |before, after| {
+            let (Some(context), Some(class)) = (weak.upgrade(), after.or(before)) else { return };
+            let of_class = |pool: &&Arc<NodePool>| pool.spec.template.spec.node_class_ref.name == class.name();
+            context.cluster.pools.list().iter().filter(of_class).for_each(|pool| classes.add(Key::of(&**pool)));
+        });
+        let claims = Arc::clone(queue);
+        context.cluster.claims.on_change(move |before, after| {
+            if let Some(name) = after.or(before).and_then(|claim| pool_name(claim)) {
+                claims.add_after(Key::new("", name), GATHER);
+            }
+        });
+        let nodes = Arc::clone(queue);
+        context.cluster.nodes.on_change(move |before, after| {
+            if let Some(name) = after.or(before).and_then(|node| node.labels().get(NODE_POOL)) {
+                nodes.add_after(Key::new("", name), GATHER);
+            }
+        });
+    }
+}
+
+impl Reconcile for Pools {
+    const NAME: &'static str = "pools";
+
+    async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
+        let cluster = &self.context.cluster;
+        let Some(pool) = cluster.pools.get(key).filter(|pool| is_ours(pool)) else { return Ok(None) };
+        let class = self.context.class(&pool.spec.template.spec.node_class_ref.name);
+        let mut status = pool.status.clone();
+        (status.resources, status.nodes) = self.sums(key);
+        let generation = pool.metadata.generation.unwrap_or_default();
+        let mut known = Conditions::new(&mut status.conditions, conditions::OF_POOL, generation, cluster.now());
+        known.initialize();
+        known.set(self.validity(&pool));
+        known.set(class_readiness(&pool, class.as_deref()));
+        if condition::find(&pool.status.conditions, conditions::NODE_REGISTRATION_HEALTHY).is_none() {
+            let message = "no node of this pool has been launched yet";
+            known.set(Condition::unknown(conditions::NODE_REGISTRATION_HEALTHY, "NotLaunched", message));
+        }
+        status.node_class_observed_generation = class.and_then(|class| class.metadata.generation).unwrap_or_default();
+        if let Some(patch) = status_patch(&*pool, Some(&pool.status), &status) {
+            cluster.pools.patch_status(key, &patch).await?;
+        }
+        Ok(None)
+    }
+}
+
+impl Pools {
+    /// What the nodes of a pool add up to, and how many there are. A claim without a node counts what it was promised.
+    fn sums(&self, pool: &Key) -> (amounts::Amounts, Option<i64>) {
+        let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+        let mut nodes = 0;
+        for claim in self.context.cluster.claims.indexed(&pool.name) {
+            if claim.status.provider_id.is_empty() {
+                continue;
+            }
+            nodes += 1;
+            for (name, amount) in claim.status.capacity.iter() {
+                *sums.entry(name.to_owned()).or_default() += amount;
+            }
+        }
+        sums.insert("nodes".to_owned(), nodes);
+        (amounts::Amounts(sums), Some(nodes))
+    }
+
+    fn validity(&self, pool: &NodePool) -> Condition {
+        let refused = self.context.cluster.refused(StateKind::NodePool, &Key::of(pool));
+        let first = || api_pool(pool).validate().into_iter().next();
+        match refused.or_else(first) {
+            Some(Invalid { field, problem }) => {
+                let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
+                Condition::fails(conditions::VALIDATION_SUCCEEDED, "NodePoolValidationFailed", message)
+            }
+            None => Condition::holds(conditions::VALIDATION_SUCCEEDED),
+        }
+    }
+}
+
+fn class_readiness(pool: &NodePool, class: Option<&NodeClass>) -> Condition {
+    let kind = conditions::NODE_CLASS_READY;
+    let name = &pool.spec.template.spec.node_class_ref.name;
+    let Some(class) = class else {
+        return Condition::fails(kind, "NodeClassNotFound", format!("there is no node class `{name}`"));
+    };
+    if class.metadata.deletion_timestamp.is_some() {
+        return Condition::fails(kind, "NodeClassTerminating", format!("the node class `{name}` is being deleted"));
+    }
+    match condition::find(&class.status.conditions, condition::READY) {
+        Some(ready) if ready.is_true() => Condition::holds(kind),
+        Some(ready) if ready.is_false() => Condition::fails(kind, &ready.reason, ready.message.clone()),
+        _ => Condition::unknown(kind, "NodeClassReadinessUnknown", "the node class has not said yet whether it is ready"),
+    }
+}
 
 /// The hash of what a pool's template says.
 pub fn hash(pool: &NodePool) -> String {

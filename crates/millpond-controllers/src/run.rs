@@ -12,13 +12,17 @@ use tokio_util::task::TaskTracker;
 
 use crate::claims::Claims;
 use crate::cluster::{Cluster, Options};
+use crate::classes::Classes;
 use crate::context::Context;
+use crate::pools::Pools;
 use crate::provision::{Nominations, Provisioner};
 
 /// Workers for claims mostly wait for providers and writes, so that they may be many.
 const CLAIMS_AT_A_TIME: usize = 64;
 /// Pods whose nomination is looked at, at a time.
 const NOMINATIONS_AT_A_TIME: usize = 16;
+/// Pools and classes that are looked at, at a time.
+const POOLS_AT_A_TIME: usize = 4;
 
 /// Controllers that run.
 pub struct Controllers {
@@ -43,6 +47,12 @@ impl Controllers {
         let queue = Arc::new(Queue::new());
         Nominations::listen(&context, &queue);
         controllers.work(Nominations::new(Arc::clone(&context)), queue, NOMINATIONS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        Pools::listen(&context, &queue);
+        controllers.work(Pools::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        Classes::listen(&context, &queue);
+        controllers.work(Classes::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         let provisioner = Provisioner::new(context);
         let (ready, stopped) = (Arc::clone(&cluster), stop.clone());
         controllers.tracker.spawn(async move {

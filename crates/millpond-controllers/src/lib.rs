@@ -22,6 +22,7 @@ pub mod cluster;
 pub mod context;
 pub mod end;
 pub mod kinds;
+pub mod leader;
 pub mod limits;
 pub mod pools;
 pub mod provision;

@@ -1,0 +1,5 @@
+//! The whole of it under virtual time: embedded API, stand-ins, simulated cloud, controllers.
+
+mod basin;
+mod fuse;
+mod scale_up;

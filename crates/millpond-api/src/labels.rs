@@ -27,6 +27,23 @@ pub const GKE_ACCELERATOR: &str = "cloud.google.com/gke-accelerator";
 /// Labels that every provider defines.
 pub const WELL_KNOWN: &[&str] = &[NODE_POOL, ZONE, REGION, INSTANCE_TYPE, WINDOWS_BUILD, ARCH, OS, CAPACITY_TYPE];
 
+/// Old names of labels, and those of drivers, with the name that stands for them today.
+const RENAMED: [(&str, &str); 8] = [
+    ("beta.kubernetes.io/arch", ARCH),
+    ("beta.kubernetes.io/os", OS),
+    ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
+    ("failure-domain.beta.kubernetes.io/zone", ZONE),
+    ("failure-domain.beta.kubernetes.io/region", REGION),
+    ("topology.ebs.csi.aws.com/zone", ZONE),
+    ("topology.gke.io/zone", ZONE),
+    ("topology.disk.csi.azure.com/zone", ZONE),
+];
+
+/// The name that a label goes by today.
+pub fn current_name(key: &str) -> &str {
+    RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, name)| name)
+}
+
 /// Labels of Karpenter's AWS provider.
 pub mod aws {
     /// `m` of `m5.large`.

@@ -9,6 +9,7 @@
 pub mod config_map;
 pub mod import;
 pub mod naming;
+mod node;
 pub mod overhead;
 pub mod overlay;
 pub mod query;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::labels;
 use crate::selector::LabelValues;
 use crate::spelling::nearest;
 
@@ -256,5 +258,22 @@ impl Catalog {
     /// The labels of one offering of a type.
     pub fn offering_labels(&self, of: &InstanceType, offering: &Offering) -> LabelValues {
         type_labels::of_offering(self, of, offering)
+    }
+
+    /// Tells every label of a type, but those of its offerings, to somebody; one with several values several times.
+    pub fn each_label(&self, of: &InstanceType, tell: impl FnMut(&str, &str)) {
+        type_labels::each(self, of, tell);
+    }
+
+    /// Labels that the provider fills in: on a type that does not have one of these, no node will ever have it.
+    pub fn well_known(&self) -> impl Iterator<Item = &str> {
+        let provider = match self.provider {
+            Provider::Aws => labels::aws::WELL_KNOWN,
+            Provider::Gcp => labels::gcp::WELL_KNOWN,
+            Provider::Kwok => labels::kwok::WELL_KNOWN,
+            Provider::Generic => &[],
+        };
+        let own = self.types.iter().flat_map(|of| of.labels.keys()).map(String::as_str);
+        provider.iter().copied().chain(own)
     }
 }

@@ -1,5 +1,7 @@
 //! The labels that a type's nodes carry, named as its provider names them.
 
+use std::collections::btree_map::Entry;
+
 use crate::labels::{ARCH, CAPACITY_TYPE, GKE_ACCELERATOR, INSTANCE_TYPE, OS, REGION, ZONE, aws, gcp, kwok};
 use crate::quantity;
 use crate::selector::LabelValues;
@@ -34,9 +36,22 @@ fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
 /// All but zone and capacity type.
 fn fixed(catalog: &Catalog, of: &InstanceType) -> LabelValues {
     let mut labels = LabelValues::new();
+    // What the type says itself comes last and holds; only of operating systems there are several.
+    each(catalog, of, |key, value| match labels.entry(key.to_owned()) {
+        Entry::Vacant(entry) => {
+            entry.insert(vec![value.to_owned()]);
+        }
+        Entry::Occupied(mut entry) if key == OS => entry.get_mut().push(value.to_owned()),
+        Entry::Occupied(mut entry) => *entry.get_mut() = vec![value.to_owned()],
+    });
+    labels
+}
+
+/// Tells all but zone and capacity type.
+pub(super) fn each(catalog: &Catalog, of: &InstanceType, mut tell: impl FnMut(&str, &str)) {
     let mut put = |key: &str, value: &str| {
         if !value.is_empty() {
-            labels.insert(key.to_owned(), vec![value.to_owned()]);
+            tell(key, value);
         }
     };
     put(INSTANCE_TYPE, &of.name);
@@ -75,9 +90,8 @@ fn fixed(catalog: &Catalog, of: &InstanceType) -> LabelValues {
         }
         Provider::Generic => {}
     }
-    of.labels.iter().for_each(|(key, value)| put(key, value));
-    labels.insert(OS.to_owned(), of.operating_systems.clone());
-    labels
+    of.labels.iter().filter(|(key, _)| *key != OS).for_each(|(key, value)| put(key, value));
+    of.operating_systems.iter().for_each(|system| put(OS, system));
 }
 
 fn put_gpu(gpu: Option<&Gpu>, keys: [&str; 4], put: &mut impl FnMut(&str, &str)) {

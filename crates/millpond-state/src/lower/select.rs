@@ -1,5 +1,6 @@
 //! Selectors and requirements of objects as requirements of the planner.
 
+pub(crate) use millpond_api::labels::current_name;
 use millpond_api::meta::Invalid;
 use millpond_api::selector::Operator as Named;
 use millpond_plan::model::{Labels, Snapshot};
@@ -38,23 +39,6 @@ pub(crate) fn within(prefix: &str) -> impl FnOnce(Invalid) -> Invalid + '_ {
         let separator = if invalid.field.is_empty() || invalid.field.starts_with('[') { "" } else { "." };
         Invalid::new(format!("{prefix}{separator}{}", invalid.field), invalid.problem)
     }
-}
-
-/// Old names of labels, and those of drivers, with the name that stands for them today.
-const RENAMED: [(&str, &str); 8] = [
-    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "kubernetes.io/os"),
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
-    ("topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone"),
-    ("topology.gke.io/zone", "topology.kubernetes.io/zone"),
-    ("topology.disk.csi.azure.com/zone", "topology.kubernetes.io/zone"),
-];
-
-/// The name that a label goes by today.
-pub(crate) fn current_name(key: &str) -> &str {
-    RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, name)| name)
 }
 
 /// Labels as symbols.

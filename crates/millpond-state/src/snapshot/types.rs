@@ -1,9 +1,6 @@
 //! Types of a catalogue as a pool's nodes would have them: with kubelet's settings and the prices that hold.
 
-use millpond_api::amounts::Amounts;
-use millpond_api::catalog::overhead::Reserved;
-use millpond_api::catalog::{self, Catalog, Provider, overlay};
-use millpond_api::labels;
+use millpond_api::catalog::{self, Catalog, overlay};
 use millpond_api::node_class::Kubelet;
 use millpond_plan::model::{
     CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId,
@@ -67,75 +64,30 @@ fn lower(catalog: &Catalog, of: &catalog::InstanceType, kubelet: &Kubelet, snaps
         left: offering.reservation_count,
     });
     let offerings = offerings.collect();
-    let capacity = capacity(of, kubelet, snapshot);
-    let mut allocatable = capacity.clone();
-    allocatable.subtract(&reserved(of, kubelet));
-    for resource in [CPU, MEMORY, STORAGE] {
-        allocatable.set(resource, allocatable.get(resource).max(0));
-    }
+    let capacity = resources(&of.node_capacity(kubelet), snapshot);
+    let allocatable = resources(&of.node_allocatable(kubelet), snapshot);
     InstanceType { name: snapshot.symbols.intern(&of.name), capacity, allocatable, labels, offerings }
 }
 
-fn amount(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
-}
-
-fn capacity(of: &catalog::InstanceType, kubelet: &Kubelet, snapshot: &mut Snapshot) -> Resources {
-    let sold = of.capacity();
-    let mut capacity: Resources = [
-        (CPU, amount(sold.cpu_milli)),
-        (MEMORY, amount(sold.memory_bytes)),
-        (STORAGE, amount(sold.storage_bytes)),
-        (PODS, i64::from(pods(of, kubelet))),
+fn resources(of: &catalog::Resources, snapshot: &mut Snapshot) -> Resources {
+    let amount = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+    let mut resources: Resources = [
+        (CPU, amount(of.cpu_milli)),
+        (MEMORY, amount(of.memory_bytes)),
+        (STORAGE, amount(of.storage_bytes)),
+        (PODS, i64::from(of.pods)),
     ]
     .into_iter()
     .collect();
-    for (name, count) in &sold.extended {
-        capacity.set(snapshot.resources.intern(name), amount(*count));
+    for (name, count) in &of.extended {
+        resources.set(snapshot.resources.intern(name), amount(*count));
     }
-    capacity
-}
-
-fn pods(of: &catalog::InstanceType, kubelet: &Kubelet) -> u32 {
-    let most = kubelet.max_pods.unwrap_or(of.pods);
-    let cores = u32::try_from(of.cpu_milli.div_ceil(1000)).unwrap_or(u32::MAX);
-    kubelet.pods_per_core.map_or(most, |per_core| most.min(per_core.saturating_mul(cores)))
-}
-
-/// What is kept from pods: the provider's rule, each part of which a setting of kubelet replaces.
-fn reserved(of: &catalog::InstanceType, kubelet: &Kubelet) -> Resources {
-    let overhead = &of.overhead;
-    let parts = [
-        with_settings(overhead.kube_reserved, kubelet.kube_reserved.as_ref()),
-        with_settings(overhead.system_reserved, kubelet.system_reserved.as_ref()),
-        with_settings(overhead.eviction_threshold, None),
-    ];
-    let mut sum = Resources::new();
-    parts.iter().for_each(|part| sum.add(part));
-    sum
-}
-
-fn with_settings(rule: Reserved, settings: Option<&Amounts>) -> Resources {
-    let setting = |name| settings.and_then(|settings| settings.get(name));
-    [
-        (CPU, setting("cpu").unwrap_or(amount(rule.cpu_milli))),
-        (MEMORY, setting("memory").unwrap_or(amount(rule.memory_bytes))),
-        (STORAGE, setting("ephemeral-storage").unwrap_or(amount(rule.storage_bytes))),
-    ]
-    .into_iter()
-    .collect()
+    resources
 }
 
 /// Labels that the provider fills in: a pod may ask for them though no pool speaks of them.
 fn add_well_known(catalog: &Catalog, snapshot: &mut Snapshot) {
-    let provider = match catalog.provider {
-        Provider::Aws => labels::aws::WELL_KNOWN,
-        Provider::Gcp => labels::gcp::WELL_KNOWN,
-        Provider::Kwok => labels::kwok::WELL_KNOWN,
-        Provider::Generic => &[],
-    };
-    let own = catalog.types.iter().flat_map(|of| of.labels.keys()).map(String::as_str);
-    let all: Vec<Symbol> = provider.iter().copied().chain(own).map(|key| snapshot.symbols.intern(key)).collect();
+    let all: Vec<Symbol> = catalog.well_known().map(|key| snapshot.symbols.intern(key)).collect();
     snapshot.well_known.extend(all);
     snapshot.well_known.sort_unstable();
     snapshot.well_known.dedup();

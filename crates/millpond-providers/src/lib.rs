@@ -19,6 +19,7 @@
 //! Deliberately absent: back-off, limits, retries of launches, deletion of Node objects. Controllers do that, so that
 //! it is done once and alike for all providers.
 
+mod choices;
 mod error;
 mod instance;
 mod request;
@@ -31,9 +32,10 @@ use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use tokio::sync::broadcast;
 
+pub use choices::choices;
 pub use error::ProviderError;
 pub use instance::{Instance, InstanceEvent, InstanceState};
-pub use request::{Choice, LaunchRequest, Launched, OfferingKey};
+pub use request::{Choice, LaunchRequest, Launched, OfferingKey, Shape};
 
 /// Somebody who makes machines that become nodes.
 ///

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::Taint;
+use millpond_api::labels;
 use millpond_api::node_class::NodeClass;
 use serde::{Deserialize, Serialize};
 
@@ -35,20 +37,37 @@ impl fmt::Display for OfferingKey {
     }
 }
 
-/// An offering together with the node that it gives.
+/// The node that a type gives, whichever of its offerings is bought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
-    /// What to buy.
-    pub offering: OfferingKey,
-    /// Labels of the node that come from type and offering: `node.kubernetes.io/instance-type`, zone, capacity type,
-    /// architecture and so on, each with one value.
+pub struct Shape {
+    /// Labels of the node that come from its type: `node.kubernetes.io/instance-type`, architecture, operating system
+    /// and so on, each with one value.
     pub labels: BTreeMap<String, String>,
     /// What the node has.
     pub capacity: Amounts,
     /// What pods can use of it.
     pub allocatable: Amounts,
+}
+
+/// An offering together with the node that it gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What to buy.
+    pub offering: OfferingKey,
+    /// The node, shared with the other offerings of its type: a launch may have hundreds of choices.
+    pub shape: Arc<Shape>,
     /// Nano-dollars an hour.
     pub price_nanos_hour: u64,
+}
+
+impl Choice {
+    /// All labels of the node that come from type and offering.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.shape.labels.clone();
+        labels.insert(labels::ZONE.to_owned(), self.offering.zone.clone());
+        labels.insert(labels::CAPACITY_TYPE.to_owned(), self.offering.capacity_type.clone());
+        labels
+    }
 }
 
 /// An instance that is wanted.

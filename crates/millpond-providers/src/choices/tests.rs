@@ -1,0 +1,182 @@
+//! Choices against a plain filter over every offering, and the order that people read of.
+
+use millpond_api::catalog::built_in;
+use millpond_api::labels::aws;
+use millpond_api::selector::Requirement;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::*;
+
+fn requirement(key: &str, operator: Operator, values: &[&str]) -> PoolRequirement {
+    let values = values.iter().map(|value| (*value).to_owned()).collect();
+    PoolRequirement { key: key.to_owned(), operator, values, min_values: None }
+}
+
+fn amounts(pairs: &[(&str, i64)]) -> Amounts {
+    Amounts(pairs.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect())
+}
+
+fn names(choices: &[Choice]) -> Vec<String> {
+    choices.iter().map(|choice| choice.offering.to_string()).collect()
+}
+
+#[test]
+fn the_cheapest_that_fits_is_first() {
+    let catalog = built_in("aws").unwrap();
+    let wanted = [
+        requirement(INSTANCE_TYPE, Operator::In, &["m5.xlarge", "m5.large", "m5.nothing", "c5.large"]),
+        requirement("failure-domain.beta.kubernetes.io/zone", Operator::In, &["us-east-1a", "us-east-1b"]),
+        requirement(CAPACITY_TYPE, Operator::NotIn, &["spot"]),
+        requirement("team", Operator::In, &["a"]),
+    ];
+    let found = choices(catalog, &NodeClass::default(), &wanted, &amounts(&[("cpu", 1500), ("pods", 20)]));
+    assert_eq!(
+        names(&found),
+        [
+            "c5.large/us-east-1a/on-demand",
+            "c5.large/us-east-1b/on-demand",
+            "m5.large/us-east-1a/on-demand",
+            "m5.large/us-east-1b/on-demand",
+            "m5.xlarge/us-east-1a/on-demand",
+            "m5.xlarge/us-east-1b/on-demand",
+        ]
+    );
+    let labels = found[3].labels();
+    assert_eq!(labels[INSTANCE_TYPE], "m5.large");
+    assert_eq!(labels[ZONE], "us-east-1b");
+    assert_eq!(labels[CAPACITY_TYPE], "on-demand");
+    assert_eq!(labels[OS], "linux");
+    assert_eq!(labels[aws::CPU], "2");
+    assert!(found[3].shape.allocatable.get("memory") < found[3].shape.capacity.get("memory"));
+    let large = choices(catalog, &NodeClass::default(), &wanted, &amounts(&[("cpu", 3000)]));
+    assert_eq!(large.len(), 2, "{:?}", names(&large));
+}
+
+#[test]
+fn settings_of_kubelet_count() {
+    let catalog = built_in("aws").unwrap();
+    let wanted = [requirement(INSTANCE_TYPE, Operator::In, &["m5.large"])];
+    let mut class = NodeClass::default();
+    class.spec.kubelet.max_pods = Some(8);
+    class.spec.kubelet.kube_reserved = Some(amounts(&[("cpu", 1000)]));
+    assert!(choices(catalog, &class, &wanted, &amounts(&[("pods", 9)])).is_empty());
+    assert!(choices(catalog, &class, &wanted, &amounts(&[("cpu", 1001)])).is_empty());
+    let found = choices(catalog, &class, &wanted, &amounts(&[("pods", 8), ("cpu", 1000)]));
+    assert_eq!(found[0].shape.capacity.get("pods"), Some(8));
+    assert_eq!(found[0].shape.allocatable.get("cpu"), Some(1000));
+    let licence = amounts(&[("example.com/licence", 1)]);
+    assert!(choices(catalog, &class, &wanted, &licence).is_empty());
+    assert!(!choices(catalog, &class, &wanted, &amounts(&[("example.com/licence", 0)])).is_empty());
+}
+
+#[test]
+fn at_one_price_what_is_paid_for_goes_first() {
+    let mut catalog = built_in("fake").unwrap().clone();
+    catalog.types.truncate(2);
+    let mut reserved = catalog.types[0].offerings[0].clone();
+    reserved.capacity_type = CapacityType::Reserved;
+    reserved.reservation_count = Some(1);
+    catalog.types[0].offerings.push(reserved.clone());
+    // Used up, and not to be had: neither is a choice.
+    reserved.reservation_count = Some(0);
+    reserved.zone = "test-zone-2".into();
+    catalog.types[0].offerings.push(reserved);
+    catalog.types[0].offerings[4].available = false;
+    let twin = catalog.types[0].clone();
+    catalog.types[1] = InstanceType { name: "fake-it-00".to_owned(), ..twin };
+    catalog.types.sort_by(|a, b| a.name.cmp(&b.name));
+    let found = choices(&catalog, &NodeClass::default(), &[], &Amounts::default());
+    assert_eq!(
+        names(&found),
+        [
+            "fake-it-0/test-zone-1/reserved",
+            "fake-it-00/test-zone-1/reserved",
+            "fake-it-0/test-zone-1/spot",
+            "fake-it-0/test-zone-2/spot",
+            "fake-it-00/test-zone-1/spot",
+            "fake-it-00/test-zone-2/spot",
+            "fake-it-0/test-zone-1/on-demand",
+            "fake-it-0/test-zone-2/on-demand",
+            "fake-it-00/test-zone-1/on-demand",
+            "fake-it-00/test-zone-2/on-demand",
+        ]
+    );
+    let windows = [requirement(OS, Operator::NotIn, &["linux"])];
+    let found = choices(&catalog, &NodeClass::default(), &windows, &Amounts::default());
+    assert!(found.iter().all(|choice| choice.shape.labels[OS] == "windows"));
+}
+
+/// The same by a filter that shares nothing with it: the labels of each offering and system, and the selector of
+/// overlays.
+fn plainly(catalog: &Catalog, requirements: &[PoolRequirement], requests: &Amounts) -> BTreeSet<String> {
+    let known: BTreeSet<&str> = labels::WELL_KNOWN.iter().copied().chain(catalog.well_known()).collect();
+    let mut found = BTreeSet::new();
+    for of in &catalog.types {
+        let left = of.allocatable().amounts();
+        if requests.iter().any(|(name, amount)| amount > left.get(name).unwrap_or(0)) {
+            continue;
+        }
+        for offering in of.offerings.iter().filter(|offering| offering.available) {
+            for system in &of.operating_systems {
+                let mut labels = catalog.offering_labels(of, offering);
+                labels.insert(OS.to_owned(), vec![system.clone()]);
+                let fits = requirements.iter().filter(|requirement| known.contains(&*requirement.key)).all(|wanted| {
+                    let PoolRequirement { key, operator, values, .. } = wanted.clone();
+                    Requirement { key, operator, values }.matches(&labels)
+                });
+                if fits {
+                    found.insert(format!("{}/{}/{}", of.name, offering.zone, offering.capacity_type));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn random_requirements_give_what_a_plain_filter_gives() {
+    let operators = [
+        Operator::In,
+        Operator::In,
+        Operator::In,
+        Operator::NotIn,
+        Operator::NotIn,
+        Operator::Exists,
+        Operator::DoesNotExist,
+        Operator::Gt,
+        Operator::Lt,
+        Operator::Gte,
+        Operator::Lte,
+    ];
+    let mut some = 0;
+    for seed in 0..150 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let catalog = built_in(["aws", "gcp", "kwok", "fake"][random.random_range(0..4)]).unwrap();
+        let of = catalog.types.choose(&mut random).unwrap();
+        // Labels as some type has them, so that they can be met; and some that nothing has.
+        let mut pool: Vec<(String, Vec<String>)> = catalog.labels(of).into_iter().collect();
+        pool.push(("team".to_owned(), vec!["a".to_owned()]));
+        pool.push((aws::GPU_NAME.to_owned(), vec!["t4".to_owned()]));
+        let mut wanted = Vec::new();
+        for _ in 0..random.random_range(0..6) {
+            let (key, values) = pool.choose(&mut random).unwrap();
+            let operator = *operators.choose(&mut random).unwrap();
+            let values: Vec<&str> = match operator {
+                Operator::Exists | Operator::DoesNotExist => vec![],
+                Operator::In | Operator::NotIn => vec![values.choose(&mut random).unwrap(), "other"],
+                _ => vec![values.choose(&mut random).filter(|it| it.parse::<u32>().is_ok()).map_or("4", |it| it)],
+            };
+            wanted.push(requirement(key, operator, &values));
+        }
+        let requests = amounts(&[("cpu", random.random_range(0..8000)), ("pods", random.random_range(0..40))]);
+        let found = choices(catalog, &NodeClass::default(), &wanted, &requests);
+        let listed: BTreeSet<String> = names(&found).into_iter().collect();
+        assert_eq!(listed.len(), found.len(), "seed {seed}: doubled");
+        assert_eq!(listed, plainly(catalog, &wanted, &requests), "seed {seed}: {wanted:?}");
+        assert!(found.is_sorted_by_key(|choice| choice.price_nanos_hour), "seed {seed}");
+        some += usize::from(!found.is_empty());
+    }
+    assert!(some > 50, "most cases find nothing: {some}");
+}

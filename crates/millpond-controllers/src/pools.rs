@@ -133,7 +133,9 @@ fn class_readiness(pool: &NodePool, class: Option<&NodeClass>) -> Condition {
     match condition::find(&class.status.conditions, condition::READY) {
         Some(ready) if ready.is_true() => Condition::holds(kind),
         Some(ready) if ready.is_false() => Condition::fails(kind, &ready.reason, ready.message.clone()),
-        _ => Condition::unknown(kind, "NodeClassReadinessUnknown", "the node class has not said yet whether it is ready"),
+        _ => {
+            Condition::unknown(kind, "NodeClassReadinessUnknown", "the node class has not said yet whether it is ready")
+        }
     }
 }
 

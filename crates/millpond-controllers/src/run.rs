@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::claims::Claims;
-use crate::cluster::{Cluster, Options};
 use crate::classes::Classes;
+use crate::cluster::{Cluster, Options};
 use crate::context::Context;
 use crate::pools::Pools;
 use crate::provision::{Nominations, Provisioner};

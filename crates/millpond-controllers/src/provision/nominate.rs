@@ -22,23 +22,28 @@ use crate::context::Context;
 const AT_A_TIME: usize = 64;
 /// A pod that is not bound this long after its node was ready has lost its place to others, or the scheduler knows a
 /// reason that the planner does not: it is planned for anew.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes nominations; pods that are gone or bound meanwhile are nobody's loss.
-pub(super) async fn nominate(cluster: &Cluster, nominations: Vec<(Key, String)>) {
+/// Writes nominations; pods that are gone or bound meanwhile are nobody's loss. False when one should be tried again.
+pub(super) async fn nominate(cluster: &Cluster, nominations: Vec<(Key, String)>) -> bool {
     let write = |(key, node): (Key, String)| async move {
         let wanted = cluster.pods.get(&key).is_some_and(|pod| {
             node_name(&pod).is_none() && !is_leaving(&*pod) && nominated(&pod) != Some(node.as_str())
         });
         if !wanted {
-            return;
+            return true;
         }
         let patch = json!({"status": {"nominatedNodeName": node}});
-        if let Err(error) = cluster.pods.patch_status(&key, &patch).await {
-            tracing::debug!(pod = %key, %error, cause = error.cause(), "nomination not written");
+        match cluster.pods.patch_status(&key, &patch).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(pod = %key, %error, cause = error.cause(), "nomination not written");
+                error.is_not_found()
+            }
         }
     };
-    stream::iter(nominations).for_each_concurrent(AT_A_TIME, write).await;
+    let written: Vec<bool> = stream::iter(nominations).map(write).buffer_unordered(AT_A_TIME).collect().await;
+    written.into_iter().all(|written| written)
 }
 
 /// Takes nominations back whose node will not come, or does not take the pod.

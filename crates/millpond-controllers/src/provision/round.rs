@@ -1,6 +1,6 @@
 //! One round: from all that is known now to claims and nominations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use millpond_plan::alternatives::{self, Alternatives};
 use millpond_plan::market::Market;
@@ -59,7 +59,7 @@ impl<'c> Round<'c> {
             // A limit was reached meanwhile, or a write failed.
             self.waiting.look_again(Instant::now() + super::RETRY);
         }
-        let news = self.waiting.end(hopeless(&snapshot, &outcome));
+        let news = self.waiting.end(hopeless(&snapshot, &outcome), expected(&snapshot, &outcome));
         for (key, why) in news {
             if let Some(pod) = cluster.pods.get(&key) {
                 cluster.recorder.tell(&*pod, FAILED, why);
@@ -70,7 +70,9 @@ impl<'c> Round<'c> {
                 cluster.recorder.tell(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{node}"));
             }
         }
-        nominate(cluster, nominations).await;
+        if !nominate(cluster, nominations).await {
+            self.waiting.look_again(Instant::now() + super::RETRY);
+        }
         Ok(())
     }
 
@@ -117,6 +119,16 @@ fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
         .iter()
         .map(|&(pod, verdict)| (key(snapshot, pod), report.verdicts[verdict as usize].message.clone()));
     verdicts.collect()
+}
+
+/// Pods that the scheduler should bind by itself.
+fn expected(snapshot: &Snapshot, outcome: &Outcome) -> HashSet<Key> {
+    let is_running = |target: Target| match target {
+        Target::Existing(node) => snapshot.nodes[node.index()].state == NodeState::Running,
+        Target::New(_) => false,
+    };
+    let placements = outcome.plan.placements.iter().filter(|(_, target)| is_running(*target));
+    placements.map(|(pod, _)| key(snapshot, *pod)).collect()
 }
 
 fn key(snapshot: &Snapshot, pod: PodId) -> Key {

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::SOONEST_AGAIN;
+use super::nominate::PATIENCE;
 use crate::cluster::Cluster;
 
 #[derive(Default)]
@@ -22,6 +23,8 @@ struct State {
     fresh: HashSet<Key>,
     /// Pods that a round found no place for.
     hopeless: HashMap<Key, String>,
+    /// Pods that the scheduler should bind by itself, to nodes that are there; looked at again if it does not.
+    expected: HashSet<Key>,
     /// Something changed since the last round that may help them.
     helped: bool,
     /// When the last round ended.
@@ -55,7 +58,11 @@ impl Waiting {
     }
 
     /// A change of what counts about an object may help pods without a place.
-    fn helped_by<K: Kind + Resource, C: PartialEq + 'static>(self: &Arc<Self>, mirror: &Mirror<K>, what_counts: fn(&K) -> C) {
+    fn helped_by<K: Kind + Resource, C: PartialEq + 'static>(
+        self: &Arc<Self>,
+        mirror: &Mirror<K>,
+        what_counts: fn(&K) -> C,
+    ) {
         let waiting = Arc::clone(self);
         mirror.on_change(move |before, after| {
             let of = |object: Option<&Arc<K>>| object.map(|object| what_counts(object));
@@ -90,6 +97,7 @@ impl Waiting {
             (true, false) => {
                 state.fresh.remove(&key);
                 state.hopeless.remove(&key);
+                state.expected.remove(&key);
             }
             // A pod that leaves makes room.
             (false, false) if after.is_none() => {
@@ -124,13 +132,13 @@ impl Waiting {
         if !state.fresh.is_empty() {
             return Some(Instant::now());
         }
-        if state.hopeless.is_empty() {
-            return None;
+        let after = |wait: Duration| state.ended.map_or_else(Instant::now, |ended| ended + wait);
+        if state.helped && !state.hopeless.is_empty() {
+            return Some(after(SOONEST_AGAIN));
         }
-        if state.helped {
-            return Some(state.ended.map_or_else(Instant::now, |ended| ended + SOONEST_AGAIN));
-        }
-        next_probe.map(|wait| Instant::now() + wait)
+        let probe = next_probe.filter(|_| !state.hopeless.is_empty()).map(|wait| Instant::now() + wait);
+        let unbound = (!state.expected.is_empty()).then(|| after(PATIENCE));
+        probe.into_iter().chain(unbound).min()
     }
 
     /// A round begins: it looks at all that wait now.
@@ -141,12 +149,14 @@ impl Waiting {
         state.again = None;
     }
 
-    /// A round ended with these pods without a place; tells which of them have a new reason.
-    pub(super) fn end(&self, hopeless: HashMap<Key, String>) -> Vec<(Key, String)> {
+    /// A round ended with these pods without a place, and these for the scheduler to bind by itself; tells which of the
+    /// former have a new reason.
+    pub(super) fn end(&self, hopeless: HashMap<Key, String>, expected: HashSet<Key>) -> Vec<(Key, String)> {
         let mut state = self.state.lock();
         let news = hopeless.iter().filter(|(key, why)| state.hopeless.get(*key) != Some(*why));
         let news = news.map(|(key, why)| (key.clone(), why.clone())).collect();
         state.hopeless = hopeless;
+        state.expected = expected;
         state.ended = Some(Instant::now());
         news
     }

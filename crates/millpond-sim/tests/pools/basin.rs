@@ -95,7 +95,8 @@ impl Basin {
         let service = Fused::new(self.server.service_for(Identity::administrator("millpond")), fuse.clone());
         let client = Client::new(service, "default");
         let stop = CancellationToken::new();
-        let options = ControllerOptions { seed: 7, virtual_start: Some(self.clock.now()), ..ControllerOptions::default() };
+        let options =
+            ControllerOptions { seed: 7, virtual_start: Some(self.clock.now()), ..ControllerOptions::default() };
         let provider = Arc::new(SimProvider::new(Arc::clone(&self.cloud), client.clone(), self.clock.clone()));
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
         let controllers = Controllers::start(client, options, [provider as Arc<dyn Provider>], &stop);
@@ -154,9 +155,19 @@ impl Basin {
             "ClusterLimits" => ApiResource::from_gvk_with_plural(&kind, "clusterlimits"),
             _ => ApiResource::from_gvk(&kind),
         };
-        let namespaced =
-            ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "PodDisruptionBudget", "ConfigMap",
-             "PersistentVolumeClaim", "CapacityBuffer", "PodTemplate"];
+        let namespaced = [
+            "Pod",
+            "Deployment",
+            "ReplicaSet",
+            "StatefulSet",
+            "DaemonSet",
+            "Job",
+            "PodDisruptionBudget",
+            "ConfigMap",
+            "PersistentVolumeClaim",
+            "CapacityBuffer",
+            "PodTemplate",
+        ];
         if namespaced.contains(&types.kind.as_str()) {
             Api::default_namespaced_with(self.client.clone(), &resource)
         } else {
@@ -168,8 +179,7 @@ impl Basin {
     pub(crate) async fn class(&self, name: &str, more: Value) {
         let mut spec = json!({"provider": "sim", "catalog": "kwok"});
         merge(&mut spec, &more);
-        let class =
-            json!({"apiVersion": "millpond.dev/v1alpha1", "kind": "NodeClass", "metadata": {"name": name}, "spec": spec});
+        let class = json!({"apiVersion": "millpond.dev/v1alpha1", "kind": "NodeClass", "metadata": {"name": name}, "spec": spec});
         self.create(class).await;
     }
 
@@ -280,7 +290,12 @@ impl Basin {
         }
         for pod in cluster.pods.list().iter().take(20) {
             let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
-            lines.push(format!("pod {} {} on {:?}, nominated {nominated:?}", pod.name_any(), phase(pod), node_name(pod)));
+            lines.push(format!(
+                "pod {} {} on {:?}, nominated {nominated:?}",
+                pod.name_any(),
+                phase(pod),
+                node_name(pod)
+            ));
         }
         lines.join("\n")
     }

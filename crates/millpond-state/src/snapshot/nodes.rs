@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::NodeClaim;
+use millpond_api::labels;
 use millpond_api::meta::true_condition;
 use millpond_plan::model::{
     CapacityType, InstanceType, Labels, Nanos, Node, NodeState, PoolId, Resources, Snapshot, TypeId,
@@ -88,16 +89,20 @@ impl Taking<'_> {
 
     /// A claim whose node is not there yet: what was bought, as far as it is known.
     fn claimed(&mut self, claim: &NodeClaim, catalogs: &Catalogs) -> Node {
-        let mut labels: Vec<(String, String)> = Vec::new();
+        let mut known: Vec<(String, String)> = Vec::new();
+        // Of what is left open until the launch, the first is what was planned, and most likely comes.
+        let planned = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
         for requirement in &claim.spec.requirements {
-            if let [value] = requirement.values.as_slice()
+            let values = requirement.values.as_slice();
+            if let [value, others @ ..] = values
                 && requirement.operator == millpond_api::selector::Operator::In
+                && (others.is_empty() || planned.contains(&requirement.key.as_str()))
             {
-                labels.push((requirement.key.clone(), value.clone()));
+                known.push((requirement.key.clone(), value.clone()));
             }
         }
         let own = claim.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let all = labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).chain(own);
+        let all = known.iter().map(|(key, value)| (key.as_str(), value.as_str())).chain(own);
         let name = &claim.metadata.name;
         let labels = node_labels(name, all, &mut self.snapshot);
         let pool = self.pool_of(&labels);

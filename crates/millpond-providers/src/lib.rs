@@ -23,6 +23,7 @@ mod choices;
 mod error;
 mod instance;
 mod request;
+pub mod sim;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@ mod node;
 pub mod overhead;
 pub mod overlay;
 pub mod query;
+pub mod shelf;
 mod shipped;
 pub mod synthetic;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::selector::LabelValues;
 use crate::spelling::nearest;
 
 pub use overhead::Overhead;
+pub use shelf::Shelf;
 pub use shipped::{BUILT_IN, built_in};
 
 /// Whose machines these are: decides the names of labels, how a type's name is

@@ -1,0 +1,281 @@
+//! The simulated cloud behind its lock: questions in, answers out, everything written down in between.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use millpond_api::node_class::NodeClass;
+use millpond_api::sim_script::{Script, Verb};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast};
+
+use super::calls::{Calls, Fault};
+use super::journal::{Journal, OpenError};
+use super::millis::Millis;
+use super::record::{Change, Record};
+use super::state::State;
+use crate::{Instance, InstanceEvent, LaunchRequest, Launched, OfferingKey, ProviderError};
+
+/// Events that a slow listener can be behind before it misses some; a listing tells it the rest.
+const EVENTS: usize = 1024;
+
+/// The simulated cloud: its instances and what it does to those who use it.
+///
+/// It outlives who uses it: keep it behind an `Arc` beside the controllers that a test kills, or in a file
+/// ([`Cloud::open`]), where every change is written down before it is answered. All times are arguments, so that the
+/// same calls at the same times give the same answers.
+#[derive(Debug)]
+pub struct Cloud {
+    inner: Mutex<Inner>,
+    events: broadcast::Sender<InstanceEvent>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    calls: Calls,
+    journal: Option<Journal>,
+}
+
+/// What there is to do about Node objects.
+#[derive(Debug, Default)]
+pub(super) struct NodeWork {
+    /// To be made now.
+    pub(super) make: Vec<Record>,
+    /// To be taken away now: the instance's id and the node's name.
+    pub(super) remove: Vec<(String, String)>,
+    /// When to look again.
+    pub(super) next: Option<Timestamp>,
+}
+
+impl Cloud {
+    /// A cloud that is gone with the process.
+    pub fn memory() -> Self {
+        Self::with(Inner::default())
+    }
+
+    /// The cloud of a file; a new one if the file is not there. The file is this process's until the cloud is
+    /// dropped.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let (journal, changes) = Journal::open(path.as_ref())?;
+        let mut inner = Inner { journal: Some(journal), ..Inner::default() };
+        changes.into_iter().for_each(|change| inner.state.apply(change));
+        Ok(Self::with(inner))
+    }
+
+    fn with(inner: Inner) -> Self {
+        let (events, _) = broadcast::channel(EVENTS);
+        Self { inner: Mutex::new(inner), events, changed: Notify::new() }
+    }
+
+    /// Gives the cloud as a whole another script, which begins to hold now. The one that holds already goes on.
+    pub fn set_script(&self, script: &Script, now: Timestamp) -> Result<(), ProviderError> {
+        self.hold(None, script, now.into())
+    }
+
+    /// The script of the cloud as a whole.
+    pub fn script(&self) -> Script {
+        self.inner.lock().state.scripts.cloud.script.clone()
+    }
+
+    /// Takes over what a class says about the cloud (`spec.sim`), if it says something else than before.
+    pub(super) fn set_class(&self, class: &NodeClass, now: Timestamp) -> Result<(), ProviderError> {
+        let script = class.spec.sim.clone().unwrap_or_default();
+        self.hold(Some(&class.metadata.name), &script, now.into())
+    }
+
+    fn hold(&self, class: Option<&str>, script: &Script, now: Millis) -> Result<(), ProviderError> {
+        let mut inner = self.inner.lock();
+        let held = inner.state.scripts.get(class);
+        if held.map_or(*script == Script::default(), |held| held.script == *script) {
+            return Ok(());
+        }
+        let class = class.map(str::to_owned);
+        inner.keep(Change::Script { class, script: Box::new(script.clone()), since: now }, Durable::Yes)?;
+        drop(inner);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// The image that a class's instances are made from.
+    pub(super) fn image(&self, class: &str) -> String {
+        self.inner.lock().state.scripts.image(class).to_owned()
+    }
+
+    /// What an instance was made as, while it is known.
+    pub(super) fn record(&self, id: &str) -> Option<Record> {
+        self.inner.lock().state.records.get(id).cloned()
+    }
+
+    /// Counts a call, and says what becomes of it.
+    pub(super) fn begin(&self, verb: Verb, class: Option<&str>, now: Timestamp) -> Fault {
+        let Inner { state, calls, .. } = &mut *self.inner.lock();
+        calls.begin(verb, class, &state.scripts, now.into())
+    }
+
+    /// Launches an instance; `most` says how many of an offering there are, where that is limited: of reservations.
+    pub fn create(
+        &self,
+        request: &LaunchRequest,
+        most: impl Fn(&OfferingKey) -> Option<u32>,
+        now: Timestamp,
+    ) -> Result<Launched, ProviderError> {
+        self.at(now, |inner, now| {
+            let (change, answer) = inner.state.launch(request, most, now).answer(now);
+            change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))?;
+            answer
+        })
+    }
+
+    /// Asks for the end of an instance.
+    pub fn delete(&self, id: &str, now: Timestamp) -> Result<(), ProviderError> {
+        self.at(now, |inner, now| {
+            let change = inner.state.end(id, now)?;
+            change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))
+        })
+    }
+
+    /// The instance of an id, as far as the cloud tells of it by now.
+    pub fn get(&self, id: &str, now: Timestamp) -> Result<Instance, ProviderError> {
+        self.at(now, |inner, now| inner.state.get(id, now))
+    }
+
+    /// All instances that the cloud tells of by now, by id.
+    pub fn list(&self, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
+        self.at(now, |inner, now| Ok(inner.state.list(now)))
+    }
+
+    /// All instances that there really are, by id.
+    pub fn instances(&self, now: Timestamp) -> Vec<Instance> {
+        let now = now.into();
+        let inner = self.inner.lock();
+        let live = inner.state.records.values().filter(|record| !record.is_gone(now));
+        live.map(|record| record.told(now)).collect()
+    }
+
+    /// Takes an instance back after a notice, as a script can do: for tests.
+    pub fn interrupt(&self, id: &str, notice: Duration, now: Timestamp) -> Result<(), ProviderError> {
+        self.at(now, |inner, now| {
+            let ends = now.after(notice);
+            // An instance that ends earlier anyway has nothing to be told.
+            let record = inner.state.records.get(id).filter(|record| !record.is_gone(now));
+            let record = record.ok_or_else(|| ProviderError::NotFound { message: format!("no instance `{id}`") })?;
+            if record.ends.is_none_or(|known| ends < known) {
+                inner.keep(Change::Ending { id: id.to_owned(), ends, node_gone: false }, Durable::Yes)?;
+                let _ = self.events.send(InstanceEvent::Interrupted { id: id.to_owned(), at: ends.time() });
+            }
+            Ok(())
+        })
+    }
+
+    /// What happens to instances by itself, from now on. Somebody must ask something, or [`super::SimProvider::run`],
+    /// for time to go on.
+    pub fn subscribe(&self) -> broadcast::Receiver<InstanceEvent> {
+        self.events.subscribe()
+    }
+
+    /// Woken whenever there may be other work than before.
+    pub(super) fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// What there is to do about Node objects now.
+    pub(super) fn node_work(&self, now: Timestamp) -> NodeWork {
+        // Whether it could be written down shows at the next call.
+        let _ = self.at(now, |_, _| Ok(()));
+        let now = Millis::from(now);
+        let inner = self.inner.lock();
+        let mut work = NodeWork::default();
+        let mut next = inner.state.next_due();
+        for record in inner.state.node_work.iter().filter_map(|id| inner.state.records.get(id)) {
+            let due = record.ends.unwrap_or(record.boots);
+            if due > now {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            } else if record.ends.is_some() {
+                work.remove.push((record.instance.id.clone(), record.instance.claim.clone()));
+            } else {
+                work.make.push(record.clone());
+            }
+        }
+        work.next = next.map(Millis::timestamp);
+        work
+    }
+
+    /// The Node object of an instance is there.
+    pub(super) fn registered(&self, id: &str) -> Result<(), ProviderError> {
+        // Not synced: who forgets it finds the Node there.
+        self.inner.lock().keep(Change::Registered { id: id.to_owned() }, Durable::No)
+    }
+
+    /// The Node object of an instance is gone with it.
+    pub(super) fn node_removed(&self, id: &str) -> Result<(), ProviderError> {
+        self.inner.lock().keep(Change::NodeRemoved { id: id.to_owned() }, Durable::No)
+    }
+
+    /// Lets time go on, asks, and tells what happened.
+    fn at<R>(
+        &self,
+        now: Timestamp,
+        ask: impl FnOnce(&mut Inner, Millis) -> Result<R, ProviderError>,
+    ) -> Result<R, ProviderError> {
+        let now = Millis::from(now);
+        let mut inner = self.inner.lock();
+        let (before, mut events) = (inner.state.version, Vec::new());
+        let result = inner.go_on(now, &mut events).and_then(|()| ask(&mut inner, now));
+        // What ended by that question is told with its answer.
+        let _ = inner.go_on(now, &mut events);
+        let after = inner.state.version;
+        drop(inner);
+        for event in events {
+            // Nobody listens: nobody misses it.
+            let _ = self.events.send(event);
+        }
+        if before != after {
+            self.changed.notify_waiters();
+        }
+        result
+    }
+}
+
+/// Whether a change must survive a power cut before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    Yes,
+    No,
+}
+
+impl Inner {
+    /// Writes a change down, then lets it hold.
+    fn keep(&mut self, change: Change, durable: Durable) -> Result<(), ProviderError> {
+        if let Some(journal) = &mut self.journal {
+            journal.add(&change, durable == Durable::Yes).map_err(|error| ProviderError::Other {
+                message: format!("the cloud could not write down what was asked for: {error}"),
+            })?;
+        }
+        self.state.apply(change);
+        self.tidy();
+        Ok(())
+    }
+
+    fn tidy(&mut self) {
+        let needed = self.state.records.len() + self.state.scripts.classes.len();
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.is_wasteful(needed)) else { return };
+        if let Err(error) = journal.rewrite(self.state.changes()) {
+            // The old file is whole; the next change tries again.
+            tracing::warn!(%error, "could not write the cloud's file anew");
+        }
+    }
+
+    /// Lets happen what happens by itself until now.
+    fn go_on(&mut self, now: Millis, events: &mut Vec<InstanceEvent>) -> Result<(), ProviderError> {
+        while let Some((change, event)) = self.state.happened(now) {
+            if let Some(change) = change {
+                let durable = if matches!(change, Change::Forgotten { .. }) { Durable::No } else { Durable::Yes };
+                self.keep(change, durable)?;
+            }
+            events.extend(event);
+        }
+        Ok(())
+    }
+}

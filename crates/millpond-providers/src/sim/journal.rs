@@ -1,0 +1,229 @@
+//! The cloud's memory in a file: one line for each change, written down before it is answered.
+//!
+//! ```text
+//! 5d41a0b2 {"format":1}
+//! 9c01e7f4 {"made":{"instance":{"id":"sim://default/i-0c7b…", …
+//! e0338d19 {"ending":{"id":"sim://default/i-0c7b…","ends":1794803400000}}
+//! ```
+//!
+//! A line is the CRC-32 of its text and the text. A last line that is torn is the write that a crash cut off: nobody
+//! was answered, and it is dropped. A wrong line before the last is damage, and nothing is guessed. When most lines
+//! tell of what is no more, the file is written anew and renamed into place.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Change;
+
+/// The version of the file.
+const FORMAT: u32 = 1;
+
+/// Lines beyond what is needed before the file is written anew, at least.
+const SLACK_LINES: usize = 1000;
+
+/// Only the owner reads what runs in the cloud.
+const MODE: u32 = 0o600;
+
+/// Why the file of a cloud cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be read or written.
+    #[error("cannot {what} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("`{}` is in use by another process", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is damaged.
+    #[error("`{}` is damaged in line {line}: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// How.
+        problem: String,
+    },
+}
+
+/// The first line.
+#[derive(Deserialize, Serialize)]
+struct Header {
+    format: u32,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Bytes that are known to be whole lines.
+    length: u64,
+    lines: usize,
+    /// A write failed and could not be undone: nothing can be added any more.
+    broken: bool,
+    /// Held as long as the file is.
+    _lock: File,
+}
+
+impl Journal {
+    /// Opens or makes the file; gives the changes that it holds.
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<Change>), OpenError> {
+        let io = |what| move |source| OpenError::Io { what, path: path.to_owned(), source };
+        let lock_path = beside(path, "lock");
+        let lock = open_file(&lock_path).map_err(io("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => OpenError::InUse { path: path.to_owned() },
+            TryLockError::Error(source) => io("lock")(source),
+        })?;
+        let mut file = open_file(path).map_err(io("open"))?;
+        file.set_permissions(std::fs::Permissions::from_mode(MODE)).map_err(io("protect"))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io("read"))?;
+        let Readable { changes, length, lines } = read(path, &bytes)?;
+        let mut journal = Self { path: path.to_owned(), file, length, lines, broken: false, _lock: lock };
+        if length < bytes.len() as u64 {
+            tracing::warn!(file = %path.display(), bytes = bytes.len() as u64 - length, "dropped a torn last record");
+            journal.file.set_len(length).map_err(io("shorten"))?;
+        }
+        if lines == 0 {
+            journal.add_lines(&line(&Header { format: FORMAT }), 1, true).map_err(io("write"))?;
+            sync_directory(path).map_err(io("write"))?;
+        }
+        Ok((journal, changes))
+    }
+
+    /// Adds a change. When this returns, a change that is `durable` survives a power cut; any other only the end of
+    /// the process.
+    pub(super) fn add(&mut self, change: &Change, durable: bool) -> io::Result<()> {
+        self.add_lines(&line(change), 1, durable)
+    }
+
+    fn add_lines(&mut self, text: &[u8], lines: usize, durable: bool) -> io::Result<()> {
+        if self.broken {
+            return Err(io::Error::other("an earlier write failed"));
+        }
+        // The file is opened for appending: what a failed write left behind must not stand before the next line.
+        let written = self.file.write_all(text).and_then(|()| if durable { self.file.sync_data() } else { Ok(()) });
+        match written {
+            Ok(()) => {
+                self.length += text.len() as u64;
+                self.lines += lines;
+                Ok(())
+            }
+            Err(error) => {
+                self.broken = self.file.set_len(self.length).is_err();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether most of the file is about what is no more.
+    pub(super) fn is_wasteful(&self, needed: usize) -> bool {
+        self.lines > 2 * needed + SLACK_LINES
+    }
+
+    /// Writes the file anew with these changes.
+    pub(super) fn rewrite(&mut self, changes: impl Iterator<Item = Change>) -> io::Result<()> {
+        let mut text = line(&Header { format: FORMAT });
+        let mut lines = 1;
+        for change in changes {
+            text.extend(line(&change));
+            lines += 1;
+        }
+        let new_path = beside(&self.path, "new");
+        let mut file = open_file(&new_path)?;
+        file.set_len(0)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&new_path, &self.path)?;
+        self.file = file;
+        self.length = text.len() as u64;
+        self.lines = lines;
+        // Until the new name is durable, a power cut brings the old file back, without what would be added now.
+        let synced = sync_directory(&self.path);
+        self.broken = synced.is_err();
+        synced
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).read(true).append(true).mode(MODE).open(path)
+}
+
+fn beside(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(extension);
+    path.with_file_name(name)
+}
+
+/// The name of a file is durable once its directory is.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let text = serde_json::to_string(value).expect("records have only names for keys");
+    format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes())).into_bytes()
+}
+
+/// What could be read of a file.
+struct Readable {
+    changes: Vec<Change>,
+    length: u64,
+    lines: usize,
+}
+
+fn read(path: &Path, bytes: &[u8]) -> Result<Readable, OpenError> {
+    let mut readable = Readable { changes: Vec::new(), length: 0, lines: 0 };
+    let all: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    for (index, line) in all.iter().enumerate() {
+        let Some(text) = text_of(line) else {
+            if index + 1 == all.len() {
+                break;
+            }
+            return Err(damaged(path, index, "its checksum is wrong".to_owned()));
+        };
+        let wrong = |error: serde_json::Error| damaged(path, index, error.to_string());
+        if index == 0 {
+            let Header { format } = serde_json::from_str(text).map_err(wrong)?;
+            if format != FORMAT {
+                let problem = format!("it is of format {format}; this version reads format {FORMAT}");
+                return Err(damaged(path, index, problem));
+            }
+        } else {
+            readable.changes.push(serde_json::from_str(text).map_err(wrong)?);
+        }
+        readable.length += line.len() as u64;
+        readable.lines += 1;
+    }
+    Ok(readable)
+}
+
+fn damaged(path: &Path, index: usize, problem: String) -> OpenError {
+    OpenError::Damaged { path: path.to_owned(), line: index + 1, problem }
+}
+
+/// The text of a whole line with the right checksum.
+fn text_of(line: &[u8]) -> Option<&str> {
+    let line = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (sum, text) = line.split_once(' ')?;
+    let sum = u32::from_str_radix(sum, 16).ok()?;
+    (sum == crc32fast::hash(text.as_bytes())).then_some(text)
+}

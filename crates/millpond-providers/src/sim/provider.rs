@@ -1,0 +1,223 @@
+//! The simulated cloud as a [`Provider`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use kube::Client;
+use millpond_api::catalog::{CapacityType, Catalog, Shelf};
+use millpond_api::node_class::NodeClass;
+use millpond_api::sim_script::Verb;
+use millpond_runtime::clock::Clock;
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+
+use super::calls;
+use super::cloud::Cloud;
+use crate::{Instance, InstanceEvent, LaunchRequest, Launched, OfferingKey, Provider, ProviderError, RepairPolicy};
+
+/// The word in `spec.provider` of a NodeClass.
+pub const NAME: &str = "sim";
+
+/// How long a node may be unready before its machine counts as broken.
+const REPAIR_AFTER: Duration = Duration::from_secs(600);
+
+/// The simulated cloud as a provider. See the [module](super).
+pub struct SimProvider {
+    pub(super) cloud: Arc<Cloud>,
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    catalogs: Mutex<Catalogs>,
+}
+
+/// Catalogues as classes have them, made when first asked for.
+#[derive(Default)]
+struct Catalogs {
+    shelf: Shelf,
+    /// By the names that a class gives: of its catalogue, and of its overlays.
+    made: HashMap<(Option<String>, Vec<String>), Arc<Catalog>>,
+}
+
+/// Catalogues that are kept, of different names: classes come and go.
+const LIMIT_CATALOGS: usize = 64;
+
+impl SimProvider {
+    /// A provider of a cloud's instances, whose nodes are made through the client.
+    pub fn new(cloud: Arc<Cloud>, client: Client) -> Self {
+        Self { cloud, client, clock: Clock::Machine, catalogs: Mutex::default() }
+    }
+
+    /// With another clock than the machine's.
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// With own catalogues and price overlays.
+    pub fn with_shelf(self, shelf: Shelf) -> Self {
+        self.set_shelf(shelf);
+        self
+    }
+
+    /// Takes other catalogues and price overlays from now on.
+    pub fn set_shelf(&self, shelf: Shelf) {
+        *self.catalogs.lock() = Catalogs { shelf, made: HashMap::new() };
+    }
+
+    /// The cloud behind it.
+    pub fn cloud(&self) -> &Arc<Cloud> {
+        &self.cloud
+    }
+
+    /// One call to the cloud, with the faults that its script has for it.
+    ///
+    /// A slow call spends half of its time on the way to the cloud and half on the way back: who gives up in the
+    /// meantime does not know on which.
+    async fn call<R>(
+        &self,
+        verb: Verb,
+        class: Option<&str>,
+        perform: impl FnOnce(&Cloud, Timestamp) -> Result<R, ProviderError>,
+    ) -> Result<R, ProviderError> {
+        let fault = self.cloud.begin(verb, class, self.clock.now());
+        travel(fault.delay / 2).await;
+        let result = match fault.error {
+            Some(error) => Err(error),
+            None => perform(&self.cloud, self.clock.now()),
+        };
+        travel(fault.delay - fault.delay / 2).await;
+        if fault.lost {
+            let message = format!("no answer to `{}`: it may have been done", calls::name(verb));
+            return Err(ProviderError::Other { message });
+        }
+        result
+    }
+
+    fn catalog_of(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
+        let key = (class.spec.catalog.clone(), class.spec.overlays.clone());
+        let mut catalogs = self.catalogs.lock();
+        if let Some(made) = catalogs.made.get(&key) {
+            return Ok(Arc::clone(made));
+        }
+        let made = Arc::new(catalogs.shelf.of_class(class).map_err(|invalid| not_ready(&invalid))?);
+        if catalogs.made.len() >= LIMIT_CATALOGS {
+            catalogs.made.clear();
+        }
+        catalogs.made.insert(key, Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// The catalogue of a class that can be used, whose script the cloud knows from now on.
+    fn usable(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
+        if let Some(other) = class.spec.provider.as_deref().filter(|name| *name != NAME) {
+            let message = format!("spec.provider: `{other}` is not `{NAME}`");
+            return Err(ProviderError::NotReady { message });
+        }
+        let catalog = self.catalog_of(class)?;
+        if let Some(script) = &class.spec.sim {
+            let wrong =
+                script.validate("spec.sim").into_iter().chain(script.unknown_names("spec.sim", &catalog)).next();
+            if let Some(invalid) = wrong {
+                return Err(not_ready(&invalid));
+            }
+        }
+        self.cloud.set_class(class, self.clock.now())?;
+        Ok(catalog)
+    }
+}
+
+impl Provider for SimProvider {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn create<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Launched, ProviderError>> {
+        async move {
+            let catalog = self.usable(&request.class)?;
+            let class = Some(request.class.metadata.name.as_str());
+            let most = |offering: &OfferingKey| most(&catalog, offering);
+            self.call(Verb::Create, class, |cloud, now| cloud.create(request, most, now)).await
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
+        self.call(Verb::Delete, class_of(id), move |cloud, now| cloud.delete(id, now)).boxed()
+    }
+
+    fn get<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Instance, ProviderError>> {
+        self.call(Verb::Get, class_of(id), move |cloud, now| cloud.get(id, now)).boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Instance>, ProviderError>> {
+        self.call(Verb::List, None, Cloud::list).boxed()
+    }
+
+    fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
+        self.usable(class)
+    }
+
+    fn drifted<'a>(
+        &'a self,
+        instance: &'a Instance,
+        class: &'a NodeClass,
+    ) -> BoxFuture<'a, Result<Option<String>, ProviderError>> {
+        async move {
+            self.usable(class)?;
+            if instance.image != self.cloud.image(&class.metadata.name) {
+                return Ok(Some("ImageDrift".to_owned()));
+            }
+            let record = self.cloud.record(&instance.id);
+            let changed = record.is_some_and(|record| record.kubelet != class.spec.kubelet);
+            Ok(changed.then(|| "KubeletDrift".to_owned()))
+        }
+        .boxed()
+    }
+
+    fn repair_policies(&self) -> Vec<RepairPolicy> {
+        let unready = |status: &str| RepairPolicy {
+            condition: "Ready".to_owned(),
+            status: status.to_owned(),
+            toleration: REPAIR_AFTER,
+        };
+        vec![unready("False"), unready("Unknown")]
+    }
+
+    fn events(&self) -> Option<broadcast::Receiver<InstanceEvent>> {
+        Some(self.cloud.subscribe())
+    }
+}
+
+/// On the way to the cloud or back. Even the fastest call can be given up there.
+async fn travel(time: Duration) {
+    if time.is_zero() {
+        tokio::task::yield_now().await;
+    } else {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// The class in a provider id.
+fn class_of(id: &str) -> Option<&str> {
+    id.strip_prefix("sim://")?.split_once('/').map(|(class, _)| class)
+}
+
+/// How many of an offering there are, where that is limited: as many as are reserved, and none of what is not in the
+/// catalogue or is unavailable there.
+fn most(catalog: &Catalog, offering: &OfferingKey) -> Option<u32> {
+    let of = catalog.find(&offering.instance_type);
+    let found = of.and_then(|of| {
+        of.offerings.iter().find(|it| *it.zone == *offering.zone && it.capacity_type.name() == offering.capacity_type)
+    });
+    match found.filter(|found| found.available) {
+        None => Some(0),
+        Some(found) if found.capacity_type == CapacityType::Reserved => found.reservation_count,
+        Some(_) => None,
+    }
+}
+
+fn not_ready(invalid: &millpond_api::meta::Invalid) -> ProviderError {
+    ProviderError::NotReady { message: invalid.to_string() }
+}

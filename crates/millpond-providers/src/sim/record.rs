@@ -1,0 +1,97 @@
+//! What the cloud knows of one instance, and the changes that its memory is made of.
+
+use std::collections::BTreeMap;
+
+use millpond_api::karpenter::Taint;
+use millpond_api::node_class::Kubelet;
+use millpond_api::sim_script::Script;
+use serde::{Deserialize, Serialize};
+
+use super::millis::Millis;
+use crate::{Instance, InstanceState};
+
+/// One instance, from its launch until it is forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record {
+    /// As it is told, but for its state.
+    pub(super) instance: Instance,
+    pub(super) created: Millis,
+    /// When it is up.
+    pub(super) boots: Millis,
+    /// It comes up, and its node never registers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) silent: bool,
+    /// What its node will be told.
+    pub(super) node: NodeTemplate,
+    /// The settings of kubelet that it keeps for life.
+    #[serde(default, skip_serializing_if = "Kubelet::is_default")]
+    pub(super) kubelet: Kubelet,
+    /// Its Node object was there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) registered: bool,
+    /// When it is gone, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ends: Option<Millis>,
+    /// The cloud takes the Node object away too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) node_gone: bool,
+    /// It did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) node_removed: bool,
+    /// The end was told.
+    #[serde(skip)]
+    pub(super) end_told: bool,
+}
+
+/// What a node is told when it boots.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+pub(super) struct NodeTemplate {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) taints: Vec<Taint>,
+}
+
+impl Record {
+    pub(super) fn is_gone(&self, now: Millis) -> bool {
+        self.ends.is_some_and(|ends| ends <= now)
+    }
+
+    /// As it is told.
+    pub(super) fn told(&self, now: Millis) -> Instance {
+        let state = match self.ends {
+            Some(_) => InstanceState::Ending,
+            None if self.boots <= now => InstanceState::Running,
+            None => InstanceState::Pending,
+        };
+        Instance { state, ..self.instance.clone() }
+    }
+}
+
+/// A change of the cloud's memory; the journal is a list of these.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Change {
+    /// A script holds from now on: of a class, or of the cloud as a whole.
+    Script {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
+        script: Box<Script>,
+        since: Millis,
+    },
+    /// An instance was made.
+    Made(Box<Record>),
+    /// The Node object of an instance is there.
+    Registered { id: String },
+    /// It is known when an instance ends.
+    Ending {
+        id: String,
+        ends: Millis,
+        #[serde(default, rename = "nodeGone", skip_serializing_if = "std::ops::Not::not")]
+        node_gone: bool,
+    },
+    /// The cloud took the Node object of an instance away.
+    NodeRemoved { id: String },
+    /// Nobody asks for an instance of long ago any more.
+    Forgotten { id: String },
+}

@@ -1,0 +1,1 @@
+//! The simulated cloud under faults.

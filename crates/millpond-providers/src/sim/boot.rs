@@ -3,6 +3,7 @@
 //! Everything can be repeated: a Node that is there with the instance's provider id is as good as one just made.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -54,7 +55,11 @@ struct Failed {
 impl SimProvider {
     /// Boots instances until it is told to stop: makes their Node objects, tells of interruptions. Without it, time in
     /// the cloud goes on only while somebody asks it something, and no node ever registers.
-    pub async fn run(&self, stop: CancellationToken) {
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        self.boot_until(stop).await;
+    }
+
+    async fn boot_until(&self, stop: CancellationToken) {
         let mut under_way = FuturesUnordered::new();
         let mut busy: HashSet<String> = HashSet::new();
         let mut failed: HashMap<String, Failed> = HashMap::new();

@@ -51,7 +51,7 @@ pub(super) struct NodeWork {
 
 impl Cloud {
     /// A cloud that is gone with the process.
-    pub fn memory() -> Self {
+    pub fn in_memory() -> Self {
         Self::with(Inner::default())
     }
 

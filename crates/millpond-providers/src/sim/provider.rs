@@ -46,13 +46,8 @@ const LIMIT_CATALOGS: usize = 64;
 
 impl SimProvider {
     /// A provider of a cloud's instances, whose nodes are made through the client.
-    pub fn new(cloud: Arc<Cloud>, client: Client) -> Self {
-        Self { cloud, client, clock: Clock::Machine, catalogs: Mutex::default() }
-    }
-
-    /// With another clock than the machine's.
-    pub fn with_clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+    pub fn new(cloud: Arc<Cloud>, client: Client, clock: Clock) -> Self {
+        Self { cloud, client, clock, catalogs: Mutex::default() }
     }
 
     /// With own catalogues and price overlays.

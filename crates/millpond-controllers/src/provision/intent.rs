@@ -89,16 +89,10 @@ impl Intent<'_> {
         all
     }
 
-    /// What counts against limits until the node says what it has: as much as any of its offers.
+    /// What counts against limits until the node says what it has. None of its offers takes more of what is limited.
     fn take(&self) -> Take {
-        let mut most = Resources::new();
-        let mut nanos_hour = 0;
-        for &offer in self.offers {
-            let offer = self.market.offer(offer as usize);
-            most.raise_to(&self.snapshot.types[offer.instance_type.index()].capacity);
-            nanos_hour = nanos_hour.max(offer.price);
-        }
-        Take { resources: self.amounts(&most), nanos_hour, nodes: 1 }
+        let capacity = &self.snapshot.types[self.node.instance_type.index()].capacity;
+        Take { resources: self.amounts(capacity), nanos_hour: self.node.price, nodes: 1 }
     }
 
     /// Whether a label is the pool's own, not one that comes with the machine.

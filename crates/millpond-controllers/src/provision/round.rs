@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use millpond_plan::alternatives::{self, Alternatives};
 use millpond_plan::market::Market;
-use millpond_plan::model::{NodeState, PodId, Snapshot};
-use millpond_plan::plan::{Outcome, Settings, Target};
+use millpond_plan::model::{NodeState, PodId, ResourceId, Snapshot, TypeId};
+use millpond_plan::plan::{NewNode, Outcome, Settings, Target};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
 use millpond_runtime::meta::Key;
@@ -84,7 +84,8 @@ impl<'c> Round<'c> {
         for (node, contents) in outcome.plan.new_nodes.iter().zip(&contents) {
             let name = &snapshot.pools[node.pool.index()].name;
             claims.push(self.context.pool(name).map(|pool| {
-                let offers = alternatives.of(node, contents, ALTERNATIVES);
+                let mut offers = alternatives.of(node, contents, ALTERNATIVES);
+                offers.retain(|&offer| counts_no_more(snapshot, market, node, offer));
                 let intent = Intent { snapshot, market, pool: &pool, node, contents, offers: &offers };
                 intent.claim(self.context.cluster.names.generate(&format!("{name}-")))
             }));
@@ -109,6 +110,18 @@ impl<'c> Round<'c> {
         }
         nominations
     }
+}
+
+/// Whether an offer takes no more of what is limited than the node that was planned within the limits.
+fn counts_no_more(snapshot: &Snapshot, market: &Market, node: &NewNode, offer: u32) -> bool {
+    let offer = market.offer(offer as usize);
+    let capacity = |of: TypeId, resource: ResourceId| snapshot.types[of.index()].capacity.get(resource);
+    [&snapshot.pools[node.pool.index()].limits, &snapshot.limits].into_iter().all(|limits| {
+        let mut resources = limits.resources.iter();
+        resources
+            .all(|&(resource, _)| capacity(offer.instance_type, resource) <= capacity(node.instance_type, resource))
+            && (limits.price.is_none() || offer.price <= node.price)
+    })
 }
 
 /// Pods without a place, and why.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
@@ -266,6 +267,11 @@ impl Cluster {
             csi_nodes,
             priorities
         );
+    }
+
+    /// Whether everything was listed once.
+    pub fn is_ready(&self) -> bool {
+        self.wait_until_ready().now_or_never().is_some()
     }
 
     /// Waits until everything was listed once.

@@ -11,6 +11,7 @@ use millpond_runtime::meta::Key;
 
 use crate::cluster::Cluster;
 use crate::kinds::{NodeClass, NodePool};
+use crate::metrics::{Measured, Metrics};
 use crate::stock::Stock;
 
 /// The provider of classes that name none.
@@ -22,15 +23,22 @@ pub struct Context {
     pub cluster: Arc<Cluster>,
     /// Offerings that were not to be had.
     pub stock: Stock,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
 }
 
 impl Context {
     /// These providers, on this cluster.
     pub fn new(cluster: Arc<Cluster>, providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Arc<Self> {
-        let providers = providers.into_iter().map(|provider| (provider.name(), provider)).collect();
+        let metrics = Arc::new(Metrics::default());
+        let measured = |provider: Arc<dyn Provider>| {
+            let measured: Arc<dyn Provider> = Arc::new(Measured::new(provider, Arc::clone(&metrics)));
+            (measured.name(), measured)
+        };
+        let providers = providers.into_iter().map(measured).collect();
         let stock = Stock::new(cluster.options.seed);
-        Arc::new(Self { cluster, stock, providers })
+        Arc::new(Self { cluster, stock, metrics, providers })
     }
 
     /// All providers.

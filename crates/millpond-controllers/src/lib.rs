@@ -24,6 +24,7 @@ pub mod end;
 pub mod kinds;
 pub mod leader;
 pub mod limits;
+pub mod metrics;
 pub mod pools;
 pub mod provision;
 pub mod run;

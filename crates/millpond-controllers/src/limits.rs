@@ -117,6 +117,13 @@ impl Scope {
         }
     }
 
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Cluster(_) => "ClusterLimits",
+            Self::Pool(_) => "NodePool",
+        }
+    }
+
     fn api(&self, cluster: &Cluster) -> Api<DynamicObject> {
         let (kind, plural) = match self {
             Self::Cluster(_) => (GroupVersionKind::gvk("millpond.dev", "v1alpha1", "ClusterLimits"), "clusterlimits"),
@@ -133,13 +140,17 @@ impl Scope {
     }
 
     fn failed(&self, verb: &'static str, source: kube::Error) -> Error {
-        let kind = if matches!(self, Self::Pool(_)) { "NodePool" } else { "ClusterLimits" };
-        Error::Api { verb, kind: kind.to_owned(), key: Key::new("", self.name()), source: Box::new(source) }
+        Error::Api { verb, kind: self.kind().to_owned(), key: Key::new("", self.name()), source: Box::new(source) }
     }
 }
 
-/// Writes claims as far as limits allow, in their order; tells the name of each that was written.
-pub(crate) async fn create(context: &Context, claims: Vec<Option<NodeClaim>>) -> Result<Vec<Option<String>>> {
+/// Writes claims as far as limits allow, in their order; tells the name of each that was written. The reason is that
+/// of the metric: one of [`crate::metrics::created_for`], or that of the nodes that they replace.
+pub(crate) async fn create(
+    context: &Context,
+    claims: Vec<Option<NodeClaim>>,
+    reason: &str,
+) -> Result<Vec<Option<String>>> {
     let cluster = &context.cluster;
     let begun = Instant::now();
     let mut allowed: Vec<bool> = claims.iter().map(Option::is_some).collect();
@@ -150,6 +161,9 @@ pub(crate) async fn create(context: &Context, claims: Vec<Option<NodeClaim>>) ->
             .filter_map(|i| Some((i, claims[i].as_ref()?)))
             .collect();
         let granted = reserve(cluster, &scope, &wanted).await?;
+        if granted.len() < wanted.len() {
+            context.metrics.limit_refused(scope.kind(), scope.name(), wanted.len() - granted.len());
+        }
         for (index, _) in wanted {
             allowed[index] = granted.contains(&index);
         }
@@ -161,7 +175,10 @@ pub(crate) async fn create(context: &Context, claims: Vec<Option<NodeClaim>>) ->
             return None;
         }
         match cluster.claims.create(&claim).await {
-            Ok(created) => Some((index, created.name().to_owned())),
+            Ok(created) => {
+                context.metrics.claim_created(&created, reason);
+                Some((index, created.name().to_owned()))
+            }
             Err(error) => {
                 tracing::warn!(claim = claim.name(), %error, cause = error.cause(), "claim not written");
                 None

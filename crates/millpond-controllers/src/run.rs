@@ -14,6 +14,7 @@ use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
 use crate::context::Context;
+use crate::metrics;
 use crate::pools::Pools;
 use crate::provision::{Nominations, Provisioner};
 
@@ -53,6 +54,7 @@ impl Controllers {
         let queue = Arc::new(Queue::new());
         Classes::listen(&context, &queue);
         controllers.work(Classes::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
+        metrics::listen(&context);
         let provisioner = Provisioner::new(context);
         let (ready, stopped) = (Arc::clone(&cluster), stop.clone());
         controllers.tracker.spawn(async move {
@@ -70,6 +72,11 @@ impl Controllers {
     /// What they act with.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// What they count and see, as of now: for whoever serves `/metrics`.
+    pub fn metrics(&self) -> prometheus_client::registry::Registry {
+        metrics::registry(&self.context)
     }
 
     fn work<R: Reconcile>(&self, reconciler: R, queue: Arc<Queue<Key>>, at_a_time: usize, stop: &CancellationToken) {

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::Claims;
 use crate::context::api_class;
 use crate::kinds::{NodeClaim, NodeClass};
+use crate::metrics::disrupted_by;
 use crate::stock::Backoff;
 
 /// A claim that could not be launched for this long is given up, as Karpenter does.
@@ -54,7 +55,9 @@ impl Claims {
     pub(super) async fn launch(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
         let left = self.time_left(claim, LAUNCH_TIMEOUT);
         if left.is_zero() {
-            return self.give_up(claim, TIMED_OUT, "no machine could be had in 5 minutes").await;
+            return self
+                .give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, "no machine could be had in 5 minutes")
+                .await;
         }
         let outcome = self.try_launch(claim).await;
         match outcome {
@@ -172,11 +175,15 @@ impl Claims {
         let message = error.to_string();
         match &error {
             ProviderError::CapacityUnavailable { .. } | ProviderError::Quota { .. } => {
-                return self.give_up(claim, OUT_OF_STOCK, &message).await;
+                return self.give_up(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
             }
             // The token's machine is gone already: so is all that this claim stands for.
-            ProviderError::NotFound { .. } => return self.give_up(claim, OUT_OF_STOCK, &message).await,
-            ProviderError::NotReady { .. } => return self.give_up(claim, CLASS_NOT_READY, &message).await,
+            ProviderError::NotFound { .. } => {
+                return self.give_up(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
+            }
+            ProviderError::NotReady { .. } => {
+                return self.give_up(claim, CLASS_NOT_READY, disrupted_by::CLASS_NOT_READY, &message).await;
+            }
             ProviderError::Throttled { .. } | ProviderError::Denied { .. } | ProviderError::Other { .. } => {}
         }
         let key = Key::of(claim);

@@ -135,11 +135,18 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives a claim up: it ends like any other.
-    async fn give_up(&self, claim: &NodeClaim, voice: Voice, why: &str) -> Result<Option<Duration>> {
+    /// Gives a claim up: it ends like any other. The reason is that of the metric.
+    async fn give_up(
+        &self,
+        claim: &NodeClaim,
+        voice: Voice,
+        reason: &'static str,
+        why: &str,
+    ) -> Result<Option<Duration>> {
         tracing::info!(claim = claim.name(), reason = voice.reason, why, "claim given up");
         self.context.cluster.recorder.tell(claim, voice, why);
         self.context.cluster.claims.delete(claim, None).await?;
+        self.context.metrics.claim_disrupted(claim, reason);
         Ok(None)
     }
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Claims, node_of};
 use crate::kinds::NodeClaim;
+use crate::metrics::disrupted_by;
 
 /// A machine that has not become a node after this long is given up, as Karpenter does.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
@@ -29,7 +30,14 @@ impl Claims {
         let Some(node) = node_of(cluster, claim) else {
             let left = self.time_left(claim, REGISTRATION_TIMEOUT);
             if left.is_zero() {
-                return self.give_up(claim, TIMED_OUT, "the machine did not become a node in 15 minutes").await;
+                return self
+                    .give_up(
+                        claim,
+                        TIMED_OUT,
+                        disrupted_by::LIVENESS,
+                        "the machine did not become a node in 15 minutes",
+                    )
+                    .await;
             }
             return Ok(Some(left));
         };
@@ -39,6 +47,7 @@ impl Claims {
         let unready = Condition::unknown(conditions::INITIALIZED, "NodeNotReady", "the node is not ready yet");
         let conditions = [Condition::holds(conditions::REGISTERED), unready];
         self.write_status(claim, |status| status.node_name = node.name_any(), conditions).await?;
+        self.context.metrics.node_created(claim);
         tracing::info!(claim = claim.name(), node = node.name_any(), "registered");
         Ok(None)
     }

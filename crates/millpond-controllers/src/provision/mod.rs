@@ -42,7 +42,7 @@ pub struct Provisioner {
 impl Provisioner {
     /// Listens to a cluster that is not watched yet.
     pub fn new(context: Arc<Context>) -> Self {
-        let waiting = Waiting::listen(&context.cluster);
+        let waiting = Waiting::listen(&context);
         Self { context, waiting }
     }
 

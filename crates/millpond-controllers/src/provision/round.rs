@@ -17,6 +17,7 @@ use super::waiting::Waiting;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
+use crate::metrics::{PROVISIONER, created_for};
 
 /// Offerings that a claim leaves open: the planned one, and those that would do as well.
 const ALTERNATIVES: usize = 60;
@@ -39,11 +40,15 @@ impl<'c> Round<'c> {
     pub async fn run(self) -> Result<()> {
         self.waiting.begin();
         let cluster = &self.context.cluster;
+        let metrics = &self.context.metrics;
+        let begun = Instant::now();
         let snapshot = self.context.snapshot();
         let market = Market::new(&snapshot);
         let outcome = millpond_plan::plan_on(&snapshot, &market, &Settings::default());
         let claims = self.claims(&snapshot, &market, &outcome);
-        let created = limits::create(self.context, claims).await?;
+        metrics.planned(PROVISIONER, begun.elapsed());
+        metrics.plan_made(&outcome.report);
+        let created = limits::create(self.context, claims, created_for::PODS).await?;
         let nominations = self.nominations(&snapshot, &outcome, &created);
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(

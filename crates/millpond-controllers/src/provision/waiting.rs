@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use super::SOONEST_AGAIN;
 use super::nominate::PATIENCE;
-use crate::cluster::Cluster;
+use crate::context::Context;
+use crate::metrics::Metrics;
 
 #[derive(Default)]
 struct State {
@@ -38,11 +39,14 @@ struct State {
 pub(super) struct Waiting {
     state: Mutex<State>,
     changed: Notify,
+    metrics: Arc<Metrics>,
 }
 
 impl Waiting {
-    pub(super) fn listen(cluster: &Arc<Cluster>) -> Arc<Self> {
-        let waiting = Arc::new(Self { state: Mutex::default(), changed: Notify::new() });
+    pub(super) fn listen(context: &Context) -> Arc<Self> {
+        let metrics = Arc::clone(&context.metrics);
+        let waiting = Arc::new(Self { state: Mutex::default(), changed: Notify::new(), metrics });
+        let cluster = &context.cluster;
         let pods = Arc::clone(&waiting);
         cluster.pods.on_change(move |before, after| pods.pod_changed(before, after));
         waiting.helped_by(&cluster.pools, |pool| pool.metadata.generation);
@@ -91,6 +95,7 @@ impl Waiting {
             (false, true) => {
                 state.fresh.insert(key);
                 state.arrivals += 1;
+                self.count(&state);
                 drop(state);
                 self.changed.notify_waiters();
             }
@@ -98,6 +103,7 @@ impl Waiting {
                 state.fresh.remove(&key);
                 state.hopeless.remove(&key);
                 state.expected.remove(&key);
+                self.count(&state);
             }
             // A pod that leaves makes room.
             (false, false) if after.is_none() => {
@@ -147,6 +153,7 @@ impl Waiting {
         state.fresh.clear();
         state.helped = false;
         state.again = None;
+        self.count(&state);
     }
 
     /// A round ended with these pods without a place, and these for the scheduler to bind by itself; tells which of the
@@ -158,7 +165,12 @@ impl Waiting {
         state.hopeless = hopeless;
         state.expected = expected;
         state.ended = Some(Instant::now());
+        self.count(&state);
         news
+    }
+
+    fn count(&self, state: &State) {
+        self.metrics.waiting(state.fresh.len(), state.hopeless.len());
     }
 
     /// A round failed.

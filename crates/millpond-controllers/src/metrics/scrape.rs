@@ -1,0 +1,250 @@
+//! What is told to whoever asks: what was counted, and what can be read off the cluster at that moment.
+
+use std::collections::BTreeMap;
+
+use millpond_api::amounts::Amounts;
+use millpond_api::karpenter::PRICE_LIMIT_ANNOTATION;
+use millpond_api::{labels, money};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::{Gauges, Metrics, Pool, PoolReason, label, pool};
+use crate::cluster::is_ours;
+use crate::context::{Context, api_class};
+use crate::kinds::NodeClaim;
+
+/// A gauge of what need not be whole.
+type Fraction = Gauge<f64, std::sync::atomic::AtomicU64>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolResource {
+    resource_type: String,
+    nodepool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Offering {
+    instance_type: String,
+    zone: String,
+    capacity_type: String,
+}
+
+/// All metrics of the controllers, as of now. For whoever serves them.
+pub fn registry(context: &Context) -> Registry {
+    let mut registry = Registry::default();
+    counted(&context.metrics, &mut registry);
+    of_cluster(context, registry.sub_registry_with_prefix("karpenter_cluster_state"));
+    of_pools(context, registry.sub_registry_with_prefix("karpenter_nodepools"));
+    of_stock(context, &mut registry);
+    registry
+}
+
+/// The same as text, without the line that ends an exposition: other registries may follow.
+pub fn text(context: &Context) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode_registry(&mut text, &registry(context))
+        .expect("writing to a string does not fail");
+    text
+}
+
+fn counted(metrics: &Metrics, registry: &mut Registry) {
+    let karpenter = registry.sub_registry_with_prefix("karpenter");
+    let claims = karpenter.sub_registry_with_prefix("nodeclaims");
+    claims.register("created", "Claims that were written, by why", metrics.claims_created.clone());
+    claims.register("terminated", "Claims that ended, and their machines with them", metrics.claims_terminated.clone());
+    claims.register("disrupted", "Claims that a controller took away, by why", metrics.claims_disrupted.clone());
+    let nodes = karpenter.sub_registry_with_prefix("nodes");
+    nodes.register("created", "Machines that became nodes", metrics.nodes_created.clone());
+    nodes.register("terminated", "Nodes that were removed", metrics.nodes_terminated.clone());
+    nodes.register("drained", "Nodes whose pods are gone", metrics.nodes_drained.clone());
+    let pods = karpenter.sub_registry_with_prefix("pods");
+    pods.register("eviction_requests", "Evictions that were asked for, by HTTP status", metrics.evictions.clone());
+    pods.register("startup_duration_seconds", "From a pod's creation until it runs", metrics.pods_startup.clone());
+    pods.register("bound_duration_seconds", "From a pod's creation until it has a node", metrics.pods_bound.clone());
+    let disruption = karpenter.sub_registry_with_prefix("voluntary_disruption");
+    disruption.register("decisions", "Decisions to take nodes away, or to replace them", metrics.decisions.clone());
+    let scheduler = karpenter.sub_registry_with_prefix("scheduler");
+    scheduler.register("scheduling_duration_seconds", "Time that planning took", metrics.scheduling.clone());
+    scheduler.register("queue_depth", "Pods that no plan has looked at yet", metrics.queue_depth.clone());
+    let help = "Pods that the last plan found no place for";
+    scheduler.register("unschedulable_pods_count", help, metrics.unschedulable.clone());
+    let provider = karpenter.sub_registry_with_prefix("cloudprovider");
+    provider.register("duration_seconds", "Time that calls of a provider took", metrics.provider_duration.clone());
+    provider.register("errors", "Calls of a provider that failed, by why", metrics.provider_errors.clone());
+    let own = registry.sub_registry_with_prefix("millpond");
+    own.register("plan_gap_ratio", "How far the last plan may be above the cheapest one", metrics.plan_gap.clone());
+    own.register("plan_cost_dollars_per_hour", "All nodes, once the last plan is done", metrics.plan_cost.clone());
+    let help = "What no plan could have undercut, for the last one";
+    own.register("plan_bound_dollars_per_hour", help, metrics.plan_bound.clone());
+    let help = "Claims that were not written because a limit left no room, by what limits";
+    own.register("limit_refusals", help, metrics.limits_refused.clone());
+}
+
+fn of_cluster(context: &Context, registry: &mut Registry) {
+    let nodes = Gauge::<i64>::default();
+    nodes.set(context.cluster.nodes.len() as i64);
+    registry.register("node_count", "Nodes that are there", nodes);
+    let synced = Gauge::<i64>::default();
+    synced.set(i64::from(context.cluster.is_ready()));
+    registry.register("synced", "Whether all kinds were listed: 1 or 0", synced);
+}
+
+fn of_pools(context: &Context, registry: &mut Registry) {
+    let (limits, usage): (Family<PoolResource, Fraction>, Family<PoolResource, Fraction>) = Default::default();
+    let (costs, allowed): (Family<Pool, Fraction>, Gauges<PoolReason>) = Default::default();
+    let prices = prices(context);
+    for pool in context.cluster.pools.list().iter().filter(|pool| is_ours(pool)) {
+        let name = pool.name();
+        pool.spec.limits.iter().for_each(|amounts| set_amounts(&limits, name, amounts));
+        set_amounts(&usage, name, &pool.status.resources);
+        let dollars = |nanos: u64| nanos as f64 / 1e9;
+        let nanos = prices.get(name).copied().unwrap_or_default();
+        costs.get_or_create(&Pool { nodepool: name.to_owned() }).set(dollars(nanos));
+        let of_price = || PoolResource { resource_type: "dollars_per_hour".to_owned(), nodepool: name.to_owned() };
+        let limit = pool.metadata.annotations.as_ref().and_then(|all| all.get(PRICE_LIMIT_ANNOTATION));
+        if let Some(most) = limit.and_then(|text| money::parse(text).ok()) {
+            limits.get_or_create(&of_price()).set(dollars(most));
+            usage.get_or_create(&of_price()).set(dollars(nanos));
+        }
+    }
+    for ((name, reason), nodes) in &*context.metrics.allowed_disruptions.lock() {
+        if context.pool(name).is_some() {
+            let labels = PoolReason { nodepool: name.clone(), reason: reason.clone() };
+            allowed.get_or_create(&labels).set(i64::try_from(*nodes).unwrap_or(i64::MAX));
+        }
+    }
+    registry.register("limit", "What the nodes of a pool may add up to", limits);
+    registry.register("usage", "What they add up to", usage);
+    registry.register("cost_total", "What they cost, dollars per hour", costs);
+    let help = "Nodes of a pool that may be disrupted at a time, by why";
+    registry.register("allowed_disruptions", help, allowed);
+}
+
+/// Amounts in base units: cores, bytes, pieces.
+fn set_amounts(family: &Family<PoolResource, Fraction>, pool: &str, amounts: &Amounts) {
+    for (name, amount) in amounts.iter() {
+        let labels = PoolResource { resource_type: name.replace('-', "_"), nodepool: pool.to_owned() };
+        let scale = if name == "cpu" { 1000.0 } else { 1.0 };
+        family.get_or_create(&labels).set(amount as f64 / scale);
+    }
+}
+
+/// Nano-dollars per hour of each pool.
+fn prices(context: &Context) -> BTreeMap<String, u64> {
+    let mut prices: BTreeMap<String, u64> = BTreeMap::new();
+    for claim in context.cluster.claims.list() {
+        *prices.entry(pool(&claim)).or_default() += price(context, &claim).unwrap_or_default();
+    }
+    prices
+}
+
+/// What a claim that was launched costs, by the catalogue of its class.
+fn price(context: &Context, claim: &NodeClaim) -> Option<u64> {
+    if claim.status.provider_id.is_empty() {
+        return None;
+    }
+    let class = context.class(&claim.spec.node_class_ref.name)?;
+    let catalog = context.provider(&class).ok()?.catalog(&api_class(&class)).ok()?;
+    let of = catalog.find(&label(claim, labels::INSTANCE_TYPE))?;
+    let (zone, kind) = (label(claim, labels::ZONE), label(claim, labels::CAPACITY_TYPE));
+    let same = of.offerings.iter().find(|offering| *offering.zone == *zone && offering.capacity_type.name() == kind)?;
+    Some(same.price_nanos_hour)
+}
+
+fn of_stock(context: &Context, registry: &mut Registry) {
+    let missing = context.stock.missing();
+    let available = Gauges::<Offering>::default();
+    for missing in missing.iter().filter(|missing| !missing.wait.is_zero()) {
+        let of = missing.offering.clone();
+        let labels = Offering { instance_type: of.instance_type, zone: of.zone, capacity_type: of.capacity_type };
+        available.get_or_create(&labels).set(0);
+    }
+    let help = "0 for offerings that are left out because they were out of stock; no other is listed";
+    let provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
+    provider.register("instance_type_offering_available", help, available);
+    let out = Gauge::<i64>::default();
+    out.set(missing.iter().filter(|missing| !missing.wait.is_zero()).count() as i64);
+    let own = registry.sub_registry_with_prefix("millpond");
+    own.register("stock_out_offerings", "Offerings that are left out because they were out of stock", out);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim() -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "labels": {
+                "karpenter.sh/nodepool": "web",
+                "karpenter.sh/capacity-type": "spot",
+                "topology.kubernetes.io/zone": "a",
+            }},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "millpond.dev", "kind": "NodeClass", "name": "x"}},
+        }))
+        .unwrap()
+    }
+
+    /// Lines that tell something of a metric.
+    fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
+        let mut registry = Registry::default();
+        counted(metrics, &mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn names_and_labels_are_those_of_karpenter() {
+        let metrics = Metrics::default();
+        metrics.claim_created(&claim(), super::super::created_for::PODS);
+        metrics.claim_disrupted(&claim(), "Underutilized");
+        metrics.claim_terminated(&claim());
+        metrics.node_created(&claim());
+        metrics.disruption_decided("Underutilized", 2, 1);
+        metrics.disruption_decided("Drifted", 1, 0);
+        metrics.eviction_answered(429);
+        metrics.waiting(3, 1);
+        metrics.limit_refused("NodePool", "web", 4);
+        let one = |name: &str| lines(&metrics, name).join("\n");
+        assert_eq!(
+            one("karpenter_nodeclaims_created"),
+            r#"karpenter_nodeclaims_created_total{reason="provisioned",nodepool="web",min_values_relaxed="false"} 1"#
+        );
+        assert_eq!(
+            one("karpenter_nodeclaims_disrupted"),
+            r#"karpenter_nodeclaims_disrupted_total{reason="underutilized",nodepool="web",capacity_type="spot"} 1"#
+        );
+        assert_eq!(
+            one("karpenter_nodeclaims_terminated"),
+            r#"karpenter_nodeclaims_terminated_total{nodepool="web",capacity_type="spot",zone="a"} 1"#
+        );
+        assert_eq!(one("karpenter_nodes_created"), r#"karpenter_nodes_created_total{nodepool="web",zone="a"} 1"#);
+        let mut decisions = lines(&metrics, "karpenter_voluntary_disruption_decisions");
+        decisions.sort();
+        assert_eq!(
+            decisions,
+            [
+                r#"karpenter_voluntary_disruption_decisions_total{decision="delete",reason="drifted",consolidation_type=""} 1"#,
+                r#"karpenter_voluntary_disruption_decisions_total{decision="replace",reason="underutilized",consolidation_type="multi"} 1"#,
+            ]
+        );
+        assert_eq!(one("karpenter_pods_eviction"), r#"karpenter_pods_eviction_requests_total{code="429"} 1"#);
+        assert_eq!(one("karpenter_scheduler_queue"), r#"karpenter_scheduler_queue_depth{controller="provisioner"} 3"#);
+        assert_eq!(one("millpond_limit"), r#"millpond_limit_refusals_total{scope="NodePool",name="web"} 4"#);
+    }
+
+    #[test]
+    fn a_plan_is_timed_within_its_bucket() {
+        let metrics = Metrics::default();
+        metrics.planned(super::super::PROVISIONER, Duration::from_millis(7));
+        let told = lines(&metrics, "karpenter_scheduler_scheduling_duration_seconds_bucket");
+        let of = |bound: &str| told.iter().find(|line| line.contains(&format!("le=\"{bound}\""))).cloned();
+        assert!(of("0.005").unwrap().ends_with(" 0") && of("0.01").unwrap().ends_with(" 1"), "{told:?}");
+    }
+}

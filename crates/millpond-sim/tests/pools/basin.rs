@@ -250,6 +250,14 @@ impl Basin {
         }
     }
 
+    /// Notes of all events of a reason.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::all(self.client.clone());
+        let events = api.list(&kube::api::ListParams::default()).await.expect("events");
+        let of_reason = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+        of_reason.filter_map(|event| event.note).collect()
+    }
+
     /// Lets virtual time pass.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;

@@ -2,4 +2,6 @@
 
 mod basin;
 mod fuse;
+mod limits;
 mod scale_up;
+mod stock;

@@ -1,0 +1,51 @@
+//! Offerings that are not to be had.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use millpond_api::condition::is_true;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::basin::Basin;
+
+/// Counts every claim that was ever written.
+fn count_claims(basin: &Basin) -> Arc<Mutex<HashSet<String>>> {
+    let seen: Arc<Mutex<HashSet<String>>> = Arc::default();
+    let all = Arc::clone(&seen);
+    basin.cluster().claims.on_change(move |_, after| {
+        if let Some(claim) = after {
+            all.lock().insert(claim.name().to_owned());
+        }
+    });
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_best_is_bought_when_the_cheapest_are_out_of_stock() {
+    let basin = Basin::bare().await;
+    // All but the types of 16 cores and more, in all zones: far more than forty offerings.
+    let out: Vec<_> = ["1x", "2x", "4x", "8x"].iter().map(|size| json!({"instanceType": format!("*-{size}-*")})).collect();
+    basin.class("default", json!({"sim": {"stockOuts": out}})).await;
+    basin.pool("default", json!({})).await;
+    let seen = count_claims(&basin);
+    basin.deployment("web", 6, "900m", json!({})).await;
+    basin.until_running("web", 6).await;
+    let came = basin.claims().iter().filter(|claim| is_true(&claim.status.conditions, "Ready")).count();
+    let written = seen.lock().len();
+    assert!(written <= 2 * came, "{written} claims for {came} nodes");
+    basin.until_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_nothing_is_to_be_had_it_is_probed_now_and_then() {
+    let basin = Basin::bare().await;
+    basin.class("default", json!({"sim": {"stockOuts": [{"until": "2026-01-01T00:30:00Z"}]}})).await;
+    basin.pool("default", json!({})).await;
+    let seen = count_claims(&basin);
+    basin.deployment("web", 4, "1", json!({})).await;
+    basin.pass(std::time::Duration::from_mins(25)).await;
+    let written = seen.lock().len();
+    assert!((1..60).contains(&written), "{written} claims in 25 minutes without stock");
+    basin.until_running("web", 4).await;
+}

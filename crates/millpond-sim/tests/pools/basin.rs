@@ -272,6 +272,11 @@ impl Basin {
         spread
     }
 
+    /// Machines that the cloud has.
+    pub(crate) fn instances(&self) -> Vec<millpond_providers::Instance> {
+        self.cloud.instances(self.clock.now())
+    }
+
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.cluster().nodes.list()
     }

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use kube::client::Body;
-use millpond_apiserver::server::{ApiBody, ApiService};
+use millpond_apiserver::ApiService;
+use millpond_apiserver::http::ApiBody;
 use tower_service::Service;
 
 /// How many writes get through yet; negative when it is blown.

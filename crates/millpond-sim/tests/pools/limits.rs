@@ -29,9 +29,9 @@ fn watch_most(basin: &Basin, pool: &str) -> Arc<Mutex<(i64, usize)>> {
                     .and_then(|annotations| annotations.get("millpond.dev/reserved"))
                     .and_then(|text| serde_json::from_str(text).ok())
                     .unwrap_or_default();
-                let planned = reserved["resources"]["cpu"].as_str().map_or(0, |cpu| {
-                    millpond_api::amounts::parse("cpu", cpu).expect("a quantity")
-                });
+                let planned = reserved["resources"]["cpu"]
+                    .as_str()
+                    .map_or(0, |cpu| millpond_api::amounts::parse("cpu", cpu).expect("a quantity"));
                 let cpu = claim.status.capacity.get("cpu").unwrap_or(planned);
                 all.insert(claim.name().to_owned(), cpu);
             }

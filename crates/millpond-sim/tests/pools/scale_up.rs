@@ -33,10 +33,11 @@ async fn what_was_planned_is_what_happens() {
     for (name, replicas, cpu) in [("a", 30, "500m"), ("b", 20, "900m"), ("c", 10, "1700m")] {
         basin.deployment(name, replicas, cpu, json!({})).await;
     }
-    basin.until("all run", |cluster| {
-        cluster.pods.len() == 60 && ["a", "b", "c"].iter().map(|app| running(cluster, app)).sum::<usize>() == 60
-    })
-    .await;
+    basin
+        .until("all run", |cluster| {
+            cluster.pods.len() == 60 && ["a", "b", "c"].iter().map(|app| running(cluster, app)).sum::<usize>() == 60
+        })
+        .await;
     let made: Vec<_> = basin.claims().iter().filter_map(|claim| claim.metadata.creation_timestamp.clone()).collect();
     let (first, last) = (made.iter().min().unwrap(), made.iter().max().unwrap());
     assert!(last.0.as_second() - first.0.as_second() <= 1, "one round of nodes, not two: {made:?}");
@@ -60,7 +61,9 @@ async fn weight_requirements_and_taints_choose_the_pool() {
     });
     basin.deployment("job", 2, "1", tolerates).await;
     basin.deployment("old", 1, "1", json!({"nodeSelector": {"karpenter.sh/nodepool": "plain"}})).await;
-    basin.until("all run", |cluster| ["web", "job", "old"].iter().map(|app| running(cluster, app)).sum::<usize>() == 5).await;
+    basin
+        .until("all run", |cluster| ["web", "job", "old"].iter().map(|app| running(cluster, app)).sum::<usize>() == 5)
+        .await;
     let pool_of = |app: &str| -> Vec<String> {
         let nodes = pods_of(basin.cluster(), app).into_iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone());
         let mut pools: Vec<String> = nodes
@@ -81,10 +84,11 @@ async fn startup_taints_hold_pods_back_until_they_are_gone() {
     let taints = json!([{"key": "example.com/cni", "effect": "NoSchedule"}]);
     basin.pool("default", json!({"spec": {"template": {"spec": {"startupTaints": taints}}}})).await;
     basin.deployment("web", 3, "1", json!({})).await;
-    basin.until("a node registers", |cluster| {
-        cluster.claims.list().iter().any(|claim| is_true(&claim.status.conditions, "Registered"))
-    })
-    .await;
+    basin
+        .until("a node registers", |cluster| {
+            cluster.claims.list().iter().any(|claim| is_true(&claim.status.conditions, "Registered"))
+        })
+        .await;
     basin.pass(Duration::from_mins(2)).await;
     assert_eq!(running(basin.cluster(), "web"), 0);
     assert!(basin.claims().iter().all(|claim| !is_true(&claim.status.conditions, "Initialized")));

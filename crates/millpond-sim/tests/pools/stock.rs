@@ -25,7 +25,8 @@ fn count_claims(basin: &Basin) -> Arc<Mutex<HashSet<String>>> {
 async fn the_next_best_is_bought_when_the_cheapest_are_out_of_stock() {
     let basin = Basin::bare().await;
     // All but the types of 16 cores and more, in all zones: far more than forty offerings.
-    let out: Vec<_> = ["1x", "2x", "4x", "8x"].iter().map(|size| json!({"instanceType": format!("*-{size}-*")})).collect();
+    let out: Vec<_> =
+        ["1x", "2x", "4x", "8x"].iter().map(|size| json!({"instanceType": format!("*-{size}-*")})).collect();
     basin.class("default", json!({"sim": {"stockOuts": out}})).await;
     basin.pool("default", json!({})).await;
     let seen = count_claims(&basin);

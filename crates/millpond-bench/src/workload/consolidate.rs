@@ -4,7 +4,7 @@
 //! nodes and pods can be asked for.
 
 use millpond_plan::model::{
-    CPU, CapacityType, ClassId, InstanceType, Labels, MEMORY, Node, NodeId, NodeState, PODS, Pod, PodState, PoolId,
+    CPU, CapacityType, ClassId, Expiry, InstanceType, Labels, MEMORY, Node, NodeId, NodeState, PODS, Pod, PodState, PoolId,
     Resources, Snapshot, TypeId,
 };
 
@@ -152,6 +152,8 @@ fn bought(snapshot: &mut Snapshot, of: TypeId, zone: &str, name: &str) -> Node {
         last_pod_event: Some(CREATED),
         drifted: None,
         do_not_disrupt: false,
+        expiry: Expiry::default(),
+        ends_in_time: false,
         ready: true,
     }
 }

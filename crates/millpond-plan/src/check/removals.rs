@@ -9,7 +9,8 @@ use super::violation::Violation;
 use super::world::World;
 use crate::disruption::BudgetLedger;
 use crate::model::{
-    ClassId, DisruptionReason, DoNotDisrupt, NodeId, NodeState, Pod, PodDisruptionBudget, PodKind, PodState, selects,
+    ClassId, DisruptionReason, DoNotDisrupt, Expiry, NodeId, NodeState, Pod, PodDisruptionBudget, PodKind, PodState,
+    selects,
 };
 use crate::plan::Removal;
 
@@ -42,16 +43,14 @@ fn check_removals(world: &World<'_>, found: &mut Vec<Violation>) {
         }
         savings(world, removal, found);
     }
-    let expired = world.plan.removals.iter().filter(|removal| removal.reason == DisruptionReason::Expired);
-    let expired: BTreeSet<NodeId> = expired.flat_map(|removal| removal.nodes.iter().copied()).collect();
+    let in_the_end = in_the_end(world);
     for pod in evicted(world) {
         let Some(node) = pod.node else { continue };
         if world.class(pod.class).kind == PodKind::Bare {
             let node = snapshot.nodes[node.index()].name.clone();
             found.push(Violation::Lost { pod: pod_name(world, pod), node });
         }
-        // A node that has reached its age goes, whoever is on it; its pods are asked to leave, not its node.
-        if !expired.contains(&node) && is_protected(world, pod) {
+        if !in_the_end.contains(&node) && is_protected(world, pod) {
             let node = snapshot.nodes[node.index()].name.clone();
             found.push(Violation::DoNotDisrupt { pod: pod_name(world, pod), node });
         }
@@ -74,6 +73,13 @@ fn evicted<'w>(world: &'w World<'_>) -> impl Iterator<Item = &'w Pod> {
     })
 }
 
+/// Nodes that go whoever is on them: what holds their pods has an end.
+fn in_the_end(world: &World<'_>) -> BTreeSet<NodeId> {
+    let some_day = |removal: &&Removal| matches!(removal.reason, DisruptionReason::Drifted | DisruptionReason::Expired);
+    let nodes = world.plan.removals.iter().filter(some_day).flat_map(|removal| removal.nodes.iter().copied());
+    nodes.filter(|node| world.snapshot.nodes[node.index()].ends_in_time).collect()
+}
+
 fn is_protected(world: &World<'_>, pod: &Pod) -> bool {
     match world.class(pod.class).do_not_disrupt {
         DoNotDisrupt::No => false,
@@ -88,19 +94,24 @@ fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, is_empty: 
     let why = match (node.state, node.pool) {
         (NodeState::Leaving, _) => Some("it is leaving already"),
         (_, None) => Some("nobody here manages it"),
-        _ if node.do_not_disrupt && reason != DisruptionReason::Expired => Some("it is to be left alone"),
+        _ if node.do_not_disrupt => Some("it is to be left alone"),
         _ => None,
     };
     if let Some(why) = why {
         found.push(Violation::NotRemovable { node: node.name.clone(), why });
     }
     let Some(pool) = node.pool else { return };
-    let age = world.snapshot.now - node.created;
     let holds = match reason {
         DisruptionReason::Empty => is_empty,
         DisruptionReason::Drifted => node.drifted.is_some(),
         DisruptionReason::Expired => {
-            world.snapshot.pools[pool.index()].disruption.expire_after.is_some_and(|limit| age >= limit)
+            let of_pool = world.snapshot.pools[pool.index()].disruption.expire_after;
+            let then = match node.expiry {
+                Expiry::OfPool => of_pool.map(|after| node.created + after),
+                Expiry::Never => None,
+                Expiry::At(then) => Some(then),
+            };
+            then.is_some_and(|then| world.snapshot.now >= then)
         }
         DisruptionReason::Underutilized => true,
     };
@@ -140,13 +151,16 @@ fn pool_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// No PodDisruptionBudget loses more pods than it allows, and no pod goes that several are for: the eviction API
-/// refuses that.
+/// Every node that goes finds an eviction that is still allowed, of each PodDisruptionBudget that its pods have: so with
+/// all nodes but one gone there is one left. And no pod goes that several budgets are for: the eviction API refuses
+/// that.
 fn disruption_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
     let (snapshot, symbols) = (world.snapshot, &world.snapshot.symbols);
-    let mut evictions = vec![0_u64; snapshot.disruption_budgets.len()];
+    let mut evictions: Vec<BTreeMap<NodeId, u64>> = vec![BTreeMap::new(); snapshot.disruption_budgets.len()];
+    let in_the_end = in_the_end(world);
     let mut by_class: BTreeMap<ClassId, Vec<usize>> = BTreeMap::new();
     for pod in evicted(world) {
+        let Some(node) = pod.node.filter(|node| !in_the_end.contains(node)) else { continue };
         let budgets = by_class.entry(pod.class).or_insert_with_key(|class| {
             let class = world.class(*class);
             let selects = |budget: &PodDisruptionBudget| {
@@ -160,11 +174,15 @@ fn disruption_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
         }
         for &budget in &*budgets {
             let free = snapshot.disruption_budgets[budget].unhealthy_always && pod.started.is_none();
-            evictions[budget] += u64::from(!free);
+            if !free {
+                *evictions[budget].entry(node).or_default() += 1;
+            }
         }
     }
-    for (budget, evicted) in snapshot.disruption_budgets.iter().zip(evictions) {
-        if evicted > u64::from(budget.allowed) {
+    for (budget, evictions) in snapshot.disruption_budgets.iter().zip(evictions) {
+        let Some(most) = evictions.values().max() else { continue };
+        let evicted: u64 = evictions.values().sum();
+        if evicted - most >= u64::from(budget.allowed) {
             let (budget, allowed) = (budget.name.clone(), budget.allowed);
             found.push(Violation::DisruptionBudget { budget, evicted, allowed });
         }

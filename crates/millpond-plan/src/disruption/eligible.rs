@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::budget::BudgetLedger;
-use super::pdb::{EvictionLedger, EvictionRefusal};
+use super::pdb::{EvictionLedger, EvictionRefusal, Evictions};
 use super::residents::Residents;
 use crate::model::{
     Consolidation, DisruptionReason, DoNotDisrupt, Node, NodeId, NodeState, PodId, PodKind, PodState, Pool, PoolId,
@@ -238,18 +238,39 @@ impl Accounts {
         let of = &snapshot.nodes[node.index()];
         let pool = alive(of)?;
         applies(snapshot, of, &snapshot.pools[pool.index()], reason, self.is_empty(snapshot, node))?;
+        self.unhindered(snapshot, node, reason)?;
+        Ok(pool)
+    }
+
+    /// Whether nobody is in the way: neither node nor pods are to be left alone, and budgets let one more go. Whether
+    /// the reason applies is not asked.
+    pub fn unhindered(&self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<(), Refusal> {
+        let of = &snapshot.nodes[node.index()];
+        let pool = of.pool.ok_or(Refusal::Unmanaged)?;
         if of.do_not_disrupt {
             return Err(Refusal::NodeDoNotDisrupt);
         }
+        let in_the_end = goes_in_the_end(of, reason);
         for &pod in self.residents.of(node) {
-            undisturbed(snapshot, pod)?;
+            match undisturbed(snapshot, pod) {
+                Err(Refusal::PodDoNotDisrupt(..)) if in_the_end => {}
+                other => other?,
+            }
         }
-        for pod in self.residents.movers(snapshot, node) {
+        for pod in self.residents.movers(snapshot, node).filter(|_| !in_the_end) {
             self.evictions.check(snapshot, pod).map_err(|refusal| Refusal::Evictions(pod, refusal))?;
         }
         self.within_budget(snapshot, pool, reason)?;
-        self.above_least(snapshot, pool, reason)?;
-        Ok(pool)
+        self.above_least(snapshot, pool, reason)
+    }
+
+    /// Takes the evictions of a node that goes.
+    pub fn evict(&mut self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<Evictions, Refusal> {
+        let movers = self.residents.movers(snapshot, node);
+        if goes_in_the_end(&snapshot.nodes[node.index()], reason) {
+            return Ok(self.evictions.take_what_is_allowed(snapshot, movers));
+        }
+        self.evictions.take(snapshot, movers).map_err(|(pod, refusal)| Refusal::Evictions(pod, refusal))
     }
 
     /// Whether no pod of a node needs another place.
@@ -312,7 +333,7 @@ fn applies(
         DisruptionReason::Drifted if node.drifted.is_none() => Err(Refusal::NotDrifted),
         DisruptionReason::Drifted => Ok(()),
         DisruptionReason::Expired => {
-            let then = pool.disruption.expire_after.map(|after| node.created.saturating_add(after));
+            let then = node.expires(pool.disruption.expire_after);
             let over = then.is_some_and(|then| then <= snapshot.now);
             if over { Ok(()) } else { Err(Refusal::NotExpired(then)) }
         }
@@ -320,6 +341,12 @@ fn applies(
         DisruptionReason::Underutilized if empty => Err(Refusal::IsEmpty),
         DisruptionReason::Empty | DisruptionReason::Underutilized => consolidatable(snapshot, node, pool, empty),
     }
+}
+
+/// Whether pods that do not let their node go only delay it: they have to leave within its grace period. Only for
+/// nodes that must go some day, not for those whose going saves something.
+fn goes_in_the_end(node: &Node, reason: DisruptionReason) -> bool {
+    node.ends_in_time && matches!(reason, DisruptionReason::Drifted | DisruptionReason::Expired)
 }
 
 fn consolidatable(snapshot: &Snapshot, node: &Node, pool: &Pool, empty: bool) -> Result<(), Refusal> {

@@ -41,7 +41,7 @@ pub use consolidate::{Consolidated, consolidate};
 pub use cost::{NODE_DISRUPTION, eviction_cost, pods_cost};
 pub use cron::{Cron, CronError};
 pub use eligible::{Accounts, Refusal};
-pub use pdb::{EvictionLedger, EvictionRefusal};
+pub use pdb::{EvictionLedger, EvictionRefusal, Evictions};
 pub use residents::{Residents, moves};
 pub use verdict::{NodeVerdict, node_verdict};
 pub use window::{ScheduleError, Window};

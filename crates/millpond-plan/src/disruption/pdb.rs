@@ -1,4 +1,7 @@
-//! PodDisruptionBudgets as an account: each eviction of a plan is taken from what is allowed now.
+//! PodDisruptionBudgets as an account: each node that goes takes evictions from what is allowed now.
+//!
+//! A budget that allows one eviction lets a node with five of its pods go: they leave one after the other. But no second
+//! node with such pods goes at the same time, which would only wait.
 //!
 //! As the eviction API has it, a pod of several budgets cannot be evicted at all. A pod that was not started is not
 //! ready; where its budget says `unhealthyPodEvictionPolicy: AlwaysAllow`, it may go for free.
@@ -23,6 +26,10 @@ enum Cover {
     One(u32),
     Several(u32, u32),
 }
+
+/// What was taken from budgets: which, how many.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Evictions(Vec<(u32, u32)>);
 
 /// What PodDisruptionBudgets still allow.
 #[derive(Debug, Clone)]
@@ -74,39 +81,46 @@ impl EvictionLedger {
         }
     }
 
-    /// Takes the evictions of all these pods, or of none.
+    /// Takes the evictions of the pods of a node, as far as budgets allow them now; nothing if one allows none. The
+    /// others follow as their budget recovers: evictions are asked for one by one, and it holds all the while.
     pub fn take(
         &mut self,
         snapshot: &Snapshot,
-        pods: impl Iterator<Item = PodId> + Clone,
-    ) -> Result<(), (PodId, EvictionRefusal)> {
-        let mut refusal = None;
-        let mut taken = 0;
-        for pod in pods.clone() {
-            match self.charge(snapshot, pod) {
-                Err(several) => refusal = Some((pod, several)),
-                Ok(Some(budget)) if self.left[budget as usize] == 0 => {
-                    refusal = Some((pod, EvictionRefusal::UsedUp(budget)));
-                }
-                Ok(Some(budget)) => self.left[budget as usize] -= 1,
-                Ok(None) => {}
+        pods: impl Iterator<Item = PodId>,
+    ) -> Result<Evictions, (PodId, EvictionRefusal)> {
+        let mut wanted: BTreeMap<u32, u32> = BTreeMap::new();
+        for pod in pods {
+            self.check(snapshot, pod).map_err(|refusal| (pod, refusal))?;
+            if let Ok(Some(budget)) = self.charge(snapshot, pod) {
+                *wanted.entry(budget).or_default() += 1;
             }
-            if refusal.is_some() {
-                break;
-            }
-            taken += 1;
         }
-        let Some(refusal) = refusal else { return Ok(()) };
-        self.give_back(snapshot, pods.take(taken));
-        Err(refusal)
+        Ok(self.take_left(wanted))
+    }
+
+    /// The same for pods that go in the end, allowed or not.
+    pub fn take_what_is_allowed(&mut self, snapshot: &Snapshot, pods: impl Iterator<Item = PodId>) -> Evictions {
+        let mut wanted: BTreeMap<u32, u32> = BTreeMap::new();
+        for budget in pods.filter_map(|pod| self.charge(snapshot, pod).ok().flatten()) {
+            *wanted.entry(budget).or_default() += 1;
+        }
+        self.take_left(wanted)
+    }
+
+    fn take_left(&mut self, wanted: BTreeMap<u32, u32>) -> Evictions {
+        let taken = wanted.into_iter().map(|(budget, count)| {
+            let left = &mut self.left[budget as usize];
+            let taken = count.min(*left);
+            *left -= taken;
+            (budget, taken)
+        });
+        Evictions(taken.collect())
     }
 
     /// The pods stay after all.
-    pub fn give_back(&mut self, snapshot: &Snapshot, pods: impl Iterator<Item = PodId>) {
-        for pod in pods {
-            if let Ok(Some(budget)) = self.charge(snapshot, pod) {
-                self.left[budget as usize] += 1;
-            }
+    pub fn give_back(&mut self, evictions: &Evictions) {
+        for &(budget, count) in &evictions.0 {
+            self.left[budget as usize] += count;
         }
     }
 

@@ -232,7 +232,7 @@ fn movable(state: &State<'_>) -> Resources {
 }
 
 pub(super) fn expired(snapshot: &Snapshot, node: &Node, after: Option<i64>) -> bool {
-    after.is_some_and(|after| node.created.saturating_add(after) <= snapshot.now)
+    node.expires(after).is_some_and(|then| then <= snapshot.now)
 }
 
 /// Whether pods are moved to a node: not to one that is not ready, or is outdated itself, or would only wait longer to

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::eligible::{Accounts, Refusal};
 use super::order::Zones;
+use super::pdb::Evictions;
 use crate::board::{Board, SpotId};
 use crate::market::Market;
 use crate::model::{ClassId, DisruptionReason, NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
@@ -22,7 +23,7 @@ enum Change {
     GivenBack(SpotId, usize),
     Restored(NodeId),
     Budget(PoolId),
-    Evicted(Vec<PodId>),
+    Evicted(Evictions),
 }
 
 /// How far the changes have come.
@@ -140,10 +141,8 @@ impl<'s> State<'s> {
         if let Some(pod) = residents.iter().find(ending) {
             return Err(Refusal::PodEnding(*pod));
         }
-        let own: Vec<PodId> = self.accounts.residents.movers(self.snapshot, node).collect();
-        let evicted = self.accounts.evictions.take(self.snapshot, own.iter().copied());
-        evicted.map_err(|(pod, refusal)| Refusal::Evictions(pod, refusal))?;
-        self.changes.push(Change::Evicted(own));
+        let evicted = self.accounts.evict(self.snapshot, node, reason)?;
+        self.changes.push(Change::Evicted(evicted));
         self.accounts.budgets.take(pool, reason);
         self.changes.push(Change::Budget(pool));
         let spot = SpotId(node.0);
@@ -337,7 +336,7 @@ impl<'s> State<'s> {
             }
             Change::Restored(node) => self.set_closed(node, true),
             Change::Budget(pool) => self.accounts.budgets.give_back(pool),
-            Change::Evicted(pods) => self.accounts.evictions.give_back(self.snapshot, pods.into_iter()),
+            Change::Evicted(evictions) => self.accounts.evictions.give_back(&evictions),
         }
     }
 }

@@ -16,6 +16,18 @@ pub enum NodeState {
     Leaving,
 }
 
+/// When a node is too old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Expiry {
+    /// When it has reached the age that its pool sets.
+    #[default]
+    OfPool,
+    /// Never.
+    Never,
+    /// From then on, whatever its pool says by now.
+    At(Seconds),
+}
+
 /// A node.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -53,6 +65,22 @@ pub struct Node {
     pub drifted: Option<String>,
     /// Whether somebody asked to leave it alone (`karpenter.sh/do-not-disrupt: "true"`).
     pub do_not_disrupt: bool,
+    /// When it is too old.
+    pub expiry: Expiry,
+    /// Whether its pods have to leave within a time, whatever holds them (`terminationGracePeriod`): then what holds
+    /// them does not keep a drifted or expired node.
+    pub ends_in_time: bool,
     /// Whether it is ready; one that is not counts against disruption budgets.
     pub ready: bool,
+}
+
+impl Node {
+    /// When it is too old, in a pool whose nodes are replaced at that age.
+    pub fn expires(&self, expire_after: Option<Seconds>) -> Option<Seconds> {
+        match self.expiry {
+            Expiry::OfPool => expire_after.map(|after| self.created.saturating_add(after)),
+            Expiry::Never => None,
+            Expiry::At(then) => Some(then),
+        }
+    }
 }

@@ -20,9 +20,9 @@ use std::collections::HashMap;
 
 use super::words;
 use crate::model::{
-    AffinityTerm, CapacityType, ClassId, Consolidation, DoNotDisrupt, HostPort, InclusionPolicy, InstanceType, Labels,
-    Limits, Namespaces, Nanos, Node, NodeId, NodeState, Offering, PODS, Pod, PodClass, PodDisruptionBudget, PodKind,
-    PodState, Pool, PoolId, Problem, Protocol, Resources, Seconds, Snapshot, Spread, TypeId,
+    AffinityTerm, CapacityType, ClassId, Consolidation, DoNotDisrupt, Expiry, HostPort, InclusionPolicy, InstanceType,
+    Labels, Limits, Namespaces, Nanos, Node, NodeId, NodeState, Offering, PODS, Pod, PodClass, PodDisruptionBudget,
+    PodKind, PodState, Pool, PoolId, Problem, Protocol, Resources, Seconds, Snapshot, Spread, TypeId,
 };
 use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
@@ -461,6 +461,8 @@ impl<'a> NodeSpec<'a> {
             last_pod_event: None,
             drifted: None,
             do_not_disrupt: false,
+            expiry: Expiry::default(),
+            ends_in_time: false,
             ready: true,
         };
         Self { snapshot, node, machine, more_labels: Labels::default() }

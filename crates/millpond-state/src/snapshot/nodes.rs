@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::NodeClaim;
+use millpond_api::karpenter::conditions::INSTANCE_TERMINATING;
 use millpond_api::labels;
 use millpond_api::meta::true_condition;
 use millpond_plan::model::{
-    CapacityType, InstanceType, Labels, Nanos, Node, NodeState, PoolId, Resources, Snapshot, TypeId,
+    CapacityType, Expiry, InstanceType, Labels, Nanos, Node, NodeState, PoolId, Resources, Snapshot, TypeId,
 };
 use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
@@ -80,7 +81,9 @@ impl Taking<'_> {
         node.do_not_disrupt |= entry.do_not_disrupt;
         let initialized = claim.and_then(|claim| true_condition(&claim.status.conditions, "Initialized"));
         let since = initialized.and_then(|condition| condition.last_transition_time).map(|time| time.0);
-        node.initialized = (!starting).then(|| since.or(entry.ready_since).unwrap_or(entry.created));
+        // One whose machine is on its way out is drained: it is none of the pool's nodes any more, and uses no budget.
+        let over = claim.is_some_and(|claim| true_condition(&claim.status.conditions, INSTANCE_TERMINATING).is_some());
+        node.initialized = (!starting && !over).then(|| since.or(entry.ready_since).unwrap_or(entry.created));
         if let Some(claim) = claim {
             add_claim(claim, &mut node);
         }
@@ -150,6 +153,8 @@ impl Taking<'_> {
             last_pod_event: None,
             drifted: None,
             do_not_disrupt: false,
+            expiry: Expiry::default(),
+            ends_in_time: false,
             ready: false,
         };
         node.price = self.price(&node, catalogs);
@@ -226,6 +231,12 @@ fn add_claim(claim: &NodeClaim, node: &mut Node) {
         let words = [&condition.message, &condition.reason].into_iter().find(|text| !text.is_empty());
         words.map_or_else(|| "Drifted".to_owned(), Clone::clone)
     });
+    let made = claim.metadata.creation_timestamp.map_or(node.created, |time| time.0);
+    node.expiry = match claim.spec.expire_after {
+        None => Expiry::OfPool,
+        Some(after) => after.seconds().map_or(Expiry::Never, |after| Expiry::At(made.saturating_add(after))),
+    };
+    node.ends_in_time = claim.spec.termination_grace_period.is_some();
     let annotations = &claim.metadata.annotations;
     node.do_not_disrupt |= annotations.get(millpond_api::karpenter::DO_NOT_DISRUPT).is_some_and(|it| it == "true");
 }

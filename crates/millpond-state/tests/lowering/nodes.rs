@@ -1,6 +1,6 @@
 //! Nodes and the claims behind them.
 
-use millpond_plan::model::{CapacityType, Node, NodeState, Snapshot};
+use millpond_plan::model::{CapacityType, Expiry, Node, NodeState, Snapshot};
 
 use crate::support::{snapshot, words};
 
@@ -176,4 +176,18 @@ fn a_claim_tells_more_of_its_node() {
     assert_eq!((node.drifted.as_deref(), node.do_not_disrupt), (Some("NodePoolDrifted"), true));
     assert_eq!(taints(&snapshot, &node), ["cni", "team"]);
     assert_eq!(words(&node.capacity, &snapshot), "cpu=4000");
+    assert_eq!((node.expiry, node.ends_in_time), (Expiry::OfPool, false));
+    // What was agreed when it was bought holds for it, whatever its pool says by now.
+    let agreed = |words: &str| {
+        let old = claim("creationTimestamp: '2026-11-16T11:00:00Z'", "nodeName: one");
+        only(&format!("{of_node}{}", old.replace("nodeClassRef", &format!("{words}, nodeClassRef")))).1
+    };
+    let mortal = agreed("expireAfter: 90s, terminationGracePeriod: 1h");
+    assert_eq!((mortal.expiry, mortal.ends_in_time), (Expiry::At(1_794_826_800 + 90), true));
+    assert_eq!(agreed("expireAfter: Never").expiry, Expiry::Never);
+    // Drained, and its machine on its way out: it is none of the pool's nodes any more.
+    let over =
+        "nodeName: one, conditions: [{type: Initialized, status: 'True'}, {type: InstanceTerminating, status: 'True'}]";
+    let (_, node) = only(&format!("{of_node}{}", claim("deletionTimestamp: '2026-11-16T11:50:00Z'", over)));
+    assert_eq!((node.state, node.initialized), (NodeState::Leaving, None));
 }

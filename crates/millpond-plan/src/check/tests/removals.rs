@@ -133,7 +133,8 @@ fn pods_move_from_what_goes() {
 #[test]
 fn evictions_are_allowed() {
     let good = good();
-    broken("too many", &good, |snapshot, _| snapshot.disruption_budgets[0].allowed = 1, &["DisruptionBudget"]);
+    broken("one after the other", &good, |snapshot, _| snapshot.disruption_budgets[0].allowed = 1, &[]);
+    broken("none", &good, |snapshot, _| snapshot.disruption_budgets[0].allowed = 0, &["DisruptionBudget"]);
     broken(
         "nobody is selected",
         &good,
@@ -148,8 +149,8 @@ fn evictions_are_allowed() {
         &good,
         |snapshot, _| {
             let budget = &mut snapshot.disruption_budgets[0];
-            (budget.allowed, budget.unhealthy_always) = (1, true);
-            snapshot.pods[0].started = None;
+            (budget.allowed, budget.unhealthy_always) = (0, true);
+            (snapshot.pods[0].started, snapshot.pods[1].started) = (None, None);
         },
         &[],
     );
@@ -181,13 +182,24 @@ fn evictions_are_allowed() {
     );
     broken("until just now", &good, |snapshot, _| protect(snapshot, DoNotDisrupt::For(30)), &[]);
     broken(
-        "age has no mercy",
+        "nothing is held for ever",
         &good,
         |snapshot, outcome| {
             protect(snapshot, DoNotDisrupt::Always);
+            snapshot.disruption_budgets[0].allowed = 0;
+            snapshot.nodes[0].ends_in_time = true;
             outcome.plan.removals[0].reason = DisruptionReason::Expired;
         },
         &[],
+    );
+    broken(
+        "to save something is no need",
+        &good,
+        |snapshot, _| {
+            protect(snapshot, DoNotDisrupt::Always);
+            snapshot.nodes[0].ends_in_time = true;
+        },
+        &["DoNotDisrupt"],
     );
 }
 

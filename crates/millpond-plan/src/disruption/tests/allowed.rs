@@ -130,22 +130,27 @@ fn evictions_are_taken_from_their_budget() {
     let snapshot = &cluster.snapshot;
     let mut ledger = EvictionLedger::new(snapshot);
     let used_up = EvictionRefusal::UsedUp(0);
-    assert_eq!(ledger.take(snapshot, [pods[4], pods[0]].into_iter()), Ok(()));
-    // All or nothing.
-    assert_eq!(ledger.take(snapshot, [pods[1], pods[2]].into_iter()), Err((pods[2], used_up)));
+    ledger.take(snapshot, [pods[4], pods[0]].into_iter()).unwrap();
     assert_eq!(ledger.left(0), 1);
-    assert_eq!(ledger.take(snapshot, [pods[1]].into_iter()), Ok(()));
+    // Two pods leave one after the other, where one may be away.
+    let taken = ledger.take(snapshot, [pods[1], pods[2]].into_iter()).unwrap();
+    assert_eq!(ledger.left(0), 0);
     assert_eq!(ledger.check(snapshot, pods[2]), Err(used_up));
-    assert_eq!(ledger.check(snapshot, waiting), Err(used_up));
-    ledger.give_back(snapshot, [pods[1]].into_iter());
+    assert_eq!(ledger.take(snapshot, [pods[4], waiting].into_iter()), Err((waiting, used_up)));
+    ledger.take_what_is_allowed(snapshot, [pods[2], pods[3], waiting].into_iter());
+    ledger.give_back(&taken);
+    assert_eq!(ledger.left(0), 1);
     assert_eq!(ledger.check(snapshot, pods[2]), Ok(()));
     assert_eq!(ledger.check(snapshot, pods[3]), Err(EvictionRefusal::Several(1, 2)));
+    // All or nothing.
+    assert!(ledger.take(snapshot, [pods[1], pods[3]].into_iter()).is_err());
+    assert_eq!(ledger.left(0), 1);
 
     // A pod that was not started may always go where its budget says so.
     cluster.snapshot.disruption_budgets[0].unhealthy_always = true;
     cluster.snapshot.disruption_budgets[0].allowed = 0;
     let mut ledger = EvictionLedger::new(&cluster.snapshot);
-    assert_eq!(ledger.take(&cluster.snapshot, [waiting].into_iter()), Ok(()));
+    assert!(ledger.take(&cluster.snapshot, [waiting].into_iter()).is_ok());
     assert_eq!(ledger.check(&cluster.snapshot, pods[0]), Err(used_up));
     let accounts = Accounts::new(&cluster.snapshot);
     assert_eq!(accounts.residents.of(node).len(), 6);

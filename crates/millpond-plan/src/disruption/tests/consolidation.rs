@@ -236,8 +236,12 @@ fn evictions_of_the_whole_plan_stay_within_pod_disruption_budgets() {
     }
     cluster.disruption_budget("web", "web", 5);
     let outcome = plan(&cluster.snapshot);
-    // Two nodes with two pods each; a third would need six evictions.
-    assert_eq!(outcome.plan.removals.len(), 2);
+    // Two nodes with two pods each, and a third whose pods leave one after the other.
+    assert_eq!(outcome.plan.removals.len(), 3);
+    cluster.snapshot.disruption_budgets[0].allowed = 1;
+    assert_eq!(plan(&cluster.snapshot).plan.removals.len(), 1);
+    cluster.snapshot.disruption_budgets[0].allowed = 0;
+    assert_eq!(plan(&cluster.snapshot).plan.removals.len(), 0);
     cluster.snapshot.disruption_budgets[0].allowed = 100;
     assert_eq!(plan(&cluster.snapshot).plan.removals.len(), 5);
 }

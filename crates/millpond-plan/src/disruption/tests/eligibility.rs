@@ -2,7 +2,9 @@
 
 use super::fixture::{Cluster, NOON, at, count, for_reasons};
 use crate::disruption::Accounts;
-use crate::model::{Consolidation, DisruptionReason, DoNotDisrupt, NodeId, NodeState, PodKind, PodState, PoolId};
+use crate::model::{
+    Consolidation, DisruptionReason, DoNotDisrupt, Expiry, NodeId, NodeState, PodKind, PodState, PoolId,
+};
 
 use DisruptionReason::{Drifted, Empty, Expired, Underutilized};
 
@@ -99,6 +101,23 @@ fn refusals_of_a_node_with_a_pod() {
             "NotExpired: it expires at 2026-03-02T12:01:00Z",
         ),
         (Expired, |c| c.first_pool().disruption.expire_after = Some(86_400), "yes"),
+        (Expired, |c| c.snapshot.nodes[0].expiry = Expiry::At(NOON), "yes"),
+        (
+            Expired,
+            |c| {
+                c.first_pool().disruption.expire_after = Some(86_400);
+                c.snapshot.nodes[0].expiry = Expiry::Never;
+            },
+            "NotExpired: its pool's nodes do not expire",
+        ),
+        (
+            Expired,
+            |c| {
+                c.first_pool().disruption.expire_after = Some(60);
+                c.snapshot.nodes[0].expiry = Expiry::At(NOON + 1);
+            },
+            "NotExpired: it expires at 2026-03-02T12:00:01Z",
+        ),
         (Underutilized, |c| c.first_pool().replicas = Some(1), "FixedSize: its pool has a fixed number of nodes"),
         (
             Drifted,
@@ -168,6 +187,33 @@ fn refusals_of_a_node_with_a_pod() {
     for (index, (reason, change, expected)) in cases.into_iter().enumerate() {
         assert_eq!(verdict(reason, change), expected, "case {index}");
     }
+}
+
+/// Where pods have to leave within a time, they do not keep a node that must go some day.
+#[test]
+fn pods_only_delay_nodes_with_a_grace_period() {
+    let outdated = |c: &mut Cluster| {
+        c.snapshot.nodes[0].drifted = Some("image".to_owned());
+        c.snapshot.nodes[0].expiry = Expiry::At(NOON);
+        c.snapshot.nodes[0].ends_in_time = true;
+    };
+    let pinned = |c: &mut Cluster| {
+        outdated(c);
+        c.snapshot.classes[0].do_not_disrupt = DoNotDisrupt::Always;
+    };
+    assert_eq!([verdict(Drifted, pinned), verdict(Expired, pinned)], ["yes", "yes"]);
+    assert!(verdict(Underutilized, pinned).starts_with("PodDoNotDisrupt"));
+    let covered = |c: &mut Cluster| {
+        outdated(c);
+        c.disruption_budget("web", "web", 0);
+    };
+    assert_eq!([verdict(Drifted, covered), verdict(Expired, covered)], ["yes", "yes"]);
+    assert!(verdict(Underutilized, covered).starts_with("PodDisruptionBudget"));
+    let kept = |c: &mut Cluster| {
+        outdated(c);
+        c.snapshot.nodes[0].do_not_disrupt = true;
+    };
+    assert!(verdict(Drifted, kept).starts_with("NodeDoNotDisrupt"));
 }
 
 #[test]

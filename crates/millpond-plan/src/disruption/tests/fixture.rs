@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Budget, CPU, CapacityType, ClassId, Disruption, DisruptionReason, InstanceType, Labels, MEMORY, Node, NodeId,
-    NodeState, Nodes, Offering, PODS, Pod, PodClass, PodDisruptionBudget, PodId, PodState, Pool, PoolId, Resources,
-    Schedule, Seconds, Snapshot, TypeId,
+    Budget, CPU, CapacityType, ClassId, Disruption, DisruptionReason, Expiry, InstanceType, Labels, MEMORY, Node,
+    NodeId, NodeState, Nodes, Offering, PODS, Pod, PodClass, PodDisruptionBudget, PodId, PodState, Pool, PoolId,
+    Resources, Schedule, Seconds, Snapshot, TypeId,
 };
 use crate::plan::{Plan, Target};
 use crate::requirement::{Requirement, Requirements};
@@ -115,6 +115,8 @@ impl Cluster {
             last_pod_event: Some(NOON - 3_600),
             drifted: None,
             do_not_disrupt: false,
+            expiry: Expiry::default(),
+            ends_in_time: false,
             ready: true,
         });
         NodeId::from(self.snapshot.nodes.len() - 1)
@@ -232,6 +234,8 @@ pub(crate) fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
             last_pod_event: Some(snapshot.now),
             drifted: None,
             do_not_disrupt: false,
+            expiry: Expiry::default(),
+            ends_in_time: false,
             ready: true,
         });
     }

@@ -4,8 +4,8 @@
 //! nodes and pods can be asked for.
 
 use millpond_plan::model::{
-    CPU, CapacityType, ClassId, Expiry, InstanceType, Labels, MEMORY, Node, NodeId, NodeState, PODS, Pod, PodState, PoolId,
-    Resources, Snapshot, TypeId,
+    CPU, CapacityType, ClassId, Expiry, InstanceType, Labels, MEMORY, Node, NodeId, NodeState, PODS, Pod, PodState,
+    PoolId, Resources, Snapshot, TypeId,
 };
 
 use super::scale::{shares, size};

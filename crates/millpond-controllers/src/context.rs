@@ -10,8 +10,10 @@ use millpond_providers::{Provider, ProviderError};
 use millpond_runtime::meta::Key;
 
 use crate::cluster::Cluster;
-use crate::kinds::{NodeClass, NodePool};
+use crate::end::Endings;
+use crate::kinds::{NodeClaim, NodeClass, NodePool};
 use crate::metrics::{Measured, Metrics};
+use crate::news::News;
 use crate::stock::Stock;
 
 /// The provider of classes that name none.
@@ -25,6 +27,10 @@ pub struct Context {
     pub stock: Stock,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Claims that are leaving.
+    pub endings: Endings,
+    /// Events that are not repeated.
+    pub news: News,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
 }
 
@@ -38,7 +44,8 @@ impl Context {
         };
         let providers = providers.into_iter().map(measured).collect();
         let stock = Stock::new(cluster.options.seed);
-        Arc::new(Self { cluster, stock, metrics, providers })
+        let news = News::new(cluster.recorder.clone());
+        Arc::new(Self { cluster, stock, metrics, endings: Endings::default(), news, providers })
     }
 
     /// All providers.
@@ -57,6 +64,23 @@ impl Context {
             );
             ProviderError::NotReady { message: format!("there is no provider `{name}`; {hint}") }
         })
+    }
+
+    /// Who made the machine of an id, if the id says so: ids begin with the name of their provider.
+    pub fn provider_of_machine(&self, id: &str) -> Option<&Arc<dyn Provider>> {
+        self.providers.get(id.split_once("://")?.0)
+    }
+
+    /// Who may have made a machine for a claim. The class can be gone, or can have changed.
+    pub fn providers_of(&self, claim: &NodeClaim) -> Vec<&Arc<dyn Provider>> {
+        if let Some(provider) = self.provider_of_machine(&claim.status.provider_id) {
+            return vec![provider];
+        }
+        let class = self.class(&claim.spec.node_class_ref.name);
+        match class.and_then(|class| self.provider(&class).ok()) {
+            Some(provider) => vec![provider],
+            None => self.providers().collect(),
+        }
     }
 
     /// All that is known, as the planner reads it: what is out of stock is marked.

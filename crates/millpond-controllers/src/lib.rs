@@ -25,6 +25,8 @@ pub mod kinds;
 pub mod leader;
 pub mod limits;
 pub mod metrics;
+pub mod news;
+mod nodes;
 pub mod pools;
 pub mod provision;
 pub mod run;

@@ -76,6 +76,10 @@ impl Claims {
         let request = self.request(claim, &class, provider.as_ref())?;
         let taken: Vec<OfferingKey> = request.choices.iter().map(|choice| choice.offering.clone()).collect();
         let outcome = provider.create(&request).await;
+        // Who has made a machine for a token before gives that one: a refusal says that there is none.
+        use ProviderError::{CapacityUnavailable, NotFound, Quota};
+        let nothing_made = matches!(&outcome, Err(CapacityUnavailable { .. } | Quota { .. } | NotFound { .. }));
+        self.context.endings.launched(claim, nothing_made);
         let stock = &self.context.stock;
         let missing: &[OfferingKey] = match &outcome {
             Ok(launched) => &launched.unavailable,

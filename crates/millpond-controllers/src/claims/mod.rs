@@ -72,6 +72,7 @@ impl Claims {
                 }
             }
         });
+        crate::end::listen(context, queue);
     }
 }
 
@@ -114,25 +115,14 @@ impl Claims {
         self.context.cluster.claims.patch(&Key::of(&*claim), &patch).await
     }
 
-    /// Writes what changed in the status; `Ready` follows from the steps.
+    /// Writes what changed in the status.
     async fn write_status(
         &self,
         claim: &NodeClaim,
         change: impl FnOnce(&mut NodeClaimStatus),
         conditions: impl IntoIterator<Item = Condition>,
     ) -> Result<()> {
-        let cluster = &self.context.cluster;
-        let mut status = claim.status.clone();
-        change(&mut status);
-        let generation = claim.metadata.generation.unwrap_or_default();
-        let mut known = Conditions::new(&mut status.conditions, conditions::OF_CLAIM, generation, cluster.now());
-        for condition in conditions {
-            known.set(condition);
-        }
-        if let Some(patch) = status_patch(claim, Some(&claim.status), &status) {
-            cluster.claims.patch_status(&Key::of(claim), &patch).await?;
-        }
-        Ok(())
+        write_status(&self.context.cluster, claim, change, conditions).await.map(drop)
     }
 
     /// Gives a claim up: it ends like any other. The reason is that of the metric.
@@ -158,6 +148,33 @@ impl Claims {
         });
         limit.saturating_sub(elapsed)
     }
+}
+
+/// Writes what changed in the status, if anything did; `Ready` follows from the steps.
+pub(crate) async fn write_status(
+    cluster: &Cluster,
+    claim: &NodeClaim,
+    change: impl FnOnce(&mut NodeClaimStatus),
+    conditions: impl IntoIterator<Item = Condition>,
+) -> Result<Option<Arc<NodeClaim>>> {
+    let mut status = claim.status.clone();
+    change(&mut status);
+    let generation = claim.metadata.generation.unwrap_or_default();
+    let mut known = Conditions::new(&mut status.conditions, conditions::OF_CLAIM, generation, cluster.now());
+    for condition in conditions {
+        known.set(condition);
+    }
+    match status_patch(claim, Some(&claim.status), &status) {
+        Some(patch) => cluster.claims.patch_status(&Key::of(claim), &patch).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The claim of a machine.
+pub fn claim_of_machine(cluster: &Cluster, id: &str) -> Option<Arc<NodeClaim>> {
+    let of_node = cluster.nodes.indexed(id).first().and_then(|node| claim_of(cluster, node));
+    let is_of = |claim: &Arc<NodeClaim>| claim.status.provider_id == id;
+    of_node.filter(is_of).or_else(|| cluster.claims.list().into_iter().find(is_of))
 }
 
 /// The claim behind a node.

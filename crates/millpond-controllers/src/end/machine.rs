@@ -1,0 +1,186 @@
+//! The machine of a claim that is leaving: whether there is one, whether it still is, and its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_providers::ProviderError;
+use millpond_runtime::error::Result;
+use tokio::time::Instant;
+
+use crate::claims::write_status;
+use crate::context::Context;
+use crate::kinds::NodeClaim;
+
+/// A machine that was made just before a crash is listed within this time; one that is listed later still is
+/// collected as an orphan.
+const LISTED_WITHIN: Duration = Duration::from_secs(10);
+/// A provider that does not know a machine whose node says that it works is asked once more, after this long.
+const CONFIRMED_AFTER: Duration = Duration::from_secs(5);
+/// While a node is drained, its provider is asked so often whether the machine still is.
+const LOOKED_EVERY: Duration = Duration::from_secs(30);
+/// The same for a node that does not say that it works.
+const LOOKED_EVERY_UNREADY: Duration = Duration::from_secs(5);
+/// Waits after the first requests for the end of a machine, and after all further ones. Small clouds are quick; what
+/// large ones do takes minutes. Providers that tell when a machine is gone are not waited for.
+const ASKED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
+/// The longest wait after an error.
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+
+/// What is known of the machine of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Its id.
+    Machine(String),
+    /// There is none.
+    Nothing,
+    /// It cannot be told yet; look again.
+    Unclear(Duration),
+}
+
+/// The machine of a claim. What a crash kept from being written down is found again by the claim's token, and
+/// written down.
+pub(super) async fn find(context: &Context, claim: &mut Arc<NodeClaim>) -> Result<Found> {
+    if !claim.status.provider_id.is_empty() {
+        return Ok(Found::Machine(claim.status.provider_id.clone()));
+    }
+    if context.endings.of(claim, |leaving| leaving.nothing_made) {
+        return Ok(Found::Nothing);
+    }
+    let token = claim.metadata.uid.clone().unwrap_or_default();
+    for provider in context.providers_of(claim) {
+        let instances = match provider.list().await {
+            Ok(instances) => instances,
+            Err(error) => {
+                tracing::warn!(claim = claim.name(), %error, "cannot tell whether it has a machine");
+                return Ok(Found::Unclear(retry(context, claim, &error)));
+            }
+        };
+        if let Some(instance) = instances.into_iter().find(|instance| instance.token == token) {
+            tracing::info!(claim = claim.name(), instance = instance.id, "a machine that nobody had written down");
+            let note = |status: &mut millpond_api::karpenter::NodeClaimStatus| {
+                status.provider_id.clone_from(&instance.id);
+                status.capacity.clone_from(&instance.capacity);
+                status.allocatable.clone_from(&instance.allocatable);
+            };
+            if let Some(written) = write_status(&context.cluster, claim, note, []).await? {
+                *claim = written;
+            }
+            return Ok(Found::Machine(instance.id));
+        }
+    }
+    let first = context.endings.of(claim, |leaving| *leaving.unlisted.get_or_insert_with(Instant::now));
+    match LISTED_WITHIN.saturating_sub(first.elapsed()) {
+        left if left.is_zero() => Ok(Found::Nothing),
+        left => Ok(Found::Unclear(left)),
+    }
+}
+
+/// Whether a machine still is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    Gone,
+    /// As far as is known; look again.
+    There(Duration),
+}
+
+/// Whether a machine still is. What its provider says counts at once if its node does not claim to work, or if the
+/// provider told so by itself; else it must say so twice.
+pub(super) async fn presence(context: &Context, claim: &NodeClaim, id: &str, is_ready: bool) -> Presence {
+    let every = if is_ready { LOOKED_EVERY } else { LOOKED_EVERY_UNREADY };
+    let wait = context.endings.of(claim, |leaving| {
+        let every = if leaving.unknown.is_some() { every.min(CONFIRMED_AFTER) } else { every };
+        match leaving.looked {
+            _ if leaving.told_gone => Duration::ZERO,
+            Some(last) => every.saturating_sub(last.elapsed()),
+            None if !is_ready => Duration::ZERO,
+            None => {
+                // Most nodes that work are drained before it is worth a call.
+                leaving.looked = Some(Instant::now());
+                every
+            }
+        }
+    });
+    if !wait.is_zero() {
+        return Presence::There(wait);
+    }
+    let is_unknown = match get(context, claim, id).await {
+        Ok(()) => false,
+        Err(ProviderError::NotFound { .. }) => true,
+        Err(error) => {
+            tracing::warn!(claim = claim.name(), %error, "cannot tell whether its machine is still there");
+            false
+        }
+    };
+    context.endings.of(claim, |leaving| {
+        leaving.looked = Some(Instant::now());
+        if !is_unknown {
+            leaving.unknown = None;
+            leaving.told_gone = false;
+            return Presence::There(every);
+        }
+        let first = *leaving.unknown.get_or_insert_with(Instant::now);
+        if leaving.told_gone || !is_ready || first.elapsed() >= CONFIRMED_AFTER {
+            return Presence::Gone;
+        }
+        Presence::There(CONFIRMED_AFTER)
+    })
+}
+
+/// Asks every provider that could know a machine.
+async fn get(context: &Context, claim: &NodeClaim, id: &str) -> Result<(), ProviderError> {
+    let mut answer = Err(ProviderError::NotFound { message: format!("no provider knows `{id}`") });
+    for provider in context.providers_of(claim) {
+        match provider.get(id).await {
+            Ok(_) => return Ok(()),
+            Err(ProviderError::NotFound { .. }) => {}
+            Err(error) => answer = Err(error),
+        }
+    }
+    answer
+}
+
+/// How the end of a machine goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Gone,
+    /// It was asked for; look again.
+    Under(Duration),
+    /// The provider did not take the request, and why; look again.
+    Refused(Duration, String),
+}
+
+/// Asks for the end of a machine.
+pub(super) async fn end(context: &Context, claim: &NodeClaim, id: &str) -> End {
+    let mut refusal = None;
+    for provider in context.providers_of(claim) {
+        match provider.delete(id).await {
+            Ok(()) => {
+                let asked = context.endings.of(claim, |leaving| {
+                    leaving.failures = 0;
+                    leaving.asked = leaving.asked.saturating_add(1);
+                    leaving.asked
+                });
+                return End::Under(ASKED_AFTER[asked.min(ASKED_AFTER.len()) - 1]);
+            }
+            Err(ProviderError::NotFound { .. }) => {}
+            Err(error) => refusal = Some(error),
+        }
+    }
+    match refusal {
+        None => End::Gone,
+        Some(error) => End::Refused(retry(context, claim, &error), error.to_string()),
+    }
+}
+
+/// How long to wait after an error, longer each time.
+fn retry(context: &Context, claim: &NodeClaim, error: &ProviderError) -> Duration {
+    let failures = context.endings.of(claim, |leaving| {
+        leaving.failures = leaving.failures.saturating_add(1);
+        leaving.failures
+    });
+    let wait = Duration::from_secs(1 << (failures - 1).min(6)).min(LONGEST_RETRY);
+    match error {
+        ProviderError::Throttled { retry_after: Some(after), .. } => wait.max(*after),
+        _ => wait,
+    }
+}

@@ -44,8 +44,9 @@ impl Context {
         };
         let providers = providers.into_iter().map(measured).collect();
         let stock = Stock::new(cluster.options.seed);
+        let endings = Endings::new(cluster.now());
         let news = News::new(cluster.recorder.clone());
-        Arc::new(Self { cluster, stock, metrics, endings: Endings::default(), news, providers })
+        Arc::new(Self { cluster, stock, metrics, endings, news, providers })
     }
 
     /// All providers.

@@ -19,8 +19,10 @@
 pub mod claims;
 pub mod classes;
 pub mod cluster;
+pub mod collect;
 pub mod context;
 pub mod end;
+pub mod interrupt;
 pub mod kinds;
 pub mod leader;
 pub mod limits;
@@ -29,5 +31,6 @@ pub mod news;
 mod nodes;
 pub mod pools;
 pub mod provision;
+pub mod repair;
 pub mod run;
 pub mod stock;

@@ -13,10 +13,13 @@ use tokio_util::task::TaskTracker;
 use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
+use crate::collect::Collector;
 use crate::context::Context;
+use crate::interrupt;
 use crate::metrics;
 use crate::pools::Pools;
 use crate::provision::{Nominations, Provisioner};
+use crate::repair::Repair;
 
 /// Workers for claims mostly wait for providers and writes, so that they may be many.
 const CLAIMS_AT_A_TIME: usize = 64;
@@ -54,15 +57,18 @@ impl Controllers {
         let queue = Arc::new(Queue::new());
         Classes::listen(&context, &queue);
         controllers.work(Classes::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        Repair::listen(&context, &queue);
+        controllers.work(Repair::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         metrics::listen(&context);
-        let provisioner = Provisioner::new(context);
-        let (ready, stopped) = (Arc::clone(&cluster), stop.clone());
-        controllers.tracker.spawn(async move {
-            tokio::select! {
-                () = stopped.cancelled() => {}
-                () = ready.wait_until_ready() => provisioner.run(stopped.clone()).await,
+        controllers.when_ready(Collector::new(Arc::clone(&context)).run(stop.clone()), stop);
+        for provider in context.providers() {
+            if let Some(news) = provider.events() {
+                let heed = interrupt::run(Arc::clone(&context), Arc::clone(provider), news, stop.clone());
+                controllers.when_ready(heed, stop);
             }
-        });
+        }
+        controllers.when_ready(Provisioner::new(context).run(stop.clone()), stop);
         controllers.tracker.spawn(events.run(stop.clone()));
         cluster.watch(&controllers.tracker, stop);
         controllers.tracker.close();
@@ -80,12 +86,18 @@ impl Controllers {
     }
 
     fn work<R: Reconcile>(&self, reconciler: R, queue: Arc<Queue<Key>>, at_a_time: usize, stop: &CancellationToken) {
+        self.when_ready(worker::run(Arc::new(reconciler), queue, at_a_time, stop.clone()), stop);
+    }
+
+    /// Starts a task once everything was listed, unless it is stopped before.
+    fn when_ready(&self, task: impl Future<Output = ()> + Send + 'static, stop: &CancellationToken) {
         let (cluster, stop) = (Arc::clone(&self.context.cluster), stop.clone());
         self.tracker.spawn(async move {
             tokio::select! {
-                () = stop.cancelled() => {}
-                () = cluster.wait_until_ready() => worker::run(Arc::new(reconciler), queue, at_a_time, stop.clone()).await,
+                () = stop.cancelled() => return,
+                () = cluster.wait_until_ready() => {}
             }
+            task.await;
         });
     }
 

@@ -75,11 +75,13 @@ impl Claims {
         let backoff = backoff(&class);
         let request = self.request(claim, &class, provider.as_ref())?;
         let taken: Vec<OfferingKey> = request.choices.iter().map(|choice| choice.offering.clone()).collect();
+        self.context.endings.launches(claim);
         let outcome = provider.create(&request).await;
         // Who has made a machine for a token before gives that one: a refusal says that there is none.
         use ProviderError::{CapacityUnavailable, NotFound, Quota};
-        let nothing_made = matches!(&outcome, Err(CapacityUnavailable { .. } | Quota { .. } | NotFound { .. }));
-        self.context.endings.launched(claim, nothing_made);
+        if matches!(&outcome, Err(CapacityUnavailable { .. } | Quota { .. } | NotFound { .. })) {
+            self.context.endings.launched_nothing(claim);
+        }
         let stock = &self.context.stock;
         let missing: &[OfferingKey] = match &outcome {
             Ok(launched) => &launched.unavailable,

@@ -7,6 +7,7 @@ use kube::api::{DeleteParams, EvictParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::FIELD_MANAGER;
+use crate::metrics::Metrics;
 
 /// An eviction that has no answer after this long is tried again later: a client that repeats refused requests by
 /// itself would hold up the whole node.
@@ -26,7 +27,7 @@ pub(super) enum Answer {
 }
 
 /// Asks a pod, this one and no other of its name, to leave.
-pub(super) async fn evict(client: &Client, pod: &Pod) -> Answer {
+pub(super) async fn evict(client: &Client, metrics: &Metrics, pod: &Pod) -> Answer {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
     let params = EvictParams {
@@ -34,8 +35,16 @@ pub(super) async fn evict(client: &Client, pod: &Pod) -> Answer {
         post_options: PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() },
     };
     match tokio::time::timeout(ANSWERED_WITHIN, api.evict(&pod.name_any(), &params)).await {
-        Ok(Ok(_)) => Answer::Leaves,
-        Ok(Err(error)) => refusal(&error),
+        Ok(Ok(_)) => {
+            metrics.eviction_answered(200);
+            Answer::Leaves
+        }
+        Ok(Err(error)) => {
+            if let kube::Error::Api(status) = &error {
+                metrics.eviction_answered(status.code);
+            }
+            refusal(&error)
+        }
         Err(_) => Answer::Failed("the API server did not answer".to_owned()),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_api::time::Time;
 use millpond_providers::ProviderError;
 use millpond_runtime::error::Result;
 use tokio::time::Instant;
@@ -13,7 +14,9 @@ use crate::kinds::NodeClaim;
 
 /// A machine that was made just before a crash is listed within this time; one that is listed later still is
 /// collected as an orphan.
-const LISTED_WITHIN: Duration = Duration::from_secs(10);
+const LISTED_WITHIN: Duration = Duration::from_secs(30);
+/// A machine is known to those who ask for it when its claim is this old.
+const KNOWN_WITHIN: Duration = Duration::from_mins(1);
 /// A provider that does not know a machine whose node says that it works is asked once more, after this long.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(5);
 /// While a node is drained, its provider is asked so often whether the machine still is.
@@ -43,7 +46,7 @@ pub(super) async fn find(context: &Context, claim: &mut Arc<NodeClaim>) -> Resul
     if !claim.status.provider_id.is_empty() {
         return Ok(Found::Machine(claim.status.provider_id.clone()));
     }
-    if context.endings.of(claim, |leaving| leaving.nothing_made) {
+    if context.endings.nothing_made(claim) {
         return Ok(Found::Nothing);
     }
     let token = claim.metadata.uid.clone().unwrap_or_default();
@@ -83,14 +86,14 @@ pub(super) enum Presence {
     There(Duration),
 }
 
-/// Whether a machine still is. What its provider says counts at once if its node does not claim to work, or if the
-/// provider told so by itself; else it must say so twice.
+/// Whether a machine still is. That it is gone is believed at once if the provider told so by itself, or if the node
+/// does not claim to work; else the provider must say so twice.
 pub(super) async fn presence(context: &Context, claim: &NodeClaim, id: &str, is_ready: bool) -> Presence {
     let every = if is_ready { LOOKED_EVERY } else { LOOKED_EVERY_UNREADY };
-    let wait = context.endings.of(claim, |leaving| {
+    let age = age(context, claim);
+    let (told_gone, wait) = context.endings.of(claim, |leaving| {
         let every = if leaving.unknown.is_some() { every.min(CONFIRMED_AFTER) } else { every };
-        match leaving.looked {
-            _ if leaving.told_gone => Duration::ZERO,
+        let looked = match leaving.looked {
             Some(last) => every.saturating_sub(last.elapsed()),
             None if !is_ready => Duration::ZERO,
             None => {
@@ -98,8 +101,12 @@ pub(super) async fn presence(context: &Context, claim: &NodeClaim, id: &str, is_
                 leaving.looked = Some(Instant::now());
                 every
             }
-        }
+        };
+        (leaving.told_gone, looked.max(KNOWN_WITHIN.saturating_sub(age)))
     });
+    if told_gone {
+        return Presence::Gone;
+    }
     if !wait.is_zero() {
         return Presence::There(wait);
     }
@@ -115,15 +122,19 @@ pub(super) async fn presence(context: &Context, claim: &NodeClaim, id: &str, is_
         leaving.looked = Some(Instant::now());
         if !is_unknown {
             leaving.unknown = None;
-            leaving.told_gone = false;
             return Presence::There(every);
         }
         let first = *leaving.unknown.get_or_insert_with(Instant::now);
-        if leaving.told_gone || !is_ready || first.elapsed() >= CONFIRMED_AFTER {
+        if !is_ready || first.elapsed() >= CONFIRMED_AFTER {
             return Presence::Gone;
         }
         Presence::There(CONFIRMED_AFTER)
     })
+}
+
+fn age(context: &Context, claim: &NodeClaim) -> Duration {
+    let created = claim.metadata.creation_timestamp.as_ref();
+    created.map_or(Duration::ZERO, |time| context.cluster.since(Time(time.0.as_second())))
 }
 
 /// Asks every provider that could know a machine.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use millpond_api::time::Time;
 use millpond_runtime::meta::Key;
 use millpond_runtime::queue::Queue;
 use parking_lot::Mutex;
@@ -26,6 +27,8 @@ const EVICTIONS_AT_A_TIME: usize = 32;
 
 /// What is remembered of claims that are leaving.
 pub struct Endings {
+    /// When this process began; what is younger was launched by no other.
+    began: Time,
     memory: Mutex<Memory>,
     queue: OnceLock<Arc<Queue<Key>>>,
     pub(super) evictions: Semaphore,
@@ -44,8 +47,8 @@ struct Memory {
 pub(super) struct Leaving {
     /// Names of another claim's memory are not mixed up with this one's.
     uid: String,
-    /// The provider said that it made no machine for it.
-    pub(super) nothing_made: bool,
+    /// Whether the provider, asked by this process, may have made a machine for it.
+    launched: Launched,
     /// When no list had its machine for the first time.
     pub(super) unlisted: Option<Instant>,
     /// When its node was tainted by this process.
@@ -64,6 +67,18 @@ pub(super) struct Leaving {
     tries: HashMap<String, Try>,
 }
 
+/// What is known of the launch of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Launched {
+    /// This process did not ask for one.
+    #[default]
+    NotAsked,
+    /// The provider said that there is none.
+    Nothing,
+    /// There is one, or may be.
+    Perhaps,
+}
+
 /// What became of the eviction of a pod.
 #[derive(Debug)]
 struct Try {
@@ -75,13 +90,13 @@ struct Try {
     is_blocked: bool,
 }
 
-impl Default for Endings {
-    fn default() -> Self {
-        Self { memory: Mutex::default(), queue: OnceLock::new(), evictions: Semaphore::new(EVICTIONS_AT_A_TIME) }
-    }
-}
-
 impl Endings {
+    /// The memory of a process that begins now.
+    pub(crate) fn new(began: Time) -> Self {
+        let evictions = Semaphore::new(EVICTIONS_AT_A_TIME);
+        Self { began, memory: Mutex::default(), queue: OnceLock::new(), evictions }
+    }
+
     /// Claims are looked at again through this queue.
     pub(super) fn wakes(&self, queue: &Arc<Queue<Key>>) {
         // A second queue would be of a second set of controllers, which has its own memory.
@@ -95,10 +110,23 @@ impl Endings {
         }
     }
 
-    /// The provider was asked for a machine for a claim: whether it said for sure that there is none.
-    pub(crate) fn launched(&self, claim: &NodeClaim, nothing_made: bool) {
-        if nothing_made || self.memory.lock().claims.contains_key(claim.name()) {
-            self.of(claim, |leaving| leaving.nothing_made = nothing_made);
+    /// A provider is asked for a machine for a claim.
+    pub(crate) fn launches(&self, claim: &NodeClaim) {
+        self.of(claim, |leaving| leaving.launched = Launched::Perhaps);
+    }
+
+    /// The provider said that there is no machine for a claim.
+    pub(crate) fn launched_nothing(&self, claim: &NodeClaim) {
+        self.of(claim, |leaving| leaving.launched = Launched::Nothing);
+    }
+
+    /// Whether there is no machine for a claim, for sure.
+    pub(super) fn nothing_made(&self, claim: &NodeClaim) -> bool {
+        let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        match self.of(claim, |leaving| leaving.launched) {
+            Launched::NotAsked => created.is_some_and(|created| created > self.began.0),
+            Launched::Nothing => true,
+            Launched::Perhaps => false,
         }
     }
 
@@ -218,7 +246,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn evictions_back_off_and_are_not_repeated() {
-        let (endings, claim) = (Endings::default(), claim("c", "1"));
+        let (endings, claim) = (Endings::new(Time(100)), claim("c", "1"));
         let both = pods(&["a", "b"]);
         assert_eq!(names(&endings.due(&claim, both.clone()).0), ["a", "b"]);
         endings.answered(&claim, &both[0], &Answer::Blocked(String::new()));
@@ -238,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn room_in_a_budget_wakes_as_many_as_fit() {
-        let (endings, queue) = (Endings::default(), Arc::new(Queue::new()));
+        let (endings, queue) = (Endings::new(Time(100)), Arc::new(Queue::new()));
         endings.wakes(&queue);
         let (first, second) = (claim("first", "1"), claim("second", "2"));
         for (claim, pod) in [(&first, "a"), (&second, "b"), (&second, "free")] {
@@ -256,12 +284,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_claim_of_an_old_name_starts_afresh() {
-        let endings = Endings::default();
-        endings.launched(&claim("c", "1"), true);
-        assert!(endings.of(&claim("c", "1"), |leaving| leaving.nothing_made));
-        assert!(!endings.of(&claim("c", "2"), |leaving| leaving.nothing_made));
+        let endings = Endings::new(Time(100));
+        endings.launched_nothing(&claim("c", "1"));
+        assert!(endings.nothing_made(&claim("c", "1")));
+        assert!(!endings.nothing_made(&claim("c", "2")));
         endings.stands_on(&claim("c", "2"), vec!["node".to_owned()]);
         endings.forget("c");
         assert!(endings.memory.lock().nodes.is_empty() && endings.memory.lock().claims.is_empty());
+    }
+
+    #[test]
+    fn what_was_never_asked_for_is_not_there() {
+        let endings = Endings::new(Time(100));
+        let created = |at: i64| {
+            let mut claim = claim("c", &at.to_string());
+            let time = jiff::Timestamp::from_second(at).unwrap();
+            claim.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+            claim
+        };
+        assert!(!endings.nothing_made(&created(100)), "another process may have asked");
+        assert!(endings.nothing_made(&created(101)));
+        endings.launches(&created(101));
+        assert!(!endings.nothing_made(&created(101)), "the answer is not there yet, or lost");
+        endings.launched_nothing(&created(101));
+        assert!(endings.nothing_made(&created(101)));
     }
 }

@@ -180,7 +180,9 @@ impl Ending<'_> {
             }
         }
         for node in &nodes {
-            release_node(self.context, node).await?;
+            if release_node(self.context, node).await? {
+                self.context.metrics.node_terminated(&self.claim);
+            }
         }
         self.release().await
     }
@@ -255,6 +257,9 @@ impl Ending<'_> {
             }
         }
         self.said.push(Condition::holds(conditions::DRAINED));
+        if !is_true(&self.claim.status.conditions, conditions::DRAINED) {
+            self.context.metrics.node_drained(&self.claim);
+        }
         for node in nodes {
             if self.detach(node) == Step::Waits {
                 return Ok(Step::Waits);
@@ -330,7 +335,7 @@ impl Ending<'_> {
         let context = self.context;
         let ask = |pod: Arc<Pod>| async move {
             let _place = context.endings.evictions.acquire().await;
-            let answer = evict::evict(&context.cluster.client, &pod).await;
+            let answer = evict::evict(&context.cluster.client, &context.metrics, &pod).await;
             (pod, answer)
         };
         let answers: Vec<(Arc<Pod>, Answer)> = join_all(due.into_iter().map(ask)).await;
@@ -401,6 +406,7 @@ impl Ending<'_> {
         let patch = without_finalizer(claim.finalizers(), claim.metadata.resource_version.as_deref());
         match self.context.cluster.claims.patch(&Key::of(&**claim), &patch).await {
             Err(error) if !error.is_not_found() => return Err(error),
+            outcome if outcome.is_ok() => self.context.metrics.claim_terminated(claim),
             _ => {}
         }
         tracing::info!(claim = claim.name(), "claim gone");
@@ -408,20 +414,20 @@ impl Ending<'_> {
     }
 }
 
-/// Lets a node go.
-pub(crate) async fn release_node(context: &Context, node: &Node) -> Result<()> {
+/// Lets a node go; tells whether anything of ours had kept it.
+pub(crate) async fn release_node(context: &Context, node: &Node) -> Result<bool> {
     let cluster = &context.cluster;
     let key = Key::of(node);
-    let Some(node) = cluster.nodes.get(&key).filter(|known| known.uid() == node.uid()) else { return Ok(()) };
+    let Some(node) = cluster.nodes.get(&key).filter(|known| known.uid() == node.uid()) else { return Ok(false) };
     if !has_finalizer(node.finalizers()) {
-        return Ok(());
+        return Ok(false);
     }
     let patch = without_finalizer(node.finalizers(), node.metadata.resource_version.as_deref());
     match cluster.nodes.patch(&key, &patch).await {
         Err(error) if !error.is_not_found() => Err(error),
-        _ => {
+        outcome => {
             tracing::info!(node = key.name, "node gone");
-            Ok(())
+            Ok(outcome.is_ok())
         }
     }
 }

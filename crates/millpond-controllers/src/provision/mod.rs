@@ -30,6 +30,8 @@ use window::Window;
 
 /// Pods without a place are planned for again this long after something changed, not sooner.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
+/// Offerings that were out of stock are not probed more often than this: each probe is a claim that may fail.
+const SOONEST_PROBE: Duration = Duration::from_mins(1);
 /// A failed round is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -70,7 +72,7 @@ impl Provisioner {
             match self.waiting.due(self.context.stock.next_probe()) {
                 Some(due) if due <= Instant::now() => return,
                 Some(due) => tokio::select! {
-                    () = tokio::time::sleep_until(due) => {}
+                    () = tokio::time::sleep_until(due) => return,
                     () = changed => {}
                 },
                 None => changed.await,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::SOONEST_AGAIN;
+use super::{SOONEST_AGAIN, SOONEST_PROBE};
 use super::nominate::PATIENCE;
 use crate::context::Context;
 use crate::metrics::Metrics;
@@ -142,7 +142,8 @@ impl Waiting {
         if state.helped && !state.hopeless.is_empty() {
             return Some(after(SOONEST_AGAIN));
         }
-        let probe = next_probe.filter(|_| !state.hopeless.is_empty()).map(|wait| Instant::now() + wait);
+        let probe = next_probe.filter(|_| !state.hopeless.is_empty());
+        let probe = probe.map(|wait| (Instant::now() + wait).max(after(SOONEST_PROBE)));
         let unbound = (!state.expected.is_empty()).then(|| after(PATIENCE));
         probe.into_iter().chain(unbound).min()
     }

@@ -41,7 +41,9 @@ async fn the_next_best_is_bought_when_the_cheapest_are_out_of_stock() {
 #[tokio::test(start_paused = true)]
 async fn when_nothing_is_to_be_had_it_is_probed_now_and_then() {
     let basin = Basin::bare().await;
-    basin.class("default", json!({"sim": {"stockOuts": [{"until": "2026-01-01T00:30:00Z"}]}})).await;
+    let backoff = json!({"initial": "1m", "max": "5m"});
+    let script = json!({"stockOuts": [{"until": "2026-01-01T00:30:00Z"}]});
+    basin.class("default", json!({"backoff": backoff, "sim": script})).await;
     basin.pool("default", json!({})).await;
     let seen = count_claims(&basin);
     basin.deployment("web", 4, "1", json!({})).await;

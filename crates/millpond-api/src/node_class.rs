@@ -138,7 +138,7 @@ pub struct NodeClassStatus {
 
 /// The most entries of [`NodeClassStatus::unavailable`]: those that end last. More make the object too large for
 /// every watcher.
-pub const LIMIT_UNAVAILABLE: usize = 1000;
+pub const LIMIT_UNAVAILABLE: usize = 100;
 
 /// An offering that is left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]

@@ -1,10 +1,14 @@
-//! Whether a class of nodes can be used: its provider is known, its settings make sense, its catalogue is there.
+//! What classes of nodes say about themselves: whether they can be used (their provider is known, their settings make
+//! sense, their catalogue is there), and what of their catalogue is out of stock.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_api::catalog::Catalog;
 use millpond_api::condition::{Conditions, READY};
 use millpond_api::meta::Condition;
+use millpond_api::node_class::{LIMIT_UNAVAILABLE, UnavailableOffering};
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, status_patch};
 use millpond_runtime::queue::Queue;
@@ -12,6 +16,10 @@ use millpond_runtime::worker::Reconcile;
 
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClass;
+use crate::stock::Missing;
+
+/// Changes of the stock are gathered for this long: forty launches that fail together cost a class one write.
+const GATHER: Duration = Duration::from_secs(1);
 
 /// Keeps the status of classes.
 pub struct Classes {
@@ -24,25 +32,32 @@ impl Classes {
         Self { context }
     }
 
-    /// Asks for work on a class whenever it changes.
+    /// Asks for work on a class whenever it changes, on all of them when the stock changes. What a class that is seen
+    /// for the first time says is out of stock, is: somebody learned it before this controller started.
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
-        let classes = Arc::clone(queue);
-        context.cluster.classes.on_change(move |_, after| {
-            if let Some(class) = after {
-                classes.add(Key::of(&**class));
+        let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.classes.on_change(move |before, after| {
+            let (Some(context), Some(class)) = (weak.upgrade(), after) else { return };
+            if before.is_none() {
+                context.stock.restore(&class.status.unavailable);
             }
+            classes.add(Key::of(&**class));
+        });
+        let (stock, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.stock.on_change(move || {
+            let classes = weak.upgrade().map(|context| context.cluster.classes.list()).unwrap_or_default();
+            classes.iter().for_each(|class| stock.add_after(Key::of(&**class), GATHER));
         });
     }
 
-    fn readiness(&self, class: &NodeClass) -> Condition {
+    /// The catalogue, or why there is none.
+    fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, Condition> {
         let of = api_class(class);
         if let Some(invalid) = of.validate().into_iter().next() {
-            return Condition::fails(READY, "ValidationFailed", invalid.to_string());
+            return Err(Condition::fails(READY, "ValidationFailed", invalid.to_string()));
         }
-        match self.context.provider(class).and_then(|provider| provider.catalog(&of)) {
-            Ok(_) => Condition::holds(READY),
-            Err(error) => Condition::fails(READY, "NotReady", error.to_string()),
-        }
+        let catalog = self.context.provider(class).and_then(|provider| provider.catalog(&of));
+        catalog.map_err(|error| Condition::fails(READY, "NotReady", error.to_string()))
     }
 }
 
@@ -53,11 +68,67 @@ impl Reconcile for Classes {
         let cluster = &self.context.cluster;
         let Some(class) = cluster.classes.get(key) else { return Ok(None) };
         let mut status = class.status.clone();
+        let catalog = self.catalog(&class);
+        status.instance_types = catalog.as_ref().ok().map(|catalog| catalog.types.len() as i64);
+        status.unavailable = match &catalog {
+            Ok(catalog) => unavailable(catalog, self.context.stock.missing()),
+            Err(_) => Vec::new(),
+        };
+        let ready = catalog.map_or_else(|why| why, |_| Condition::holds(READY));
         let generation = class.metadata.generation.unwrap_or_default();
-        Conditions::new(&mut status.conditions, &[], generation, cluster.now()).set(self.readiness(&class));
+        Conditions::new(&mut status.conditions, &[], generation, cluster.now()).set(ready);
         if let Some(patch) = status_patch(&*class, Some(&class.status), &status) {
             cluster.classes.patch_status(key, &patch).await?;
         }
         Ok(None)
+    }
+}
+
+/// What of a catalogue is out of stock, by offering; of too many those that are tried again last.
+fn unavailable(catalog: &Catalog, missing: Vec<Missing>) -> Vec<UnavailableOffering> {
+    let has = |missing: &Missing| {
+        let of = catalog.find(&missing.offering.instance_type);
+        of.is_some_and(|of| {
+            of.offerings.iter().any(|offering| {
+                *offering.zone == *missing.offering.zone
+                    && offering.capacity_type.name() == missing.offering.capacity_type
+            })
+        })
+    };
+    let mut missing: Vec<Missing> = missing.into_iter().filter(has).collect();
+    missing.sort_by_key(|missing| Reverse(missing.until));
+    missing.truncate(LIMIT_UNAVAILABLE);
+    missing.sort_by(|a, b| a.offering.cmp(&b.offering));
+    missing.iter().map(Missing::in_status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_api::catalog::built_in;
+    use millpond_api::time::Time;
+    use millpond_providers::OfferingKey;
+
+    use super::*;
+
+    #[test]
+    fn a_class_tells_of_its_own_catalogue_and_not_of_everything() {
+        let catalog = built_in("kwok").unwrap();
+        let all = catalog.types.iter().flat_map(|of| {
+            let offerings = of.offerings.iter();
+            offerings.map(|one| OfferingKey::new(&*of.name, &*one.zone, one.capacity_type.name()))
+        });
+        let missing =
+            |offering: OfferingKey, until| Missing { offering, failures: 2, wait: Duration::ZERO, until: Time(until) };
+        let mut known: Vec<Missing> =
+            all.zip(0..).take(300).map(|(offering, until)| missing(offering, until)).collect();
+        known.push(missing(OfferingKey::new("m5.large", "us-east-1a", "spot"), 1000));
+        let told = unavailable(catalog, known);
+        assert_eq!(told.len(), LIMIT_UNAVAILABLE);
+        assert!(
+            told.iter().all(|one| one.until.0 >= 200 && one.until.0 < 300),
+            "those that end last, of this catalogue"
+        );
+        assert!(told.is_sorted_by_key(|one| (one.instance_type.clone(), one.zone.clone(), one.capacity_type.clone())));
+        assert_eq!(told[0].failures, 2);
     }
 }

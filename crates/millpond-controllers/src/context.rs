@@ -43,7 +43,7 @@ impl Context {
             (measured.name(), measured)
         };
         let providers = providers.into_iter().map(measured).collect();
-        let stock = Stock::new(cluster.options.seed);
+        let stock = Stock::new(cluster.options.seed, cluster.clock.clone());
         let endings = Endings::new(cluster.now());
         let news = News::new(cluster.recorder.clone());
         Arc::new(Self { cluster, stock, metrics, endings, news, providers })
@@ -87,6 +87,8 @@ impl Context {
     /// All that is known, as the planner reads it: what is out of stock is marked.
     pub fn snapshot(&self) -> Snapshot {
         let mut options = self.cluster.options.snapshot.clone();
+        // Classes repeat what the stock says, later and in whole seconds.
+        options.ignore_stock = true;
         for limits in self.cluster.limits.list() {
             add_limits(&limits.spec, &mut options);
         }

@@ -3,13 +3,20 @@
 //! One failure speaks of one offering (type × zone × capacity type), not of a pool. It is left out of plans and
 //! launches for a while, which grows with every failure in a row; then one launch may probe it, and the others wait for
 //! what becomes of that.
+//!
+//! What is known is repeated in the status of the classes ([`crate::classes`]), where people see it and a controller
+//! that starts reads it back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use millpond_api::node_class::UnavailableOffering;
+use millpond_api::time::Time;
 use millpond_plan::model::Snapshot;
 use millpond_providers::OfferingKey;
-use parking_lot::Mutex;
+use millpond_runtime::clock::Clock;
+use parking_lot::{Mutex, RwLock};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
@@ -32,6 +39,8 @@ impl Default for Backoff {
 
 /// A wait is longer by up to this share, so that offerings that failed together are not all probed together.
 const JITTER: f64 = 0.2;
+/// An offering that nobody wanted for this long after its wait begins anew: what was then says nothing of now.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 /// A probe that says nothing for this long counts for nothing: whoever made it is gone.
 const LONGEST_PROBE: Duration = Duration::from_mins(1);
 
@@ -39,6 +48,8 @@ const LONGEST_PROBE: Duration = Duration::from_mins(1);
 struct Entry {
     failures: u32,
     until: Instant,
+    /// The same as objects hold it.
+    until_time: Time,
     /// Since when somebody finds out whether it is to be had again.
     probing: Option<Instant>,
 }
@@ -52,38 +63,96 @@ pub struct Missing {
     pub failures: u32,
     /// For how long yet; zero where one launch may probe it.
     pub wait: Duration,
+    /// When the wait is over, in whole seconds.
+    pub until: Time,
 }
+
+impl Missing {
+    /// As the status of a class has it.
+    pub fn in_status(&self) -> UnavailableOffering {
+        let OfferingKey { instance_type, zone, capacity_type } = self.offering.clone();
+        let failures = self.failures.into();
+        UnavailableOffering { instance_type, zone, capacity_type, until: self.until, failures, message: String::new() }
+    }
+}
+
+type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// What is known of the stock of offerings.
 pub struct Stock {
     entries: Mutex<(BTreeMap<OfferingKey, Entry>, StdRng)>,
+    clock: Clock,
+    listeners: RwLock<Vec<Listener>>,
 }
 
 impl Stock {
     /// Nothing is known to be missing; the seed decides the jitter.
-    pub fn new(seed: u64) -> Self {
-        Self { entries: Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed))) }
+    pub fn new(seed: u64, clock: Clock) -> Self {
+        let entries = Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed)));
+        Self { entries, clock, listeners: RwLock::default() }
+    }
+
+    /// Calls `listener` whenever something else is missing, or for another time.
+    pub fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.listeners.write().push(Box::new(listener));
+    }
+
+    fn tell_change(&self) {
+        self.listeners.read().iter().for_each(|listener| listener());
+    }
+
+    /// Takes over what was known before a restart, as far as nothing newer is known.
+    pub fn restore(&self, known: &[UnavailableOffering]) {
+        let (now, time) = (Instant::now(), self.clock.now());
+        let mut entries = self.entries.lock();
+        for known in known {
+            let Ok(until) = Timestamp::from_second(known.until.0) else { continue };
+            let left = until.duration_since(time);
+            if Duration::try_from(-left).is_ok_and(|ago| ago > FORGOTTEN_AFTER) {
+                continue;
+            }
+            let offering = OfferingKey::new(&*known.instance_type, &*known.zone, &*known.capacity_type);
+            entries.0.entry(offering).or_insert(Entry {
+                failures: u32::try_from(known.failures.max(1)).unwrap_or(u32::MAX),
+                until: now + Duration::try_from(left).unwrap_or_default(),
+                until_time: known.until,
+                probing: None,
+            });
+        }
     }
 
     /// Offerings were not to be had.
     pub fn failed<'k>(&self, offerings: impl IntoIterator<Item = &'k OfferingKey>, backoff: Backoff) {
-        let now = Instant::now();
-        let (entries, random) = &mut *self.entries.lock();
+        let (now, time) = (Instant::now(), self.clock.now());
+        let mut changed = false;
+        let mut locked = self.entries.lock();
+        let (entries, random) = &mut *locked;
+        entries.retain(|_, entry| now.saturating_duration_since(entry.until) < FORGOTTEN_AFTER);
         for offering in offerings {
-            let entry = entries.entry(offering.clone()).or_insert(Entry { failures: 0, until: now, probing: None });
+            let new = Entry { failures: 0, until: now, until_time: Time(time.as_second()), probing: None };
+            let entry = entries.entry(offering.clone()).or_insert(new);
             // Launches that were under way together tell one thing.
             if entry.failures > 0 && entry.until > now && entry.probing.is_none() {
                 continue;
             }
             let wait = backoff.initial.saturating_mul(1 << entry.failures.min(16)).min(backoff.longest);
             let wait = wait.mul_f64(1.0 + JITTER * random.random_range(0.0..1.0));
-            *entry = Entry { failures: entry.failures + 1, until: now + wait, probing: None };
+            let until_time = Time((time + wait).as_second() + 1);
+            *entry = Entry { failures: entry.failures + 1, until: now + wait, until_time, probing: None };
+            changed = true;
+        }
+        drop(locked);
+        if changed {
+            self.tell_change();
         }
     }
 
     /// An offering was to be had.
     pub fn succeeded(&self, offering: &OfferingKey) {
-        self.entries.lock().0.remove(offering);
+        let known = self.entries.lock().0.remove(offering).is_some();
+        if known {
+            self.tell_change();
+        }
     }
 
     /// Whether a plan may choose it: nothing is known against it, or its wait is over and nobody probes it yet.
@@ -119,6 +188,7 @@ impl Stock {
             offering: offering.clone(),
             failures: entry.failures,
             wait: entry.until.saturating_duration_since(now),
+            until: entry.until_time,
         });
         missing.collect()
     }
@@ -171,13 +241,22 @@ mod tests {
         OfferingKey { instance_type: name.to_owned(), zone: "a".to_owned(), capacity_type: "spot".to_owned() }
     }
 
+    fn stock() -> Stock {
+        Stock::new(1, Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap()))
+    }
+
+    /// What classes would say.
+    fn repeated(stock: &Stock) -> Vec<UnavailableOffering> {
+        stock.missing().iter().map(Missing::in_status).collect()
+    }
+
     async fn pass(minutes: u64) {
         tokio::time::advance(Duration::from_mins(minutes)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn waits_grow_and_end_with_one_probe() {
-        let (stock, m5) = (Stock::new(1), offering("m5.large"));
+        let (stock, m5) = (stock(), offering("m5.large"));
         let backoff = Backoff::default();
         assert!(stock.is_open(&m5) && stock.take(&m5));
         stock.failed([&m5], backoff);
@@ -200,7 +279,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_wait_is_longer_than_the_longest() {
-        let (stock, m5) = (Stock::new(1), offering("m5.large"));
+        let (stock, m5) = (stock(), offering("m5.large"));
         for _ in 0..20 {
             stock.failed([&m5], Backoff::default());
             pass(40).await;
@@ -209,5 +288,46 @@ mod tests {
         stock.put_back(&m5);
         assert!(stock.is_open(&m5));
         assert_eq!(stock.missing()[0].failures, 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_known_before_a_restart_is_known_after() {
+        let (before, m5, c5) = (stock(), offering("m5.large"), offering("c5.large"));
+        before.failed([&m5], Backoff::default());
+        pass(4).await;
+        before.failed([&m5, &c5], Backoff::default());
+        let known = repeated(&before);
+        let after = Stock::new(2, before.clock.clone());
+        after.restore(&known);
+        assert_eq!(repeated(&after), known, "to the second, so that nothing is written");
+        assert!(!after.is_open(&m5) && !after.is_open(&c5));
+        pass(4).await;
+        assert!(!after.is_open(&m5) && after.is_open(&c5), "failures in a row are remembered too");
+        after.failed([&c5], Backoff::default());
+        let newer = repeated(&after);
+        after.restore(&known);
+        assert_eq!(repeated(&after), newer, "what is older changes nothing");
+        pass(120).await;
+        let late = Stock::new(3, before.clock.clone());
+        late.restore(&known);
+        assert!(repeated(&late).is_empty(), "what was two hours ago says nothing of now");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_told_once() {
+        let (stock, m5) = (stock(), offering("m5.large"));
+        let told = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&told);
+        stock.on_change(move || {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        let told = || told.load(std::sync::atomic::Ordering::Relaxed);
+        stock.succeeded(&m5);
+        assert_eq!(told(), 0);
+        stock.failed([&m5], Backoff::default());
+        stock.failed([&m5], Backoff::default());
+        assert_eq!(told(), 1);
+        stock.succeeded(&m5);
+        assert_eq!(told(), 2);
     }
 }

@@ -30,7 +30,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, is_our_class};
 use crate::context::Context;
-use crate::kinds::NodeClaim;
+use crate::kinds::{NodeClaim, NodeClass};
 
 /// Brings claims to life.
 pub struct Claims {
@@ -62,8 +62,12 @@ impl Claims {
         });
         // A class that becomes ready lets its claims launch.
         let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
-        context.cluster.classes.on_change(move |_, after| {
+        context.cluster.classes.on_change(move |before, after| {
             let (Some(context), Some(class)) = (weak.upgrade(), after) else { return };
+            let counts = |class: &NodeClass| (class.metadata.generation, class.status.conditions.clone());
+            if before.is_some_and(|before| counts(before) == counts(class)) {
+                return;
+            }
             for claim in context.cluster.claims.list() {
                 if claim.spec.node_class_ref.name == class.name()
                     && !is_true(&claim.status.conditions, conditions::LAUNCHED)

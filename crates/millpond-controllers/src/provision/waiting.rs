@@ -53,7 +53,7 @@ impl Waiting {
         waiting.helped_by(&cluster.claims, |claim| {
             (claim.metadata.deletion_timestamp.is_some(), claim.status.conditions.len())
         });
-        waiting.helped_by(&cluster.classes, |class| (class.metadata.generation, class.status.clone()));
+        waiting.helped_by(&cluster.classes, |class| (class.metadata.generation, class.status.conditions.clone()));
         waiting.helped_by(&cluster.volumes, |volume| volume.metadata.generation);
         waiting
             .helped_by(&cluster.volume_claims, |claim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()));

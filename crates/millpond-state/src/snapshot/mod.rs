@@ -64,6 +64,7 @@ impl State {
         let mut catalogs = taking.pools();
         taking.advisor_pools(&mut catalogs);
         taking.default_pool(&mut catalogs);
+        taking.default_types(&mut catalogs);
         taking.nodes(&catalogs);
         taking.pods();
         taking.attach_limits(&catalogs);

@@ -16,6 +16,8 @@ pub struct Options {
     pub overlays: Vec<Overlay>,
     /// Where no pool is given, plan with one over the general families of the catalogue.
     pub default_pool: bool,
+    /// Nodes that no pool manages have a price too: that of the catalogue of pools whose node class says none.
+    pub price_unmanaged: bool,
     /// Pods of workloads that have none yet: for files with a Deployment and no pods.
     pub expand_workloads: bool,
     /// Spread constraints of pods that have none, as kube-scheduler's configuration can say.
@@ -28,6 +30,8 @@ pub struct Options {
     pub limit_resources: Vec<(String, i64)>,
     /// Nano-dollars per hour of all pools together.
     pub limit_price: Option<u64>,
+    /// Leave aside what node classes say is out of stock: for whoever knows it better.
+    pub ignore_stock: bool,
     /// What the snapshot was taken from; a count of changes where none is given.
     pub revision: Option<String>,
 }

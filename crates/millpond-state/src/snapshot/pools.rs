@@ -6,7 +6,7 @@ use millpond_api::catalog::{Catalog, Provider};
 use millpond_api::duration::NillableDuration;
 use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
 use millpond_api::meta::Invalid;
-use millpond_api::node_class::{Kubelet, NodeClass};
+use millpond_api::node_class::{Kubelet, NodeClass, UnavailableOffering};
 use millpond_api::spelling::nearest;
 use millpond_plan::model::{
     Budget, CPU, Consolidation, Disruption, DisruptionReason, Limits, Nodes, Pool, Schedule, Snapshot, TypeId,
@@ -85,7 +85,15 @@ struct Source<'c> {
     catalog: &'c Catalog,
     kubelet: Kubelet,
     overlays: Option<Vec<String>>,
+    missing: Vec<UnavailableOffering>,
     not_ready: Option<String>,
+}
+
+impl<'c> Source<'c> {
+    /// A catalogue as it is.
+    fn of(catalog: &'c Catalog) -> Self {
+        Self { catalog, kubelet: Kubelet::default(), overlays: None, missing: Vec::new(), not_ready: None }
+    }
 }
 
 impl Taking<'_> {
@@ -148,6 +156,7 @@ impl Taking<'_> {
             catalog: source.catalog.name.clone(),
             kubelet: source.kubelet.clone(),
             overlays: source.overlays.clone(),
+            missing: source.missing.clone(),
         };
         if let Some((_, types)) = catalogs.known.iter().find(|(known, _)| *known == key) {
             return types.clone();
@@ -155,6 +164,7 @@ impl Taking<'_> {
         let named = |name: &str| source.overlays.as_ref().is_none_or(|names| names.iter().any(|it| it == name));
         let overlays: Vec<_> = self.options.overlays.iter().filter(|overlay| named(&overlay.name)).cloned().collect();
         let types = types::add(source.catalog, &source.kubelet, &overlays, &mut self.snapshot);
+        types::mark_missing(&source.missing, &types, &mut self.snapshot);
         for id in &types {
             catalogs.add_named(self.snapshot.types[id.index()].name, *id);
         }
@@ -199,6 +209,7 @@ impl<'s> Taking<'s> {
             catalog: default,
             kubelet: class.map(|class| class.spec.kubelet.clone()).unwrap_or_default(),
             overlays: class.map(|class| class.spec.overlays.clone()).filter(|overlays| !overlays.is_empty()),
+            missing: class.map(|class| self.missing(class)).unwrap_or_default(),
             not_ready: class.and_then(class_not_ready),
         };
         let provider = match kind {
@@ -219,6 +230,19 @@ impl<'s> Taking<'s> {
         self.note_class(pool, origin, kind, class.is_some(), &mut source);
         self.note_overlays(pool, origin, &source);
         source
+    }
+
+    /// What a class says is out of stock at this moment.
+    fn missing(&self, class: &NodeClass) -> Vec<UnavailableOffering> {
+        if self.options.ignore_stock {
+            return Vec::new();
+        }
+        let now = self.snapshot.now;
+        let missing = class.status.unavailable.iter().filter(|missing| missing.until.0 > now);
+        let mut missing: Vec<UnavailableOffering> = missing.cloned().collect();
+        let name = |it: &UnavailableOffering| (it.instance_type.clone(), it.zone.clone(), it.capacity_type.clone());
+        missing.sort_by_cached_key(name);
+        missing
     }
 
     fn note_class(
@@ -270,6 +294,14 @@ impl<'s> Taking<'s> {
         }
     }
 
+    /// Types for nodes of no pool: they are found by name, and no pool buys them.
+    pub(super) fn default_types(&mut self, catalogs: &mut Catalogs) {
+        if self.options.price_unmanaged {
+            let catalog = self.options.default_catalog();
+            self.types(&Source::of(catalog), catalogs);
+        }
+    }
+
     /// A pool for clusters that have none: on-demand, linux, amd64, of the general families. The smallest machines
     /// are left out: their price per core is the lowest, and a plan would be hundreds of them.
     pub(super) fn default_pool(&mut self, catalogs: &mut Catalogs) {
@@ -277,8 +309,7 @@ impl<'s> Taking<'s> {
             return;
         }
         let catalog = self.options.default_catalog();
-        let source = Source { catalog, kubelet: Kubelet::default(), overlays: None, not_ready: None };
-        let types = self.types(&source, catalogs);
+        let types = self.types(&Source::of(catalog), catalogs);
         let mut wanted = vec![
             ("kubernetes.io/os", vec!["linux"]),
             ("kubernetes.io/arch", vec!["amd64"]),

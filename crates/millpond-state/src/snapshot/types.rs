@@ -1,7 +1,7 @@
 //! Types of a catalogue as a pool's nodes would have them: with kubelet's settings and the prices that hold.
 
 use millpond_api::catalog::{self, Catalog, overlay};
-use millpond_api::node_class::Kubelet;
+use millpond_api::node_class::{Kubelet, UnavailableOffering};
 use millpond_plan::model::{
     CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId,
 };
@@ -15,6 +15,8 @@ pub(super) struct TypesKey {
     pub(super) kubelet: Kubelet,
     /// Names of overlays; none for all of them.
     pub(super) overlays: Option<Vec<String>>,
+    /// What is out of stock, by type, zone and capacity type.
+    pub(super) missing: Vec<UnavailableOffering>,
 }
 
 /// Adds the types of a catalogue to a snapshot, as the nodes of a pool without settings of its own have them.
@@ -43,6 +45,22 @@ pub(super) fn add(
         snapshot.types.push(lowered);
     }
     ids
+}
+
+/// Marks what is out of stock; `missing` is sorted by type.
+pub(super) fn mark_missing(missing: &[UnavailableOffering], types: &[TypeId], snapshot: &mut Snapshot) {
+    for id in types {
+        let of = &mut snapshot.types[id.index()];
+        let name = snapshot.symbols.text(of.name);
+        let from = missing.partition_point(|missing| missing.instance_type.as_str() < name);
+        for missing in missing[from..].iter().take_while(|missing| missing.instance_type == name) {
+            let is = |offering: &&mut Offering| {
+                snapshot.symbols.text(offering.zone) == missing.zone
+                    && offering.capacity_type.name() == missing.capacity_type
+            };
+            of.offerings.iter_mut().filter(is).for_each(|offering| offering.available = false);
+        }
+    }
 }
 
 fn lower(catalog: &Catalog, of: &catalog::InstanceType, kubelet: &Kubelet, snapshot: &mut Snapshot) -> InstanceType {

@@ -128,6 +128,16 @@ impl State {
         self.pods.values().map(HashMap::len).sum()
     }
 
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<&NodePool> {
+        self.pools.get(name).map(|(pool, _)| pool)
+    }
+
+    /// All node classes, by kind and name.
+    pub fn classes(&self) -> impl Iterator<Item = (ClassKind, &NodeClass)> {
+        self.classes.iter().map(|((kind, _), class)| (*kind, class))
+    }
+
     /// Takes the latest of an object.
     pub fn apply(&mut self, object: &Object<'_>) -> Result<Applied, Invalid> {
         self.apply_from(object, None)
@@ -232,7 +242,7 @@ impl State {
     }
 
     /// The catalogue of that name; of several ConfigMaps with one, the first by namespace and name.
-    pub(crate) fn find_catalog(&self, name: &str) -> Option<&Catalog> {
+    pub fn find_catalog(&self, name: &str) -> Option<&Catalog> {
         let mut all = self.catalogs.values().flat_map(BTreeMap::values);
         all.find(|catalog| catalog.name == name).map(|catalog| &**catalog)
     }

@@ -388,3 +388,35 @@ fn a_config_map_brings_a_catalogue() {
     assert!(state.delete(millpond_state::objects::Kind::ConfigMap, "default", "c"));
     assert!(!state.delete(millpond_state::objects::Kind::ConfigMap, "default", "c"));
 }
+
+#[test]
+fn what_a_class_says_is_out_of_stock_is_not_to_be_had() {
+    let class = "
+apiVersion: millpond.dev/v1alpha1
+kind: NodeClass
+metadata: {name: default}
+spec: {catalog: kwok}
+status:
+  unavailable:
+  - {instanceType: c-4x-amd64-linux, zone: test-zone-a, capacityType: spot, failures: 2, until: '2026-11-16T12:00:01Z'}
+  - {instanceType: c-2x-amd64-linux, zone: test-zone-a, capacityType: on-demand, failures: 1, until: '2026-11-16T12:00:00Z'}
+---
+";
+    let pool = pool("", "", "").replace("karpenter.kwok.sh, kind: KWOKNodeClass", "millpond.dev, kind: NodeClass");
+    let text = format!("{class}{pool}");
+    let missing = |options: &Options| -> Vec<String> {
+        let taken = taken(&text, options);
+        assert_eq!(notes(&taken), [""; 0]);
+        let snapshot = &taken.snapshot;
+        let each = snapshot.types.iter().flat_map(|of| of.offerings.iter().map(move |offering| (of, offering)));
+        let missing = each.filter(|(_, offering)| !offering.available);
+        missing
+            .map(|(of, it)| {
+                let (name, zone) = (snapshot.text(of.name), snapshot.text(it.zone));
+                format!("{name}/{zone}/{}", it.capacity_type.name())
+            })
+            .collect()
+    };
+    assert_eq!(missing(&Options::default()), ["c-4x-amd64-linux/test-zone-a/spot"], "until when counts");
+    assert_eq!(missing(&Options { ignore_stock: true, ..Options::default() }), [""; 0]);
+}

@@ -43,5 +43,5 @@ pub use cron::{Cron, CronError};
 pub use eligible::{Accounts, Refusal};
 pub use pdb::{EvictionLedger, EvictionRefusal, Evictions};
 pub use residents::{Residents, moves};
-pub use verdict::{NodeVerdict, node_verdict};
+pub use verdict::{Fate, NodeVerdict, NodeVerdicts, node_verdict, node_verdicts};
 pub use window::{ScheduleError, Window};

@@ -1,7 +1,7 @@
 //! Why a node stays or goes, for whoever asks about one.
 
 use super::budget::REASONS;
-use super::consolidate::consolidate;
+use super::consolidate::{Consolidated, consolidate};
 use super::eligible::{Accounts, Refusal};
 use crate::market::Market;
 use crate::model::{DisruptionReason, NodeId, NodeState, Seconds, Snapshot};
@@ -21,19 +21,54 @@ pub struct NodeVerdict {
     pub outcome: Outcome,
 }
 
-/// Plans with consolidation and says what becomes of a node.
-pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> NodeVerdict {
+/// What a plan with consolidation does to each node.
+#[derive(Debug)]
+pub struct NodeVerdicts {
+    /// The whole plan.
+    pub outcome: Outcome,
+    kept: Vec<Option<Refusal>>,
+}
+
+/// What becomes of a node: it goes, or it stays for a reason.
+#[derive(Debug, Clone, Copy)]
+pub struct Fate<'v> {
+    /// What goes together with the node, if it goes.
+    pub removal: Option<&'v Removal>,
+    /// Why it is not taken away, if so: the most telling refusal.
+    pub refusal: Option<&'v Refusal>,
+}
+
+/// Plans with consolidation, once for all nodes.
+pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
     let market = Market::new(snapshot);
     let waiting = solve::plan_on(snapshot, &market, &Settings { consolidate: false, ..*settings });
-    let mut consolidated = consolidate(snapshot, &market, waiting, settings);
-    let removals = &consolidated.outcome.plan.removals;
-    let removal = removals.iter().find(|removal| removal.nodes.contains(&node)).cloned();
+    let Consolidated { outcome, mut kept } = consolidate(snapshot, &market, waiting, settings);
+    for (node, kept) in snapshot.nodes.iter().zip(&mut kept) {
+        // Whoever manages a node that is leaving, there is nothing else to say about it.
+        if node.state == NodeState::Leaving {
+            *kept = Some(Refusal::Leaving);
+        }
+    }
+    NodeVerdicts { outcome, kept }
+}
+
+impl NodeVerdicts {
+    /// What becomes of a node.
+    pub fn of(&self, node: NodeId) -> Fate<'_> {
+        let removals = &self.outcome.plan.removals;
+        let removal = removals.iter().find(|removal| removal.nodes.contains(&node));
+        Fate { removal, refusal: self.kept[node.index()].as_ref() }
+    }
+}
+
+/// Plans with consolidation and says what becomes of a node.
+pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> NodeVerdict {
+    let verdicts = node_verdicts(snapshot, settings);
+    let Fate { removal, refusal } = verdicts.of(node);
+    let (removal, refusal) = (removal.cloned(), refusal.cloned());
     let accounts = Accounts::new(snapshot);
     let reasons = REASONS.map(|reason| (reason, accounts.eligible(snapshot, node, reason).map(|_| ())));
-    let leaving = snapshot.nodes[node.index()].state == NodeState::Leaving;
-    // Whoever manages a node that is leaving, there is nothing else to say about it.
-    let refusal = if leaving { Some(Refusal::Leaving) } else { consolidated.kept[node.index()].take() };
-    NodeVerdict { removal, refusal, reasons, outcome: consolidated.outcome }
+    NodeVerdict { removal, refusal, reasons, outcome: verdicts.outcome }
 }
 
 impl NodeVerdict {
@@ -47,9 +82,14 @@ impl NodeVerdict {
         }
     }
 
+    /// What becomes of the node.
+    pub fn fate(&self) -> Fate<'_> {
+        Fate { removal: self.removal.as_ref(), refusal: self.refusal.as_ref() }
+    }
+
     /// Whether the node goes, by this plan or already.
     pub fn goes(&self) -> bool {
-        self.removal.is_some() || self.refusal == Some(Refusal::Leaving)
+        self.fate().goes()
     }
 
     /// One sentence, without its final period.
@@ -59,8 +99,20 @@ impl NodeVerdict {
 
     /// Why it goes or stays: the part of the sentence behind the colon.
     pub fn why(&self, snapshot: &Snapshot) -> String {
-        let Some(removal) = &self.removal else {
-            return self.refusal.as_ref().unwrap_or(&Refusal::NoSaving).sentence(snapshot);
+        self.fate().why(snapshot)
+    }
+}
+
+impl Fate<'_> {
+    /// Whether the node goes, by this plan or already.
+    pub fn goes(&self) -> bool {
+        self.removal.is_some() || self.refusal == Some(&Refusal::Leaving)
+    }
+
+    /// Why it goes or stays, in words.
+    pub fn why(&self, snapshot: &Snapshot) -> String {
+        let Some(removal) = self.removal else {
+            return self.refusal.unwrap_or(&Refusal::NoSaving).sentence(snapshot);
         };
         let why = match removal.reason {
             DisruptionReason::Empty => "it has no pods",

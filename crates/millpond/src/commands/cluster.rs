@@ -1,57 +1,138 @@
 //! Objects of a live cluster, through its API: just those kinds that planning looks at, never Secrets.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde::de::IgnoredAny;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// Objects of one request; a list goes on until there are no more.
 const PAGE: usize = 500;
 /// Pages of one kind: five million objects.
 const LIMIT_PAGES: usize = 10_000;
+/// A watch ends after this long and is begun anew, so that one that was silently cut is noticed.
+const WATCH_SECONDS: u64 = 240;
+/// After a change, others that belong to it are waited for.
+const GATHER: Duration = Duration::from_millis(500);
 
-/// What is listed, and whether every cluster has it.
-const LISTS: [(&str, bool); 21] = [
-    ("/api/v1/namespaces", true),
-    ("/api/v1/nodes", true),
-    ("/api/v1/pods", true),
-    ("/api/v1/configmaps?labelSelector=millpond.dev/catalog", true),
-    ("/api/v1/persistentvolumes", true),
-    ("/api/v1/persistentvolumeclaims", true),
-    ("/apis/storage.k8s.io/v1/storageclasses", true),
-    ("/apis/storage.k8s.io/v1/csinodes", true),
-    ("/apis/scheduling.k8s.io/v1/priorityclasses", true),
-    ("/apis/policy/v1/poddisruptionbudgets", true),
-    ("/apis/apps/v1/daemonsets", true),
-    ("/apis/apps/v1/replicasets", true),
-    ("/apis/apps/v1/statefulsets", true),
-    ("/apis/karpenter.sh/v1/nodepools", false),
-    ("/apis/karpenter.sh/v1/nodeclaims", false),
-    ("/apis/millpond.dev/v1alpha1/nodeclasses", false),
-    ("/apis/karpenter.k8s.aws/v1/ec2nodeclasses", false),
-    ("/apis/karpenter.k8s.gcp/v1alpha1/gcenodeclasses", false),
-    ("/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses", false),
-    ("/apis/sa.gardener.cloud/v1alpha1/scalingconstraints", false),
-    ("/apis/sa.gardener.cloud/v1alpha1/clusterscalingconstraints", false),
-];
-
-/// Lists everything, as texts with the path that they came from.
-pub(super) fn read(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
-    runtime.block_on(async {
-        let client = connect(kubeconfig, context).await?;
-        let mut texts = Vec::new();
-        for (path, required) in LISTS {
-            list(&client, path, required, &mut texts).await?;
-        }
-        Ok(texts)
-    })
+/// A kind that is listed.
+pub(crate) struct List {
+    path: &'static str,
+    /// Whether every cluster has it.
+    required: bool,
+    /// Whether its changes show in lists of pools and nodes.
+    watched: bool,
 }
 
-async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+const fn standard(path: &'static str) -> List {
+    List { path, required: true, watched: false }
+}
+
+const fn optional(path: &'static str) -> List {
+    List { path, required: false, watched: false }
+}
+
+const fn watched(list: List) -> List {
+    List { watched: true, ..list }
+}
+
+/// Everything that planning looks at.
+pub(crate) const EVERYTHING: &[List] = &[
+    standard("/api/v1/namespaces"),
+    watched(standard("/api/v1/nodes")),
+    watched(standard("/api/v1/pods")),
+    standard(CATALOGS),
+    standard("/api/v1/persistentvolumes"),
+    standard("/api/v1/persistentvolumeclaims"),
+    standard("/apis/storage.k8s.io/v1/storageclasses"),
+    standard("/apis/storage.k8s.io/v1/csinodes"),
+    standard("/apis/scheduling.k8s.io/v1/priorityclasses"),
+    standard("/apis/policy/v1/poddisruptionbudgets"),
+    standard("/apis/apps/v1/daemonsets"),
+    standard("/apis/apps/v1/replicasets"),
+    standard("/apis/apps/v1/statefulsets"),
+    watched(optional("/apis/karpenter.sh/v1/nodepools")),
+    watched(optional("/apis/karpenter.sh/v1/nodeclaims")),
+    watched(optional(CLASSES)),
+    optional("/apis/karpenter.k8s.aws/v1/ec2nodeclasses"),
+    optional("/apis/karpenter.k8s.gcp/v1alpha1/gcenodeclasses"),
+    optional("/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses"),
+    optional("/apis/sa.gardener.cloud/v1alpha1/scalingconstraints"),
+    optional("/apis/sa.gardener.cloud/v1alpha1/clusterscalingconstraints"),
+];
+
+/// Millpond's node classes, with the catalogues that they may name.
+pub(crate) const NODE_CLASSES: &[List] = &[optional(CLASSES), standard(CATALOGS)];
+
+const CLASSES: &str = "/apis/millpond.dev/v1alpha1/nodeclasses";
+const CATALOGS: &str = "/api/v1/configmaps?labelSelector=millpond.dev/catalog";
+
+/// What was listed.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Texts with the path that they came from.
+    pub(crate) texts: Vec<(String, Vec<u8>)>,
+    /// Paths whose changes show, each with the version that it was listed at.
+    versions: Vec<(&'static str, String)>,
+}
+
+/// A cluster, and a runtime to speak to it.
+pub(crate) struct Connection {
+    runtime: tokio::runtime::Runtime,
+    client: Client,
+}
+
+impl Connection {
+    /// Finds the cluster; nothing is asked of it yet.
+    pub(crate) fn open(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Self> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
+        let client = runtime.block_on(connect(kubeconfig, context))?;
+        Ok(Self { runtime, client })
+    }
+
+    /// Lists kinds, page by page.
+    pub(crate) fn read(&self, lists: &[List]) -> anyhow::Result<Listing> {
+        self.runtime.block_on(async {
+            let mut listing = Listing::default();
+            for list in lists {
+                read_list(&self.client, list, &mut listing).await?;
+            }
+            Ok(listing)
+        })
+    }
+
+    /// Waits until something has changed, or may have.
+    pub(crate) fn wait(&self, listing: &Listing) {
+        self.runtime.block_on(async {
+            let watches = listing.versions.iter().map(|(path, version)| Box::pin(self.changed(path, version)));
+            let mut watches: stream::FuturesUnordered<_> = watches.collect();
+            watches.next().await;
+            drop(watches);
+            tokio::time::sleep(GATHER).await;
+        });
+    }
+
+    /// Ends with the first event, and with anything that keeps events away: then it is time to look again too.
+    async fn changed(&self, path: &str, version: &str) {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let version = escaped(version);
+        let uri = format!("{path}{separator}watch=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}");
+        let Ok(request) = http::Request::get(uri).body(Vec::new()) else { return };
+        if let Ok(events) = self.client.request_events::<IgnoredAny>(request).await {
+            let mut events = std::pin::pin!(events.into_stream());
+            let _ = events.next().await;
+        }
+    }
+}
+
+/// A client of a cluster: the one that is named, or the current one.
+pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
     Client::try_from(configuration(kubeconfig, context).await?).context("cannot speak to the cluster")
 }
 
@@ -70,25 +151,31 @@ async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyh
 
 fn no_cluster() -> anyhow::Error {
     let message = "there is no current cluster, and no file was named".to_owned();
-    let hint = Some("plan for files with `-f PATH`, or name a cluster with `--kubeconfig FILE`".to_owned());
-    anyhow::Error::new(Failure { message, code: Some(crate::failure::Code::NotFound), hint })
+    let hint = Some("name files with `-f PATH`, or a cluster with `--kubeconfig FILE`".to_owned());
+    anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint })
 }
 
-async fn list(client: &Client, path: &str, required: bool, texts: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
+async fn read_list(client: &Client, list: &List, listing: &mut Listing) -> anyhow::Result<()> {
+    let path = list.path;
     let mut next = String::new();
     for _ in 0..LIMIT_PAGES {
         let separator = if path.contains('?') { '&' } else { '?' };
         let uri = format!("{path}{separator}limit={PAGE}{next}");
         let request = http::Request::get(uri).body(Vec::new()).context("ask the cluster")?;
         let text = match client.request_text(request).await {
-            Err(kube::Error::Api(status)) if status.code == 404 && !required => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 && !list.required => return Ok(()),
             answer => answer.with_context(|| format!("cannot list {path}"))?,
         };
         let page: Page = serde_json::from_str(&text).with_context(|| format!("cannot read the list of {path}"))?;
-        texts.push((path.to_owned(), text.into_bytes()));
+        listing.texts.push((path.to_owned(), text.into_bytes()));
         match page.metadata.next {
             Some(token) if !token.is_empty() => next = format!("&continue={}", escaped(&token)),
-            _ => return Ok(()),
+            _ => {
+                if list.watched {
+                    listing.versions.push((path, page.metadata.resource_version));
+                }
+                return Ok(());
+            }
         }
     }
     Ok(())
@@ -110,4 +197,6 @@ struct Page {
 struct ListMeta {
     #[serde(rename = "continue")]
     next: Option<String>,
+    #[serde(rename = "resourceVersion", default)]
+    resource_version: String,
 }

@@ -1,4 +1,4 @@
-//! What is planned for: files, folders, stdin, or the current cluster.
+//! Objects that commands look at: of files, folders, stdin, or of a live cluster.
 
 use std::io::{IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::Args;
 use millpond_plan::model::Snapshot;
-use millpond_state::{LIMIT_BYTES, Options, PODS_LISTED, Reader, Severity};
+use millpond_state::{LIMIT_BYTES, Options, PODS_LISTED, Reader, Severity, State};
 use serde_json::{Value, json};
 
-use super::cluster;
-use crate::commands::catalog::Source;
+use super::catalog::Source;
+use super::cluster::{Connection, EVERYTHING, List};
 use crate::failure::{Code, Failure};
 
 /// The most files that a folder is searched for; more is a mistake, such as the root of a disk.
@@ -22,13 +22,10 @@ const LIMIT_DEPTH: usize = 32;
 
 /// Where objects come from.
 #[derive(Debug, Args)]
-pub(crate) struct InputArgs {
+pub(crate) struct ObjectArgs {
     /// A file or folder of YAML or JSON, `-` for stdin (repeatable); without it the current cluster
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
-
-    #[command(flatten)]
-    source: Source,
 
     /// The kubeconfig of the cluster
     #[arg(long, value_name = "FILE", conflicts_with = "filename")]
@@ -38,9 +35,52 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "filename")]
     context: Option<String>,
 
-    /// Plan as if it were this time, e.g. 2026-11-16T08:00:00Z: budgets and ages depend on it
+    /// Act as if it were this time, e.g. 2026-11-16T08:00:00Z: budgets and ages depend on it
     #[arg(long, value_name = "TIME", value_parser = time)]
     now: Option<i64>,
+}
+
+/// Where objects come from, and what can be bought.
+#[derive(Debug, Args)]
+pub(crate) struct InputArgs {
+    #[command(flatten)]
+    pub(crate) objects: ObjectArgs,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// What objects are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To plan; without a pool, with one over the general families of the catalogue.
+    Plan,
+    /// The same, keeping the objects so that they can be saved.
+    PlanAndSave,
+    /// To tell what is there: no pool is made up, and nodes of no pool have prices too.
+    List,
+}
+
+impl ObjectArgs {
+    /// Whether they are those of a live cluster.
+    pub(crate) fn is_live(&self) -> bool {
+        self.filename.is_empty()
+    }
+
+    /// The cluster.
+    pub(crate) fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(self.kubeconfig.as_deref(), self.context.as_deref())
+    }
+
+    /// The time to act at.
+    pub(crate) fn now(&self) -> i64 {
+        self.now.unwrap_or_else(current_time)
+    }
+
+    /// Reads files, or lists kinds of the cluster.
+    pub(crate) fn read(&self, lists: &[List]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+        if self.is_live() { Ok(self.connect()?.read(lists)?.texts) } else { of_files(&self.filename) }
+    }
 }
 
 fn time(text: &str) -> Result<i64, String> {
@@ -52,6 +92,8 @@ fn time(text: &str) -> Result<i64, String> {
 pub(crate) struct Input {
     /// What the planner gets.
     pub(crate) snapshot: Snapshot,
+    /// The objects that it was made from, as far as planning looks at them.
+    pub(crate) state: State,
     /// The objects themselves, where somebody wants to save them.
     objects: Vec<Value>,
 }
@@ -64,27 +106,23 @@ impl Input {
 }
 
 /// Reads everything and takes a snapshot; what is odd is said, what is wrong fails.
-pub(crate) fn load(args: &InputArgs, keep: bool, talk: &mut impl Write) -> anyhow::Result<Input> {
+pub(crate) fn load(args: &InputArgs, purpose: Purpose, talk: &mut impl Write) -> anyhow::Result<Input> {
+    take(args, args.objects.read(EVERYTHING)?, purpose, talk)
+}
+
+/// Takes a snapshot of what was read.
+pub(crate) fn take(args: &InputArgs, texts: Texts, purpose: Purpose, talk: &mut impl Write) -> anyhow::Result<Input> {
     let catalog = args.source.load(talk)?.into_owned();
-    let texts = texts(args)?;
-    let mut reader = Reader::new();
-    texts.iter().for_each(|(name, bytes)| reader.add(name, bytes));
-    let reading = reader.finish();
-    for warning in &reading.warnings {
-        writeln!(talk, "warning: {warning}")?;
-    }
-    if !reading.errors.is_empty() {
-        return Err(unreadable(&reading.errors, reading.more));
-    }
-    if reading.objects == 0 {
-        let message = "there is nothing to plan for: no object was read".to_owned();
-        let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
-        return Err(anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint }));
-    }
-    let live = args.filename.is_empty();
-    let options =
-        Options { catalog: Some(Arc::new(catalog)), default_pool: true, expand_workloads: !live, ..Options::default() };
-    let taken = reading.state.snapshot(args.now.unwrap_or_else(current_time), &options);
+    let state = understand(&texts, talk)?;
+    let live = args.objects.is_live();
+    let options = Options {
+        catalog: Some(Arc::new(catalog)),
+        default_pool: purpose != Purpose::List,
+        price_unmanaged: purpose == Purpose::List,
+        expand_workloads: !live,
+        ..Options::default()
+    };
+    let taken = state.snapshot(args.objects.now(), &options);
     let mut errors = Vec::new();
     for note in &taken.notes {
         match note.severity {
@@ -95,8 +133,30 @@ pub(crate) fn load(args: &InputArgs, keep: bool, talk: &mut impl Write) -> anyho
     if !errors.is_empty() {
         return Err(unreadable(&errors, 0));
     }
-    let objects = if keep { kept(&texts, live)? } else { Vec::new() };
-    Ok(Input { snapshot: taken.snapshot, objects })
+    let objects = if purpose == Purpose::PlanAndSave { kept(&texts, live)? } else { Vec::new() };
+    Ok(Input { snapshot: taken.snapshot, state, objects })
+}
+
+/// Texts with the file or path that they came from.
+pub(crate) type Texts = Vec<(String, Vec<u8>)>;
+
+/// The objects of texts.
+pub(crate) fn understand(texts: &Texts, talk: &mut impl Write) -> anyhow::Result<State> {
+    let mut reader = Reader::new();
+    texts.iter().for_each(|(name, bytes)| reader.add(name, bytes));
+    let reading = reader.finish();
+    for warning in &reading.warnings {
+        writeln!(talk, "warning: {warning}")?;
+    }
+    if !reading.errors.is_empty() {
+        return Err(unreadable(&reading.errors, reading.more));
+    }
+    if reading.objects == 0 {
+        let message = "there is nothing to look at: no object was read".to_owned();
+        let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
+        return Err(anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint }));
+    }
+    Ok(reading.state)
 }
 
 fn current_time() -> i64 {
@@ -111,12 +171,9 @@ fn unreadable(errors: &[impl std::fmt::Display], more: usize) -> anyhow::Error {
     anyhow::Error::new(Failure { message, code: None, hint })
 }
 
-fn texts(args: &InputArgs) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    if args.filename.is_empty() {
-        return cluster::read(args.kubeconfig.as_deref(), args.context.as_deref());
-    }
+fn of_files(paths: &[PathBuf]) -> anyhow::Result<Texts> {
     let mut texts = Vec::new();
-    for path in &args.filename {
+    for path in paths {
         if path == Path::new("-") {
             texts.push(("stdin".to_owned(), stdin()?));
         } else {

@@ -7,9 +7,11 @@ use serde::Serialize;
 
 pub(crate) mod bench;
 pub(crate) mod catalog;
+pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod explain;
 pub(crate) mod file;
+pub(crate) mod input;
 pub(crate) mod plan;
 pub(crate) mod reference;
 pub(crate) mod store;

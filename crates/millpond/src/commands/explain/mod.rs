@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use millpond_api::spelling::nearest;
 use millpond_plan::model::Snapshot;
 
-use crate::commands::plan::input::{self, InputArgs};
+use crate::commands::input::{self, InputArgs, Purpose};
 use crate::failure::{Code, Failure};
 
 /// The arguments of `explain`.
@@ -60,7 +60,7 @@ fn subject(text: &str) -> Result<Subject, String> {
 
 /// Runs the command: data to `out`, talk to `talk`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let input = input::load(&args.input, false, talk)?;
+    let input = input::load(&args.input, Purpose::Plan, talk)?;
     let snapshot = &input.snapshot;
     let text = match &args.subject {
         Subject::Pod(name) => {

@@ -2,9 +2,7 @@
 //! the reading of objects in `millpond_state`; here they get arguments and words.
 
 mod advice;
-mod cluster;
 mod compare;
-pub(crate) mod input;
 mod nodes;
 mod page;
 mod view;
@@ -21,10 +19,10 @@ use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 
 use super::file::{self, Readers};
+use super::input::{self, InputArgs, Purpose};
 use super::words::plural;
 use super::{as_json, as_yaml};
 use crate::failure::Failure;
-use input::InputArgs;
 
 /// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
 const THOROUGH: u64 = 200_000;
@@ -121,7 +119,8 @@ pub(crate) fn schema() -> anyhow::Result<String> {
 /// Runs the command: data to `out`, talk to `talk`. Tells whether the plan changes anything and somebody wants to
 /// know by the exit code.
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<Changes> {
-    let input = input::load(&args.input, args.save_snapshot.is_some(), talk)?;
+    let purpose = if args.save_snapshot.is_some() { Purpose::PlanAndSave } else { Purpose::Plan };
+    let input = input::load(&args.input, purpose, talk)?;
     if let Some(path) = &args.save_snapshot {
         let text = as_json(&input.saved())?;
         // Pods have secrets in their environment.

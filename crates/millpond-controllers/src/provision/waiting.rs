@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{SOONEST_AGAIN, SOONEST_PROBE};
 use super::nominate::PATIENCE;
+use super::{SOONEST_AGAIN, SOONEST_PROBE};
 use crate::context::Context;
 use crate::metrics::Metrics;
 

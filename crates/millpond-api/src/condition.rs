@@ -88,9 +88,10 @@ impl<'c> Conditions<'c> {
     pub fn initialize(&mut self) -> bool {
         let missing = |kind: &&&str| find(self.list, kind).is_none();
         let missing: Vec<_> = self.dependents.iter().filter(missing).copied().collect();
-        missing.into_iter().fold(false, |changed, kind| {
-            self.set(Condition::unknown(kind, "AwaitingReconciliation", "object is awaiting reconciliation")) || changed
-        })
+        for kind in &missing {
+            self.set(Condition::unknown(kind, "AwaitingReconciliation", "object is awaiting reconciliation"));
+        }
+        !missing.is_empty()
     }
 
     /// Says what is so. Tells whether anything changed.
@@ -104,8 +105,13 @@ impl<'c> Conditions<'c> {
     pub fn clear(&mut self, kind: &str) -> bool {
         let before = self.list.len();
         self.list.retain(|condition| condition.kind != kind);
-        let changed = self.list.len() != before;
-        (changed && kind != READY && self.sum_up()) || changed
+        if self.list.len() == before {
+            return false;
+        }
+        if kind != READY {
+            self.sum_up();
+        }
+        true
     }
 
     fn put(&mut self, mut condition: Condition) -> bool {

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, catalog, completion, explain, plan, reference, store, up};
+use crate::commands::{bench, catalog, completion, explain, install, plan, reference, store, up};
 
 /// One control plane for every kind of node pool
 #[derive(Debug, Parser)]
@@ -47,6 +47,15 @@ pub(crate) enum Command {
   millpond explain pod/shop/web-0 -f cluster.yaml -o json
   millpond explain node/worker-3 -f examples/consolidate")]
     Explain(Box<explain::ExplainArgs>),
+    /// Print what a cluster needs before Millpond works there
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond install crds | kubectl apply -f -
+  millpond install crds nodepools.karpenter.sh
+  millpond install crds -o json"
+    )]
+    Install(install::InstallCommand),
     /// Look after the store of the embedded API
     #[command(
         subcommand,

@@ -5,6 +5,7 @@
 //! with what is committed. To add one: a module beside this one, and a line in
 //! [`GENERATORS`].
 
+mod crds;
 mod reference;
 mod types;
 
@@ -15,7 +16,8 @@ use anyhow::{Context as _, Result, bail};
 use crate::tree;
 
 /// Every generator, by the name that `--only` takes.
-const GENERATORS: &[(&str, Generator)] = &[("types", types::generate), ("reference", reference::generate)];
+const GENERATORS: &[(&str, Generator)] =
+    &[("types", types::generate), ("crds", crds::generate), ("reference", reference::generate)];
 
 /// Makes files from the tree at the given root. Must not write by itself, and
 /// gives the same bytes for the same tree.

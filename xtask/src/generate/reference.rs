@@ -1,4 +1,5 @@
-//! Files of `docs/reference` that the binary writes about itself: its command line, its metrics, the schema of a plan.
+//! Files of `docs/reference` that the binary writes about itself: its command line, its custom kinds, its
+//! metrics, the schema of a plan.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +10,12 @@ use super::GeneratedFile;
 use crate::cargo::build_millpond;
 
 /// Each file with the name that `millpond reference` takes.
-const PAGES: &[(&str, &str)] = &[("cli", "cli.md"), ("metrics", "metrics.md"), ("plan-schema", "plan.schema.json")];
+const PAGES: &[(&str, &str)] = &[
+    ("cli", "cli.md"),
+    ("custom-kinds", "custom-kinds.md"),
+    ("metrics", "metrics.md"),
+    ("plan-schema", "plan.schema.json"),
+];
 
 /// Asks the binary of this tree for its pages.
 pub(super) fn generate(_root: &Path) -> Result<Vec<GeneratedFile>> {

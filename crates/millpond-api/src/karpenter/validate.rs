@@ -82,7 +82,10 @@ fn check_requirement(requirement: &PoolRequirement) -> Result<(), (&'static str,
         return Err((".key", problem));
     }
     let plain = Requirement { key: key.clone(), operator: *operator, values: values.clone() };
-    plain.check().map_err(|error| (".values", error.to_string()))?;
+    // Karpenter takes `NotIn` without values as no requirement at all.
+    if *operator != Operator::NotIn || !values.is_empty() {
+        plain.check().map_err(|error| (".values", error.to_string()))?;
+    }
     let kinds = ["on-demand", "spot", "reserved"];
     if key == CAPACITY_TYPE && *operator == Operator::In && !values.iter().any(|value| kinds.contains(&value.as_str()))
     {

@@ -12,6 +12,7 @@ pub(crate) mod completion;
 pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod input;
+pub(crate) mod install;
 pub(crate) mod plan;
 pub(crate) mod reference;
 pub(crate) mod store;

@@ -1,5 +1,7 @@
 //! `millpond up`: the embedded control plane in one command.
 
+mod kinds;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -75,6 +77,9 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let embedded = Embedded::start(options).await.map_err(|problem| explain(problem, &args))?;
     let stop = CancellationToken::new();
     let client = kube::Client::new(embedded.service(), "default");
+    if !args.bare {
+        kinds::install(&client).await?;
+    }
     let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
     if args.demo {
         demo::set_scene(&client).await;

@@ -2,6 +2,7 @@
 //! `cargo xtask generate` writes them into the tree, and `cargo xtask test` fails when they are stale.
 
 mod command_line;
+mod custom_kinds;
 mod metrics;
 
 use std::io::Write;
@@ -18,6 +19,7 @@ pub(crate) struct ReferenceArgs {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Page {
     Cli,
+    CustomKinds,
     Metrics,
     PlanSchema,
 }
@@ -26,6 +28,7 @@ enum Page {
 pub(crate) fn run(args: &ReferenceArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let text = match args.page {
         Page::Cli => command_line::page(),
+        Page::CustomKinds => custom_kinds::page(),
         Page::Metrics => metrics::page()?,
         Page::PlanSchema => super::plan::schema()?,
     };

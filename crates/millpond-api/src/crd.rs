@@ -1,0 +1,84 @@
+//! CustomResourceDefinitions of every kind that Millpond reads and writes, as data.
+//!
+//! ```text
+//!   schema (builder) ──▶ parts (requirements, taints, conditions, durations …) ──┐
+//!                                                                                ├──▶ one file per group ──▶ all()
+//!   definition (names, columns, subresources) ◀── meta::Kind of the Rust type ───┘
+//! ```
+//!
+//! Karpenter's kinds have its fields, limits and defaults, so that pools written for it apply unchanged. Where a rule
+//! refuses, it does so at the entry that is wrong (`spec.template.spec.requirements[2].values`) and says what would be
+//! right. What one rule of the API server cannot afford to look at (two long lists of values that have nothing in
+//! common) is found when the pool is planned with, and told by a condition.
+
+mod autoscaling;
+mod definition;
+mod karpenter;
+mod millpond;
+mod parts;
+mod scaling_advisor;
+mod schema;
+
+use serde_json::Value;
+
+/// All of them, by name.
+pub fn all() -> Vec<Value> {
+    let groups =
+        [autoscaling::definitions(), karpenter::definitions(), millpond::definitions(), scaling_advisor::definitions()];
+    let mut all: Vec<_> = groups.into_iter().flatten().map(definition::Definition::into_value).collect();
+    all.sort_by(|one, other| name(one).cmp(name(other)));
+    all
+}
+
+/// The name of a definition: `nodepools.karpenter.sh`.
+pub fn name(definition: &Value) -> &str {
+    definition["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// A definition as YAML, with a line break at its end.
+pub fn to_yaml(definition: &Value) -> String {
+    let text = serde_saphyr::to_string(definition).expect("JSON can be written as YAML");
+    text.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_says_the_same() {
+        for definition in all() {
+            let text = to_yaml(&definition);
+            let read: Value = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(read, definition, "{text}");
+        }
+    }
+
+    /// `kubectl explain` has something to say of every field.
+    #[test]
+    fn every_field_is_described() {
+        fn look(path: &str, schema: &Value, silent: &mut Vec<String>) {
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                let path = format!("{path}.{name}");
+                if field["description"].as_str().is_none_or(str::is_empty) {
+                    silent.push(path.clone());
+                }
+                look(&path, field, silent);
+            }
+            for inner in ["items", "additionalProperties"] {
+                if schema[inner].is_object() {
+                    look(path, &schema[inner], silent);
+                }
+            }
+        }
+        for definition in all() {
+            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let mut silent = Vec::new();
+            look(name(&definition), schema, &mut silent);
+            // What metadata is, the API server says.
+            silent.retain(|path| !path.ends_with(".metadata") || path.contains(".spec."));
+            assert!(silent.is_empty(), "{silent:?}");
+            assert!(schema["description"].is_string());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `millpond install`: what a cluster needs before Millpond works there, to be looked at and applied.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand, ValueEnum};
+use millpond_api::{crd, spelling};
+use serde_json::{Value, json};
+
+use crate::failure::{Code, Failure};
+
+/// What is installed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InstallCommand {
+    /// Print the CustomResourceDefinitions of all kinds
+    ///
+    /// `millpond up` has them in place already; another cluster takes them from here. To apply them again changes
+    /// nothing.
+    #[command(after_help = "Examples:
+  millpond install crds | kubectl apply -f -
+  millpond install crds nodepools.karpenter.sh nodeclasses.millpond.dev
+  millpond install crds -o json")]
+    Crds(CrdsArgs),
+}
+
+/// Arguments of `millpond install crds`.
+#[derive(Debug, Args)]
+pub(crate) struct CrdsArgs {
+    /// Only these, by name; all without it
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// How to print them
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// One document each
+    Yaml,
+    /// One list
+    Json,
+}
+
+/// Prints what is asked for.
+pub(crate) fn run(command: &InstallCommand, out: &mut impl Write) -> anyhow::Result<()> {
+    let InstallCommand::Crds(args) = command;
+    let definitions = choose(crd::all(), &args.names)?;
+    let text = match args.output {
+        Output::Yaml => definitions.iter().map(|one| format!("---\n{}", crd::to_yaml(one))).collect(),
+        Output::Json => super::as_json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions}))?,
+    };
+    super::print(out, &text)
+}
+
+fn choose(all: Vec<Value>, names: &[String]) -> Result<Vec<Value>, Failure> {
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let find = |name: &String| {
+        all.iter().find(|one| crd::name(one) == name).cloned().ok_or_else(|| Failure {
+            message: format!("there is no definition `{name}`"),
+            code: Some(Code::NotFound),
+            hint: Some(spelling::nearest(name, all.iter().map(crd::name)).map_or_else(
+                || format!("there are: {}", all.iter().map(crd::name).collect::<Vec<_>>().join(", ")),
+                |nearest| format!("is `{nearest}` meant?"),
+            )),
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(names: &[&str], output: Output) -> anyhow::Result<String> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut out = Vec::new();
+        run(&InstallCommand::Crds(CrdsArgs { names, output }), &mut out)?;
+        Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn all_are_printed_in_both_forms() {
+        let yaml = printed(&[], Output::Yaml).unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&yaml).unwrap();
+        let json: Value = serde_json::from_str(&printed(&[], Output::Json).unwrap()).unwrap();
+        assert_eq!(json["items"], json!(documents));
+        assert_eq!((&json["kind"], documents.len()), (&json!("List"), 9));
+    }
+
+    #[test]
+    fn some_are_printed_by_name() {
+        let yaml = printed(&["nodepools.karpenter.sh"], Output::Yaml).unwrap();
+        assert!(yaml.contains("name: nodepools.karpenter.sh\n") && !yaml.contains("nodeclaims"), "{yaml}");
+        let failure = printed(&["nodepool.karpenter.sh"], Output::Yaml).unwrap_err().downcast::<Failure>().unwrap();
+        assert_eq!(failure.message, "there is no definition `nodepool.karpenter.sh`");
+        assert_eq!(failure.hint.as_deref(), Some("is `nodepools.karpenter.sh` meant?"));
+    }
+}

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, catalog, completion, explain, install, plan, reference, store, up};
+use crate::commands::{bench, catalog, completion, controller, explain, install, plan, reference, store, up};
 
 /// One control plane for every kind of node pool
 #[derive(Debug, Parser)]
@@ -27,6 +27,15 @@ Environment:
 pub(crate) enum Command {
     /// Start the embedded control plane
     Up(up::UpArgs),
+    /// Run the controllers on a cluster that is there
+    ///
+    /// Node pools of that cluster whose nodeClassRef names a Millpond NodeClass scale
+    /// themselves; all others are left alone. `millpond install crds` brings the kinds.
+    #[command(after_help = "Examples:
+  millpond install crds | kubectl apply -f -
+  millpond controller --kubeconfig ~/.kube/config
+  millpond controller --no-leader-election")]
+    Controller(controller::ControllerArgs),
     /// Say what to buy and what to take away, for how much, and why
     ///
     /// Reads pods, nodes, node pools and what belongs to them from files, or from the

@@ -37,6 +37,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             drop(out);
             commands::up::run(args)
         }
+        Command::Controller(args) => {
+            drop(out);
+            commands::controller::run(args)
+        }
         Command::Bench(args) => {
             drop(out);
             commands::bench::run(args)

@@ -9,6 +9,7 @@ pub(crate) mod bench;
 pub(crate) mod catalog;
 pub(crate) mod cluster;
 pub(crate) mod completion;
+pub(crate) mod controller;
 pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod input;

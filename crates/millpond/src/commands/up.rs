@@ -2,20 +2,25 @@
 
 mod kinds;
 
+pub(crate) use kinds::install as install_kinds;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
 use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
+use millpond_providers::sim::Cloud;
 use millpond_sim::demo::{self, DemoOptions};
 use millpond_sim::{Nodes, Options, StandIns};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::controller::{Crew, open_cloud};
 use super::store::open_code;
 use crate::failure::{Code, Failure};
 
@@ -81,6 +86,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         kinds::install(&client).await?;
     }
     let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
+    let crew = if args.bare { None } else { Some(Crew::start(client.clone(), cloud(&args)?, &stop)) };
     if args.demo {
         demo::set_scene(&client).await;
     }
@@ -90,20 +96,28 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();
     tokio::select! {
-        () = wind_down(demo, stand_ins, embedded) => say("Stopped.\n"),
+        () = wind_down(demo, crew, stand_ins, embedded) => say("Stopped.\n"),
         // Every answered write is on disk already.
         () = signals.next() => say("Ended at once.\n"),
     }
 }
 
-async fn wind_down(demo: Option<JoinHandle<()>>, stand_ins: Option<StandIns>, embedded: Embedded) {
+async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: Option<StandIns>, embedded: Embedded) {
     if let Some(demo) = demo {
         let _ = demo.await;
+    }
+    if let Some(crew) = crew {
+        crew.ended().await;
     }
     if let Some(stand_ins) = stand_ins {
         stand_ins.ended().await;
     }
     embedded.stop().await;
+}
+
+/// The machines of the simulated cloud live as long as the objects do.
+fn cloud(args: &UpArgs) -> anyhow::Result<Arc<Cloud>> {
+    if args.memory { Ok(Arc::new(Cloud::in_memory())) } else { open_cloud(&args.data_dir) }
 }
 
 /// In embedded mode nobody else plays kubelet, so every node is simulated.
@@ -205,18 +219,18 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Writes to stdout. A reader that went away is no reason to stop serving.
-fn say(text: &str) -> anyhow::Result<()> {
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
     super::print(&mut io::stdout().lock(), text)
 }
 
 /// Ctrl-C and SIGTERM, each as often as it comes.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?,
@@ -224,7 +238,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

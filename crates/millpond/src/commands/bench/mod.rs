@@ -3,6 +3,7 @@
 mod api;
 mod load;
 mod planner;
+mod pools;
 mod report;
 
 use clap::{Args, Subcommand};
@@ -28,6 +29,8 @@ enum What {
     Consolidate(planner::ConsolidateArgs),
     /// Plan small workloads with a name, from web services to training on GPUs
     Mixes(planner::MixesArgs),
+    /// Let pods wait on the embedded API, and time until they have nodes
+    Pools(pools::PoolsArgs),
 }
 
 /// Runs a benchmark.
@@ -39,5 +42,6 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
         What::Scale(args) => planner::scale(args),
         What::Consolidate(args) => planner::consolidate(args),
         What::Mixes(args) => planner::mixes(args),
+        What::Pools(args) => pools::run(&args),
     }
 }

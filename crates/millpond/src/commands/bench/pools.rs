@@ -136,7 +136,8 @@ async fn steadily(
     let promised = promised.lock();
     let waits = promised.iter().filter_map(|(pod, claim)| Some((made.get(pod)?, calls.get(claim)?)));
     // A pod that came after its node was asked for did not wait for that call.
-    let mut waits: Vec<Duration> = waits.filter(|(made, called)| called > made).map(|(made, called)| *called - *made).collect();
+    let mut waits: Vec<Duration> =
+        waits.filter(|(made, called)| called > made).map(|(made, called)| *called - *made).collect();
     waits.sort_unstable();
     if waits.is_empty() {
         bail!("no pod of the second part needed a node");

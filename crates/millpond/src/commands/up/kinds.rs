@@ -13,7 +13,7 @@ use serde_json::Value;
 const MANAGER: &str = "millpond";
 
 /// Applies every definition and waits until its kind is served. What is there already is not written again.
-pub(super) async fn install(client: &Client) -> anyhow::Result<()> {
+pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let definitions = crd::all();
     try_join_all(definitions.iter().map(|definition| install_one(&api, definition))).await.map(drop)

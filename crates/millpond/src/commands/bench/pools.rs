@@ -25,7 +25,7 @@ use millpond_runtime::meta::node_name;
 use millpond_sim::{Nodes, StandIns};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{Goal, Report};
@@ -120,13 +120,17 @@ async fn steadily(
     let begun = Instant::now();
     let mut made = HashMap::with_capacity(total);
     let mut writes = tokio::task::JoinSet::new();
+    let permits = Arc::new(Semaphore::new(IN_FLIGHT));
     for index in 0..total {
         let due = begun + Duration::from_secs_f64(index as f64 / args.rate as f64);
         tokio::time::sleep_until(due.into()).await;
         let name = format!("steady-{index}");
         made.insert(name.clone(), Instant::now());
-        let client = client.clone();
-        writes.spawn(async move { create(&client, name, index).await });
+        let (client, permits) = (client.clone(), Arc::clone(&permits));
+        writes.spawn(async move {
+            let _permit = permits.acquire().await;
+            create(&client, name, index).await
+        });
     }
     while let Some(written) = writes.join_next().await {
         written.context("a write failed")??;

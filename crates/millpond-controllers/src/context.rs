@@ -31,6 +31,8 @@ pub struct Context {
     pub endings: Endings,
     /// Events that are not repeated.
     pub news: News,
+    /// Held by whoever acts on a plan: one after the other, so that none acts on what another is about to change.
+    pub(crate) turn: tokio::sync::Mutex<()>,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
 }
 
@@ -46,7 +48,8 @@ impl Context {
         let stock = Stock::new(cluster.options.seed, cluster.clock.clone());
         let endings = Endings::new(cluster.now());
         let news = News::new(cluster.recorder.clone());
-        Arc::new(Self { cluster, stock, metrics, endings, news, providers })
+        let turn = tokio::sync::Mutex::default();
+        Arc::new(Self { cluster, stock, metrics, endings, news, turn, providers })
     }
 
     /// All providers.

@@ -15,11 +15,13 @@ use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
 use crate::collect::Collector;
 use crate::context::Context;
+use crate::disruption::{Disruptor, Hashes, Marks};
 use crate::interrupt;
 use crate::metrics;
 use crate::pools::Pools;
 use crate::provision::{Nominations, Provisioner};
 use crate::repair::Repair;
+use crate::static_pools::StaticPools;
 
 /// Workers for claims mostly wait for providers and writes, so that they may be many.
 const CLAIMS_AT_A_TIME: usize = 64;
@@ -60,6 +62,13 @@ impl Controllers {
         let queue = Arc::new(Queue::new());
         Repair::listen(&context, &queue);
         controllers.work(Repair::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        controllers.work(Marks::listen(&context, &queue), queue, CLAIMS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        controllers.work(Hashes::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        controllers.work(StaticPools::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
+        controllers.when_ready(Disruptor::new(Arc::clone(&context)).run(stop.clone()), stop);
         metrics::listen(&context);
         controllers.when_ready(Collector::new(Arc::clone(&context)).run(stop.clone()), stop);
         for provider in context.providers() {

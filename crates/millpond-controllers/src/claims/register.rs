@@ -15,11 +15,16 @@ use millpond_runtime::meta::Key;
 use serde_json::{Value, json};
 
 use super::{Claims, node_of};
+use crate::disruption::command::REPLACES_ANNOTATION;
 use crate::kinds::NodeClaim;
+use crate::limits::RESERVED_ANNOTATION;
 use crate::metrics::disrupted_by;
 
 /// A machine that has not become a node after this long is given up, as Karpenter does.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// Annotations that say something about the claim only.
+const OF_CLAIMS: [&str; 2] = [RESERVED_ANNOTATION, REPLACES_ANNOTATION];
 
 const TIMED_OUT: Voice =
     Voice { component: "millpond", action: "Register", reason: "RegistrationTimeout", warning: true };
@@ -62,7 +67,7 @@ fn registration(claim: &NodeClaim, node: &Node) -> Option<Value> {
 
     let promised = claim.metadata.annotations.clone().unwrap_or_default();
     let mut annotations: BTreeMap<String, String> = promised;
-    annotations.retain(|key, value| node.annotations().get(key) != Some(value));
+    annotations.retain(|key, value| !OF_CLAIMS.contains(&key.as_str()) && node.annotations().get(key) != Some(value));
 
     let taints = taints(claim, node);
     let unchanged = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default() == taints;

@@ -10,16 +10,63 @@ use millpond_api::karpenter::{
 };
 use millpond_api::labels;
 use millpond_api::selector::Operator;
-use millpond_plan::alternatives::Contents;
+use millpond_plan::alternatives::{Alternatives, Contents};
 use millpond_plan::market::Market;
-use millpond_plan::model::{Resources, Snapshot};
+use millpond_plan::model::{ResourceId, Resources, Snapshot, TypeId};
 use millpond_plan::plan::NewNode;
 
+use crate::context::Context;
 use crate::kinds::{NodeClaim, NodePool};
 use crate::limits::{RESERVED_ANNOTATION, Take};
 
 /// Volumes that a driver can attach are no resource that a node reports.
 const ATTACHABLE: &str = "attachable-volumes-";
+
+/// Offerings that a claim leaves open: the planned one, and those that would do as well.
+pub(crate) const ALTERNATIVES: usize = 60;
+
+/// Makes claims for the nodes of plans.
+pub(crate) struct Intents<'p> {
+    context: &'p Context,
+    snapshot: &'p Snapshot,
+    market: &'p Market,
+    alternatives: Alternatives<'p>,
+}
+
+impl<'p> Intents<'p> {
+    /// For plans of this snapshot.
+    pub(crate) fn new(context: &'p Context, snapshot: &'p Snapshot, market: &'p Market) -> Self {
+        Self { context, snapshot, market, alternatives: Alternatives::new(snapshot, market) }
+    }
+
+    /// The claim of a planned node with these pods; none if its pool is gone. It leaves open what would do as well,
+    /// takes no more of what is limited, and costs no more than is given.
+    pub(crate) fn claim(&mut self, node: &NewNode, contents: &Contents, most: Option<u64>) -> Option<NodeClaim> {
+        let (snapshot, market) = (self.snapshot, self.market);
+        let name = &snapshot.pools[node.pool.index()].name;
+        let pool = self.context.pool(name)?;
+        let mut offers = self.alternatives.of(node, contents, ALTERNATIVES);
+        offers.retain(|&offer| {
+            let price = market.offer(offer as usize).price;
+            counts_no_more(snapshot, market, node, offer)
+                && (price <= node.price || most.is_none_or(|most| price <= most))
+        });
+        let intent = Intent { snapshot, market, pool: &pool, node, contents, offers: &offers };
+        Some(intent.claim(self.context.cluster.names.generate(&format!("{name}-"))))
+    }
+}
+
+/// Whether an offer takes no more of what is limited than the node that was planned within the limits.
+pub(crate) fn counts_no_more(snapshot: &Snapshot, market: &Market, node: &NewNode, offer: u32) -> bool {
+    let offer = market.offer(offer as usize);
+    let capacity = |of: TypeId, resource: ResourceId| snapshot.types[of.index()].capacity.get(resource);
+    [&snapshot.pools[node.pool.index()].limits, &snapshot.limits].into_iter().all(|limits| {
+        let mut resources = limits.resources.iter();
+        resources
+            .all(|&(resource, _)| capacity(offer.instance_type, resource) <= capacity(node.instance_type, resource))
+            && (limits.price.is_none() || offer.price <= node.price)
+    })
+}
 
 /// A planned node with all that its claim depends on.
 pub(crate) struct Intent<'p> {

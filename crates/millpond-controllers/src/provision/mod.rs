@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use intent::Intent;
+pub(crate) use intent::{ALTERNATIVES, Intent, Intents, counts_no_more};
 pub use nominate::Nominations;
 pub use round::Round;
 

@@ -2,25 +2,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millpond_plan::alternatives::{self, Alternatives};
+use millpond_plan::alternatives;
 use millpond_plan::market::Market;
-use millpond_plan::model::{NodeState, PodId, ResourceId, Snapshot, TypeId};
-use millpond_plan::plan::{NewNode, Outcome, Settings, Target};
+use millpond_plan::model::{NodeState, PodId, Snapshot};
+use millpond_plan::plan::{Outcome, Settings, Target};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
 use millpond_runtime::meta::Key;
 use tokio::time::Instant;
 
-use super::Intent;
+use super::Intents;
 use super::nominate::nominate;
 use super::waiting::Waiting;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
 use crate::metrics::{PROVISIONER, created_for};
-
-/// Offerings that a claim leaves open: the planned one, and those that would do as well.
-const ALTERNATIVES: usize = 60;
 
 const NOMINATED: Voice = Voice { component: "millpond", action: "Plan", reason: "Nominated", warning: false };
 const FAILED: Voice = Voice { component: "millpond", action: "Plan", reason: "FailedScheduling", warning: true };
@@ -38,6 +35,7 @@ impl<'c> Round<'c> {
 
     /// Plans and acts.
     pub async fn run(self) -> Result<()> {
+        let _turn = self.context.turn.lock().await;
         self.waiting.begin();
         let cluster = &self.context.cluster;
         let metrics = &self.context.metrics;
@@ -84,18 +82,9 @@ impl<'c> Round<'c> {
     /// A claim for each planned node, in the plan's order.
     fn claims(&self, snapshot: &Snapshot, market: &Market, outcome: &Outcome) -> Vec<Option<NodeClaim>> {
         let contents = alternatives::contents(snapshot, &outcome.plan);
-        let mut alternatives = Alternatives::new(snapshot, market);
-        let mut claims = Vec::with_capacity(contents.len());
-        for (node, contents) in outcome.plan.new_nodes.iter().zip(&contents) {
-            let name = &snapshot.pools[node.pool.index()].name;
-            claims.push(self.context.pool(name).map(|pool| {
-                let mut offers = alternatives.of(node, contents, ALTERNATIVES);
-                offers.retain(|&offer| counts_no_more(snapshot, market, node, offer));
-                let intent = Intent { snapshot, market, pool: &pool, node, contents, offers: &offers };
-                intent.claim(self.context.cluster.names.generate(&format!("{name}-")))
-            }));
-        }
-        claims
+        let mut intents = Intents::new(self.context, snapshot, market);
+        let nodes = outcome.plan.new_nodes.iter().zip(&contents);
+        nodes.map(|(node, contents)| intents.claim(node, contents, None)).collect()
     }
 
     /// Which pod was promised which node: those that are yet to come. Others the scheduler finds by itself.
@@ -115,18 +104,6 @@ impl<'c> Round<'c> {
         }
         nominations
     }
-}
-
-/// Whether an offer takes no more of what is limited than the node that was planned within the limits.
-fn counts_no_more(snapshot: &Snapshot, market: &Market, node: &NewNode, offer: u32) -> bool {
-    let offer = market.offer(offer as usize);
-    let capacity = |of: TypeId, resource: ResourceId| snapshot.types[of.index()].capacity.get(resource);
-    [&snapshot.pools[node.pool.index()].limits, &snapshot.limits].into_iter().all(|limits| {
-        let mut resources = limits.resources.iter();
-        resources
-            .all(|&(resource, _)| capacity(offer.instance_type, resource) <= capacity(node.instance_type, resource))
-            && (limits.price.is_none() || offer.price <= node.price)
-    })
 }
 
 /// Pods without a place, and why.

@@ -2,7 +2,9 @@
 
 mod basin;
 mod crash;
+mod disruption;
 mod fuse;
 mod limits;
 mod scale_up;
+mod static_pools;
 mod stock;

@@ -1,0 +1,243 @@
+//! From a plan to what is done now. Pure.
+//!
+//! The steps of a plan are not independent of each other: a pod may move to a node that a later step empties again, and
+//! end up on what that step buys. So steps that share a new node become one command, which waits for all of its nodes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use millpond_plan::disruption::Refusal;
+use millpond_plan::model::{DisruptionReason, Node, NodeId, NodeState, PodState, Pool, Seconds, Snapshot};
+use millpond_plan::plan::{Plan, Target};
+
+/// Nodes that are to go together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Draft {
+    /// Which, and why each.
+    pub(super) nodes: Vec<(NodeId, DisruptionReason)>,
+    /// Those of the plan's new nodes that must be ready first.
+    pub(super) new_nodes: Vec<u32>,
+    /// Nodes that their pods move to.
+    pub(super) receivers: BTreeSet<NodeId>,
+    /// What is saved per hour.
+    pub(super) savings: i128,
+}
+
+/// Pods that wait, as a plan sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// None that could be helped.
+    Nobody,
+    /// For the scheduler, which should bind them at any moment.
+    Binding,
+    /// For nodes that are about to be bought.
+    Buying,
+}
+
+/// What pods wait for.
+pub(super) fn waiting(snapshot: &Snapshot, plan: &Plan) -> Waiting {
+    let mut waiting = Waiting::Nobody;
+    for (pod, target) in &plan.placements {
+        if snapshot.pods[pod.index()].state != PodState::Pending {
+            continue;
+        }
+        match target {
+            Target::New(_) => return Waiting::Buying,
+            Target::Existing(node) if snapshot.nodes[node.index()].state == NodeState::Running => {
+                waiting = Waiting::Binding;
+            }
+            Target::Existing(_) => {}
+        }
+    }
+    waiting
+}
+
+/// The commands of a plan. Steps that rely on nodes which are bought for somebody else are left for the next plan.
+pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan) -> Vec<Draft> {
+    let mut step_of: HashMap<NodeId, usize> = HashMap::new();
+    let mut buyer_of: HashMap<u32, usize> = HashMap::new();
+    for (step, removal) in plan.removals.iter().enumerate() {
+        step_of.extend(removal.nodes.iter().map(|node| (*node, step)));
+        buyer_of.extend(removal.replacements.iter().map(|node| (*node, step)));
+    }
+    let mut groups = Groups::new(plan.removals.len());
+    let mut receivers: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); plan.removals.len()];
+    let mut left = vec![false; plan.removals.len()];
+    for (pod, target) in &plan.placements {
+        let home = snapshot.pods[pod.index()].node;
+        let Some(&step) = home.and_then(|node| step_of.get(&node)) else { continue };
+        match target {
+            Target::Existing(node) => drop(receivers[step].insert(*node)),
+            Target::New(node) => match buyer_of.get(node) {
+                Some(&buyer) => groups.join(step, buyer),
+                None => left[step] = true,
+            },
+        }
+    }
+    let mut drafts: BTreeMap<usize, (Draft, bool)> = BTreeMap::new();
+    for (step, removal) in plan.removals.iter().enumerate() {
+        let (draft, waits) = drafts.entry(groups.find(step)).or_default();
+        draft.nodes.extend(removal.nodes.iter().map(|node| (*node, removal.reason)));
+        draft.new_nodes.extend(&removal.replacements);
+        draft.receivers.append(&mut receivers[step]);
+        draft.savings += removal.savings;
+        *waits |= left[step];
+    }
+    drafts.into_values().filter(|(_, waits)| !waits).map(|(draft, _)| draft).collect()
+}
+
+/// Steps that belong together.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn new(count: usize) -> Self {
+        Self((0..count).collect())
+    }
+
+    /// The first of the group of a step.
+    fn find(&self, mut step: usize) -> usize {
+        while self.0[step] != step {
+            step = self.0[step];
+        }
+        step
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.find(one), self.find(other));
+        let (first, second) = (one.min(other), one.max(other));
+        self.0[second] = first;
+    }
+}
+
+/// The most that an offer may cost which is bought in the place of a planned node, so that the command still saves
+/// something; none where saving is not the point.
+pub(super) fn price_limit(draft: &Draft, planned: u64) -> Option<u64> {
+    let saves = draft.nodes.iter().all(|(_, reason)| *reason == DisruptionReason::Underutilized);
+    let share = u64::try_from(draft.savings).ok()? / (draft.new_nodes.len() as u64).max(1);
+    saves.then(|| planned.saturating_add(share.saturating_sub(1)))
+}
+
+/// When time alone may change what is decided, after now.
+pub(super) fn next_look(snapshot: &Snapshot, kept: &[Option<Refusal>]) -> Option<Seconds> {
+    let nodes = snapshot.nodes.iter().zip(kept).filter(|(node, _)| node.state == NodeState::Running);
+    let times = nodes.flat_map(|(node, refusal)| {
+        let pool = node.pool.map(|pool| &snapshot.pools[pool.index()]);
+        let of_node =
+            pool.map_or([None, None], |pool| [settles(node, pool), node.expires(pool.disruption.expire_after)]);
+        of_node.into_iter().chain([refusal.as_ref().and_then(until)])
+    });
+    times.flatten().filter(|time| *time > snapshot.now).min()
+}
+
+fn settles(node: &Node, pool: &Pool) -> Option<Seconds> {
+    let since = node.last_pod_event.max(node.initialized)?;
+    pool.disruption.consolidate_after.map(|after| since.saturating_add(after))
+}
+
+/// How long a refusal stands at least.
+fn until(refusal: &Refusal) -> Option<Seconds> {
+    match refusal {
+        Refusal::PodDoNotDisrupt(_, until) => *until,
+        Refusal::Unsettled(until) => Some(*until),
+        Refusal::Budget { opens, .. } => *opens,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_plan::model::PodId;
+    use millpond_plan::plan::Removal;
+    use millpond_plan::testing::Cluster;
+
+    fn cluster() -> Snapshot {
+        Cluster::new()
+            .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50))
+            .pool("general", |pool| pool)
+            .node("a", "small", |node| node.pool("general"))
+            .node("b", "small", |node| node.pool("general"))
+            .node("c", "small", |node| node.pool("general"))
+            .node("stays", "small", |node| node.pool("general"))
+            .pod("a-0", "cpu=100m", |pod| pod.on("a"))
+            .pod("b-0", "cpu=100m", |pod| pod.on("b"))
+            .pod("c-0", "cpu=100m", |pod| pod.on("c"))
+            .pod("waits", "cpu=100m", |pod| pod)
+            .snapshot()
+    }
+
+    fn removal(node: u32, replacements: &[u32], savings: i128) -> Removal {
+        let reason = DisruptionReason::Underutilized;
+        Removal { nodes: vec![NodeId(node)], replacements: replacements.to_vec(), reason, savings, disruption: 0 }
+    }
+
+    fn plan(removals: Vec<Removal>, placements: &[(u32, Target)]) -> Plan {
+        let placements = placements.iter().map(|(pod, target)| (PodId(*pod), *target)).collect();
+        Plan { removals, placements, ..Plan::default() }
+    }
+
+    fn shown(drafts: &[Draft]) -> Vec<(Vec<u32>, Vec<u32>, i128)> {
+        let nodes = |draft: &Draft| draft.nodes.iter().map(|(node, _)| node.0).collect();
+        drafts.iter().map(|draft| (nodes(draft), draft.new_nodes.clone(), draft.savings)).collect()
+    }
+
+    #[test]
+    fn steps_that_share_a_new_node_are_one_command() {
+        let stays = Target::Existing(NodeId(3));
+        let steps = || vec![removal(0, &[], 50), removal(1, &[0], 10), removal(2, &[], 50)];
+        // Each for itself.
+        let apart = plan(steps(), &[(0, stays), (1, Target::New(0)), (2, stays)]);
+        assert_eq!(
+            shown(&drafts(&cluster(), &apart)),
+            [(vec![0], vec![], 50), (vec![1], vec![0], 10), (vec![2], vec![], 50)]
+        );
+        assert_eq!(drafts(&cluster(), &apart)[0].receivers, BTreeSet::from([NodeId(3)]));
+        // The pod of the first ends up on what the second buys.
+        let shared = plan(steps(), &[(0, Target::New(0)), (1, Target::New(0)), (2, stays)]);
+        assert_eq!(shown(&drafts(&cluster(), &shared)), [(vec![0, 1], vec![0], 60), (vec![2], vec![], 50)]);
+        // It ends up on a node that is bought for pods that wait.
+        let relies = plan(steps(), &[(0, Target::New(1)), (1, Target::New(0)), (2, stays)]);
+        assert_eq!(shown(&drafts(&cluster(), &relies)), [(vec![1], vec![0], 10), (vec![2], vec![], 50)]);
+    }
+
+    #[test]
+    fn pods_that_wait_are_served_first() {
+        let snapshot = cluster();
+        let pods = |target| plan(Vec::new(), &[(3, target)]);
+        assert_eq!(waiting(&snapshot, &plan(Vec::new(), &[])), Waiting::Nobody);
+        assert_eq!(waiting(&snapshot, &pods(Target::New(0))), Waiting::Buying);
+        assert_eq!(waiting(&snapshot, &pods(Target::Existing(NodeId(3)))), Waiting::Binding);
+        // A pod that runs and moves does not wait.
+        assert_eq!(waiting(&snapshot, &plan(Vec::new(), &[(0, Target::New(0))])), Waiting::Nobody);
+    }
+
+    #[test]
+    fn what_comes_instead_still_saves_something() {
+        let draft = |reason, savings| Draft {
+            nodes: vec![(NodeId(0), reason)],
+            new_nodes: vec![0, 1],
+            receivers: BTreeSet::new(),
+            savings,
+        };
+        assert_eq!(price_limit(&draft(DisruptionReason::Underutilized, 20), 100), Some(109));
+        assert_eq!(price_limit(&draft(DisruptionReason::Drifted, 20), 100), None);
+        assert_eq!(price_limit(&draft(DisruptionReason::Drifted, -20), 100), None);
+    }
+
+    #[test]
+    fn the_next_look_is_when_time_changes_something() {
+        let mut snapshot = cluster();
+        let kept: Vec<Option<Refusal>> = vec![None; 4];
+        let now = snapshot.now;
+        let pool = &mut snapshot.pools[0].disruption;
+        (pool.expire_after, pool.consolidate_after) = (None, None);
+        assert_eq!(next_look(&snapshot, &kept), None);
+        snapshot.pools[0].disruption.consolidate_after = Some(60);
+        snapshot.nodes[1].last_pod_event = Some(now - 20);
+        assert_eq!(next_look(&snapshot, &kept), Some(now + 40));
+        let mut kept = kept;
+        kept[2] = Some(Refusal::PodDoNotDisrupt(PodId(0), Some(now + 30)));
+        assert_eq!(next_look(&snapshot, &kept), Some(now + 30));
+        snapshot.nodes[0].expiry = millpond_plan::model::Expiry::At(now + 10);
+        assert_eq!(next_look(&snapshot, &kept), Some(now + 10));
+    }
+}

@@ -1,0 +1,151 @@
+//! Nodes that go: empty, drifted, expired, or dearer than what their pods need.
+//!
+//! ```text
+//!  marks ── lastPodEventTime, Consolidatable, Drifted      hashes ── of pools, for drift
+//!    │
+//!    ▼ changes, times seen coming
+//!  watch ─▶ think: snapshot ─▶ plan with consolidation ─▶ decide: commands
+//!                                                            │ start
+//!             replacements (claims that name what they replace) ─▶ taint, condition
+//!                                                            │ advance
+//!             all replacements ready ─▶ verify ─▶ delete the claims; their end drains the nodes
+//!                          │ lost, late, or something is in the way
+//!                          └─▶ undo: taint and condition come off, replacements become nodes like any other
+//! ```
+//!
+//! **Replacements are written first, then the taint.** A node that is tainted counts as leaving, and whoever plans for
+//! pods that wait would buy for its pods as well. With the replacements there, there is room. A crash between the two
+//! writes leaves replacements that name their command, and it goes on.
+//!
+//! **All state is in objects**, see [`command`]. A command without replacements is a taint, and the deletion a moment
+//! later; a taint that belongs to no command is taken off again.
+//!
+//! **Decisions take turns.** Whoever plans for pods that wait and whoever takes nodes away act one after the other, and
+//! a command about nodes that changed since its plan was begun is dropped: the next plan is due anyway.
+//!
+//! Nothing here decides which nodes go: the planner does.
+
+mod advance;
+pub mod command;
+mod decide;
+mod drift;
+mod execute;
+mod hash;
+mod holds;
+mod marks;
+mod pod_events;
+mod start;
+mod tell;
+mod think;
+mod verify;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use hash::Hashes;
+pub use marks::Marks;
+
+use crate::context::Context;
+use advance::Going;
+use holds::Holds;
+use tell::Told;
+use watch::Watch;
+
+/// Changes that come together are looked at together.
+const GATHER: Duration = Duration::from_millis(10);
+/// Plans are not made more often than this.
+const SOONEST_AGAIN: Duration = Duration::from_secs(1);
+/// Of the time, planning takes no more than one part of so many.
+const SHARE: u32 = 10;
+/// Something that failed is tried again after this.
+const RETRY: Duration = Duration::from_secs(1);
+/// Pods that the scheduler should bind at any moment are waited for this long. Later, it knows a reason that the planner
+/// does not, and nodes need not stay for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes nodes away.
+pub struct Disruptor {
+    context: Arc<Context>,
+    watch: Arc<Watch>,
+    /// Nodes that are marked and go a moment later, without replacements.
+    going: Vec<Going>,
+    holds: Holds,
+    told: Told,
+    /// When commands are looked at again without a change.
+    commands_due: Option<Instant>,
+    /// When time alone may change what is decided.
+    plan_due: Option<Instant>,
+    /// No plan before this.
+    not_before: Instant,
+    /// Since when pods wait for the scheduler only.
+    binding: Option<Instant>,
+}
+
+impl Disruptor {
+    /// Listens to a cluster that is not watched yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        let watch = Watch::listen(&context.cluster);
+        Self {
+            context,
+            watch,
+            going: Vec::new(),
+            holds: Holds::default(),
+            told: Told::default(),
+            commands_due: Some(Instant::now()),
+            plan_due: None,
+            not_before: Instant::now(),
+            binding: None,
+        }
+    }
+
+    /// Works until the token is cancelled; a step that is under way is finished.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            self.step().await;
+            let next = earlier(self.commands_due, self.decision_due());
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.watch.changed() => tokio::time::sleep(GATHER).await,
+                () = until(next) => {}
+            }
+        }
+    }
+
+    async fn step(&mut self) {
+        let now = Instant::now();
+        if self.watch.take_commands() || self.commands_due.is_some_and(|due| due <= now) {
+            self.commands_due = self.advance().await;
+        }
+        if self.decision_due().is_some_and(|due| due <= Instant::now()) {
+            self.decide().await;
+        }
+    }
+
+    fn decision_due(&self) -> Option<Instant> {
+        earlier(self.watch.due(), self.plan_due).map(|due| due.max(self.not_before))
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs something that takes a while without holding up others, where there is more than one thread.
+fn thinking<T>(think: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::current().runtime_flavor() {
+        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(think),
+        _ => think(),
+    }
+}

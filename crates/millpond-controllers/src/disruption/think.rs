@@ -1,0 +1,132 @@
+//! One thought about all nodes: which could go, as the planner sees it. Pure.
+
+use std::collections::BTreeSet;
+
+use millpond_plan::disruption::{Accounts, Refusal, consolidate};
+use millpond_plan::market::Market;
+use millpond_plan::model::{DisruptionReason, NodeId, NodeState, Snapshot};
+use millpond_plan::plan::{Plan, Settings};
+
+/// Reasons for which nodes of a pool of fixed size are replaced.
+const REPLACED_FOR: [DisruptionReason; 2] = [DisruptionReason::Drifted, DisruptionReason::Expired];
+
+/// What was thought, and of what.
+pub(super) struct Thought {
+    pub(super) snapshot: Snapshot,
+    pub(super) market: Market,
+    pub(super) plan: Plan,
+    /// Why each node stays.
+    pub(super) kept: Vec<Option<Refusal>>,
+    /// Nodes that the planner was told to leave alone: of pools of fixed size, and those of commands that failed lately.
+    pub(super) spared: Vec<bool>,
+    /// Nodes of pools of fixed size that are to be replaced one by one.
+    pub(super) fixed: Vec<(NodeId, DisruptionReason)>,
+}
+
+impl Thought {
+    /// Thinks. `held` names nodes that are left alone for a while, `steady` pools that have as many nodes as they should.
+    pub(super) fn new(mut snapshot: Snapshot, held: &BTreeSet<String>, steady: &BTreeSet<String>) -> Self {
+        let fixed = outdated(&snapshot, held, steady);
+        let of_fixed_size = |pool: millpond_plan::model::PoolId| snapshot.pools[pool.index()].replicas.is_some();
+        let spared: Vec<bool> = snapshot
+            .nodes
+            .iter()
+            .map(|node| held.contains(&node.name) || node.pool.is_some_and(of_fixed_size))
+            .collect();
+        for (node, spared) in snapshot.nodes.iter_mut().zip(&spared) {
+            node.do_not_disrupt |= spared;
+        }
+        let market = Market::new(&snapshot);
+        let settings = Settings { consolidate: true, ..Settings::default() };
+        let waiting = millpond_plan::plan_on(&snapshot, &market, &Settings { consolidate: false, ..settings });
+        let consolidated = consolidate(&snapshot, &market, waiting, &settings);
+        Self { plan: consolidated.outcome.plan, kept: consolidated.kept, snapshot, market, spared, fixed }
+    }
+}
+
+/// Nodes of pools of fixed size that are outdated and may go, the oldest first, within budgets and the pool's limit.
+fn outdated(
+    snapshot: &Snapshot,
+    held: &BTreeSet<String>,
+    steady: &BTreeSet<String>,
+) -> Vec<(NodeId, DisruptionReason)> {
+    let mut accounts = Accounts::new(snapshot);
+    let mut room: Vec<u64> = snapshot.pools.iter().map(|pool| pool.limits.nodes.unwrap_or(u64::MAX)).collect();
+    for node in &snapshot.nodes {
+        if let Some(pool) = node.pool {
+            room[pool.index()] = room[pool.index()].saturating_sub(1);
+        }
+    }
+    let mut nodes: Vec<NodeId> = (0..snapshot.nodes.len()).map(NodeId::from).collect();
+    nodes.sort_by_key(|node| (snapshot.nodes[node.index()].created, &snapshot.nodes[node.index()].name));
+    let mut found = Vec::new();
+    for node in nodes {
+        let of = &snapshot.nodes[node.index()];
+        let Some(pool) = of.pool.filter(|_| of.state == NodeState::Running) else { continue };
+        let of_pool = &snapshot.pools[pool.index()];
+        let open = of_pool.replicas.is_some() && of_pool.not_ready.is_none() && steady.contains(&of_pool.name);
+        if !open || room[pool.index()] == 0 || held.contains(&of.name) {
+            continue;
+        }
+        let Some(reason) = REPLACED_FOR.into_iter().find(|reason| accounts.eligible(snapshot, node, *reason).is_ok())
+        else {
+            continue;
+        };
+        if accounts.evict(snapshot, node, reason).is_ok() && accounts.budgets.take(pool, reason) {
+            room[pool.index()] -= 1;
+            found.push((node, reason));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_plan::model::Nodes;
+    use millpond_plan::testing::Cluster;
+
+    fn names(words: &[&str]) -> BTreeSet<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn cluster(limit: Option<u64>, budget: u64) -> Snapshot {
+        let mut cluster =
+            Cluster::new().machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50)).pool("fixed", |pool| {
+                pool.edit(|pool| {
+                    pool.replicas = Some(4);
+                    pool.limits.nodes = limit;
+                    pool.disruption.budgets[0].nodes = Nodes::Count(budget);
+                })
+            });
+        for (name, hours) in [("young", 1), ("old", 4), ("older", 8), ("fine", 9)] {
+            cluster = cluster.node(name, "small", |node| {
+                let node = node.pool("fixed").age(hours * 3600);
+                if name == "fine" { node } else { node.drifted("its template changed") }
+            });
+        }
+        cluster.snapshot()
+    }
+
+    #[test]
+    fn outdated_nodes_of_a_fixed_number_are_replaced_the_oldest_first() {
+        let found = |limit, budget, held: &[&str], steady: &[&str]| -> Vec<String> {
+            let snapshot = cluster(limit, budget);
+            let found = outdated(&snapshot, &names(held), &names(steady));
+            found.into_iter().map(|(node, _)| snapshot.nodes[node.index()].name.clone()).collect()
+        };
+        assert_eq!(found(None, 9, &[], &["fixed"]), ["older", "old", "young"]);
+        assert_eq!(found(None, 9, &["old"], &["fixed"]), ["older", "young"]);
+        assert_eq!(found(None, 2, &[], &["fixed"]), ["older", "old"]);
+        assert_eq!(found(Some(5), 9, &[], &["fixed"]), ["older"], "there is room for one more node");
+        assert_eq!(found(Some(4), 9, &[], &["fixed"]), Vec::<String>::new());
+        assert_eq!(found(None, 9, &[], &[]), Vec::<String>::new(), "the pool is about to grow or shrink");
+    }
+
+    #[test]
+    fn the_planner_leaves_them_alone() {
+        let thought = Thought::new(cluster(None, 9), &BTreeSet::new(), &names(&["fixed"]));
+        assert!(thought.plan.removals.is_empty() && thought.plan.new_nodes.is_empty());
+        assert_eq!((thought.fixed.len(), thought.spared), (3, vec![true; 4]));
+    }
+}

@@ -2,6 +2,7 @@
 
 mod basin;
 mod crash;
+mod end;
 mod fuse;
 mod limits;
 mod scale_up;

@@ -9,8 +9,8 @@ use kube::{Api, Client, ResourceExt};
 use crate::cluster::FIELD_MANAGER;
 use crate::metrics::Metrics;
 
-/// An eviction that has no answer after this long is tried again later: a client that repeats refused requests by
-/// itself would hold up the whole node.
+/// An eviction that has no answer after this long is taken for refused: a client that repeats refused requests by
+/// itself (kube's does, unless `default_retry` is off) would hold up the whole node.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 /// What the API server says to a pod with several budgets; it is no refusal by status.
 const SEVERAL_BUDGETS: &str = "more than one PodDisruptionBudget";
@@ -45,7 +45,7 @@ pub(super) async fn evict(client: &Client, metrics: &Metrics, pod: &Pod) -> Answ
             }
             refusal(&error)
         }
-        Err(_) => Answer::Failed("the API server did not answer".to_owned()),
+        Err(_) => Answer::Blocked(format!("not answered within {} s", ANSWERED_WITHIN.as_secs())),
     }
 }
 

@@ -258,6 +258,11 @@ impl Basin {
         of_reason.filter_map(|event| event.note).collect()
     }
 
+    /// The time of the cloud and its cluster.
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
     /// Lets virtual time pass.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;

@@ -3,6 +3,7 @@
 mod basin;
 mod crash;
 mod disruption;
+mod end;
 mod fuse;
 mod limits;
 mod scale_up;

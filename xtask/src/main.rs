@@ -8,6 +8,9 @@
 mod cargo;
 mod conformance;
 mod generate;
+mod ginkgo;
+mod karpenter;
+mod race;
 mod real_cluster;
 mod rival;
 mod test;
@@ -37,6 +40,10 @@ enum Task {
     RealCluster(real_cluster::Args),
     /// Run Kubernetes' own conformance tests against Millpond
     K8sConformance(conformance::Args),
+    /// Run Karpenter's own end-to-end suite against Millpond
+    KarpenterSuite(karpenter::Args),
+    /// Run Millpond and Karpenter with KWOK side by side on a real control plane
+    Race(race::Args),
     /// Compare plans with those of Karpenter's own scheduler
     Rival(rival::Args),
 }
@@ -48,6 +55,8 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::K8sConformance(args) => conformance::run(&args),
+        Task::KarpenterSuite(args) => karpenter::run(&args),
+        Task::Race(args) => race::run(&args),
         Task::Rival(args) => rival::run(&args),
     };
     match result {

@@ -1,6 +1,6 @@
 //! Real controllers on any API server: real or embedded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -24,6 +24,7 @@ pub struct ControllersBuilder {
     controller_manager: Option<String>,
     scheduler: bool,
     kwok: bool,
+    kwok_stages: Vec<PathBuf>,
 }
 
 impl ControllersBuilder {
@@ -44,6 +45,13 @@ impl ControllersBuilder {
     /// kwok for all nodes: they become and stay Ready, pods run and end.
     pub fn kwok(mut self) -> Self {
         self.kwok = true;
+        self
+    }
+
+    /// One more stage for kwok. It takes the place of a stage that has the same
+    /// file name.
+    pub fn kwok_stage(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kwok_stages.push(file.into());
         self
     }
 
@@ -101,7 +109,7 @@ impl ControllersBuilder {
         if self.kwok {
             start(&Part::KWOK, &|command| {
                 command.args(["--manage-all-nodes", "--node-lease-duration-seconds", NODE_LEASE]);
-                for stage in parts.data_files(&Part::KWOK)? {
+                for stage in with_replacements(parts.data_files(&Part::KWOK)?, &self.kwok_stages) {
                     command.arg("--config").arg(stage);
                 }
                 Ok(())
@@ -109,6 +117,12 @@ impl ControllersBuilder {
         }
         Ok(processes)
     }
+}
+
+/// All files, except those whose name one of the `others` has.
+fn with_replacements(files: Vec<PathBuf>, others: &[PathBuf]) -> Vec<PathBuf> {
+    let replaced = |file: &PathBuf| others.iter().any(|other| other.file_name() == file.file_name());
+    files.into_iter().filter(|file| !replaced(file)).chain(others.iter().cloned()).collect()
 }
 
 /// Running controllers. Dropping them kills them.
@@ -133,5 +147,19 @@ impl Controllers {
     /// The processes, in the order that they were started in.
     pub fn processes(&self) -> &[Process] {
         &self.processes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_takes_the_place_of_its_namesake() {
+        let own = vec!["kwok/pod-ready.yaml".into(), "kwok/pod-delete.yaml".into()];
+        let others = ["suite/pod-delete.yaml".into(), "suite/pod-unhealthy.yaml".into()];
+        let stages = with_replacements(own, &others);
+        let expected = ["kwok/pod-ready.yaml", "suite/pod-delete.yaml", "suite/pod-unhealthy.yaml"];
+        assert_eq!(stages, expected.map(PathBuf::from));
     }
 }

@@ -90,6 +90,20 @@ impl Process {
         Ok(status)
     }
 
+    /// Waits for it to end by itself, for so long at most.
+    pub fn wait_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.poll()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// Waits until what it has printed satisfies, or it has ended, or the time is up.
     pub fn wait_for(&mut self, limit: Duration, mut satisfied: impl FnMut(&str) -> bool) -> Result<Waited> {
         let deadline = Instant::now() + limit;
@@ -119,14 +133,10 @@ impl Process {
         if self.poll()?.is_none() {
             self.signal(Signal::TERM)?;
         }
-        let deadline = Instant::now() + STOP_GRACE;
-        while Instant::now() < deadline {
-            if let Some(status) = self.poll()? {
-                return Ok(status);
-            }
-            std::thread::sleep(POLL_INTERVAL);
+        match self.wait_within(STOP_GRACE)? {
+            Some(status) => Ok(status),
+            None => self.kill(),
         }
-        self.kill()
     }
 
     /// Sends SIGKILL and waits.

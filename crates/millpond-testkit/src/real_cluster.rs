@@ -47,6 +47,12 @@ impl RealClusterBuilder {
         self
     }
 
+    /// One more stage for kwok; see [`ControllersBuilder::kwok_stage`].
+    pub fn kwok_stage(mut self, file: impl Into<PathBuf>) -> Self {
+        self.controllers = self.controllers.kwok_stage(file);
+        self
+    }
+
     /// Whether etcd waits for the disk, as it must wherever speed is compared.
     /// Off by default: what is tested here is not etcd.
     pub fn durable(mut self, durable: bool) -> Self {

@@ -19,7 +19,7 @@ use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
 use millpond_testkit::{Controllers, EmbeddedServer, Kubectl, RealCluster, Scratch};
 
 use crate::real_cluster::ensure_parts;
-use crate::{cargo, tree};
+use crate::{cargo, ginkgo, tree};
 
 use self::suite::{Selection, Suite};
 use self::wide::Wide;
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!("{} specs against {}", specs.len(), server.title());
     let outcomes = suite.run(&server.kubeconfig(), &specs, args.jobs)?;
     if let Some(file) = &args.report {
-        report::write(file, &outcomes)?;
+        ginkgo::write(file, &outcomes)?;
     }
     report::print(&outcomes, specs.len(), server.title(), started.elapsed())
 }

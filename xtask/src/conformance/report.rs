@@ -1,11 +1,10 @@
-//! What a person reads after a conformance run, and what a machine can.
+//! What a person reads after a conformance run.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
-use super::suite::Outcome;
+use crate::ginkgo::Outcome;
 
 /// Lines of a failure's message that are printed; the report holds it all.
 const MESSAGE_LINES: usize = 12;
@@ -16,8 +15,8 @@ pub(super) fn print(outcomes: &[Outcome], chosen: usize, title: &str, took: Dura
     for outcome in outcomes {
         println!("{:8} {:6.1} s  {}", outcome.state, outcome.seconds, outcome.name);
     }
-    let passed = outcomes.iter().filter(|outcome| outcome.state == "passed").count();
-    for outcome in outcomes.iter().filter(|outcome| outcome.state != "passed") {
+    let passed = outcomes.iter().filter(|outcome| outcome.passed()).count();
+    for outcome in outcomes.iter().filter(|outcome| !outcome.passed()) {
         println!("\n{}: {}", outcome.state, outcome.name);
         for line in outcome.message.lines().take(MESSAGE_LINES) {
             println!("    {line}");
@@ -29,10 +28,4 @@ pub(super) fn print(outcomes: &[Outcome], chosen: usize, title: &str, took: Dura
         bail!("{failed} of {chosen} specs did not pass\nhint: `MILLPOND_KEEP=1` keeps the logs of all servers");
     }
     Ok(())
-}
-
-/// Writes the outcomes as JSON.
-pub(super) fn write(file: &Path, outcomes: &[Outcome]) -> Result<()> {
-    let text = serde_json::to_string_pretty(outcomes).context("render the report")?;
-    std::fs::write(file, text + "\n").with_context(|| format!("write `{}`", file.display()))
 }

@@ -7,12 +7,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use millpond_testkit::Process;
 use millpond_testkit::real::{Part, Parts};
-use serde::{Deserialize, Serialize};
+
+use crate::ginkgo::{self, Outcome};
 
 /// For one process. Specs have shorter ones of their own; this ends a suite
 /// that hangs as a whole.
@@ -25,17 +25,6 @@ const SERIAL: &str = "[Serial]";
 pub(super) struct Selection<'a> {
     pub(super) focus: &'a str,
     pub(super) skip: &'a [&'a str],
-}
-
-/// What came of one spec.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Outcome {
-    pub(super) name: String,
-    /// Ginkgo's own word: `passed`, `failed`, `skipped`, `timedout` …
-    pub(super) state: String,
-    pub(super) seconds: f64,
-    /// Why it failed.
-    pub(super) message: String,
 }
 
 /// The suite, with a place for its logs and reports.
@@ -126,98 +115,11 @@ impl Suite {
     }
 
     fn read_report(&self, label: &str) -> Result<Vec<Outcome>> {
-        let file = self.report_file(label);
-        let text = std::fs::read(&file).with_context(|| format!("read `{}`", file.display()))?;
-        outcomes(&text).with_context(|| format!("understand `{}`", file.display()))
+        ginkgo::read(&self.report_file(label))
     }
 }
 
 struct Worker {
     label: String,
     process: Process,
-}
-
-/// Ginkgo's report, as far as it matters here.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Report {
-    spec_reports: Option<Vec<Spec>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Spec {
-    container_hierarchy_texts: Option<Vec<String>>,
-    leaf_node_text: String,
-    leaf_node_type: String,
-    state: String,
-    #[serde(rename = "RunTime")]
-    run_time_ns: u64,
-    #[serde(default)]
-    failure: Failure,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-struct Failure {
-    message: String,
-}
-
-/// What a report says of the specs that were chosen. A failure outside of a
-/// spec (of the set-up of the whole suite) is an outcome as well.
-fn outcomes(report: &[u8]) -> Result<Vec<Outcome>> {
-    let reports: Vec<Report> = serde_json::from_slice(report)?;
-    let specs = reports.into_iter().flat_map(|report| report.spec_reports.unwrap_or_default());
-    let mut found = Vec::new();
-    for spec in specs {
-        let is_spec = spec.leaf_node_type == "It";
-        let chosen =
-            if is_spec { spec.state != "skipped" || !spec.failure.message.is_empty() } else { spec.state != "passed" };
-        if !chosen {
-            continue;
-        }
-        let mut words = spec.container_hierarchy_texts.unwrap_or_default();
-        words.push(if is_spec { spec.leaf_node_text } else { spec.leaf_node_type });
-        found.push(Outcome {
-            name: words.join(" "),
-            state: spec.state,
-            seconds: Duration::from_nanos(spec.run_time_ns).as_secs_f64(),
-            message: spec.failure.message,
-        });
-    }
-    Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_gives_chosen_specs_and_failed_set_ups() {
-        let report = br#"[{"SpecReports": [
-            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "work", "LeafNodeType": "It",
-             "State": "passed", "RunTime": 1500000000},
-            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "fail", "LeafNodeType": "It",
-             "State": "failed", "RunTime": 1, "Failure": {"Message": "because"}},
-            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "not chosen", "LeafNodeType": "It",
-             "State": "skipped", "RunTime": 0},
-            {"ContainerHierarchyTexts": ["[sig-a] Things"], "LeafNodeText": "want a provider", "LeafNodeType": "It",
-             "State": "skipped", "RunTime": 1, "Failure": {"Message": "only for clouds"}},
-            {"ContainerHierarchyTexts": null, "LeafNodeText": "", "LeafNodeType": "SynchronizedAfterSuite",
-             "State": "passed", "RunTime": 1},
-            {"ContainerHierarchyTexts": null, "LeafNodeText": "", "LeafNodeType": "SynchronizedBeforeSuite",
-             "State": "failed", "RunTime": 1, "Failure": {"Message": "no nodes"}}
-        ]}]"#;
-        let found = outcomes(report).unwrap();
-        let found: Vec<_> = found.iter().map(|o| (o.name.as_str(), o.state.as_str(), o.message.as_str())).collect();
-        assert_eq!(
-            found,
-            [
-                ("[sig-a] Things work", "passed", ""),
-                ("[sig-a] Things fail", "failed", "because"),
-                ("[sig-a] Things want a provider", "skipped", "only for clouds"),
-                ("SynchronizedBeforeSuite", "failed", "no nodes"),
-            ]
-        );
-    }
 }

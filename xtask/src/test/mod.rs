@@ -12,17 +12,32 @@ mod summary;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
 use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
 
 use self::background::Build;
 use self::summary::{Outcome, Summary};
 use crate::cargo::cargo;
-use crate::{conformance, generate, rival, tidy};
+use crate::{conformance, generate, karpenter, rival, tidy};
 
 /// Tests of this name need the real cluster. They are marked `#[ignore]`, so
 /// that a plain `cargo test` counts them as ignored, and run in a step of
 /// their own.
 pub(crate) const IGNORED_PREFIX: &str = "real_";
+
+/// A step that several places name.
+const KARPENTER_SUITE: &str = "Karpenter's own suite";
+
+/// Steps that run only with `--with NAME`. Without its line here, a step is
+/// part of every run.
+const ONLY_WITH: &[Extra] = &[Extra::KarpenterSuite];
+
+/// A step that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Extra {
+    /// The selection of Karpenter's own end-to-end suite
+    KarpenterSuite,
+}
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -33,6 +48,15 @@ pub(crate) struct Args {
     /// Only what takes a minute or two: checks and unit tests
     #[arg(long)]
     quick: bool,
+    /// Run a step too that is not part of every run (repeatable)
+    #[arg(long, value_enum, value_name = "STEP", conflicts_with_all = ["quick", "without_real_cluster"])]
+    with: Vec<Extra>,
+}
+
+impl Args {
+    fn has(&self, extra: Extra) -> bool {
+        !ONLY_WITH.contains(&extra) || self.with.contains(&extra)
+    }
 }
 
 /// One line of the plan.
@@ -67,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut build = None;
     if steps.iter().any(|step| matches!(step.work, Work::AwaitParts)) {
         // Fails at once where there is no Go, before minutes of compiling.
-        build = Some(Build::start(&wanted_parts())?);
+        build = Some(Build::start(&wanted_parts(args))?);
     }
     let mut summary = Summary::default();
     for (number, step) in (1..).zip(&steps) {
@@ -88,9 +112,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn wanted_parts() -> Vec<Part> {
+fn wanted_parts(args: &Args) -> Vec<Part> {
     let mut parts = CLUSTER_PARTS.to_vec();
     parts.extend([Part::KARPENTER_RIVAL, Part::E2E_TEST]);
+    if args.has(Extra::KarpenterSuite) {
+        parts.push(Part::KARPENTER_SUITE);
+    }
     parts
 }
 
@@ -104,7 +131,7 @@ fn plan(args: &Args) -> Vec<Step> {
     ];
     if args.quick {
         steps.push(tests_step("unit tests", &["--workspace", "--lib", "--bins"]));
-        for name in ["docs", "all tests", "real-cluster suites", "rival", "Kubernetes conformance"] {
+        for name in ["docs", "all tests", "real-cluster suites", "rival", "Kubernetes conformance", KARPENTER_SUITE] {
             steps.push(nothing(name, "--quick"));
         }
         return steps;
@@ -117,7 +144,7 @@ fn plan(args: &Args) -> Vec<Step> {
     ));
     steps.push(tests_step("all tests", &["--workspace"]));
     if args.without_real_cluster {
-        for name in ["real-cluster suites", "rival", "Kubernetes conformance"] {
+        for name in ["real-cluster suites", "rival", "Kubernetes conformance", KARPENTER_SUITE] {
             steps.push(nothing(name, "--without-real-cluster"));
         }
         return steps;
@@ -132,6 +159,13 @@ fn plan(args: &Args) -> Vec<Step> {
     steps.push(task_step("Kubernetes conformance", "cargo xtask k8s-conformance --quick", || {
         conformance::run(&conformance::Args::quick())
     }));
+    steps.push(if args.has(Extra::KarpenterSuite) {
+        task_step(KARPENTER_SUITE, "cargo xtask karpenter-suite --selection", || {
+            karpenter::run(&karpenter::Args::selection())
+        })
+    } else {
+        nothing(KARPENTER_SUITE, "only with `--with karpenter-suite`")
+    });
     steps
 }
 

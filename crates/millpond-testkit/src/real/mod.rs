@@ -1,6 +1,6 @@
 //! The real parts of Kubernetes, and rivals to compare with: built once from
-//! `tests/realcluster/` and `tests/rivals/` into a cache outside the tree,
-//! then found there.
+//! `tests/realcluster/`, `tests/rivals/` and `tests/karpenter/` into a cache
+//! outside the tree, then found there.
 //!
 //! The cache lies at `$MILLPOND_CACHE`, or `$XDG_CACHE_HOME/millpond`, or
 //! `~/.cache/millpond`. A part's folder is named after the hash of everything
@@ -62,7 +62,8 @@ impl Parts {
         Ok(self.folder(part)?.join(part.name))
     }
 
-    /// The data files of a part (kwok's stages), in the order of its table.
+    /// The data files of a part (kwok's stages, Karpenter's CRDs), in the order
+    /// of its table.
     pub fn data_files(&self, part: &Part) -> Result<Vec<PathBuf>> {
         let folder = self.folder(part)?;
         Ok(part.data_files.iter().map(|file| folder.join(part::data_name(file))).collect())
@@ -99,12 +100,21 @@ impl Parts {
 
 /// The version of Kubernetes that the parts are pinned to, as `v1.2.3`.
 pub fn kubernetes_version() -> Result<String> {
-    let file = modules().join("realcluster/kubernetes/go.mod");
+    pinned_version("realcluster/kubernetes", "k8s.io/kubernetes")
+}
+
+/// The version of Karpenter and its suite, as `v1.2.3`.
+pub fn karpenter_version() -> Result<String> {
+    pinned_version("karpenter", "sigs.k8s.io/karpenter")
+}
+
+fn pinned_version(folder: &str, module: &str) -> Result<String> {
+    let file = modules().join(folder).join("go.mod");
     let text = std::fs::read_to_string(&file).with_context(|| format!("read `{}`", file.display()))?;
-    let pinned = text.split_whitespace().skip_while(|word| *word != "k8s.io/kubernetes").nth(1);
+    let pinned = text.split_whitespace().skip_while(|word| *word != module).nth(1);
     match pinned {
         Some(version) if version.starts_with('v') => Ok(version.to_owned()),
-        _ => bail!("`{}` requires no version of k8s.io/kubernetes", file.display()),
+        _ => bail!("`{}` requires no version of {module}", file.display()),
     }
 }
 
@@ -137,12 +147,20 @@ mod tests {
     }
 
     #[test]
+    fn versions_are_those_of_the_pins() {
+        assert!(kubernetes_version().unwrap().starts_with("v1."));
+        assert!(karpenter_version().unwrap().starts_with("v1."));
+    }
+
+    #[test]
     fn every_part_has_a_key_of_its_own() {
         let mut keys: Vec<_> = CLUSTER_PARTS.iter().map(|part| part.key().unwrap()).collect();
         keys.push(Part::E2E_TEST.key().unwrap());
-        keys.push(Part::KARPENTER_RIVAL.key().unwrap());
+        for part in [Part::KARPENTER_RIVAL, Part::KARPENTER, Part::KARPENTER_SUITE] {
+            keys.push(part.key().unwrap());
+        }
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 2);
+        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 4);
     }
 }

@@ -24,7 +24,7 @@ pub struct Part {
     pub(super) tells_version: bool,
     /// The module whose folder holds [`data_files`](Self::data_files).
     pub(super) data_module: &'static str,
-    /// Files that the binary is started with.
+    /// Files that are used together with the binary.
     pub(super) data_files: &'static [&'static str],
 }
 
@@ -67,6 +67,33 @@ impl Part {
     /// Karpenter's scheduler behind a driver of ours, to compare plans with.
     pub const KARPENTER_RIVAL: Self =
         Self { name: "karpenter-rival", folder: "rivals/karpenter", package: ".", ..Self::KUBERNETES };
+    /// Karpenter with its KWOK provider, whose nodes are objects and nothing
+    /// else; with the CRDs of both, and the instance types.
+    pub const KARPENTER: Self = Self {
+        name: "karpenter",
+        folder: "karpenter",
+        package: "sigs.k8s.io/karpenter/kwok",
+        data_module: "sigs.k8s.io/karpenter",
+        data_files: &[
+            "kwok/charts/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
+            "kwok/charts/crds/karpenter.sh_nodeclaims.yaml",
+            "kwok/charts/crds/karpenter.sh_nodeoverlays.yaml",
+            "kwok/charts/crds/karpenter.sh_nodepools.yaml",
+            "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+            "kwok/cloudprovider/instance_types.json",
+        ],
+        ..Self::KUBERNETES
+    };
+    /// Karpenter's own end-to-end suite, with the stages that it wants of kwok.
+    pub const KARPENTER_SUITE: Self = Self {
+        name: "karpenter-regression.test",
+        folder: "karpenter",
+        package: "sigs.k8s.io/karpenter/test/suites/regression",
+        is_test: true,
+        data_module: "sigs.k8s.io/karpenter",
+        data_files: &["hack/kwok/stages/pod-delete.yaml", "hack/kwok/stages/pod-unhealthy.yaml"],
+        ..Self::KUBERNETES
+    };
 
     const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };
     const KUBERNETES: Self = Self {
@@ -105,7 +132,8 @@ impl Part {
         Ok(flags.map(String::from).to_vec())
     }
 
-    /// Hash of the module's pins, its sources and the flags. 64 bits of it:
+    /// Hash of the module's pins, its sources, the flags and the names of the
+    /// data files. 64 bits of it:
     /// nobody attacks a cache of one's own builds, and short paths read better.
     pub(super) fn key(&self) -> Result<String> {
         let folder = self.module_folder();
@@ -119,6 +147,7 @@ impl Part {
         }
         let flags = self.flags()?;
         let words = self.verb().iter().copied().chain(flags.iter().map(String::as_str)).chain([self.package]);
+        let words = words.chain(self.data_files.iter().copied());
         for word in words {
             digest.update(word.as_bytes());
             digest.update(b"\n");
@@ -148,5 +177,5 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Where a data file lies in the part's folder.
 pub(super) fn data_name(file: &str) -> PathBuf {
     let name = file.rsplit('/').next().unwrap_or(file);
-    PathBuf::from("stages").join(name)
+    PathBuf::from("data").join(name)
 }

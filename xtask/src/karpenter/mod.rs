@@ -1,0 +1,199 @@
+//! `cargo xtask karpenter-suite`: Karpenter's own end-to-end suite, unmodified,
+//! as the judge of whatever stands behind the API server.
+//!
+//! ```text
+//! specs (selection.txt, cannot.yaml) ─▶ worker ─▶ Stack: etcd, kube-apiserver, kube-scheduler,
+//!                                         │        kube-controller-manager, kwok, the engine
+//!                                         └─▶ one process of the suite for each spec ─▶ outcome
+//! ```
+//!
+//! One process for each spec: a container of specs that Ginkgo calls ordered
+//! would leave out all that follow a failure, a spec may ask for a pool of its
+//! own, and one that hangs takes no other with it. A cluster serves spec after
+//! spec until one fails; the next spec gets a new one.
+
+mod lists;
+mod report;
+pub(crate) mod stack;
+mod suite;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use millpond_testkit::Scratch;
+use millpond_testkit::real::{CLUSTER_PARTS, Part};
+use regex::Regex;
+
+use self::lists::Lists;
+use self::report::Results;
+use self::stack::{Engine, Kit, Stack};
+use self::suite::Suite;
+use crate::ginkgo::Outcome;
+use crate::real_cluster::ensure_parts;
+use crate::{ginkgo, tree};
+
+/// Room for the specs that wait for a registration to time out.
+const LIMIT_MINUTES: u64 = 20;
+
+/// No spec of the selection takes half of it on any engine.
+const SELECTION_LIMIT_MINUTES: u64 = 5;
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only specs whose name matches this expression
+    #[arg(long, value_name = "REGEX")]
+    focus: Option<String>,
+    /// Leave out specs whose name matches this expression
+    #[arg(long, value_name = "REGEX")]
+    skip: Option<String>,
+    /// Who makes the nodes
+    #[arg(long, value_enum, default_value_t = Engine::Millpond)]
+    against: Engine,
+    /// Only the specs of tests/karpenter/selection.txt
+    #[arg(long, conflicts_with = "all")]
+    selection: bool,
+    /// Also the specs that tests/karpenter/cannot.yaml says cannot pass
+    #[arg(long)]
+    all: bool,
+    /// How many clusters work through the specs side by side
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    clusters: usize,
+    /// Give up a spec after so many minutes; 20 by default, 5 for the selection
+    #[arg(long, value_name = "MINUTES")]
+    limit: Option<u64>,
+    /// Judge the release build of `millpond`
+    #[arg(long)]
+    release: bool,
+    /// Keep the logs of the specs and of the engine in this folder
+    #[arg(long, value_name = "DIR")]
+    logs: Option<PathBuf>,
+    /// Write names, outcomes, times and messages to a JSON file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Only list the specs
+    #[arg(long)]
+    list: bool,
+}
+
+impl Args {
+    /// What the test command runs.
+    pub(crate) fn selection() -> Self {
+        Self {
+            focus: None,
+            skip: None,
+            against: Engine::Millpond,
+            selection: true,
+            all: false,
+            clusters: 1,
+            limit: None,
+            release: false,
+            logs: None,
+            report: None,
+            list: false,
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        let minutes = if self.selection { SELECTION_LIMIT_MINUTES } else { LIMIT_MINUTES };
+        Duration::from_secs(self.limit.unwrap_or(minutes) * 60)
+    }
+}
+
+/// Chooses the specs, runs them, reports.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut wanted = CLUSTER_PARTS.to_vec();
+    wanted.push(Part::KARPENTER_SUITE);
+    wanted.extend(args.against.parts());
+    let parts = ensure_parts(&wanted)?;
+    let scratch = Scratch::new("karpenter-suite")?;
+    let logs = logs_folder(args, &scratch)?;
+    let suite = Suite::new(&parts, &logs)?;
+    let known = suite.list()?;
+    let lists = Lists::read(&tree::root())?;
+    lists.ensure_known(&known)?;
+    let chosen = choose(args, &lists, &known)?;
+    if args.list {
+        chosen.iter().for_each(|spec| println!("{spec}"));
+        println!("{} specs", chosen.len());
+        return Ok(());
+    }
+    let kit = Kit::new(args.against, parts, args.release)?;
+    let started = Instant::now();
+    println!("{} specs against {}", chosen.len(), kit.title()?);
+    let outcomes = work(args, &suite, &kit, &logs, &chosen)?;
+    if let Some(file) = &args.report {
+        ginkgo::write(file, &outcomes)?;
+    }
+    let results = Results { engine: args.against, outcomes, lists: &lists, chosen: chosen.len() };
+    results.print(&kit.title()?, started.elapsed())
+}
+
+fn logs_folder(args: &Args, scratch: &Scratch) -> Result<PathBuf> {
+    let folder = args.logs.clone().unwrap_or_else(|| scratch.path().to_owned());
+    std::fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
+    // Processes run in folders of their own.
+    folder.canonicalize().with_context(|| format!("find `{}`", folder.display()))
+}
+
+/// The names of the specs to run, sorted.
+fn choose(args: &Args, lists: &Lists, known: &[String]) -> Result<Vec<String>> {
+    let expression = |text: &Option<String>| text.as_deref().map(Regex::new).transpose().context("read the expression");
+    let (focus, skip) = (expression(&args.focus)?, expression(&args.skip)?);
+    let wanted = |spec: &&String| {
+        focus.as_ref().is_none_or(|focus| focus.is_match(spec))
+            && !skip.as_ref().is_some_and(|skip| skip.is_match(spec))
+            && (!args.selection || lists.selection.contains(spec))
+    };
+    let mut chosen = Vec::new();
+    for spec in known.iter().filter(wanted) {
+        match lists.why_not(args.against, spec) {
+            Some(reason) if !args.all => println!("left out: {spec} ({reason})"),
+            _ => chosen.push(spec.clone()),
+        }
+    }
+    if chosen.is_empty() {
+        bail!("no spec is left to run\nhint: `--all` runs those too that cannot pass");
+    }
+    Ok(chosen)
+}
+
+/// Runs the specs on as many clusters as wanted.
+fn work(args: &Args, suite: &Suite, kit: &Kit, logs: &Path, specs: &[String]) -> Result<Vec<Outcome>> {
+    let queue = Mutex::new((1..).zip(specs).collect::<VecDeque<(usize, &String)>>());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let worker = |number: usize| -> Result<Vec<(usize, Outcome)>> {
+        let mut idle: Option<Stack> = None;
+        let mut outcomes = Vec::new();
+        while let Some((place, spec)) = next() {
+            let mut stack = match idle.take() {
+                Some(stack) => stack,
+                None => kit.start(&format!("{}-{number}", kit.engine().name()), logs)?,
+            };
+            let mut outcome = suite.run(spec, place, &stack, args.limit())?;
+            if let Err(error) = stack.ensure_running() {
+                outcome.state = "failed".into();
+                outcome.message = format!("{error:#}\n{}", outcome.message);
+            }
+            println!("[{place}/{}] {}", specs.len(), report::line(&outcome));
+            // What a failed spec leaves behind would fail the next one as well.
+            idle = outcome.passed().then_some(stack);
+            outcomes.push((place, outcome));
+        }
+        Ok(outcomes)
+    };
+    let mut outcomes = Vec::new();
+    std::thread::scope(|scope| -> Result<()> {
+        let workers: Vec<_> =
+            (1..=args.clusters.clamp(1, specs.len())).map(|number| scope.spawn(move || worker(number))).collect();
+        for worker in workers {
+            outcomes.extend(worker.join().map_err(|_| anyhow!("a worker panicked"))??);
+        }
+        Ok(())
+    })?;
+    outcomes.sort_by_key(|(place, _)| *place);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}

@@ -1,0 +1,121 @@
+//! What a person reads after a run.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::lists::Lists;
+use super::stack::Engine;
+use crate::ginkgo::Outcome;
+
+/// Lines of a failure's message that are printed; a report file holds it all.
+const MESSAGE_LINES: usize = 12;
+
+/// Letters of a failure in the table.
+const SUMMARY_LETTERS: usize = 160;
+
+/// What came of the specs.
+pub(super) struct Results<'a> {
+    pub(super) engine: Engine,
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) lists: &'a Lists,
+    pub(super) chosen: usize,
+}
+
+impl Results<'_> {
+    /// Prints the table, the failures and the sums; fails if a spec failed that
+    /// is not known to.
+    pub(super) fn print(&self, title: &str, took: Duration) -> Result<()> {
+        println!();
+        for outcome in &self.outcomes {
+            println!("{}", line(outcome));
+        }
+        for outcome in self.outcomes.iter().filter(|outcome| !outcome.passed()) {
+            println!("\n{}: {}", outcome.state, outcome.name);
+            for line in outcome.message.lines().take(MESSAGE_LINES) {
+                println!("    {line}");
+            }
+        }
+        let sums = self.sums();
+        println!("\n{sums} against {title} in {} min {} s", took.as_secs() / 60, took.as_secs() % 60);
+        let unexpected = self.unexpected();
+        if !unexpected.is_empty() || self.outcomes.len() != self.chosen {
+            bail!(
+                "{} of {} specs failed that should pass\nhint: `--logs DIR` keeps the logs, `--focus` runs one",
+                unexpected.len().max(1),
+                self.chosen
+            );
+        }
+        Ok(())
+    }
+
+    /// Those that failed and are not known to.
+    fn unexpected(&self) -> Vec<&str> {
+        let known = |outcome: &&Outcome| self.lists.why_not(self.engine, &outcome.name).is_none();
+        let failed = self.outcomes.iter().filter(|outcome| !outcome.passed());
+        failed.filter(known).map(|outcome| outcome.name.as_str()).collect()
+    }
+
+    fn sums(&self) -> String {
+        let passed = self.outcomes.iter().filter(|outcome| outcome.passed()).count();
+        let skipped = self.outcomes.iter().filter(|outcome| outcome.state == "skipped").count();
+        let failed = self.outcomes.len() - passed - skipped;
+        let mut sums = format!("{passed} of {} specs passed, {failed} failed, {skipped} skipped", self.chosen);
+        let expected = self.outcomes.iter().filter(|outcome| self.lists.why_not(self.engine, &outcome.name).is_some());
+        let (surprises, as_known): (Vec<_>, Vec<_>) = expected.partition(|outcome| outcome.passed());
+        if !as_known.is_empty() {
+            sums = format!("{sums}, {} of them as listed", as_known.len());
+        }
+        if !surprises.is_empty() {
+            sums = format!("{sums}, {} passed that are listed as failing", surprises.len());
+        }
+        sums
+    }
+}
+
+/// A row of the table.
+pub(super) fn line(outcome: &Outcome) -> String {
+    let mut line = format!("{:8} {:7.1} s  {}", outcome.state, outcome.seconds, outcome.name);
+    if !outcome.passed() {
+        line = format!("{line}\n{:20}{}", "", summary(&outcome.message));
+    }
+    line
+}
+
+/// The first words of a message. Gomega's first line mostly says no more than
+/// that time is up, and its second where; what was expected comes after.
+fn summary(message: &str) -> String {
+    let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).take(6).collect();
+    let text = lines.join(" ");
+    let mut short: String = text.chars().take(SUMMARY_LETTERS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &str, state: &str) -> Outcome {
+        let message = if state == "passed" { "" } else { "Timed out after 900s.\nExpected\n    <int>: 3\nto be 2\n" };
+        Outcome { name: name.into(), state: state.into(), seconds: 1.25, message: message.into() }
+    }
+
+    #[test]
+    fn a_row_says_why() {
+        assert_eq!(line(&outcome("A b", "passed")), "passed       1.2 s  A b");
+        let expected = "failed       1.2 s  A b\n                    Timed out after 900s. Expected <int>: 3 to be 2";
+        assert_eq!(line(&outcome("A b", "failed")), expected);
+    }
+
+    #[test]
+    fn only_what_is_not_listed_is_unexpected() {
+        let lists = Lists::default();
+        let outcomes = vec![outcome("A", "passed"), outcome("B", "failed"), outcome("C", "skipped")];
+        let results = Results { engine: Engine::Millpond, outcomes, lists: &lists, chosen: 3 };
+        assert_eq!(results.unexpected(), ["B", "C"]);
+        assert_eq!(results.sums(), "1 of 3 specs passed, 1 failed, 1 skipped");
+    }
+}

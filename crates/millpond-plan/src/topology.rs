@@ -46,6 +46,8 @@ struct Question {
     nodes: Option<NodeFilter>,
     /// Whether pods on their way out count.
     terminating: bool,
+    /// Whether buffers are left out: the pods that ask cannot see them.
+    real: bool,
 }
 
 /// Nodes that count for a spread.

@@ -94,6 +94,7 @@ fn metadata(snapshot: &Snapshot, class: &PodClass) -> Result<Value, SaveError> {
         PodKind::Workload => metadata["ownerReferences"] = owner("apps/v1", "ReplicaSet"),
         PodKind::Daemon => metadata["ownerReferences"] = owner("apps/v1", "DaemonSet"),
         PodKind::Mirror => return Err(inexpressible("a pod that a file of its node made")),
+        PodKind::Buffer => return Err(inexpressible("a pod that is still to come")),
     }
     Ok(metadata)
 }

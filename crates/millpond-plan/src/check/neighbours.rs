@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::violation::Violation;
 use super::world::{Domain, World};
-use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Namespaces, Spread, selects};
+use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Namespaces, PodClass, PodKind, Spread, selects};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 
@@ -27,7 +27,20 @@ pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
 /// Which classes selectors select, of those that have pods somewhere.
 struct Selected<'a> {
     present: Vec<ClassId>,
-    known: HashMap<(Option<&'a Requirements>, Namespaces), Vec<ClassId>>,
+    known: HashMap<(Option<&'a Requirements>, Namespaces, Whom), Vec<ClassId>>,
+}
+
+/// Who can be selected: pods that are real know nothing of buffers, which are no pods of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Whom {
+    Everybody,
+    RealPods,
+}
+
+impl Whom {
+    fn seen_by(class: &PodClass) -> Self {
+        if class.kind == PodKind::Buffer { Self::Everybody } else { Self::RealPods }
+    }
 }
 
 impl<'a> Selected<'a> {
@@ -36,20 +49,27 @@ impl<'a> Selected<'a> {
         Self { present: present.map(|(class, _)| ClassId::from(class)).collect(), known: HashMap::new() }
     }
 
-    fn classes(&mut self, world: &World<'a>, selector: Option<&'a Requirements>, namespaces: Namespaces) -> &[ClassId] {
+    fn classes(
+        &mut self,
+        world: &World<'a>,
+        selector: Option<&'a Requirements>,
+        namespaces: Namespaces,
+        whom: Whom,
+    ) -> &[ClassId] {
         let present = &self.present;
-        self.known.entry((selector, namespaces)).or_insert_with_key(|(selector, namespaces)| {
+        self.known.entry((selector, namespaces, whom)).or_insert_with_key(|(selector, namespaces, _)| {
             let is_selected = |id: &&ClassId| {
                 let class = world.class(**id);
                 namespaces.contains(class.namespace)
+                    && (whom == Whom::Everybody || class.kind != PodKind::Buffer)
                     && selector.is_some_and(|one| selects(one, &class.labels, &world.snapshot.symbols))
             };
             present.iter().filter(is_selected).copied().collect()
         })
     }
 
-    fn of_term(&mut self, world: &World<'a>, term: &'a AffinityTerm) -> &[ClassId] {
-        self.classes(world, term.selector.as_ref(), term.namespaces.clone())
+    fn of_term(&mut self, world: &World<'a>, term: &'a AffinityTerm, whom: Whom) -> &[ClassId] {
+        self.classes(world, term.selector.as_ref(), term.namespaces.clone(), whom)
     }
 }
 
@@ -73,16 +93,17 @@ fn crowds(world: &World<'_>, classes: &[ClassId], key: Symbol) -> HashMap<Domain
     crowds
 }
 
-/// No pod is in one domain with a pod that a term of it selects, where the plan put one of the two there.
+/// No pod is in one domain with a pod that a term of it selects, where the plan put one of the two there. Buffers keep
+/// away too, and are kept away from: where one of the two is in the way of the other, its place is none.
 fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut Vec<Violation>) {
     let mut known: HashMap<(&Option<Requirements>, &Namespaces, Symbol), HashMap<Domain, Crowd>> = HashMap::new();
     for owner in selected.present.clone() {
         for term in &world.class(owner).anti_affinity {
             let others = known.entry((&term.selector, &term.namespaces, term.key)).or_insert_with(|| {
-                let classes = selected.of_term(world, term).to_vec();
+                let classes = selected.of_term(world, term, Whom::Everybody).to_vec();
                 crowds(world, &classes, term.key)
             });
-            let selects_itself = selected.of_term(world, term).contains(&owner);
+            let selects_itself = selected.of_term(world, term, Whom::Everybody).contains(&owner);
             let mut owners: Vec<(Domain, Crowd)> = crowds(world, &[owner], term.key).into_iter().collect();
             owners.sort_unstable_by_key(|(domain, _)| *domain);
             for (domain, owners) in owners {
@@ -92,7 +113,8 @@ fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut
                 let (total, planned) = (others.total - itself.total, others.planned - itself.planned);
                 if among || owners.planned > 0 && total > 0 || planned > 0 {
                     let not = (!among).then_some(owner);
-                    let other = other_of(world, selected.of_term(world, term), term.key, domain, not, owners.group);
+                    let classes = selected.of_term(world, term, Whom::Everybody);
+                    let other = other_of(world, classes, term.key, domain, not, owners.group);
                     found.push(Violation::PodAntiAffinity {
                         pod: world.pod_name(&world.groups[owners.group]),
                         other: world.pod_name(&world.groups[other.unwrap_or(others.group)]),
@@ -149,7 +171,7 @@ struct Need<'a> {
 
 impl<'w, 'a> Grounding<'w, 'a> {
     fn new(world: &'w World<'a>, selected: &mut Selected<'a>) -> Self {
-        let mut numbers: HashMap<&'a [AffinityTerm], usize> = HashMap::new();
+        let mut numbers: HashMap<(&'a [AffinityTerm], Whom), usize> = HashMap::new();
         let (needs, met_by) = (Vec::new(), HashMap::new());
         let mut this = Self { world, needs, met_by, ready: Vec::new(), planned: BTreeMap::new() };
         for (number, group) in world.groups.iter().enumerate() {
@@ -165,8 +187,9 @@ impl<'w, 'a> Grounding<'w, 'a> {
                 of_priority.0.push(number);
                 continue;
             }
-            let need = *numbers.entry(&class.affinity).or_insert_with(|| {
-                this.needs.push(Need::new(world, selected, &class.affinity));
+            let whom = Whom::seen_by(class);
+            let need = *numbers.entry((&class.affinity, whom)).or_insert_with(|| {
+                this.needs.push(Need::new(world, selected, &class.affinity, whom));
                 this.needs.len() - 1
             });
             of_priority.1.push((number, need));
@@ -253,10 +276,10 @@ impl<'w, 'a> Grounding<'w, 'a> {
 }
 
 impl<'a> Need<'a> {
-    fn new(world: &World<'a>, selected: &mut Selected<'a>, terms: &'a [AffinityTerm]) -> Self {
+    fn new(world: &World<'a>, selected: &mut Selected<'a>, terms: &'a [AffinityTerm], whom: Whom) -> Self {
         let mut classes: Option<Vec<ClassId>> = None;
         for term in terms {
-            let of_term = selected.of_term(world, term);
+            let of_term = selected.of_term(world, term, whom);
             classes = Some(match classes {
                 None => of_term.to_vec(),
                 Some(known) => known.into_iter().filter(|class| of_term.binary_search(class).is_ok()).collect(),
@@ -294,10 +317,11 @@ impl<'a> Need<'a> {
 
 /// No planned pod's domain has more than `maxSkew` pods above the least.
 fn spread<'a>(world: &mut World<'a>, selected: &mut Selected<'a>, class: ClassId, found: &mut Vec<Violation>) {
-    let namespace = world.class(class).namespace;
+    let (namespace, whom) = (world.class(class).namespace, Whom::seen_by(world.class(class)));
     let rules = &world.class(class).spread;
     for rule in rules.iter().filter(|rule| rule.hard) {
-        let classes = selected.classes(world, rule.selector.as_ref(), Namespaces::These([namespace].into())).to_vec();
+        let own = Namespaces::These([namespace].into());
+        let classes = selected.classes(world, rule.selector.as_ref(), own, whom).to_vec();
         let mut counted = Counted { rule, class, by_domain: HashMap::new(), eligible: HashMap::new() };
         counted.count_pods(world, &classes);
         let least = counted.least(world);

@@ -197,7 +197,7 @@ impl<'a> World<'a> {
         match (class.kind, pod.state) {
             (PodKind::Daemon | PodKind::Mirror, _) | (_, PodState::Terminating | PodState::Gated) => false,
             (_, PodState::Pending) => pod.node.is_none() || moves,
-            (PodKind::Bare, PodState::Bound) => false,
+            (PodKind::Bare | PodKind::Buffer, PodState::Bound) => false,
             (PodKind::Workload, PodState::Bound) => moves,
         }
     }

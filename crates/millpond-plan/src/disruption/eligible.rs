@@ -1,5 +1,7 @@
 //! Whether a node may be taken away at all, before anything is known about where its pods would go.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::budget::BudgetLedger;
@@ -9,7 +11,7 @@ use crate::model::{
     Consolidation, DisruptionReason, DoNotDisrupt, Node, NodeId, NodeState, PodId, PodKind, PodState, Pool, PoolId,
     Seconds, Snapshot,
 };
-use crate::plan::Rule;
+use crate::plan::{Plan, Rule, Target};
 
 /// Why a node stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum Refusal {
     RoomKept(PodId),
     /// The plan itself puts pods that wait on it.
     Promised,
+    /// Room is kept on it for capacity buffers, and for nobody else.
+    Buffer,
     /// A pod that rules of others look at is still going away.
     PodEnding(PodId),
     /// A pod is covered by a PodDisruptionBudget that allows no eviction, or no more.
@@ -90,6 +94,7 @@ impl Refusal {
             Self::PodWithoutOwner(_) => "PodWithoutOwner",
             Self::RoomKept(_) => "RoomKept",
             Self::Promised => "Promised",
+            Self::Buffer => "Buffer",
             Self::PodEnding(_) => "PodEnding",
             Self::Evictions(..) => "PodDisruptionBudget",
             Self::NotEmpty => "NotEmpty",
@@ -131,6 +136,7 @@ impl Refusal {
             Self::PodWithoutOwner(one) => format!("pod {} has no controller and would be lost", pod(one)),
             Self::RoomKept(one) => format!("room is kept on it for pod {}", pod(one)),
             Self::Promised => "pods that wait are planned on it".to_owned(),
+            Self::Buffer => "room is kept on it for a capacity buffer".to_owned(),
             Self::PodEnding(one) => format!("pod {} is still going away", pod(one)),
             Self::Evictions(one, EvictionRefusal::UsedUp(budget)) => {
                 let (one, name) = (pod(one), budget_name(*budget));
@@ -200,6 +206,8 @@ pub struct Accounts {
     pub evictions: EvictionLedger,
     /// Nodes that each pool would have.
     pub nodes: Vec<u64>,
+    /// Nodes on which a plan keeps room for buffers.
+    buffered: BTreeSet<NodeId>,
 }
 
 impl Accounts {
@@ -216,7 +224,17 @@ impl Accounts {
             budgets: BudgetLedger::new(snapshot),
             evictions: EvictionLedger::new(snapshot),
             nodes,
+            buffered: BTreeSet::new(),
         }
+    }
+
+    /// Takes note of the nodes on which a plan keeps room for buffers: as long as it does, they are not empty.
+    pub fn keep_buffers(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let kept = plan.placements.iter().filter(|(pod, _)| snapshot.class_of(*pod).is_buffer());
+        self.buffered.extend(kept.filter_map(|(_, target)| match target {
+            Target::Existing(node) => Some(*node),
+            Target::New(_) => None,
+        }));
     }
 
     /// The reason for which a node may be considered: the first that applies and that nothing forbids.
@@ -273,9 +291,14 @@ impl Accounts {
         self.evictions.take(snapshot, movers).map_err(|(pod, refusal)| Refusal::Evictions(pod, refusal))
     }
 
-    /// Whether no pod of a node needs another place.
+    /// Whether no pod of a node needs another place, and no buffer its room.
     pub fn is_empty(&self, snapshot: &Snapshot, node: NodeId) -> bool {
-        self.residents.movers(snapshot, node).next().is_none()
+        self.residents.movers(snapshot, node).next().is_none() && !self.buffered.contains(&node)
+    }
+
+    /// Whether all that is on a node is room that is kept for buffers.
+    pub(super) fn is_buffer_only(&self, snapshot: &Snapshot, node: NodeId) -> bool {
+        self.buffered.contains(&node) && self.residents.movers(snapshot, node).next().is_none()
     }
 
     /// Whether the budgets of the pool let another node go.

@@ -144,7 +144,7 @@ impl<'s> Planner<'s> {
         self.receivers = Receivers::new(&self.state.board, spots);
     }
 
-    /// A node whose only pods are ones that wait is empty as long as they do.
+    /// A node whose only pods are ones that wait is empty as long as they do; one that holds room for a buffer is not.
     pub(super) fn reason_for(&self, node: NodeId, reason: DisruptionReason) -> DisruptionReason {
         let empty = self.state.accounts.is_empty(self.state.snapshot, node);
         if empty && reason == DisruptionReason::Underutilized { DisruptionReason::Empty } else { reason }
@@ -192,6 +192,7 @@ fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<SpotId> {
             offers.entry((offer.pool, offer.instance_type.0, offer.offering)).or_default().push(index);
         }
     }
+    state.accounts.keep_buffers(state.snapshot, plan);
     let mut planned = Vec::with_capacity(plan.new_nodes.len());
     for node in &plan.new_nodes {
         let alike = offers.get(&(node.pool, node.instance_type.0, node.offering)).map_or(&[][..], Vec::as_slice);

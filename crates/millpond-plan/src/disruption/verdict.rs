@@ -27,6 +27,8 @@ pub struct NodeVerdicts {
     /// The whole plan.
     pub outcome: Outcome,
     kept: Vec<Option<Refusal>>,
+    /// As things are now.
+    accounts: Accounts,
 }
 
 /// What becomes of a node: it goes, or it stays for a reason.
@@ -42,6 +44,8 @@ pub struct Fate<'v> {
 pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
     let market = Market::new(snapshot);
     let waiting = solve::plan_on(snapshot, &market, &Settings { consolidate: false, ..*settings });
+    let mut accounts = Accounts::new(snapshot);
+    accounts.keep_buffers(snapshot, &waiting.plan);
     let Consolidated { outcome, mut kept } = consolidate(snapshot, &market, waiting, settings);
     for (node, kept) in snapshot.nodes.iter().zip(&mut kept) {
         // Whoever manages a node that is leaving, there is nothing else to say about it.
@@ -49,7 +53,7 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
             *kept = Some(Refusal::Leaving);
         }
     }
-    NodeVerdicts { outcome, kept }
+    NodeVerdicts { outcome, kept, accounts }
 }
 
 impl NodeVerdicts {
@@ -66,8 +70,7 @@ pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> N
     let verdicts = node_verdicts(snapshot, settings);
     let Fate { removal, refusal } = verdicts.of(node);
     let (removal, refusal) = (removal.cloned(), refusal.cloned());
-    let accounts = Accounts::new(snapshot);
-    let reasons = REASONS.map(|reason| (reason, accounts.eligible(snapshot, node, reason).map(|_| ())));
+    let reasons = REASONS.map(|reason| (reason, verdicts.accounts.eligible(snapshot, node, reason).map(|_| ())));
     NodeVerdict { removal, refusal, reasons, outcome: verdicts.outcome }
 }
 

@@ -48,6 +48,9 @@ pub enum PodKind {
     Mirror,
     /// Nobody: it is gone for good when it is evicted.
     Bare,
+    /// A CapacityBuffer: it stands for pods that are still to come. It waits for ever, nodes are bought and kept for
+    /// it, and real pods take its room whenever they want: to them it is not there.
+    Buffer,
 }
 
 /// Whether a pod may be evicted by choice.
@@ -128,6 +131,34 @@ impl PodClass {
             deletion_cost: 0,
             problem: None,
         }
+    }
+}
+
+impl PodClass {
+    /// Pods that stand for ones of this class that are still to come. They are the last to be placed, push out nobody,
+    /// and come without volumes: those of pods to come are not there yet.
+    #[must_use]
+    pub fn into_buffer(self) -> Self {
+        Self {
+            priority: i32::MIN,
+            preempts: false,
+            volume_terms: Vec::new(),
+            kind: PodKind::Buffer,
+            do_not_disrupt: DoNotDisrupt::No,
+            deletion_cost: 0,
+            ..self
+        }
+    }
+
+    /// Whether it stands for pods that are still to come.
+    pub fn is_buffer(&self) -> bool {
+        self.kind == PodKind::Buffer
+    }
+
+    /// Whether a pod of this class would find one of the other: kube-scheduler knows nothing of buffers, so only they
+    /// themselves can spread over, or be near, each other.
+    pub fn sees(&self, other: &Self) -> bool {
+        self.is_buffer() || !other.is_buffer()
     }
 }
 

@@ -744,6 +744,12 @@ impl<'a> PodSpec<'a> {
         self.kind(PodKind::Daemon)
     }
 
+    /// It stands for pods that are still to come.
+    pub fn buffer(mut self) -> Self {
+        self.class = self.class.into_buffer();
+        self
+    }
+
     /// It may not be evicted.
     pub fn do_not_disrupt(mut self) -> Self {
         self.class.do_not_disrupt = DoNotDisrupt::Always;

@@ -59,10 +59,12 @@ pub struct Recipe {
     pub daemons: bool,
     /// Pods that are going, gated, hopeless, or wait for room.
     pub odd_pods: bool,
+    /// Capacity buffers; not in [`Self::everything`].
+    pub buffers: bool,
 }
 
 impl Recipe {
-    /// All there is, for about so many pods.
+    /// All there is but buffers, for about so many pods.
     pub fn everything(pods: usize) -> Self {
         Self {
             pods,
@@ -86,6 +88,7 @@ impl Recipe {
             preferences: true,
             daemons: true,
             odd_pods: true,
+            buffers: false,
         }
     }
 
@@ -436,6 +439,9 @@ impl Making {
         if self.rng.chance(6) {
             features.push(Box::new(|pod| pod.do_not_disrupt()));
         }
+        if self.recipe.buffers && self.rng.chance(35) {
+            features.push(Box::new(|pod| pod.buffer()));
+        }
         features
     }
 
@@ -541,7 +547,8 @@ impl Making {
         let classes = &snapshot.classes;
         snapshot.pods.retain(|pod| pod.node.is_some() || classes[pod.class.index()].kind != PodKind::Mirror);
         for pod in &mut snapshot.pods {
-            if pod.state == PodState::Pending && pod.node.is_none() && self.rng.chance(3) {
+            let real = !classes[pod.class.index()].is_buffer();
+            if real && pod.state == PodState::Pending && pod.node.is_none() && self.rng.chance(3) {
                 pod.state = PodState::Gated;
             }
         }
@@ -588,6 +595,9 @@ impl Making {
                 continue;
             }
             let (class, place) = (open.pods[index].class, self.rng.below(open.nodes.len()));
+            if open.classes[class.index()].is_buffer() {
+                continue;
+            }
             if scheduler.fits(class, place).is_err() {
                 continue;
             }

@@ -276,7 +276,7 @@ impl<'s> Scheduler<'s> {
         if terms.iter().any(|term| self.label(place, term.key).is_none()) {
             return false;
         }
-        let all = |pod: &PodClass| terms.iter().all(|term| self.selected(term, pod));
+        let all = |pod: &PodClass| class.sees(pod) && terms.iter().all(|term| self.selected(term, pod));
         let friends: Vec<usize> = self.everybody().filter(|(pod, ..)| all(pod)).map(|(_, at, _)| at).collect();
         if terms.iter().all(|term| friends.iter().any(|at| self.together(term.key, place, *at))) {
             return true;
@@ -296,7 +296,7 @@ impl<'s> Scheduler<'s> {
         let Some(own) = self.label(place, spread.key) else { return false };
         let selected = |pod: &PodClass| {
             let selects = |selector| selects(selector, &pod.labels, &self.snapshot.symbols);
-            pod.namespace == class.namespace && spread.selector.as_ref().is_some_and(selects)
+            class.sees(pod) && pod.namespace == class.namespace && spread.selector.as_ref().is_some_and(selects)
         };
         let mut domains: Vec<(Value, u32)> = Vec::new();
         for at in (0..self.places.len()).filter(|at| self.places[*at].there && self.counts(class, spread, *at)) {
@@ -394,6 +394,22 @@ mod tests {
         assert_eq!(scheduler.fits(ClassId(0), 1), Ok(()));
         scheduler.bind(ClassId(0), 0);
         assert_eq!(scheduler.fits(ClassId(0), 1), Err(Rule::PodAffinity));
+    }
+
+    #[test]
+    fn buffers_are_seen_by_buffers_only() {
+        let snapshot = two_zones()
+            .pod("web", "", |pod| pod.buffer())
+            .pod("friend", "", |pod| pod.near("zone", "app in web"))
+            .pod("even", "", |pod| pod.label("app=web").spread("zone", 1))
+            .pod("other", "", |pod| pod.near("zone", "app in web").buffer())
+            .snapshot();
+        let mut scheduler = Scheduler::new(&snapshot);
+        scheduler.bind(ClassId(0), 0);
+        scheduler.bind(ClassId(0), 0);
+        assert_eq!(scheduler.fits(ClassId(1), 0), Err(Rule::PodAffinity));
+        assert_eq!(scheduler.fits(ClassId(2), 0), Ok(()));
+        assert_eq!(scheduler.fits(ClassId(3), 0), Ok(()));
     }
 
     #[test]

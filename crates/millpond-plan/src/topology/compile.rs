@@ -19,6 +19,8 @@ pub(super) struct Compiler<'s> {
     /// Owner counters, with the term whose pods they keep away.
     repelling: Vec<(usize, AffinityTerm)>,
     guarding: Vec<Guard>,
+    /// Whether there are buffers, which not every pod sees.
+    buffers: bool,
 }
 
 impl<'s> Compiler<'s> {
@@ -32,6 +34,7 @@ impl<'s> Compiler<'s> {
             rules: vec![ClassRules::default(); snapshot.classes.len()],
             repelling: Vec::new(),
             guarding: Vec::new(),
+            buffers: snapshot.classes.iter().any(PodClass::is_buffer),
         }
     }
 
@@ -79,8 +82,10 @@ impl<'s> Compiler<'s> {
             self.spread(index, class, spread, &keys);
         }
         let pods: Vec<_> = class.affinity.iter().map(|term| (term.selector.clone(), term.namespaces.clone())).collect();
+        let real = self.buffers && !class.is_buffer();
         for term in &class.affinity {
-            let question = Question { key: term.key, pods: pods.clone(), owners: None, nodes: None, terminating: true };
+            let pods = pods.clone();
+            let question = Question { key: term.key, pods, owners: None, nodes: None, terminating: true, real };
             let counter = self.counter(question);
             self.rules[index].affinity.push(AffinityRule { counter, key: term.key });
         }
@@ -88,7 +93,8 @@ impl<'s> Compiler<'s> {
         self.rules[index].affine_to_itself = itself;
         for term in &class.anti_affinity {
             let pods = vec![(term.selector.clone(), term.namespaces.clone())];
-            let question = Question { key: term.key, pods, owners: None, nodes: None, terminating: true };
+            // Whoever must not meet in the end must not meet, whichever of the two sees the other.
+            let question = Question { key: term.key, pods, owners: None, nodes: None, terminating: true, real: false };
             let counter = self.counter(question.clone());
             self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
             let known = self.ordered.len();
@@ -115,7 +121,8 @@ impl<'s> Compiler<'s> {
         let own = Namespaces::These([class.namespace].into());
         let counts_itself = self.matches(class, spread.selector.as_ref(), &own);
         let pods = vec![(spread.selector.clone(), own)];
-        let question = Question { key: spread.key, pods, owners: None, nodes: Some(filter), terminating: false };
+        let real = self.buffers && !class.is_buffer();
+        let question = Question { key: spread.key, pods, owners: None, nodes: Some(filter), terminating: false, real };
         let counter = self.counter(question.clone());
         if spread.key == self.snapshot.names.hostname {
             let known = self.ordered.len();
@@ -150,6 +157,11 @@ impl<'s> Compiler<'s> {
             && selector.is_some_and(|selector| selects(selector, &class.labels, &self.snapshot.symbols))
     }
 
+    fn counts(&self, question: &Question, class: &PodClass) -> bool {
+        !(question.real && class.is_buffer())
+            && question.pods.iter().all(|(selector, namespaces)| self.matches(class, selector.as_ref(), namespaces))
+    }
+
     /// Selectors mostly name one value of one label. Those are found through the labels of a class, the others
     /// are tried on every class.
     fn who_raises_what(&mut self) {
@@ -169,7 +181,7 @@ impl<'s> Compiler<'s> {
             let mut raised: Vec<usize> = labelled
                 .chain(&by_trial)
                 .copied()
-                .filter(|&counter| self.ordered[counter].pods.iter().all(|(a, b)| self.matches(class, a.as_ref(), b)))
+                .filter(|&counter| self.counts(&self.ordered[counter], class))
                 .collect();
             raised.sort_unstable();
             self.rules[index].raises.extend(raised);

@@ -1,7 +1,7 @@
 //! Random clusters: nothing is wrong with their plans.
 
-use millpond_plan::check::check;
-use millpond_plan::model::{Nodes, Snapshot};
+use millpond_plan::check::{Violation, check};
+use millpond_plan::model::{Nodes, PodId, PodState, Snapshot};
 use millpond_plan::plan::{Outcome, Settings};
 use millpond_plan::testing::{Recipe, random_snapshot};
 
@@ -43,6 +43,39 @@ fn consolidation_is_good() {
         }
         judge(&snapshot, &millpond_plan::plan(&snapshot, &Settings { consolidate: true, ..quick() }))
     });
+}
+
+#[test]
+fn plans_with_buffers_are_good() {
+    for_seeds(40_000..40_800, |seed| {
+        let recipe = Recipe { buffers: true, ..Recipe::everything(4 + seed as usize % 40) };
+        let snapshot = recipe.snapshot(seed);
+        let outcome = millpond_plan::plan(&snapshot, &Settings { consolidate: seed % 2 == 0, ..quick() });
+        judge(&snapshot, &outcome)?;
+        unseen(&snapshot, &outcome)
+    });
+}
+
+/// kube-scheduler knows nothing of buffers: without them, pods break no rule where they are.
+fn unseen(snapshot: &Snapshot, outcome: &Outcome) -> Result<(), String> {
+    let (mut real, mut seen) = (snapshot.clone(), outcome.clone());
+    let is_buffer = |pod: &PodId| snapshot.class_of(*pod).is_buffer();
+    // Gated, they count for nothing and need no place.
+    for (index, pod) in real.pods.iter_mut().enumerate().filter(|(index, _)| is_buffer(&PodId::from(*index))) {
+        pod.state = PodState::Gated;
+        debug_assert!(snapshot.pods[index].node.is_none(), "a buffer is nowhere");
+    }
+    seen.plan.placements.retain(|(pod, _)| !is_buffer(pod));
+    seen.report.unplaced.retain(|(pod, _)| !is_buffer(pod));
+    let rules = |violation: &&Violation| {
+        use Violation::{NoDomain, PodAffinity, PodAntiAffinity, Resources, Spread};
+        matches!(
+            violation,
+            NoDomain { .. } | PodAffinity { .. } | PodAntiAffinity { .. } | Resources { .. } | Spread { .. }
+        )
+    };
+    let found = check(&real, &seen);
+    found.iter().find(rules).map_or(Ok(()), |violation| Err(format!("without buffers: {violation}")))
 }
 
 #[test]

@@ -242,7 +242,10 @@ pub(crate) fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let places: BTreeMap<PodId, Target> = plan.placements.iter().copied().collect();
     let pods = snapshot.pods.iter().enumerate().filter_map(|(index, pod)| {
         let mut pod = pod.clone();
-        if let Some(target) = places.get(&PodId::from(index)) {
+        // Buffers wait on.
+        if let Some(target) =
+            places.get(&PodId::from(index)).filter(|_| !snapshot.classes[pod.class.index()].is_buffer())
+        {
             pod.state = PodState::Bound;
             pod.node = Some(match target {
                 Target::Existing(node) => renumbered[node.index()].expect("pods go to nodes that stay"),

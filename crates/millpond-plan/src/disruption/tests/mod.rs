@@ -2,6 +2,7 @@
 
 mod allowed;
 mod bound;
+mod buffers;
 mod consolidation;
 mod eligibility;
 mod fixture;

@@ -33,7 +33,7 @@ use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use tokio::sync::broadcast;
 
-pub use choices::choices;
+pub use choices::{Offered, choices};
 pub use error::ProviderError;
 pub use instance::{Instance, InstanceEvent, InstanceState};
 pub use request::{Choice, LaunchRequest, Launched, OfferingKey, Shape};

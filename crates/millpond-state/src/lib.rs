@@ -22,5 +22,5 @@ mod state;
 
 pub use objects::text::PODS_LISTED;
 pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
-pub use snapshot::{DefaultSpread, Note, Options, Taken, add_types};
-pub use state::{Applied, Origin, State};
+pub use snapshot::{DefaultSpread, Note, Options, Taken, add_types, buffer_of};
+pub use state::{Applied, Origin, Overlays, State, Unresolved, pool_labels};

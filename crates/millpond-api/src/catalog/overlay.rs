@@ -8,15 +8,24 @@
 //! When several overlays match one offering, the price comes from the one with
 //! the greatest `weight`, on equal weights from the one whose name is last in
 //! the alphabet (Karpenter's order); the same holds for each extended resource
-//! by itself. Surcharges of all that match add up. A price never falls below 0.
+//! by itself, which a type has if one of its offerings matches. Surcharges of
+//! all that match add up. A price never falls below 0.
+//!
+//! Overlays in a cluster have one rule more: of two with the same weight that
+//! say something about the same offering the one that would lose is not used
+//! at all, and says so in its status ([`conflicts`]).
 
+mod conflict;
+mod file;
+mod object;
+
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_saphyr::Spanned;
+pub use conflict::{Conflict, Target, conflicts};
+pub use file::parse;
 
-use super::Catalog;
-use super::import::{FileError, Place};
+use super::{Catalog, InstanceType};
 use crate::labels::{CAPACITY_TYPE, ZONE, is_key};
 use crate::selector::{LabelValues, Requirement};
 use crate::spelling::nearest;
@@ -108,164 +117,102 @@ impl Overlay {
     fn matches(&self, labels: &LabelValues) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
+
+    /// The greater goes first.
+    fn precedence(&self) -> (Reverse<u32>, Reverse<&str>) {
+        (Reverse(self.weight), Reverse(&self.name))
+    }
+}
+
+/// In the order in which they count.
+fn ordered(overlays: &[Overlay]) -> Vec<&Overlay> {
+    let mut ordered: Vec<_> = overlays.iter().collect();
+    ordered.sort_by(|a, b| a.precedence().cmp(&b.precedence()));
+    ordered
+}
+
+/// The labels of a type's offerings, those of its pool included, one after the other.
+fn each_offering(catalog: &Catalog, of: &InstanceType, pool: &LabelValues, mut look: impl FnMut(usize, &LabelValues)) {
+    let mut labels = catalog.labels(of);
+    for (key, values) in pool {
+        labels.entry(key.clone()).or_insert_with(|| values.clone());
+    }
+    for (index, offering) in of.offerings.iter().enumerate() {
+        labels.insert(ZONE.to_owned(), vec![offering.zone.to_string()]);
+        labels.insert(CAPACITY_TYPE.to_owned(), vec![offering.capacity_type.name().to_owned()]);
+        look(index, &labels);
+    }
 }
 
 /// Lays overlays over a catalogue; tells in order of precedence what each matched.
 pub fn apply(catalog: &mut Catalog, overlays: &[Overlay]) -> Vec<Applied> {
-    let mut ordered: Vec<_> = overlays.iter().collect();
-    ordered.sort_by(|a, b| (b.weight, &b.name).cmp(&(a.weight, &a.name)));
+    apply_for(catalog, &LabelValues::new(), overlays)
+}
+
+/// The same for nodes of a pool, whose labels overlays may ask for as well.
+pub fn apply_for(catalog: &mut Catalog, pool: &LabelValues, overlays: &[Overlay]) -> Vec<Applied> {
+    let ordered = ordered(overlays);
     let mut applied: Vec<_> =
         ordered.iter().map(|overlay| Applied { name: overlay.name.clone(), offerings: 0 }).collect();
     let mut types = std::mem::take(&mut catalog.types);
     for of in &mut types {
-        let mut labels = catalog.labels(of);
-        for overlay in ordered.iter().rev().filter(|overlay| overlay.matches(&labels)) {
-            of.extended.extend(overlay.capacity.iter().map(|(name, count)| (name.clone(), *count)));
-        }
-        for offering in &mut of.offerings {
-            labels.insert(ZONE.to_owned(), vec![offering.zone.to_string()]);
-            labels.insert(CAPACITY_TYPE.to_owned(), vec![offering.capacity_type.name().to_owned()]);
-            let mut rule = None;
-            let mut surcharge = 0u64;
-            for (overlay, applied) in ordered.iter().zip(&mut applied) {
-                if overlay.matches(&labels) {
-                    applied.offerings += 1;
-                    rule = rule.or(overlay.price);
-                    surcharge = surcharge.saturating_add(overlay.surcharge_nanos_hour);
-                }
+        let mut prices: Vec<(Option<PriceRule>, u64)> = vec![(None, 0); of.offerings.len()];
+        let mut matched = vec![false; ordered.len()];
+        each_offering(catalog, of, pool, |index, labels| {
+            let (rule, surcharge) = &mut prices[index];
+            for (number, overlay) in ordered.iter().enumerate().filter(|(_, overlay)| overlay.matches(labels)) {
+                matched[number] = true;
+                applied[number].offerings += 1;
+                *rule = rule.or(overlay.price);
+                *surcharge = surcharge.saturating_add(overlay.surcharge_nanos_hour);
             }
+        });
+        for (offering, (rule, surcharge)) in of.offerings.iter_mut().zip(prices) {
             let price = rule.map_or(offering.price_nanos_hour, |rule| rule.apply(offering.price_nanos_hour));
             offering.estimated &= !matches!(rule, Some(PriceRule::Absolute(_)));
             offering.price_nanos_hour = price.saturating_add(surcharge);
+        }
+        for (overlay, _) in ordered.iter().zip(matched).rev().filter(|(_, matched)| *matched) {
+            of.extended.extend(overlay.capacity.iter().map(|(name, count)| (name.clone(), *count)));
         }
     }
     catalog.types = types;
     applied
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
-    api_version: String,
-    kind: String,
-    metadata: Metadata,
-    spec: Spec,
-    #[serde(default, rename = "status")]
-    _status: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: Spanned<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Spec {
-    #[serde(default)]
-    requirements: Vec<Spanned<Requirement>>,
-    #[serde(default)]
-    weight: Option<Spanned<u32>>,
-    #[serde(default)]
-    price: Option<Spanned<String>>,
-    #[serde(default)]
-    price_adjustment: Option<Spanned<String>>,
-    #[serde(default)]
-    surcharge: Option<Spanned<String>>,
-    #[serde(default)]
-    capacity: BTreeMap<String, Spanned<String>>,
-}
-
-/// Reads overlays from YAML, one document each.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Overlay>, FileError> {
-    let first = Place { file, line: 1 };
-    if text.len() > LIMIT_BYTES {
-        return Err(first.at(1, "", format!("larger than {} MiB", LIMIT_BYTES >> 20)));
-    }
-    let documents: Vec<Document> = serde_saphyr::from_multiple(text).map_err(|error| {
-        let location = error.location();
-        let (line, column) = location.map_or((1, 1), |location| (location.line(), location.column()));
-        Place { file, line }.at(column, "", message(&error))
-    })?;
-    if documents.len() > LIMIT_OVERLAYS {
-        return Err(first.at(1, "", format!("more than {LIMIT_OVERLAYS} overlays")));
-    }
-    let mut overlays: Vec<Overlay> = Vec::with_capacity(documents.len());
-    for document in documents {
-        let name = &document.metadata.name;
-        if overlays.iter().any(|overlay| overlay.name == name.value) {
-            return Err(wrong(file, name, "metadata.name", &name.value, "is there more than once"));
+/// What an overlay makes of a price.
+fn price_rule(price: Option<&str>, adjustment: Option<&str>) -> Result<Option<PriceRule>, (&'static str, String)> {
+    match (price, adjustment) {
+        (Some(_), Some(_)) => Err(("spec.price", "stands beside `priceAdjustment`; only one of them may".to_owned())),
+        (Some(price), None) => {
+            let nanos = money::parse(price).map_err(|error| ("spec.price", error.to_string()))?;
+            Ok(Some(PriceRule::Absolute(nanos)))
         }
-        overlays.push(overlay(file, document)?);
-    }
-    Ok(overlays)
-}
-
-/// The reader's words without its drawing of the place.
-fn message(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    let end = [" at line ", " (line "].iter().filter_map(|mark| text.rfind(mark)).min();
-    text[..end.unwrap_or(text.len())].to_owned()
-}
-
-fn wrong<T>(file: &str, place: &Spanned<T>, field: &str, text: &str, problem: impl Into<String>) -> FileError {
-    let location = place.referenced;
-    Place { file, line: location.line() }.field(location.column(), field, text, problem)
-}
-
-fn overlay(file: &str, document: Document) -> Result<Overlay, FileError> {
-    let Document { api_version, kind, metadata: Metadata { name }, spec, .. } = document;
-    if (api_version.as_str(), kind.as_str()) != ("karpenter.sh/v1alpha1", "NodeOverlay") {
-        let text = format!("{api_version} {kind}");
-        return Err(wrong(file, &name, "kind", &text, "is not `karpenter.sh/v1alpha1 NodeOverlay`"));
-    }
-    for requirement in &spec.requirements {
-        let checked = requirement.value.check();
-        checked.map_err(|error| wrong(file, requirement, "spec.requirements", "", error.to_string()))?;
-    }
-    if let Some(weight) = spec.weight.as_ref().filter(|weight| !(1..=LIMIT_WEIGHT).contains(&weight.value)) {
-        let text = weight.value.to_string();
-        return Err(wrong(file, weight, "spec.weight", &text, format!("is not from 1 to {LIMIT_WEIGHT}")));
-    }
-    let dollars = |field: &str, text: &Spanned<String>| {
-        money::parse(&text.value).map_err(|error| wrong(file, text, field, &text.value, error.to_string()))
-    };
-    let price = match (&spec.price, &spec.price_adjustment) {
-        (Some(price), Some(_)) => {
-            return Err(wrong(file, price, "spec.price", "", "stands beside `priceAdjustment`; only one of them may"));
-        }
-        (Some(price), None) => Some(PriceRule::Absolute(dollars("spec.price", price)?)),
         (None, Some(text)) => {
-            let rule = PriceRule::parse_adjustment(&text.value);
-            Some(rule.map_err(|problem| wrong(file, text, "spec.priceAdjustment", &text.value, problem))?)
+            let rule = PriceRule::parse_adjustment(text);
+            rule.map(Some).map_err(|problem| ("spec.priceAdjustment", problem.to_owned()))
         }
-        (None, None) => None,
-    };
-    let surcharge = spec.surcharge.as_ref().map(|text| dollars("spec.surcharge", text)).transpose()?;
-    let mut capacity = BTreeMap::new();
-    for (resource, count) in &spec.capacity {
-        let units = extended(resource, &count.value)
-            .map_err(|problem| wrong(file, count, &format!("spec.capacity.{resource}"), &count.value, problem))?;
-        capacity.insert(resource.clone(), units);
+        (None, None) => Ok(None),
     }
-    Ok(Overlay {
-        name: name.value,
-        weight: spec.weight.map_or(0, |weight| weight.value),
-        requirements: spec.requirements.into_iter().map(|requirement| requirement.value).collect(),
-        price,
-        surcharge_nanos_hour: surcharge.unwrap_or(0),
-        capacity,
-    })
+}
+
+fn is_weight(weight: u32) -> bool {
+    (1..=LIMIT_WEIGHT).contains(&weight)
 }
 
 /// Checks an extended resource and reads its amount.
 pub fn extended(name: &str, amount: &str) -> Result<u64, String> {
+    check_extended(name)?;
+    quantity::parse_units(amount).map_err(|error| error.to_string())
+}
+
+fn check_extended(name: &str) -> Result<(), String> {
     if STANDARD.contains(&name) {
         return Err("would change a resource that the node has itself".to_owned());
     }
-    if !is_key(name) || !name.contains('/') {
+    if !is_key(name) || !(name.contains('/') || name.starts_with("hugepages-")) {
         let hint = nearest(name, STANDARD).map_or("", |_| "; standard resources cannot be changed");
         return Err(format!("is of a resource without a domain, such as `example.com/licence`{hint}"));
     }
-    quantity::parse_units(amount).map_err(|error| error.to_string())
+    Ok(())
 }

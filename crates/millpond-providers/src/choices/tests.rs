@@ -1,6 +1,6 @@
 //! Choices against a plain filter over every offering, and the order that people read of.
 
-use millpond_api::catalog::built_in;
+use millpond_api::catalog::{built_in, overlay};
 use millpond_api::labels::aws;
 use millpond_api::selector::Requirement;
 use rand::rngs::StdRng;
@@ -179,4 +179,36 @@ fn random_requirements_give_what_a_plain_filter_gives() {
         some += usize::from(!found.is_empty());
     }
     assert!(some > 50, "most cases find nothing: {some}");
+}
+
+#[test]
+fn overlays_decide_what_is_chosen_and_not_what_nodes_have() {
+    let catalog = built_in("aws").unwrap();
+    let fpga = amounts(&[("cpu", 1000), ("example.com/fpga", 1)]);
+    let wanted = [
+        requirement(INSTANCE_TYPE, Operator::In, &["m5.large", "c5.large"]),
+        requirement(ZONE, Operator::In, &["us-east-1a"]),
+        requirement(CAPACITY_TYPE, Operator::In, &["on-demand"]),
+    ];
+    assert!(choices(catalog, &NodeClass::default(), &wanted, &fpga).is_empty());
+    let overlays = overlay::parse(
+        "o.yaml",
+        "apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: own}
+spec:
+  requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}]
+  price: '0.01'
+  capacity: {example.com/fpga: '2'}
+",
+    );
+    let mut overlaid = catalog.clone();
+    overlay::apply(&mut overlaid, &overlays.unwrap());
+    let offered = Offered { catalog: &overlaid, real: catalog };
+    let found = choices(offered, &NodeClass::default(), &wanted, &fpga);
+    assert_eq!(names(&found), ["m5.large/us-east-1a/on-demand"]);
+    assert_eq!(found[0].shape.capacity.get("example.com/fpga"), None, "the machine is what it is");
+    let cheapest = choices(offered, &NodeClass::default(), &wanted, &amounts(&[("cpu", 1000)]));
+    assert_eq!(names(&cheapest), ["m5.large/us-east-1a/on-demand", "c5.large/us-east-1a/on-demand"]);
+    assert_eq!(cheapest[0].price_nanos_hour, 10_000_000);
 }

@@ -17,14 +17,139 @@ use crate::objects::text::Amounts;
 
 /// What the pod asks for, one of `pods` included.
 pub(crate) fn of_pod(spec: &PodSpec<'_>, status: &PodStatus<'_>, table: &mut ResourceTable) -> Resources {
-    let mut requests = of_containers(spec, status, table);
-    let whole = of_whole(spec, status, &requests, table);
-    for (resource, amount) in whole {
-        requests.set(resource, amount);
+    Parts::new(spec, status, table).requests(&Resources::new())
+}
+
+/// What a pod asks for, container by container.
+///
+/// The requests of a pod are its own. Those of a pod that is still to be made also depend on the LimitRanges of its
+/// namespace, which speak of containers, and come and go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parts {
+    containers: Box<[Part]>,
+    whole: Box<[(ResourceId, Whole)]>,
+    /// What the pod as a whole has or was given while it is resized, and whether what it asks for counts.
+    resize: Option<(Resources, bool)>,
+    overhead: Resources,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    role: Role,
+    asked: Resources,
+    /// Resources of which it asks for nothing, in so many words.
+    nothing_of: Vec<ResourceId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Main,
+    /// It runs before the others.
+    Init,
+    /// It starts before the others, and stays.
+    Sidecar,
+}
+
+/// What the pod as a whole asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// So much.
+    Request(i64),
+    /// As much as its containers together, or its limit if they ask for nothing.
+    SumOr(i64),
+}
+
+impl Parts {
+    /// Of a pod, with what became of a resize.
+    pub(crate) fn new(spec: &PodSpec<'_>, status: &PodStatus<'_>, table: &mut ResourceTable) -> Self {
+        let infeasible = is_infeasible(status);
+        let mut containers = Vec::with_capacity(spec.containers.len() + spec.init_containers.len());
+        for container in &spec.containers {
+            containers.push(Part::new(Role::Main, container, &status.container_statuses, infeasible, table));
+        }
+        for container in &spec.init_containers {
+            let always = &*container.restart_policy == "Always";
+            let (role, statuses) =
+                if always { (Role::Sidecar, &status.init_container_statuses[..]) } else { (Role::Init, &[][..]) };
+            containers.push(Part::new(role, container, statuses, infeasible, table));
+        }
+        Self {
+            containers: containers.into(),
+            whole: of_whole(spec, table).into(),
+            resize: status.resources.as_ref().map(|had| {
+                let mut greatest = amounts(&had.requests, table);
+                greatest.raise_to(&amounts(&status.allocated_resources, table));
+                (greatest, !infeasible)
+            }),
+            overhead: amounts(&spec.overhead, table),
+        }
     }
-    requests.add(&amounts(&spec.overhead, table));
-    requests.set(PODS, 1);
-    requests
+
+    /// What all ask for together, where each asks for at least something: what it leaves open is the default.
+    pub(crate) fn requests(&self, defaults: &Resources) -> Resources {
+        let mut requests = self.of_containers(defaults);
+        for &(resource, asked) in &self.whole {
+            let asked = match asked {
+                Whole::Request(amount) => amount,
+                Whole::SumOr(limit) if requests.get(resource) == 0 => limit,
+                Whole::SumOr(_) => requests.get(resource),
+            };
+            let amount = self
+                .resize
+                .as_ref()
+                .map_or(asked, |(greatest, counts)| greatest.get(resource).max(if *counts { asked } else { 0 }));
+            requests.set(resource, amount);
+        }
+        requests.add(&self.overhead);
+        requests.set(PODS, 1);
+        requests
+    }
+
+    fn of_containers(&self, defaults: &Resources) -> Resources {
+        let mut sum = Resources::new();
+        for part in self.containers.iter().filter(|part| part.role == Role::Main) {
+            sum.add(&part.asks(defaults));
+        }
+        let (mut sidecars, mut starting) = (Resources::new(), Resources::new());
+        for part in self.containers.iter().filter(|part| part.role != Role::Main) {
+            let mut now = part.asks(defaults);
+            if part.role == Role::Sidecar {
+                sum.add(&now);
+                sidecars.add(&now);
+                now = sidecars.clone();
+            } else {
+                now.add(&sidecars);
+            }
+            starting.raise_to(&now);
+        }
+        sum.raise_to(&starting);
+        sum
+    }
+}
+
+impl Part {
+    fn new(
+        role: Role,
+        container: &Container<'_>,
+        statuses: &[ContainerStatus<'_>],
+        infeasible: bool,
+        table: &mut ResourceTable,
+    ) -> Self {
+        let ResourceRequirements { requests, limits } = &container.resources;
+        let nothing = limits.iter().chain(requests.iter()).filter(|(_, amount)| *amount == 0);
+        let nothing_of = nothing.map(|(name, _)| table.intern(name)).collect();
+        Self { role, asked: of_container(container, statuses, infeasible, table), nothing_of }
+    }
+
+    fn asks(&self, defaults: &Resources) -> Resources {
+        let mut asked = self.asked.clone();
+        for (resource, amount) in defaults.iter() {
+            if asked.get(resource) == 0 && !self.nothing_of.contains(&resource) {
+                asked.set(resource, amount);
+            }
+        }
+        asked
+    }
 }
 
 pub(crate) fn amounts(amounts: &Amounts<'_>, table: &mut ResourceTable) -> Resources {
@@ -36,30 +161,6 @@ pub(crate) fn amounts(amounts: &Amounts<'_>, table: &mut ResourceTable) -> Resou
         }
     }
     all
-}
-
-fn of_containers(spec: &PodSpec<'_>, status: &PodStatus<'_>, table: &mut ResourceTable) -> Resources {
-    let infeasible = is_infeasible(status);
-    let mut sum = Resources::new();
-    for container in &spec.containers {
-        sum.add(&of_container(container, &status.container_statuses, infeasible, table));
-    }
-    let (mut sidecars, mut starting) = (Resources::new(), Resources::new());
-    for container in &spec.init_containers {
-        let always = &*container.restart_policy == "Always";
-        let statuses = if always { status.init_container_statuses.as_slice() } else { &[] };
-        let mut now = of_container(container, statuses, infeasible, table);
-        if always {
-            sum.add(&now);
-            sidecars.add(&now);
-            now = sidecars.clone();
-        } else {
-            now.add(&sidecars);
-        }
-        starting.raise_to(&now);
-    }
-    sum.raise_to(&starting);
-    sum
 }
 
 fn of_container(
@@ -110,26 +211,15 @@ fn is_of_whole(name: &str) -> bool {
 
 /// What the pod as a whole asks for, with the API server's defaults: where there are limits, the sum of the
 /// containers, or else the limit.
-fn of_whole(
-    spec: &PodSpec<'_>,
-    status: &PodStatus<'_>,
-    containers: &Resources,
-    table: &mut ResourceTable,
-) -> Vec<(ResourceId, i64)> {
+fn of_whole(spec: &PodSpec<'_>, table: &mut ResourceTable) -> Vec<(ResourceId, Whole)> {
     let ResourceRequirements { requests, limits } = &spec.resources;
-    let mut asked: Vec<(ResourceId, i64)> = Vec::new();
+    let mut asked: Vec<(ResourceId, Whole)> = Vec::new();
     for (name, amount) in requests.iter().filter(|(name, _)| is_of_whole(name)) {
-        asked.push((table.intern(name), amount));
+        asked.push((table.intern(name), Whole::Request(amount)));
     }
     for (name, limit) in limits.iter().filter(|(name, _)| is_of_whole(name) && requests.get(name).is_none()) {
-        let resource = table.intern(name);
-        let sum = if name.starts_with("hugepages-") { 0 } else { containers.get(resource) };
-        asked.push((resource, if sum > 0 { sum } else { limit }));
-    }
-    if let Some(had) = &status.resources {
-        let spec: Resources = asked.iter().copied().collect();
-        let effective = resized(spec, &had.requests, &status.allocated_resources, is_infeasible(status), table);
-        asked.iter_mut().for_each(|(resource, amount)| *amount = effective.get(*resource));
+        let whole = if name.starts_with("hugepages-") { Whole::Request(limit) } else { Whole::SumOr(limit) };
+        asked.push((table.intern(name), whole));
     }
     asked
 }

@@ -1,4 +1,4 @@
-//! Nodes, namespaces, priorities, disruption budgets and workloads.
+//! Nodes, namespaces, priorities, disruption budgets, workloads and what their pods are made from.
 
 use serde::Deserialize;
 
@@ -181,4 +181,52 @@ pub struct ClaimOfSet<'a> {
     /// What is asked for.
     #[serde(default)]
     pub spec: super::storage::ClaimSpec<'a>,
+}
+
+/// A PodTemplate: what pods are made from, by itself.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StoredTemplate<'a> {
+    /// Name and so on.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// Its pods.
+    #[serde(default)]
+    pub template: PodTemplate<'a>,
+}
+
+/// A LimitRange: what pods of a namespace may ask for, and what they ask for if they say nothing.
+#[derive(Debug, Clone, Deserialize)]
+pub struct LimitRange<'a> {
+    /// Name and so on.
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    /// What is asked for.
+    #[serde(default)]
+    pub spec: LimitRangeSpec<'a>,
+}
+
+/// What a LimitRange says.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct LimitRangeSpec<'a> {
+    /// About each kind of thing.
+    #[serde(borrow)]
+    pub limits: Vec<LimitRangeItem<'a>>,
+}
+
+/// What a LimitRange says about containers, pods or claims.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LimitRangeItem<'a> {
+    /// `Container`, `Pod` or `PersistentVolumeClaim`.
+    #[serde(rename = "type", borrow)]
+    pub kind: Text<'a>,
+    /// At most.
+    pub max: Amounts<'a>,
+    /// At least.
+    pub min: Amounts<'a>,
+    /// Limits of those that have none.
+    pub default: Amounts<'a>,
+    /// Requests of those that have none.
+    pub default_request: Amounts<'a>,
 }

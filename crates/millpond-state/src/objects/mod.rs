@@ -1,7 +1,7 @@
 //! Objects as far as planning looks at them, read without copying.
 //!
 //! These are not the full kinds: a field that is not here is skipped by the reader. Kinds that other crates use as
-//! well (NodePool, NodeClaim, NodeClass, ScalingConstraint) are in `millpond-api`.
+//! well (NodePool, NodeClaim, NodeClass, NodeOverlay, CapacityBuffer, ScalingConstraint) are in `millpond-api`.
 
 pub mod advisor;
 pub mod cluster;
@@ -10,13 +10,16 @@ pub mod pod;
 pub mod storage;
 pub mod text;
 
-use millpond_api::karpenter::{NodeClaim, NodePool};
+use millpond_api::capacity_buffer::CapacityBuffer;
+use millpond_api::karpenter::{NodeClaim, NodeOverlay, NodePool};
 use millpond_api::node_class::NodeClass;
 use millpond_api::scaling_advisor::ScalingConstraint;
 use millpond_api::spelling::nearest;
 use serde::{Deserialize, Deserializer};
 
-use self::cluster::{ConfigMap, DisruptionBudget, Namespace, Node, PriorityClass, Workload};
+use self::cluster::{
+    ConfigMap, DisruptionBudget, LimitRange, Namespace, Node, PriorityClass, StoredTemplate, Workload,
+};
 use self::pod::Pod;
 use self::storage::{Claim, CsiNode, PersistentVolume, StorageClass};
 
@@ -51,8 +54,16 @@ pub enum Kind {
     StatefulSet,
     /// Pods that end.
     Job,
+    /// What pods are made from, by itself.
+    PodTemplate,
+    /// What containers of a namespace ask for that say nothing.
+    LimitRange,
+    /// Room that is kept free for pods.
+    CapacityBuffer,
     /// A pool of nodes.
     NodePool,
+    /// Own prices and resources of instance types.
+    NodeOverlay,
     /// A node that was asked for.
     NodeClaim,
     /// Where the nodes of a pool come from.
@@ -85,13 +96,15 @@ impl ClassKind {
 }
 
 /// API groups and names of the kinds.
-const KINDS: [(&str, &str, Kind); 24] = [
+const KINDS: [(&str, &str, Kind); 28] = [
     ("", "Pod", Kind::Pod),
     ("", "Node", Kind::Node),
     ("", "Namespace", Kind::Namespace),
     ("", "ConfigMap", Kind::ConfigMap),
+    ("", "LimitRange", Kind::LimitRange),
     ("", "PersistentVolume", Kind::PersistentVolume),
     ("", "PersistentVolumeClaim", Kind::PersistentVolumeClaim),
+    ("", "PodTemplate", Kind::PodTemplate),
     ("storage.k8s.io", "StorageClass", Kind::StorageClass),
     ("storage.k8s.io", "CSINode", Kind::CsiNode),
     ("scheduling.k8s.io", "PriorityClass", Kind::PriorityClass),
@@ -102,7 +115,9 @@ const KINDS: [(&str, &str, Kind); 24] = [
     ("apps", "StatefulSet", Kind::StatefulSet),
     ("batch", "Job", Kind::Job),
     ("karpenter.sh", "NodePool", Kind::NodePool),
+    ("autoscaling.x-k8s.io", "CapacityBuffer", Kind::CapacityBuffer),
     ("karpenter.sh", "NodeClaim", Kind::NodeClaim),
+    ("karpenter.sh", "NodeOverlay", Kind::NodeOverlay),
     ("millpond.dev", "NodeClass", Kind::NodeClass(ClassKind::Millpond)),
     ("karpenter.k8s.aws", "EC2NodeClass", Kind::NodeClass(ClassKind::Ec2)),
     ("karpenter.k8s.gcp", "GCENodeClass", Kind::NodeClass(ClassKind::Gce)),
@@ -113,7 +128,7 @@ const KINDS: [(&str, &str, Kind); 24] = [
 ];
 
 /// Kinds that are known to have nothing to do with planning: skipped without a word.
-const IRRELEVANT: [&str; 51] = [
+const IRRELEVANT: [&str; 49] = [
     "APIService",
     "Binding",
     "CertificateSigningRequest",
@@ -136,14 +151,12 @@ const IRRELEVANT: [&str; 51] = [
     "IPAddress",
     "Kustomization",
     "Lease",
-    "LimitRange",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionPolicyBinding",
     "MutatingWebhookConfiguration",
     "NetworkPolicy",
     "NodeMetrics",
     "PodMetrics",
-    "PodTemplate",
     "PriorityLevelConfiguration",
     "ResourceClaim",
     "ResourceClaimTemplate",
@@ -219,8 +232,16 @@ pub enum Object<'a> {
     PodDisruptionBudget(DisruptionBudget<'a>),
     /// A DaemonSet, ReplicaSet, Deployment, StatefulSet or Job.
     Workload(Kind, Box<Workload<'a>>),
+    /// What pods are made from, by itself.
+    PodTemplate(Box<StoredTemplate<'a>>),
+    /// What containers of a namespace ask for that say nothing.
+    LimitRange(LimitRange<'a>),
+    /// Room that is kept free for pods.
+    CapacityBuffer(Box<CapacityBuffer>),
     /// A pool of nodes.
     NodePool(Box<NodePool>),
+    /// Own prices and resources of instance types.
+    NodeOverlay(Box<NodeOverlay>),
     /// A node that was asked for.
     NodeClaim(Box<NodeClaim>),
     /// Where the nodes of a pool come from.
@@ -247,7 +268,11 @@ impl<'a> Object<'a> {
             Kind::DaemonSet | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::Job => {
                 Self::Workload(kind, Box::new(Workload::deserialize(from)?))
             }
+            Kind::PodTemplate => Self::PodTemplate(Box::new(StoredTemplate::deserialize(from)?)),
+            Kind::LimitRange => Self::LimitRange(LimitRange::deserialize(from)?),
+            Kind::CapacityBuffer => Self::CapacityBuffer(Box::new(CapacityBuffer::deserialize(from)?)),
             Kind::NodePool => Self::NodePool(Box::new(NodePool::deserialize(from)?)),
+            Kind::NodeOverlay => Self::NodeOverlay(Box::new(NodeOverlay::deserialize(from)?)),
             Kind::NodeClaim => Self::NodeClaim(Box::new(NodeClaim::deserialize(from)?)),
             Kind::NodeClass(class) => Self::NodeClass(class, Box::new(NodeClass::deserialize(from)?)),
             Kind::ScalingConstraint => Self::ScalingConstraint(Box::new(ScalingConstraint::deserialize(from)?)),
@@ -268,7 +293,11 @@ impl<'a> Object<'a> {
             Self::PriorityClass(_) => Kind::PriorityClass,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::Workload(kind, _) => *kind,
+            Self::PodTemplate(_) => Kind::PodTemplate,
+            Self::LimitRange(_) => Kind::LimitRange,
+            Self::CapacityBuffer(_) => Kind::CapacityBuffer,
             Self::NodePool(_) => Kind::NodePool,
+            Self::NodeOverlay(_) => Kind::NodeOverlay,
             Self::NodeClaim(_) => Kind::NodeClaim,
             Self::NodeClass(class, _) => Kind::NodeClass(*class),
             Self::ScalingConstraint(_) => Kind::ScalingConstraint,
@@ -289,7 +318,11 @@ impl<'a> Object<'a> {
             Self::PriorityClass(class) => &class.metadata.uid,
             Self::PodDisruptionBudget(budget) => &budget.metadata.uid,
             Self::Workload(_, workload) => &workload.metadata.uid,
+            Self::PodTemplate(template) => &template.metadata.uid,
+            Self::LimitRange(range) => &range.metadata.uid,
+            Self::CapacityBuffer(buffer) => &buffer.metadata.uid,
             Self::NodePool(pool) => &pool.metadata.uid,
+            Self::NodeOverlay(overlay) => &overlay.metadata.uid,
             Self::NodeClaim(claim) => &claim.metadata.uid,
             Self::NodeClass(_, class) => &class.metadata.uid,
             Self::ScalingConstraint(constraint) => &constraint.metadata.uid,
@@ -311,13 +344,22 @@ impl<'a> Object<'a> {
             Self::PriorityClass(class) => ("", &class.metadata.name),
             Self::PodDisruptionBudget(budget) => (budget.metadata.namespace(), &budget.metadata.name),
             Self::Workload(_, workload) => (workload.metadata.namespace(), &workload.metadata.name),
+            Self::PodTemplate(template) => (template.metadata.namespace(), &template.metadata.name),
+            Self::LimitRange(range) => (range.metadata.namespace(), &range.metadata.name),
+            Self::CapacityBuffer(buffer) => (namespace_of(&buffer.metadata), &buffer.metadata.name),
             Self::NodePool(pool) => ("", &pool.metadata.name),
+            Self::NodeOverlay(overlay) => ("", &overlay.metadata.name),
             Self::NodeClaim(claim) => ("", &claim.metadata.name),
             Self::NodeClass(_, class) => ("", &class.metadata.name),
             Self::ScalingConstraint(constraint) => (&constraint.metadata.namespace, &constraint.metadata.name),
             Self::ConfigMap(map) => (map.metadata.namespace(), &map.metadata.name),
         }
     }
+}
+
+/// The namespace of an object, `default` where none is said.
+fn namespace_of(metadata: &millpond_api::meta::ObjectMeta) -> &str {
+    if metadata.namespace.is_empty() { "default" } else { &metadata.namespace }
 }
 
 impl Kind {

@@ -46,6 +46,16 @@ StorageClass apiVersion kind metadata:Meta provisioner parameters reclaimPolicy 
 Topology matchLabelExpressions:TopologyKey
 TopologyKey key values
 PriorityClass apiVersion kind metadata:Meta value globalDefault description preemptionPolicy
+StoredTemplate apiVersion kind metadata:Meta template:Template
+LimitRange apiVersion kind metadata:Meta spec:LimitRangeSpec
+LimitRangeSpec limits:LimitRangeItem
+LimitRangeItem type max min default defaultRequest maxLimitRequestRatio
+Buffer apiVersion kind metadata:Meta spec:BufferSpec status
+BufferSpec provisioningStrategy podTemplateRef:LocalRef scalableRef:ScalableRef replicas percentage limits
+LocalRef name
+ScalableRef apiGroup kind name
+Overlay apiVersion kind metadata:Meta spec:OverlaySpec status
+OverlaySpec requirements:Expression price priceAdjustment surcharge capacity weight
 Budget apiVersion kind metadata:Meta spec:BudgetSpec status
 BudgetSpec minAvailable maxUnavailable selector:LabelSelector unhealthyPodEvictionPolicy
 NodePool apiVersion kind metadata:Meta spec:NodePoolSpec status
@@ -98,6 +108,10 @@ fn type_of(kind: Kind) -> Option<&'static str> {
         Kind::StorageClass => "StorageClass",
         Kind::PriorityClass => "PriorityClass",
         Kind::PodDisruptionBudget => "Budget",
+        Kind::PodTemplate => "StoredTemplate",
+        Kind::LimitRange => "LimitRange",
+        Kind::CapacityBuffer => "Buffer",
+        Kind::NodeOverlay => "Overlay",
         Kind::NodePool => "NodePool",
         Kind::NodeClaim => "NodeClaim",
         Kind::NodeClass(ClassKind::Millpond) => "NodeClass",

@@ -189,9 +189,10 @@ impl Reader {
             if read.is_by_hand() {
                 tree().iter().for_each(|tree| self.warn_of_fields(kind, tree));
             }
-            // Of pools something may have to be said later.
-            let is_pool = matches!(kind, Kind::NodePool | Kind::ScalingConstraint);
-            let origin = is_pool.then(|| places.of(object));
+            // Of these something may have to be said later.
+            let is_judged =
+                matches!(kind, Kind::NodePool | Kind::ScalingConstraint | Kind::CapacityBuffer | Kind::NodeOverlay);
+            let origin = is_judged.then(|| places.of(object));
             return self.take(&read, origin, &mut |reader, invalid| match tree() {
                 Ok(tree) => reader.invalid(&read, &tree, invalid),
                 Err(broken) => reader.broken(broken),

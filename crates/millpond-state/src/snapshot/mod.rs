@@ -2,6 +2,7 @@
 
 mod advisor;
 mod budgets;
+mod buffers;
 mod nodes;
 mod options;
 mod pods;
@@ -11,14 +12,16 @@ mod volumes;
 mod workloads;
 
 use std::fmt;
+use std::sync::Arc;
 
 use millpond_plan::model::{Limits, Seconds, Snapshot};
 
+pub use buffers::buffer_of;
 pub use options::{DefaultSpread, Options};
 pub use types::add_types;
 
 use crate::read::{Severity, shorten_quoted};
-use crate::state::{Origin, State};
+use crate::state::{Origin, Overlays, State};
 
 /// Something worth saying about what was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +62,9 @@ impl State {
         let mut resources: Vec<_> = resources.map(|(name, most)| (snapshot.resources.intern(name), *most)).collect();
         resources.sort_unstable();
         snapshot.limits = Limits { resources, nodes: options.limit_nodes, price: options.limit_price };
-        let mut taking = Taking { state: self, options, snapshot, notes: Vec::new() };
+        let overlays = self.overlays(options);
+        let mut taking = Taking { state: self, options, overlays, snapshot, notes: Vec::new() };
+        taking.note_conflicts();
         taking.namespaces();
         let mut catalogs = taking.pools();
         taking.advisor_pools(&mut catalogs);
@@ -78,6 +83,8 @@ impl State {
 struct Taking<'s> {
     state: &'s State,
     options: &'s Options,
+    /// Of the cluster; others are among the options.
+    overlays: Arc<Overlays>,
     snapshot: Snapshot,
     notes: Vec<Note>,
 }
@@ -87,6 +94,13 @@ impl Taking<'_> {
         for (name, labels) in &self.state.namespaces {
             let name = self.snapshot.symbols.intern(name);
             self.snapshot.namespaces.insert(name, labels.clone());
+        }
+    }
+
+    fn note_conflicts(&mut self) {
+        for (name, conflict) in &Arc::clone(&self.overlays).unused {
+            let origin = self.state.overlays.get(name.as_str()).and_then(|(_, origin)| origin.as_ref());
+            self.warn(origin, format!("overlay `{name}` is not used: {conflict}"));
         }
     }
 

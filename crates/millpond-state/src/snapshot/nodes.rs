@@ -64,10 +64,11 @@ impl Taking<'_> {
         let of = self.type_of(&node, catalogs);
         let known = |report: &Resources, promise: Option<&Amounts>, of: Option<&Resources>, snapshot: &mut Snapshot| {
             // A node that has just come reports nothing yet, or not yet its devices.
-            let mut all = if starting { of.cloned().unwrap_or_default() } else { Resources::new() };
-            if let Some(promise) = promise.filter(|promise| starting && !promise.is_empty()) {
-                all = resources(promise, snapshot);
-            }
+            let mut all = match promise.filter(|_| starting) {
+                Some(promise) => promised(promise, of, snapshot),
+                None if starting => of.cloned().unwrap_or_default(),
+                None => Resources::new(),
+            };
             for (resource, amount) in report.iter() {
                 all.set(resource, amount);
             }
@@ -120,10 +121,7 @@ impl Taking<'_> {
         });
         node.taints = taints.collect();
         let of = self.type_of(&node, catalogs);
-        let promised = |promise: &Amounts, of: Option<Resources>, snapshot: &mut Snapshot| {
-            if promise.is_empty() { of.unwrap_or_default() } else { resources(promise, snapshot) }
-        };
-        let (capacity, allocatable) = of.map(|of| (of.capacity, of.allocatable)).unzip();
+        let (capacity, allocatable) = of.as_ref().map(|of| (&of.capacity, &of.allocatable)).unzip();
         node.capacity = promised(&claim.status.capacity, capacity, &mut self.snapshot);
         node.allocatable = promised(&claim.status.allocatable, allocatable, &mut self.snapshot);
         node.created = claim.metadata.creation_timestamp.map_or(0, |time| time.0);
@@ -218,6 +216,22 @@ impl Taking<'_> {
         // A zone that the catalogue does not know: prices of zones hardly differ.
         here.or_else(|| offerings.min_by_key(|offering| offering.price)).map(|offering| offering.price)
     }
+}
+
+/// What a node will have: what its claim was promised, and the extended resources that its type has besides by the word
+/// of an overlay. Where nothing was promised, what its type has.
+fn promised(promise: &Amounts, of: Option<&Resources>, snapshot: &mut Snapshot) -> Resources {
+    if promise.is_empty() {
+        return of.cloned().unwrap_or_default();
+    }
+    let mut all = resources(promise, snapshot);
+    for (resource, amount) in of.iter().flat_map(|of| of.iter()) {
+        let name = snapshot.resources.name(resource);
+        if promise.get(name).is_none() && name.contains('/') {
+            all.set(resource, amount);
+        }
+    }
+    all
 }
 
 fn resources(amounts: &Amounts, snapshot: &mut Snapshot) -> Resources {

@@ -72,6 +72,7 @@ impl Taking<'_> {
         if lost > 0 {
             self.warn(None, format!("{lost} pods run on nodes that are not here; they are left out"));
         }
+        self.buffers(&mut classes);
         self.daemons(&mut classes);
     }
 
@@ -83,9 +84,10 @@ impl Taking<'_> {
 
     fn daemons(&mut self, classes: &mut Classes) {
         let state = self.state;
-        for ((kind, ..), workload) in &state.workloads {
+        for ((kind, namespace, _), workload) in &state.workloads {
             if *kind == crate::objects::Kind::DaemonSet {
-                let class = self.plain_class(workload.content, &workload.shape, classes);
+                let (content, shape) = state.made_from(namespace, &workload.template);
+                let class = self.plain_class(content, &shape, classes);
                 self.snapshot.daemons.push(class);
             }
         }
@@ -100,7 +102,9 @@ impl Taking<'_> {
         };
         let mut seen = HashSet::new();
         let shapes = pods.iter().map(|(.., entry)| (entry.content, &entry.shape));
-        let templates = self.state.workloads.values().map(|workload| (workload.content, &workload.shape));
+        let stored = self.state.templates.values().flat_map(std::collections::BTreeMap::values);
+        let templates = self.state.workloads.values().map(|workload| &workload.template).chain(stored);
+        let templates = templates.map(|template| (template.content, &template.shape));
         for (content, shape) in shapes.chain(templates) {
             if !seen.insert(content) {
                 continue;
@@ -136,7 +140,7 @@ impl Taking<'_> {
     }
 
     /// The class of pods of a shape without claims.
-    fn plain_class(&mut self, content: u128, shape: &Shape, classes: &mut Classes) -> ClassId {
+    pub(super) fn plain_class(&mut self, content: u128, shape: &Shape, classes: &mut Classes) -> ClassId {
         if let Some(class) = classes.by_content.get(&content) {
             return *class;
         }
@@ -146,7 +150,7 @@ impl Taking<'_> {
         id
     }
 
-    fn intern(&mut self, class: PodClass, classes: &mut Classes) -> ClassId {
+    pub(super) fn intern(&mut self, class: PodClass, classes: &mut Classes) -> ClassId {
         if let Some(id) = classes.by_value.get(&class) {
             return *id;
         }

@@ -1,12 +1,13 @@
 //! Node pools: requirements, limits, disruption, and the types of their node class.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use millpond_api::catalog::{Catalog, Provider};
 use millpond_api::duration::NillableDuration;
 use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::{Kubelet, NodeClass, UnavailableOffering};
+use millpond_api::selector::LabelValues;
 use millpond_api::spelling::nearest;
 use millpond_plan::model::{
     Budget, CPU, Consolidation, Disruption, DisruptionReason, Limits, Nodes, Pool, Schedule, Snapshot, TypeId,
@@ -15,12 +16,12 @@ use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
 
-use super::Taking;
 use super::types::{self, TypesKey};
+use super::{Options, Taking};
 use crate::lower::pod::effect;
 use crate::lower::select::{current_name, operator};
 use crate::objects::ClassKind;
-use crate::state::Origin;
+use crate::state::{Origin, State, pool_labels};
 
 /// Lists of types that are in the snapshot already.
 #[derive(Debug, Default)]
@@ -86,6 +87,8 @@ struct Source<'c> {
     kubelet: Kubelet,
     overlays: Option<Vec<String>>,
     missing: Vec<UnavailableOffering>,
+    /// Labels of the pool that overlays ask for.
+    labels: LabelValues,
     not_ready: Option<String>,
 }
 
@@ -157,13 +160,14 @@ impl Taking<'_> {
             kubelet: source.kubelet.clone(),
             overlays: source.overlays.clone(),
             missing: source.missing.clone(),
+            labels: source.labels.clone(),
         };
         if let Some((_, types)) = catalogs.known.iter().find(|(known, _)| *known == key) {
             return types.clone();
         }
-        let named = |name: &str| source.overlays.as_ref().is_none_or(|names| names.iter().any(|it| it == name));
-        let overlays: Vec<_> = self.options.overlays.iter().filter(|overlay| named(&overlay.name)).cloned().collect();
-        let types = types::add(source.catalog, &source.kubelet, &overlays, &mut self.snapshot);
+        let only = source.overlays.as_deref();
+        let overlaid = self.state.overlaid(source.catalog, &source.labels, only, self.options);
+        let types = types::add(overlaid.as_deref().unwrap_or(source.catalog), &source.kubelet, &mut self.snapshot);
         types::mark_missing(&source.missing, &types, &mut self.snapshot);
         for id in &types {
             catalogs.add_named(self.snapshot.types[id.index()].name, *id);
@@ -200,32 +204,19 @@ impl Taking<'_> {
 impl<'s> Taking<'s> {
     /// The catalogue of a pool's node class, and the settings that the class makes.
     fn source(&mut self, pool: &NodePool, origin: Option<&Origin>) -> Source<'s> {
-        let named = &pool.spec.template.spec.node_class_ref;
-        let kind = ClassKind::of(&named.group, &named.kind);
         let (state, options) = (self.state, self.options);
-        let class = kind.and_then(|kind| state.classes.get(&(kind, named.name.as_str().into())));
-        let default = options.default_catalog();
+        let (kind, class) = state.class_of(pool);
         let mut source = Source {
-            catalog: default,
+            catalog: state.catalog_of(pool, options).unwrap_or_else(|| options.default_catalog()),
             kubelet: class.map(|class| class.spec.kubelet.clone()).unwrap_or_default(),
             overlays: class.map(|class| class.spec.overlays.clone()).filter(|overlays| !overlays.is_empty()),
             missing: class.map(|class| self.missing(class)).unwrap_or_default(),
+            labels: self.labels_asked_for(pool),
             not_ready: class.and_then(class_not_ready),
         };
-        let provider = match kind {
-            Some(ClassKind::Ec2) => Some(Provider::Aws),
-            Some(ClassKind::Gce) => Some(Provider::Gcp),
-            Some(ClassKind::Kwok) => Some(Provider::Kwok),
-            Some(ClassKind::Millpond) | None => None,
-        };
-        if let Some(provider) = provider.filter(|provider| *provider != default.provider) {
-            source.catalog = options.find_catalog(provider.name()).unwrap_or(default);
-        }
-        if let Some(name) = class.and_then(|class| class.spec.catalog.as_deref()) {
-            match state.find_catalog(name).or_else(|| options.find_catalog(name)) {
-                Some(catalog) => source.catalog = catalog,
-                None => source.not_ready = Some(format!("there is no catalogue `{name}`")),
-            }
+        if state.catalog_of(pool, options).is_none() {
+            let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
+            source.not_ready = Some(format!("there is no catalogue `{name}`"));
         }
         self.note_class(pool, origin, kind, class.is_some(), &mut source);
         self.note_overlays(pool, origin, &source);
@@ -243,6 +234,14 @@ impl<'s> Taking<'s> {
         let name = |it: &UnavailableOffering| (it.instance_type.clone(), it.zone.clone(), it.capacity_type.clone());
         missing.sort_by_cached_key(name);
         missing
+    /// Labels of a pool's nodes, as far as some overlay asks for them: pools that agree in these share their types.
+    fn labels_asked_for(&self, pool: &NodePool) -> LabelValues {
+        let overlays = self.options.overlays.iter().chain(&self.overlays.used);
+        let asked: HashSet<&str> =
+            overlays.flat_map(|overlay| &overlay.requirements).map(|requirement| requirement.key.as_str()).collect();
+        let mut labels = pool_labels(pool);
+        labels.retain(|key, _| asked.contains(key.as_str()));
+        labels
     }
 
     fn note_class(
@@ -286,7 +285,10 @@ impl<'s> Taking<'s> {
     }
 
     fn note_overlays(&mut self, pool: &NodePool, origin: Option<&Origin>, source: &Source<'_>) {
-        let known: Vec<&str> = self.options.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
+        let state = self.state;
+        let of_cluster = state.overlays.keys().map(|name| &**name);
+        let known: Vec<&str> =
+            self.options.overlays.iter().map(|overlay| overlay.name.as_str()).chain(of_cluster).collect();
         for name in source.overlays.iter().flatten().filter(|name| !known.contains(&name.as_str())) {
             let hint = nearest(name, known.iter().copied()).map(|name| format!("; is `{name}` meant?"));
             let hint = hint.unwrap_or_default();
@@ -310,6 +312,15 @@ impl<'s> Taking<'s> {
         }
         let catalog = self.options.default_catalog();
         let types = self.types(&Source::of(catalog), catalogs);
+        let source = Source {
+            catalog,
+            kubelet: Kubelet::default(),
+            overlays: None,
+            missing: Vec::new(),
+            labels: LabelValues::new(),
+            not_ready: None,
+        };
+        let types = self.types(&source, catalogs);
         let mut wanted = vec![
             ("kubernetes.io/os", vec!["linux"]),
             ("kubernetes.io/arch", vec!["amd64"]),
@@ -337,6 +348,33 @@ impl<'s> Taking<'s> {
             catalog.name
         );
         self.warn(None, message);
+    }
+}
+
+impl State {
+    /// The node class that a pool names, and of which kind it is.
+    fn class_of(&self, pool: &NodePool) -> (Option<ClassKind>, Option<&NodeClass>) {
+        let named = &pool.spec.template.spec.node_class_ref;
+        let kind = ClassKind::of(&named.group, &named.kind);
+        let class = kind.and_then(|kind| self.classes.get(&(kind, named.name.as_str().into())));
+        (kind, class)
+    }
+
+    /// The catalogue of a pool's node class; none if it names one that is not there.
+    pub(crate) fn catalog_of<'c>(&'c self, pool: &NodePool, options: &'c Options) -> Option<&'c Catalog> {
+        let (kind, class) = self.class_of(pool);
+        if let Some(name) = class.and_then(|class| class.spec.catalog.as_deref()) {
+            return self.find_catalog(name).or_else(|| options.find_catalog(name));
+        }
+        let provider = match kind {
+            Some(ClassKind::Ec2) => Some(Provider::Aws),
+            Some(ClassKind::Gce) => Some(Provider::Gcp),
+            Some(ClassKind::Kwok) => Some(Provider::Kwok),
+            Some(ClassKind::Millpond) | None => None,
+        };
+        let default = options.default_catalog();
+        let other = provider.filter(|provider| *provider != default.provider);
+        Some(other.and_then(|provider| options.find_catalog(provider.name())).unwrap_or(default))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Types of a catalogue as a pool's nodes would have them: with kubelet's settings and the prices that hold.
 
-use millpond_api::catalog::{self, Catalog, overlay};
+use millpond_api::catalog::{self, Catalog};
 use millpond_api::node_class::{Kubelet, UnavailableOffering};
+use millpond_api::selector::LabelValues;
 use millpond_plan::model::{
     CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId,
 };
@@ -17,26 +18,17 @@ pub(super) struct TypesKey {
     pub(super) overlays: Option<Vec<String>>,
     /// What is out of stock, by type, zone and capacity type.
     pub(super) missing: Vec<UnavailableOffering>,
+    /// Labels of the pool that overlays ask for.
+    pub(super) labels: LabelValues,
 }
 
 /// Adds the types of a catalogue to a snapshot, as the nodes of a pool without settings of its own have them.
 pub fn add_types(catalog: &Catalog, snapshot: &mut Snapshot) -> Vec<TypeId> {
-    add(catalog, &Kubelet::default(), &[], snapshot)
+    add(catalog, &Kubelet::default(), snapshot)
 }
 
-/// Adds the types of a catalogue.
-pub(super) fn add(
-    catalog: &Catalog,
-    kubelet: &Kubelet,
-    overlays: &[overlay::Overlay],
-    snapshot: &mut Snapshot,
-) -> Vec<TypeId> {
-    let changed = (!overlays.is_empty()).then(|| {
-        let mut changed = catalog.clone();
-        overlay::apply(&mut changed, overlays);
-        changed
-    });
-    let catalog = changed.as_ref().unwrap_or(catalog);
+/// Adds the types of a catalogue, at the prices that it says.
+pub(super) fn add(catalog: &Catalog, kubelet: &Kubelet, snapshot: &mut Snapshot) -> Vec<TypeId> {
     add_well_known(catalog, snapshot);
     let mut ids = Vec::with_capacity(catalog.types.len());
     for of in &catalog.types {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::Taking;
 use super::pods::{Named, selected};
+use crate::lower::pod::Shape;
 use crate::objects::Kind;
 use crate::state::{ClaimRef, PodEntry, PodPhase, WorkloadEntry};
 
 /// The most pods that are made up: a mistyped number of replicas shall not fill the memory.
-const LIMIT_INVENTED: u32 = 2_000_000;
+pub(super) const LIMIT_INVENTED: u32 = 2_000_000;
 
 impl<'s> Taking<'s> {
     /// The pods that workloads would make, of those that have no pod and none below them that has.
@@ -28,7 +29,8 @@ impl<'s> Taking<'s> {
                 self.warn(None, format!("more than {LIMIT_INVENTED} pods of workloads; the rest is left out"));
             }
             left -= count;
-            pods.extend((0..count).map(|index| invent(namespace, &format!("{name}-{index}"), workload)));
+            let made = state.made_from(namespace, &workload.template);
+            pods.extend((0..count).map(|index| invent(namespace, &format!("{name}-{index}"), workload, &made)));
         }
         pods
     }
@@ -53,7 +55,7 @@ impl<'s> Taking<'s> {
     }
 }
 
-fn invent<'s>(namespace: &'s str, name: &str, workload: &WorkloadEntry) -> Named<'s> {
+fn invent<'s>(namespace: &'s str, name: &str, workload: &WorkloadEntry, made: &(u128, Arc<Shape>)) -> Named<'s> {
     let own = workload.own_claims.iter().map(|(claim, template)| {
         // A StatefulSet's claims are `<claim>-<pod>`; a volume that comes with the pod is `<pod>-<volume>`.
         let name = format!("{claim}-{name}");
@@ -61,8 +63,8 @@ fn invent<'s>(namespace: &'s str, name: &str, workload: &WorkloadEntry) -> Named
     });
     let entry = PodEntry {
         revision: "".into(),
-        content: workload.content,
-        shape: workload.shape.clone(),
+        content: made.0,
+        shape: Arc::clone(&made.1),
         phase: if workload.gated { PodPhase::Gated } else { PodPhase::Pending },
         node: None,
         created: 0,

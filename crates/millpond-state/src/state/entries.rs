@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use millpond_api::meta::Invalid;
-use millpond_plan::model::{Seconds, Snapshot};
+use millpond_plan::model::{ResourceTable, Resources, Seconds, Snapshot};
 use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::{Symbol, Symbols};
 
 use super::State;
 use crate::lower::pod::Shape;
+use crate::lower::requests::Parts;
 use crate::lower::select::{current_name, label_selector, node_selector, within};
 use crate::objects::Kind;
-use crate::objects::cluster::{DisruptionBudget, PriorityClass, Workload};
+use crate::objects::cluster::{DisruptionBudget, LimitRange, PriorityClass, StoredTemplate, Workload};
 use crate::objects::meta::{Metadata, condition};
 use crate::objects::pod::{Pod, PodSpec, PodStatus, PreemptionPolicy, Toleration, TolerationOperator, Volume};
 use crate::objects::storage::{BindingMode, ClaimSpec, PersistentVolume, StorageClass};
-use crate::objects::text::{CountOrShare, PODS_LISTED, Text};
+use crate::objects::text::{Amounts, CountOrShare, PODS_LISTED, Text};
 
 /// Where a pod is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,16 +245,54 @@ impl BudgetEntry {
     }
 }
 
+/// What pods are made from.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    pub(crate) content: u128,
+    pub(crate) shape: Arc<Shape>,
+    /// What its containers ask for, each by itself.
+    pub(crate) parts: Parts,
+}
+
+impl Template {
+    pub(super) fn new(metadata: &Metadata<'_>, spec: &PodSpec<'_>, state: &mut State) -> Result<Self, Invalid> {
+        let status = PodStatus::default();
+        let (content, shape) = state.shape(metadata, spec, &status)?;
+        Ok(Self { content, shape, parts: Parts::new(spec, &status, &mut state.tables.resources) })
+    }
+
+    /// Of a PodTemplate.
+    pub(super) fn stored(stored: &StoredTemplate<'_>, state: &mut State) -> Result<Self, Invalid> {
+        let mut metadata = stored.template.metadata.clone();
+        metadata.namespace = stored.metadata.namespace.clone();
+        Self::new(&metadata, &stored.template.spec, state).map_err(within("template"))
+    }
+}
+
+/// What containers ask for that say nothing, by a LimitRange. It was filled in as the API server does, as files may
+/// leave that open.
+pub(super) fn default_requests(range: &LimitRange<'_>, table: &mut ResourceTable) -> Resources {
+    let mut requests = Resources::new();
+    for item in range.spec.limits.iter().filter(|item| &*item.kind == "Container") {
+        let own = [&item.min, &item.max, &item.default, &item.default_request];
+        for (name, amount) in own.into_iter().flat_map(Amounts::iter) {
+            requests.set(table.intern(name), amount);
+        }
+    }
+    requests
+}
+
 /// A DaemonSet, ReplicaSet, Deployment, StatefulSet or Job.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkloadEntry {
     /// Its pods.
-    pub(crate) shape: Arc<Shape>,
-    pub(crate) content: u128,
+    pub(crate) template: Template,
     /// Which pods are its own.
     pub(crate) selector: Option<Requirements>,
     /// How many pods it wants, of which some may have to be made up.
     pub(crate) replicas: u32,
+    /// How many pods it wants, whether or not they are there.
+    pub(crate) scale: u32,
     /// The workload that it belongs to.
     pub(crate) owner: Option<Box<str>>,
     /// Volumes of its template, and claims that each pod gets.
@@ -266,8 +305,7 @@ pub(crate) struct WorkloadEntry {
 impl WorkloadEntry {
     pub(super) fn new(kind: Kind, workload: &Workload<'_>, state: &mut State) -> Result<Self, Invalid> {
         let (metadata, spec) = template(kind, workload);
-        let status = PodStatus::default();
-        let (content, shape) = state.shape(&metadata, &spec, &status).map_err(within("spec.template"))?;
+        let template = Template::new(&metadata, &spec, state).map_err(within("spec.template"))?;
         let selector = workload.spec.selector.as_ref();
         let selector = selector.map(|selector| label_selector(selector, &mut state.tables.symbols)).transpose();
         let own = workload.spec.volume_claim_templates.iter();
@@ -283,10 +321,10 @@ impl WorkloadEntry {
         });
         let shared: Vec<Volume<'_>> = shared.into_iter().cloned().collect();
         Ok(Self {
-            shape,
-            content,
+            template,
             selector: selector.map_err(within("spec.selector"))?,
             replicas: replicas(kind, workload),
+            scale: workload.spec.replicas.unwrap_or(1),
             owner: workload.metadata.controller().map(|owner| (*owner.name).into()),
             claims: claims("", &shared),
             own_claims: own.chain(ephemeral).collect(),

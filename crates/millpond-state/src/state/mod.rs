@@ -1,20 +1,28 @@
 //! The index: the latest of each object, pods as shapes.
 
+mod buffers;
 mod entries;
+mod overlays;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use millpond_api::capacity_buffer::CapacityBuffer;
+use millpond_api::catalog::overlay::Overlay;
 use millpond_api::catalog::{Catalog, config_map};
 use millpond_api::karpenter::{NodeClaim, NodePool};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::NodeClass;
 use millpond_api::scaling_advisor::ScalingConstraint;
-use millpond_plan::model::{Labels, Snapshot};
+use millpond_plan::model::{Labels, Resources, Snapshot};
 
+pub use buffers::Unresolved;
+pub(crate) use buffers::is_active;
 pub(crate) use entries::{
-    BudgetEntry, ClaimEntry, ClaimRef, PodEntry, PodPhase, PriorityEntry, StorageClassEntry, VolumeEntry, WorkloadEntry,
+    BudgetEntry, ClaimEntry, ClaimRef, PodEntry, PodPhase, PriorityEntry, StorageClassEntry, Template, VolumeEntry,
+    WorkloadEntry,
 };
+pub use overlays::{Overlays, pool_labels};
 
 use crate::lower::node::NodeEntry;
 use crate::lower::pod::{self, Shape};
@@ -78,6 +86,13 @@ pub struct State {
     pub(crate) priorities: BTreeMap<Box<str>, PriorityEntry>,
     pub(crate) budgets: Names<BudgetEntry>,
     pub(crate) workloads: BTreeMap<(Kind, Box<str>, Box<str>), WorkloadEntry>,
+    /// PodTemplates.
+    pub(crate) templates: Names<Template>,
+    /// What containers ask for that say nothing, by LimitRange.
+    pub(crate) limit_ranges: Names<Resources>,
+    pub(crate) buffers: Names<(CapacityBuffer, Option<Origin>)>,
+    pub(crate) overlays: BTreeMap<Box<str>, (Overlay, Option<Origin>)>,
+    memory: overlays::Memory,
 }
 
 impl Default for State {
@@ -110,6 +125,11 @@ impl State {
             priorities: BTreeMap::new(),
             budgets: BTreeMap::new(),
             workloads: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            limit_ranges: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            overlays: BTreeMap::new(),
+            memory: overlays::Memory::default(),
         }
     }
 
@@ -206,11 +226,34 @@ impl State {
                 let entry = WorkloadEntry::new(*kind, workload, self)?;
                 put(self.workloads.insert((*kind, namespace.into(), name.into()), entry))
             }
+            Object::PodTemplate(template) => {
+                let entry = Template::stored(template, self)?;
+                put(self.templates.entry(namespace.into()).or_default().insert(name.into(), entry))
+            }
+            Object::LimitRange(range) => {
+                let entry = entries::default_requests(range, &mut self.tables.resources);
+                put(self.limit_ranges.entry(namespace.into()).or_default().insert(name.into(), entry))
+            }
+            Object::CapacityBuffer(buffer) => {
+                let entry = ((**buffer).clone(), origin);
+                put(self.buffers.entry(namespace.into()).or_default().insert(name.into(), entry))
+            }
+            Object::NodeOverlay(overlay) => {
+                let entry = (Overlay::of(overlay)?, origin);
+                let same = self.overlays.get(name).is_some_and(|(known, _)| *known == entry.0);
+                if !same {
+                    self.forget_overlaid();
+                }
+                put(self.overlays.insert(name.into(), entry))
+            }
             Object::NodePool(pool) => {
                 if let Some(first) = pool.validate().into_iter().next() {
                     return Err(first);
                 }
                 crate::snapshot::pools::requirements(pool, &mut self.tables)?;
+                if self.pools.get(name).is_none_or(|(known, _)| known.spec.template != pool.spec.template) {
+                    self.forget_overlaid();
+                }
                 put(self.pools.insert(name.into(), ((**pool).clone(), origin)))
             }
             Object::NodeClaim(claim) => put(self.claims.insert(name.into(), (**claim).clone())),
@@ -218,7 +261,11 @@ impl State {
                 if let Some(first) = class.validate().into_iter().next() {
                     return Err(first);
                 }
-                put(self.classes.insert((*kind, name.into()), (**class).clone()))
+                let key = (*kind, name.into());
+                if self.classes.get(&key).is_none_or(|known| known.spec != class.spec) {
+                    self.forget_overlaid();
+                }
+                put(self.classes.insert(key, (**class).clone()))
             }
             Object::ScalingConstraint(constraint) => {
                 if let Some(first) = constraint.validate().into_iter().next() {
@@ -228,6 +275,7 @@ impl State {
                 put(self.constraints.entry(namespace.into()).or_default().insert(name.into(), entry))
             }
             Object::ConfigMap(map) => {
+                self.forget_overlaid();
                 let Some((catalog, text)) = map.catalog() else {
                     // It may have been one.
                     let gone = remove(&mut self.catalogs, namespace, name);
@@ -313,6 +361,10 @@ impl State {
             Kind::DaemonSet | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::Job => {
                 self.workloads.remove(&(kind, namespace.into(), name.into())).is_some()
             }
+            Kind::PodTemplate => remove(&mut self.templates, namespace, name),
+            Kind::LimitRange => remove(&mut self.limit_ranges, namespace, name),
+            Kind::CapacityBuffer => remove(&mut self.buffers, namespace, name),
+            Kind::NodeOverlay => self.overlays.remove(name).is_some(),
             Kind::NodePool => self.pools.remove(name).is_some(),
             Kind::NodeClaim => self.claims.remove(name).is_some(),
             Kind::NodeClass(class) => self.classes.remove(&(class, name.into())).is_some(),
@@ -320,6 +372,9 @@ impl State {
             Kind::ConfigMap => remove(&mut self.catalogs, namespace, name),
         };
         self.changes += u64::from(gone);
+        if matches!(kind, Kind::NodeOverlay | Kind::NodePool | Kind::NodeClass(_) | Kind::ConfigMap) {
+            self.forget_overlaid();
+        }
         gone
     }
 }

@@ -2,11 +2,14 @@
 
 mod advisor;
 mod budgets;
+mod buffers;
 mod files;
 mod golden;
 mod index;
+mod limit_ranges;
 mod mistakes;
 mod nodes;
+mod overlays;
 mod pools;
 mod requests;
 mod scheduling;

@@ -1,8 +1,10 @@
 //! Which overlay wins, and what mistakes in overlay files are answered with.
 
-use crate::catalog::overlay::{self, Overlay, PriceRule};
+use crate::catalog::overlay::{self, Overlay, PriceRule, Target, conflicts};
 use crate::catalog::{CapacityType, Catalog, synthetic};
-use crate::money;
+use crate::karpenter::NodeOverlay;
+use crate::selector::LabelValues;
+use crate::{money, selector};
 
 const DISCOUNT: &str = "apiVersion: karpenter.sh/v1alpha1
 kind: NodeOverlay
@@ -98,6 +100,93 @@ fn an_own_price_is_no_estimate() {
     let mut catalog = crate::catalog::built_in("aws").unwrap().clone();
     overlay::apply(&mut catalog, &[rule("own", 0, PriceRule::Absolute(1))]);
     assert!(catalog.types.iter().flat_map(|of| &of.offerings).all(|offering| !offering.estimated));
+}
+
+fn in_cluster(name: &str, spec: serde_json::Value) -> NodeOverlay {
+    serde_json::from_value(serde_json::json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+}
+
+#[test]
+fn objects_of_a_cluster_say_the_same_as_files() {
+    let files = overlay::parse("o.yaml", DISCOUNT).unwrap();
+    let spec = |text: &str| {
+        let document: serde_json::Value = serde_saphyr::from_str(text).unwrap();
+        document["spec"].clone()
+    };
+    let (first, second) = DISCOUNT.split_once("---\n").unwrap();
+    let objects = [in_cluster("savings-plan", spec(first)), in_cluster("windows-licence", spec(second))];
+    assert_eq!(objects.map(|object| Overlay::of(&object).unwrap()).as_slice(), files);
+}
+
+#[test]
+fn mistakes_of_objects_name_the_field() {
+    let problem = |spec| Overlay::of(&in_cluster("own", spec)).unwrap_err().to_string();
+    insta::assert_snapshot!([
+        problem(serde_json::json!({"requirements": [{"key": "a", "operator": "In"}]})),
+        problem(serde_json::json!({"weight": 10_001})),
+        problem(serde_json::json!({"price": "1", "priceAdjustment": "+1"})),
+        problem(serde_json::json!({"priceAdjustment": "1"})),
+        problem(serde_json::json!({"capacity": {"memory": "1Gi"}})),
+    ].join("\n"), @"
+    spec.requirements[0]: `In` on `a` takes at least one value, not 0
+    spec.weight: `10001` is not from 1 to 10000
+    spec.price: stands beside `priceAdjustment`; only one of them may
+    spec.priceAdjustment: is not an adjustment such as `-30%`, `+12.5%`, `-0.05` or `+0.1`
+    spec.capacity.memory: would change a resource that the node has itself
+    ");
+}
+
+/// Names of those that are not used, with the reason.
+fn unused(targets: &[Target<'_>], overlays: &[Overlay]) -> Vec<String> {
+    conflicts(targets, overlays).values().map(|conflict| format!("{}: {conflict}", conflict.name)).collect()
+}
+
+#[test]
+fn of_one_weight_one_speaks_about_an_offering() {
+    let kwok = synthetic::kwok();
+    let targets = [Target { catalog: &kwok, labels: LabelValues::new() }];
+    let only =
+        |overlay: Overlay, selector: &str| Overlay { requirements: selector::parse(selector).unwrap(), ..overlay };
+    let price = |name: &str, weight| rule(name, weight, PriceRule::Absolute(1));
+    let os = "kubernetes.io/os";
+    assert_eq!(unused(&targets, &[price("a", 1), price("b", 2)]), [""; 0]);
+    let apart = [only(price("a", 1), &format!("{os}=linux")), only(price("b", 1), &format!("{os}=windows"))];
+    assert_eq!(unused(&targets, &apart), [""; 0]);
+    // The later name goes before; whom it beats is in nobody's way any more.
+    let three =
+        [only(price("a", 1), &format!("{os}=windows")), price("b", 1), only(price("c", 1), &format!("{os}=linux"))];
+    assert_eq!(
+        unused(&targets, &three),
+        [
+            "b: overlay `c` has the same weight and also sets the price of `c-128x-amd64-linux` in `test-zone-a` (on-demand)"
+        ]
+    );
+    let licence =
+        |name: &str| Overlay { price: None, capacity: [("example.com/a".to_owned(), 1)].into(), ..price(name, 0) };
+    assert_eq!(
+        unused(&targets, &[licence("a"), licence("b")]),
+        ["a: overlay `b` has the same weight and also sets `example.com/a` of `c-128x-amd64-linux`"]
+    );
+}
+
+#[test]
+fn labels_of_a_pool_can_be_asked_for() {
+    let gpu = Overlay { requirements: selector::parse("team=red").unwrap(), ..rule("red", 0, PriceRule::Absolute(1)) };
+    let of = |team: &str| {
+        let mut catalog = synthetic::kwok();
+        let labels = LabelValues::from([("team".to_owned(), vec![team.to_owned()])]);
+        overlay::apply_for(&mut catalog, &labels, std::slice::from_ref(&gpu))[0].offerings
+    };
+    assert_eq!((of("red"), of("blue")), (1152, 0));
+}
+
+#[test]
+fn a_type_has_what_one_of_its_offerings_has() {
+    let requirements = selector::parse("topology.kubernetes.io/zone=test-zone-a,karpenter.sh/capacity-type=reserved");
+    let capacity = [("example.com/a".to_owned(), 1)].into();
+    let one = Overlay { requirements: requirements.unwrap(), price: None, capacity, ..rule("x", 0, PriceRule::Add(0)) };
+    let catalog = apply(&[one]);
+    assert!(catalog.types.iter().all(|of| of.extended.is_empty()), "no offering is reserved");
 }
 
 fn problem(from: &str, to: &str) -> String {

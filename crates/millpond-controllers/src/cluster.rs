@@ -6,13 +6,17 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use kube::Client;
+use millpond_api::catalog::Catalog;
 use millpond_api::meta::Invalid;
+use millpond_api::selector::LabelValues;
 use millpond_api::time::Time;
 use millpond_runtime::clock::Clock;
 use millpond_runtime::events::{Recorder, Sender};
@@ -21,13 +25,13 @@ use millpond_runtime::meta::{Key, node_name};
 use millpond_runtime::mirror::{Mirror, Writer};
 use millpond_runtime::names::Names;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
-use millpond_state::{State, Taken};
+use millpond_state::{Overlays, State, Taken, Unresolved};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::kinds::{ClusterLimits, NodeClaim, NodeClass, NodePool};
+use crate::kinds::{CapacityBuffer, ClusterLimits, NodeClaim, NodeClass, NodeOverlay, NodePool};
 
 /// The name under which controllers own fields.
 pub const FIELD_MANAGER: &str = "millpond";
@@ -98,6 +102,16 @@ pub struct Cluster {
     pub replica_sets: Arc<Mirror<ReplicaSet>>,
     /// The same, in order.
     pub stateful_sets: Arc<Mirror<StatefulSet>>,
+    /// The same, one after the other.
+    pub deployments: Arc<Mirror<Deployment>>,
+    /// Room that is kept free.
+    pub buffers: Arc<Mirror<CapacityBuffer>>,
+    /// What buffers are for.
+    pub templates: Arc<Mirror<PodTemplate>>,
+    /// What containers ask for that say nothing.
+    pub limit_ranges: Arc<Mirror<LimitRange>>,
+    /// Own prices.
+    pub overlays: Arc<Mirror<NodeOverlay>>,
     daemon_sets: Arc<Mirror<DaemonSet>>,
     namespaces: Arc<Mirror<Namespace>>,
     storage_classes: Arc<Mirror<StorageClass>>,
@@ -139,6 +153,11 @@ impl Cluster {
             volume_claims: plain(&writer),
             replica_sets: plain(&writer),
             stateful_sets: plain(&writer),
+            deployments: plain(&writer),
+            buffers: plain(&writer),
+            templates: plain(&writer),
+            limit_ranges: plain(&writer),
+            overlays: plain(&writer),
             daemon_sets: plain(&writer),
             namespaces: plain(&writer),
             storage_classes: plain(&writer),
@@ -165,6 +184,11 @@ impl Cluster {
         self.feed(&self.volume_claims, StateKind::PersistentVolumeClaim, |_| true);
         self.feed(&self.replica_sets, StateKind::ReplicaSet, |_| true);
         self.feed(&self.stateful_sets, StateKind::StatefulSet, |_| true);
+        self.feed(&self.deployments, StateKind::Deployment, |_| true);
+        self.feed(&self.buffers, StateKind::CapacityBuffer, |_| true);
+        self.feed(&self.templates, StateKind::PodTemplate, |_| true);
+        self.feed(&self.limit_ranges, StateKind::LimitRange, |_| true);
+        self.feed(&self.overlays, StateKind::NodeOverlay, |_| true);
         self.feed(&self.daemon_sets, StateKind::DaemonSet, |_| true);
         self.feed(&self.namespaces, StateKind::Namespace, |_| true);
         self.feed(&self.storage_classes, StateKind::StorageClass, |_| true);
@@ -219,6 +243,24 @@ impl Cluster {
         self.state.lock().state.snapshot(self.now().0, options)
     }
 
+    /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.
+    pub fn buffer(&self, key: &Key) -> Option<Result<u32, Unresolved>> {
+        self.state.lock().state.buffer(&key.namespace, &key.name)
+    }
+
+    /// Overlays that are used, and those that are not.
+    pub fn judged_overlays(&self) -> Arc<Overlays> {
+        self.state.lock().state.overlays(&self.options.snapshot)
+    }
+
+    /// A catalogue with overlays on top, as nodes with these labels are priced; the catalogue itself if there are none.
+    pub fn overlaid(&self, catalog: &Arc<Catalog>, labels: &LabelValues, class: &NodeClass) -> Arc<Catalog> {
+        let only = Some(class.spec.overlays.as_slice()).filter(|names| !names.is_empty());
+        let index = self.state.lock();
+        let overlaid = index.state.overlaid(catalog, labels, only, &self.options.snapshot);
+        overlaid.unwrap_or_else(|| Arc::clone(catalog))
+    }
+
     /// Why the planner does not take an object, if so.
     pub fn refused(&self, kind: StateKind, key: &Key) -> Option<Invalid> {
         self.state.lock().refused.get(&(kind, key.clone())).cloned()
@@ -261,6 +303,11 @@ impl Cluster {
             volume_claims,
             replica_sets,
             stateful_sets,
+            deployments,
+            buffers,
+            templates,
+            limit_ranges,
+            overlays,
             daemon_sets,
             namespaces,
             storage_classes,
@@ -292,6 +339,11 @@ impl Cluster {
             volume_claims,
             replica_sets,
             stateful_sets,
+            deployments,
+            buffers,
+            templates,
+            limit_ranges,
+            overlays,
             daemon_sets,
             namespaces,
             storage_classes,

@@ -9,6 +9,7 @@ use millpond_plan::model::Snapshot;
 use millpond_providers::{Provider, ProviderError};
 use millpond_runtime::meta::Key;
 
+use crate::buffers::Fills;
 use crate::cluster::Cluster;
 use crate::end::Endings;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};
@@ -25,6 +26,8 @@ pub struct Context {
     pub cluster: Arc<Cluster>,
     /// Offerings that were not to be had.
     pub stock: Stock,
+    /// How far buffers are filled.
+    pub fills: Fills,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Claims that are leaving.
@@ -49,7 +52,7 @@ impl Context {
         let endings = Endings::new(cluster.now());
         let news = News::new(cluster.recorder.clone());
         let turn = tokio::sync::Mutex::default();
-        Arc::new(Self { cluster, stock, metrics, endings, news, turn, providers })
+        Arc::new(Self { cluster, stock, fills: Fills::default(), metrics, endings, news, turn, providers })
     }
 
     /// All providers.

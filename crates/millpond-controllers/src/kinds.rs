@@ -5,12 +5,12 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use millpond_api::{cluster_limits, karpenter, node_class};
+use millpond_api::{capacity_buffer, cluster_limits, karpenter, node_class};
 use millpond_runtime::kinds::Kind;
 use serde::{Deserialize, Serialize};
 
-macro_rules! cluster_kind {
-    ($(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty) => {
+macro_rules! kind {
+    ($(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty, $scope:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -46,7 +46,7 @@ macro_rules! cluster_kind {
 
         impl kube::Resource for $name {
             type DynamicType = ();
-            type Scope = kube::core::ClusterResourceScope;
+            type Scope = kube::core::$scope;
 
             fn kind(_: &()) -> Cow<'_, str> {
                 stringify!($name).into()
@@ -68,12 +68,30 @@ macro_rules! cluster_kind {
             }
         }
 
+    };
+}
+
+macro_rules! cluster_kind {
+    ($(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty) => {
+        kind!($(#[$doc])* $name, $group, $version, $plural, $spec, $status, ClusterResourceScope);
+
         impl Kind for $name {
             fn api(client: &Client, _namespace: &str) -> Api<Self> {
                 Api::all(client.clone())
             }
         }
+    };
+}
 
+macro_rules! namespaced_kind {
+    ($(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty) => {
+        kind!($(#[$doc])* $name, $group, $version, $plural, $spec, $status, NamespaceResourceScope);
+
+        impl Kind for $name {
+            fn api(client: &Client, namespace: &str) -> Api<Self> {
+                Api::namespaced(client.clone(), namespace)
+            }
+        }
     };
 }
 
@@ -112,4 +130,22 @@ cluster_kind!(
     "clusterlimits",
     cluster_limits::ClusterLimitsSpec,
     cluster_limits::ClusterLimitsStatus
+);
+cluster_kind!(
+    /// Own prices and resources of instance types.
+    NodeOverlay,
+    "karpenter.sh",
+    "v1alpha1",
+    "nodeoverlays",
+    karpenter::NodeOverlaySpec,
+    karpenter::NodeOverlayStatus
+);
+namespaced_kind!(
+    /// Room that is kept free for pods.
+    CapacityBuffer,
+    "autoscaling.x-k8s.io",
+    "v1beta1",
+    "capacitybuffers",
+    capacity_buffer::CapacityBufferSpec,
+    capacity_buffer::CapacityBufferStatus
 );

@@ -16,6 +16,7 @@
 //! Nothing here knows whether the API is the embedded one. Time is `tokio::time` and [`millpond_runtime::clock`], chance
 //! comes from a seed. When nothing changes, nothing is written.
 
+pub mod buffers;
 pub mod claims;
 pub mod classes;
 pub mod cluster;
@@ -30,6 +31,7 @@ pub mod limits;
 pub mod metrics;
 pub mod news;
 mod nodes;
+pub mod overlays;
 pub mod pools;
 pub mod provision;
 pub mod repair;

@@ -10,6 +10,7 @@ use millpond_runtime::worker::{self, Reconcile};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::buffers::Buffers;
 use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
@@ -18,6 +19,7 @@ use crate::context::Context;
 use crate::disruption::{Disruptor, Hashes, Marks};
 use crate::interrupt;
 use crate::metrics;
+use crate::overlays::Overlays;
 use crate::pools::Pools;
 use crate::provision::{Nominations, Provisioner};
 use crate::repair::Repair;
@@ -27,7 +29,7 @@ use crate::static_pools::StaticPools;
 const CLAIMS_AT_A_TIME: usize = 64;
 /// Pods whose nomination is looked at, at a time.
 const NOMINATIONS_AT_A_TIME: usize = 16;
-/// Pools and classes that are looked at, at a time.
+/// Pools, classes, buffers and overlays that are looked at, at a time.
 const POOLS_AT_A_TIME: usize = 4;
 
 /// Controllers that run.
@@ -69,6 +71,12 @@ impl Controllers {
         let queue = Arc::new(Queue::new());
         controllers.work(StaticPools::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
         controllers.when_ready(Disruptor::new(Arc::clone(&context)).run(stop.clone()), stop);
+        let queue = Arc::new(Queue::new());
+        Buffers::listen(&context, &queue);
+        controllers.work(Buffers::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
+        let queue = Arc::new(Queue::new());
+        Overlays::listen(&context, &queue);
+        controllers.work(Overlays::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         metrics::listen(&context);
         controllers.when_ready(Collector::new(Arc::clone(&context)).run(stop.clone()), stop);
         for provider in context.providers() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millpond_api::karpenter::{Taint, TaintEffect, UNREGISTERED_TAINT, conditions};
 use millpond_api::labels;
 use millpond_api::meta::Condition;
-use millpond_providers::{Choice, LaunchRequest, Launched, OfferingKey, ProviderError, choices};
+use millpond_providers::{Choice, LaunchRequest, Launched, Offered, OfferingKey, ProviderError, choices};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
 use millpond_runtime::meta::Key;
@@ -120,9 +120,13 @@ impl Claims {
         class: &NodeClass,
         provider: &dyn millpond_providers::Provider,
     ) -> Result<LaunchRequest, ProviderError> {
+        let catalog = provider.catalog(&api_class(class))?;
+        let labels = claim.metadata.labels.iter().flatten();
+        let labels = labels.map(|(key, value)| (key.clone(), vec![value.clone()])).collect();
+        let overlaid = self.context.cluster.overlaid(&catalog, &labels, class);
         let class = api_class(class);
-        let catalog = provider.catalog(&class)?;
-        let all = choices(&catalog, &class, &claim.spec.requirements, &claim.spec.resources.requests);
+        let requests = &claim.spec.resources.requests;
+        let all = choices(Offered { catalog: &overlaid, real: &catalog }, &class, &claim.spec.requirements, requests);
         if all.is_empty() {
             let message = "no instance type of the catalogue satisfies the requirements and holds the requests";
             return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });

@@ -3,10 +3,10 @@
 //! The steps of a plan are not independent of each other: a pod may move to a node that a later step empties again, and
 //! end up on what that step buys. So steps that share a new node become one command, which waits for all of its nodes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use millpond_plan::disruption::Refusal;
-use millpond_plan::model::{DisruptionReason, Node, NodeId, NodeState, PodState, Pool, Seconds, Snapshot};
+use millpond_plan::model::{DisruptionReason, Node, NodeId, NodeState, PodId, PodState, Pool, Seconds, Snapshot};
 use millpond_plan::plan::{Plan, Target};
 
 /// Nodes that are to go together.
@@ -33,15 +33,21 @@ pub(super) enum Waiting {
     Buying,
 }
 
-/// What pods wait for.
+/// What pods wait for. Those of buffers wait for ever where there is room for them, and where nodes that go are replaced
+/// for them; only what is to be bought besides comes first.
 pub(super) fn waiting(snapshot: &Snapshot, plan: &Plan) -> Waiting {
+    let replacements: HashSet<u32> =
+        plan.removals.iter().flat_map(|removal| removal.replacements.iter().copied()).collect();
     let mut waiting = Waiting::Nobody;
     for (pod, target) in &plan.placements {
         if snapshot.pods[pod.index()].state != PodState::Pending {
             continue;
         }
+        let is_buffer = snapshot.class_of(*pod).is_buffer();
         match target {
+            Target::New(node) if is_buffer && replacements.contains(node) => {}
             Target::New(_) => return Waiting::Buying,
+            Target::Existing(_) if is_buffer => {}
             Target::Existing(node) if snapshot.nodes[node.index()].state == NodeState::Running => {
                 waiting = Waiting::Binding;
             }
@@ -52,7 +58,8 @@ pub(super) fn waiting(snapshot: &Snapshot, plan: &Plan) -> Waiting {
 }
 
 /// The commands of a plan. Steps that rely on nodes which are bought for somebody else are left for the next plan.
-pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan) -> Vec<Draft> {
+/// `buffers` tells where pods of buffers were before.
+pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan, buffers: &HashMap<PodId, NodeId>) -> Vec<Draft> {
     let mut step_of: HashMap<NodeId, usize> = HashMap::new();
     let mut buyer_of: HashMap<u32, usize> = HashMap::new();
     for (step, removal) in plan.removals.iter().enumerate() {
@@ -63,7 +70,7 @@ pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan) -> Vec<Draft> {
     let mut receivers: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); plan.removals.len()];
     let mut left = vec![false; plan.removals.len()];
     for (pod, target) in &plan.placements {
-        let home = snapshot.pods[pod.index()].node;
+        let home = snapshot.pods[pod.index()].node.or_else(|| buffers.get(pod).copied());
         let Some(&step) = home.and_then(|node| step_of.get(&node)) else { continue };
         match target {
             Target::Existing(node) => drop(receivers[step].insert(*node)),
@@ -146,7 +153,6 @@ fn until(refusal: &Refusal) -> Option<Seconds> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_plan::model::PodId;
     use millpond_plan::plan::Removal;
     use millpond_plan::testing::Cluster;
 
@@ -187,16 +193,22 @@ mod tests {
         // Each for itself.
         let apart = plan(steps(), &[(0, stays), (1, Target::New(0)), (2, stays)]);
         assert_eq!(
-            shown(&drafts(&cluster(), &apart)),
+            shown(&drafts(&cluster(), &apart, &HashMap::new())),
             [(vec![0], vec![], 50), (vec![1], vec![0], 10), (vec![2], vec![], 50)]
         );
-        assert_eq!(drafts(&cluster(), &apart)[0].receivers, BTreeSet::from([NodeId(3)]));
+        assert_eq!(drafts(&cluster(), &apart, &HashMap::new())[0].receivers, BTreeSet::from([NodeId(3)]));
         // The pod of the first ends up on what the second buys.
         let shared = plan(steps(), &[(0, Target::New(0)), (1, Target::New(0)), (2, stays)]);
-        assert_eq!(shown(&drafts(&cluster(), &shared)), [(vec![0, 1], vec![0], 60), (vec![2], vec![], 50)]);
+        assert_eq!(
+            shown(&drafts(&cluster(), &shared, &HashMap::new())),
+            [(vec![0, 1], vec![0], 60), (vec![2], vec![], 50)]
+        );
         // It ends up on a node that is bought for pods that wait.
         let relies = plan(steps(), &[(0, Target::New(1)), (1, Target::New(0)), (2, stays)]);
-        assert_eq!(shown(&drafts(&cluster(), &relies)), [(vec![1], vec![0], 10), (vec![2], vec![], 50)]);
+        assert_eq!(
+            shown(&drafts(&cluster(), &relies, &HashMap::new())),
+            [(vec![1], vec![0], 10), (vec![2], vec![], 50)]
+        );
     }
 
     #[test]
@@ -208,6 +220,27 @@ mod tests {
         assert_eq!(waiting(&snapshot, &pods(Target::Existing(NodeId(3)))), Waiting::Binding);
         // A pod that runs and moves does not wait.
         assert_eq!(waiting(&snapshot, &plan(Vec::new(), &[(0, Target::New(0))])), Waiting::Nobody);
+    }
+
+    #[test]
+    fn room_for_buffers_is_no_pod_that_waits() {
+        let snapshot = Cluster::new()
+            .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50))
+            .pool("general", |pool| pool)
+            .node("a", "small", |node| node.pool("general"))
+            .node("b", "small", |node| node.pool("general"))
+            .pods(2, "room", "cpu=100m", |pod| pod.buffer())
+            .snapshot();
+        let steps = || vec![removal(0, &[0], 10), removal(1, &[], 50)];
+        let stays = plan(steps(), &[(0, Target::Existing(NodeId(1)))]);
+        assert_eq!(waiting(&snapshot, &stays), Waiting::Nobody);
+        let replaced = plan(steps(), &[(0, Target::New(0)), (1, Target::New(0))]);
+        assert_eq!(waiting(&snapshot, &replaced), Waiting::Nobody);
+        let besides = plan(steps(), &[(0, Target::New(1))]);
+        assert_eq!(waiting(&snapshot, &besides), Waiting::Buying);
+        // Room that moves to what another step buys waits for it.
+        let homes = HashMap::from([(PodId(0), NodeId(0)), (PodId(1), NodeId(1))]);
+        assert_eq!(shown(&drafts(&snapshot, &replaced, &homes)), [(vec![0, 1], vec![0], 60)]);
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Disruptor {
         let contents = alternatives::contents(snapshot, &thought.plan);
         let mut intents = Intents::new(&self.context, snapshot, market);
         let mut starts = Vec::new();
-        for draft in drafts(snapshot, &thought.plan) {
+        for draft in drafts(snapshot, &thought.plan, &thought.buffers) {
             let replacement = |&index: &u32| {
                 let node = &thought.plan.new_nodes[index as usize];
                 let most = price_limit(&draft, node.price);

@@ -1,11 +1,11 @@
 //! One thought about all nodes: which could go, as the planner sees it. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use millpond_plan::disruption::{Accounts, Refusal, consolidate};
 use millpond_plan::market::Market;
-use millpond_plan::model::{DisruptionReason, NodeId, NodeState, Snapshot};
-use millpond_plan::plan::{Plan, Settings};
+use millpond_plan::model::{DisruptionReason, NodeId, NodeState, PodId, Snapshot};
+use millpond_plan::plan::{Plan, Settings, Target};
 
 /// Reasons for which nodes of a pool of fixed size are replaced.
 const REPLACED_FOR: [DisruptionReason; 2] = [DisruptionReason::Drifted, DisruptionReason::Expired];
@@ -17,6 +17,8 @@ pub(super) struct Thought {
     pub(super) plan: Plan,
     /// Why each node stays.
     pub(super) kept: Vec<Option<Refusal>>,
+    /// Nodes on which room is kept for pods of buffers, as long as these stay where they are.
+    pub(super) buffers: HashMap<PodId, NodeId>,
     /// Nodes that the planner was told to leave alone: of pools of fixed size, and those of commands that failed lately.
     pub(super) spared: Vec<bool>,
     /// Nodes of pools of fixed size that are to be replaced one by one.
@@ -39,9 +41,20 @@ impl Thought {
         let market = Market::new(&snapshot);
         let settings = Settings { consolidate: true, ..Settings::default() };
         let waiting = millpond_plan::plan_on(&snapshot, &market, &Settings { consolidate: false, ..settings });
+        let buffers = buffers(&snapshot, &waiting.plan);
         let consolidated = consolidate(&snapshot, &market, waiting, &settings);
-        Self { plan: consolidated.outcome.plan, kept: consolidated.kept, snapshot, market, spared, fixed }
+        Self { plan: consolidated.outcome.plan, kept: consolidated.kept, buffers, snapshot, market, spared, fixed }
     }
+}
+
+/// Where a plan finds room for pods of buffers on nodes that are there.
+fn buffers(snapshot: &Snapshot, plan: &Plan) -> HashMap<PodId, NodeId> {
+    let placements = plan.placements.iter().filter(|(pod, _)| snapshot.class_of(*pod).is_buffer());
+    let there = placements.filter_map(|&(pod, target)| match target {
+        Target::Existing(node) => Some((pod, node)),
+        Target::New(_) => None,
+    });
+    there.collect()
 }
 
 /// Nodes of pools of fixed size that are outdated and may go, the oldest first, within budgets and the pool's limit.

@@ -75,6 +75,10 @@ impl Watch {
         );
         watch.on(&cluster.limits, false, |limits| limits.metadata.generation, |_| Scope::Everything);
         watch.on(&cluster.budgets, false, of_budget, |_| Scope::Any);
+        watch.on(&cluster.overlays, false, |overlay| overlay.metadata.generation, |_| Scope::Everything);
+        watch.on(&cluster.buffers, false, |buffer| (buffer.metadata.generation, is_leaving(buffer)), |_| Scope::Any);
+        watch.on(&cluster.templates, false, |template| template.metadata.generation, |_| Scope::Any);
+        watch.on(&cluster.deployments, false, |deployment| deployment.metadata.generation, |_| Scope::Any);
         let tainted = Arc::clone(&watch);
         cluster.nodes.on_change(move |before, after| {
             let Some(name) = after.or(before).map(|node| node.name_any()) else { return };

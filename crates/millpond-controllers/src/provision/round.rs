@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::Intents;
 use super::nominate::nominate;
 use super::waiting::Waiting;
+use crate::buffers::Fill;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
@@ -62,7 +63,10 @@ impl<'c> Round<'c> {
             // A limit was reached meanwhile, or a write failed.
             self.waiting.look_again(Instant::now() + super::RETRY);
         }
-        let news = self.waiting.end(hopeless(&snapshot, &outcome), expected(&snapshot, &outcome));
+        let fills = Fill::of_plan(&snapshot, &outcome);
+        let short = fills.values().any(|fill| fill.lacking > 0);
+        self.context.fills.set(fills);
+        let news = self.waiting.end(hopeless(&snapshot, &outcome), expected(&snapshot, &outcome), short);
         for (key, why) in news {
             if let Some(pod) = cluster.pods.get(&key) {
                 cluster.recorder.tell(&*pod, FAILED, why);
@@ -90,7 +94,7 @@ impl<'c> Round<'c> {
     /// Which pod was promised which node: those that are yet to come. Others the scheduler finds by itself.
     fn nominations(&self, snapshot: &Snapshot, outcome: &Outcome, created: &[Option<String>]) -> Vec<(Key, String)> {
         let mut nominations = Vec::new();
-        for &(pod, target) in &outcome.plan.placements {
+        for &(pod, target) in real(snapshot, outcome) {
             let node = match target {
                 Target::New(node) => created.get(node as usize).cloned().flatten(),
                 Target::Existing(node) => {
@@ -106,13 +110,17 @@ impl<'c> Round<'c> {
     }
 }
 
+/// Where pods go, but for those of buffers: nobody is told about them.
+fn real<'o>(snapshot: &'o Snapshot, outcome: &'o Outcome) -> impl Iterator<Item = &'o (PodId, Target)> {
+    outcome.plan.placements.iter().filter(|(pod, _)| !snapshot.class_of(*pod).is_buffer())
+}
+
 /// Pods without a place, and why.
 fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
     let report = &outcome.report;
-    let verdicts = report
-        .unplaced
-        .iter()
-        .map(|&(pod, verdict)| (key(snapshot, pod), report.verdicts[verdict as usize].message.clone()));
+    let unplaced = report.unplaced.iter().filter(|(pod, _)| !snapshot.class_of(*pod).is_buffer());
+    let verdicts =
+        unplaced.map(|&(pod, verdict)| (key(snapshot, pod), report.verdicts[verdict as usize].message.clone()));
     verdicts.collect()
 }
 
@@ -122,7 +130,7 @@ fn expected(snapshot: &Snapshot, outcome: &Outcome) -> HashSet<Key> {
         Target::Existing(node) => snapshot.nodes[node.index()].state == NodeState::Running,
         Target::New(_) => false,
     };
-    let placements = outcome.plan.placements.iter().filter(|(_, target)| is_running(*target));
+    let placements = real(snapshot, outcome).filter(|(_, target)| is_running(*target));
     placements.map(|(pod, _)| key(snapshot, *pod)).collect()
 }
 

@@ -1,4 +1,6 @@
 //! Pods that wait for a node, and whether a round has looked at them.
+//!
+//! Buffers wait for ever: as long as there are any, a round looks again whenever room is taken or made.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use tokio::time::Instant;
 use super::nominate::PATIENCE;
 use super::{SOONEST_AGAIN, SOONEST_PROBE};
 use crate::context::Context;
+use crate::kinds::CapacityBuffer;
 use crate::metrics::Metrics;
 
 #[derive(Default)]
@@ -26,7 +29,13 @@ struct State {
     hopeless: HashMap<Key, String>,
     /// Pods that the scheduler should bind by itself, to nodes that are there; looked at again if it does not.
     expected: HashSet<Key>,
-    /// Something changed since the last round that may help them.
+    /// Buffers that are to be filled.
+    buffers: HashSet<Key>,
+    /// One of them is new, or another.
+    buffers_changed: bool,
+    /// A round found no place for all that they stand for.
+    short: bool,
+    /// Something changed since the last round that may help pods without a place, or leaves a buffer without.
     helped: bool,
     /// When the last round ended.
     ended: Option<Instant>,
@@ -58,6 +67,14 @@ impl Waiting {
         waiting
             .helped_by(&cluster.volume_claims, |claim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()));
         waiting.helped_by(&cluster.nodes, |node| (node.spec.clone(), node.metadata.labels.clone()));
+        // What buffers are for.
+        waiting.helped_by(&cluster.templates, |template| template.metadata.generation);
+        waiting.helped_by(&cluster.deployments, |deployment| deployment.metadata.generation);
+        waiting.helped_by(&cluster.replica_sets, |set| set.metadata.generation);
+        waiting.helped_by(&cluster.stateful_sets, |set| set.metadata.generation);
+        waiting.helped_by(&cluster.limit_ranges, |range| range.spec.clone());
+        let buffers = Arc::clone(&waiting);
+        cluster.buffers.on_change(move |before, after| buffers.buffer_changed(before, after));
         waiting
     }
 
@@ -78,7 +95,8 @@ impl Waiting {
 
     fn help(&self) {
         let mut state = self.state.lock();
-        if !state.hopeless.is_empty() && !state.helped {
+        let anybody = !state.hopeless.is_empty() || !state.buffers.is_empty();
+        if anybody && !state.helped {
             state.helped = true;
             drop(state);
             self.changed.notify_waiters();
@@ -104,13 +122,42 @@ impl Waiting {
                 state.hopeless.remove(&key);
                 state.expected.remove(&key);
                 self.count(&state);
-            }
-            // A pod that leaves makes room.
-            (false, false) if after.is_none() => {
                 drop(state);
-                self.help();
+                self.room_changed(before, after);
             }
-            _ => {}
+            (false, false) => {
+                drop(state);
+                self.room_changed(before, after);
+            }
+            (true, true) => {}
+        }
+    }
+
+    /// A pod that leaves makes room; one that comes may take that of a buffer.
+    fn room_changed(&self, before: Option<&Arc<Pod>>, after: Option<&Arc<Pod>>) {
+        let home = |pod: Option<&Arc<Pod>>| {
+            pod.filter(|pod| !has_ended(pod)).and_then(|pod| node_name(pod).map(str::to_owned))
+        };
+        if after.is_none() || home(before) != home(after) {
+            self.help();
+        }
+    }
+
+    fn buffer_changed(&self, before: Option<&Arc<CapacityBuffer>>, after: Option<&Arc<CapacityBuffer>>) {
+        let Some(buffer) = after.or(before) else { return };
+        let key = Key::of(&**buffer);
+        let there = after.filter(|buffer| !is_leaving(&***buffer));
+        let generation = |buffer: Option<&Arc<CapacityBuffer>>| buffer.map(|buffer| buffer.metadata.generation);
+        let mut state = self.state.lock();
+        if there.is_none() {
+            state.buffers.remove(&key);
+            return;
+        }
+        state.buffers.insert(key);
+        if generation(before) != generation(there) {
+            state.buffers_changed = true;
+            drop(state);
+            self.changed.notify_waiters();
         }
     }
 
@@ -135,14 +182,15 @@ impl Waiting {
         if let Some(again) = state.again {
             return Some(again);
         }
-        if !state.fresh.is_empty() {
+        if !state.fresh.is_empty() || state.buffers_changed {
             return Some(Instant::now());
         }
         let after = |wait: Duration| state.ended.map_or_else(Instant::now, |ended| ended + wait);
-        if state.helped && !state.hopeless.is_empty() {
+        if state.helped && !(state.hopeless.is_empty() && state.buffers.is_empty()) {
             return Some(after(SOONEST_AGAIN));
         }
-        let probe = next_probe.filter(|_| !state.hopeless.is_empty());
+        let short = !state.hopeless.is_empty() || state.short;
+        let probe = next_probe.filter(|_| short);
         let probe = probe.map(|wait| (Instant::now() + wait).max(after(SOONEST_PROBE)));
         let unbound = (!state.expected.is_empty()).then(|| after(PATIENCE));
         probe.into_iter().chain(unbound).min()
@@ -152,19 +200,26 @@ impl Waiting {
     pub(super) fn begin(&self) {
         let mut state = self.state.lock();
         state.fresh.clear();
+        state.buffers_changed = false;
         state.helped = false;
         state.again = None;
         self.count(&state);
     }
 
     /// A round ended with these pods without a place, and these for the scheduler to bind by itself; tells which of the
-    /// former have a new reason.
-    pub(super) fn end(&self, hopeless: HashMap<Key, String>, expected: HashSet<Key>) -> Vec<(Key, String)> {
+    /// former have a new reason. `short` if some of what buffers stand for has no place.
+    pub(super) fn end(
+        &self,
+        hopeless: HashMap<Key, String>,
+        expected: HashSet<Key>,
+        short: bool,
+    ) -> Vec<(Key, String)> {
         let mut state = self.state.lock();
         let news = hopeless.iter().filter(|(key, why)| state.hopeless.get(*key) != Some(*why));
         let news = news.map(|(key, why)| (key.clone(), why.clone())).collect();
         state.hopeless = hopeless;
         state.expected = expected;
+        state.short = short;
         state.ended = Some(Instant::now());
         self.count(&state);
         news

@@ -95,7 +95,14 @@ struct Source<'c> {
 impl<'c> Source<'c> {
     /// A catalogue as it is.
     fn of(catalog: &'c Catalog) -> Self {
-        Self { catalog, kubelet: Kubelet::default(), overlays: None, missing: Vec::new(), not_ready: None }
+        Self {
+            catalog,
+            kubelet: Kubelet::default(),
+            overlays: None,
+            missing: Vec::new(),
+            labels: LabelValues::new(),
+            not_ready: None,
+        }
     }
 }
 
@@ -234,6 +241,8 @@ impl<'s> Taking<'s> {
         let name = |it: &UnavailableOffering| (it.instance_type.clone(), it.zone.clone(), it.capacity_type.clone());
         missing.sort_by_cached_key(name);
         missing
+    }
+
     /// Labels of a pool's nodes, as far as some overlay asks for them: pools that agree in these share their types.
     fn labels_asked_for(&self, pool: &NodePool) -> LabelValues {
         let overlays = self.options.overlays.iter().chain(&self.overlays.used);
@@ -312,15 +321,6 @@ impl<'s> Taking<'s> {
         }
         let catalog = self.options.default_catalog();
         let types = self.types(&Source::of(catalog), catalogs);
-        let source = Source {
-            catalog,
-            kubelet: Kubelet::default(),
-            overlays: None,
-            missing: Vec::new(),
-            labels: LabelValues::new(),
-            not_ready: None,
-        };
-        let types = self.types(&source, catalogs);
         let mut wanted = vec![
             ("kubernetes.io/os", vec!["linux"]),
             ("kubernetes.io/arch", vec!["amd64"]),

@@ -106,12 +106,11 @@ pub(super) fn drain(pods: &[Arc<Pod>], now: Timestamp, deadline: Option<Timestam
     drain
 }
 
-/// The time that a pod gets when it is deleted for the node's sake; none if it ends as soon by itself.
+/// The time that a pod gets when it is deleted for the node's sake; none if it ends in time by itself.
 fn shortened(pod: &Pod, now: Timestamp, deadline: Timestamp) -> Option<u32> {
-    let seconds = deadline.duration_since(now).as_secs().max(LEAST_GRACE_SECONDS);
-    let end = after(now, SignedDuration::from_secs(seconds));
-    let sooner = deletion(pod).is_none_or(|known| known > end);
-    sooner.then(|| u32::try_from(seconds).unwrap_or(u32::MAX))
+    let latest = deadline.max(after(now, SignedDuration::from_secs(LEAST_GRACE_SECONDS)));
+    let seconds = latest.duration_since(now).as_secs();
+    deletion(pod).is_none_or(|end| end > latest).then(|| u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
 /// Whether the node waits for a pod to go, unless it has ended.

@@ -18,8 +18,11 @@
 //!
 //! Deliberately absent: back-off, limits, retries of launches, deletion of Node objects. Controllers do that, so that
 //! it is done once and alike for all providers.
+//!
+//! `docs/guides/providers.md` is the guide: the faults of the simulated cloud, and a provider of one's own.
 
 mod choices;
+pub mod conformance;
 mod error;
 mod instance;
 mod request;
@@ -99,3 +102,8 @@ pub struct RepairPolicy {
     /// How long that is borne before the node is replaced.
     pub toleration: Duration,
 }
+
+/// The Rust of the guide compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/providers.md")]
+struct Guide;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::overlay::{self, Overlay};
-use super::{BUILT_IN, Catalog, built_in};
+use super::shipped::shared;
+use super::{BUILT_IN, Catalog};
 use crate::meta::Invalid;
 use crate::node_class::NodeClass;
 use crate::spelling::nearest;
@@ -25,26 +26,28 @@ pub struct Shelf {
 
 impl Shelf {
     /// The catalogue of that name.
-    pub fn find(&self, name: &str) -> Option<&Catalog> {
+    pub fn find(&self, name: &str) -> Option<&Arc<Catalog>> {
         let own = self.catalogs.iter().chain(&self.default).find(|catalog| catalog.name == name);
-        own.map(|catalog| &**catalog).or_else(|| built_in(name))
+        own.or_else(|| shared(name))
     }
 
-    /// The catalogue of a class, with its overlays laid over it. This copies; keep the result.
-    pub fn of_class(&self, class: &NodeClass) -> Result<Catalog, Invalid> {
-        let mut catalog = self.named(class)?.clone();
+    /// The catalogue of a class, with its overlays laid over it. Where there are some, this copies: keep the result.
+    pub fn of_class(&self, class: &NodeClass) -> Result<Arc<Catalog>, Invalid> {
+        let catalog = self.named(class)?;
         let overlays = self.overlays_of(class)?;
-        if !overlays.is_empty() {
-            overlay::apply(&mut catalog, &overlays);
+        if overlays.is_empty() {
+            return Ok(Arc::clone(catalog));
         }
-        Ok(catalog)
+        let mut changed = Catalog::clone(catalog);
+        overlay::apply(&mut changed, &overlays);
+        Ok(Arc::new(changed))
     }
 
     /// The catalogue of a class as it is.
-    fn named(&self, class: &NodeClass) -> Result<&Catalog, Invalid> {
+    fn named(&self, class: &NodeClass) -> Result<&Arc<Catalog>, Invalid> {
         let Some(name) = class.spec.catalog.as_deref() else {
-            let shipped = || built_in(DEFAULT).expect("it comes with the binary");
-            return Ok(self.default.as_deref().unwrap_or_else(shipped));
+            let shipped = || shared(DEFAULT).expect("it comes with the binary");
+            return Ok(self.default.as_ref().unwrap_or_else(shipped));
         };
         self.find(name).ok_or_else(|| {
             let own = self.catalogs.iter().chain(&self.default).map(|catalog| catalog.name.as_str());
@@ -77,6 +80,7 @@ impl Shelf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::built_in;
     use super::*;
 
     fn class(text: &str) -> NodeClass {
@@ -98,14 +102,14 @@ mod tests {
     fn a_class_has_the_catalogue_and_overlays_that_it_names() {
         let price = |text: &str| {
             let catalog = shelf().of_class(&class(text)).unwrap();
-            (catalog.name, catalog.types[0].offerings[0].price_nanos_hour)
+            (catalog.name.clone(), catalog.types[0].offerings[0].price_nanos_hour)
         };
         let full = built_in("kwok").unwrap().types[0].offerings[0].price_nanos_hour;
         assert_eq!(price("{catalog: own, overlays: [half]}"), ("own".to_owned(), full.div_ceil(2)));
         assert_eq!(price("{catalog: kwok}"), ("kwok".to_owned(), 0));
         assert_eq!(price("{}").0, "aws");
         let empty = Shelf { overlays: Vec::new(), ..shelf() };
-        assert_eq!(empty.of_class(&class("{catalog: kwok}")).unwrap(), *built_in("kwok").unwrap());
+        assert!(std::ptr::eq(&*empty.of_class(&class("{catalog: kwok}")).unwrap(), built_in("kwok").unwrap()));
     }
 
     #[test]

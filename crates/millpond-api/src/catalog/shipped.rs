@@ -12,7 +12,7 @@
 //!
 //! 93 kB together. `examples/parse_time.rs` tells how long they take to parse.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::{Catalog, synthetic, text};
 
@@ -26,10 +26,16 @@ pub(super) const GCP: &str = include_str!("../../data/gcp-us-central1.catalog");
 
 /// The catalogue of that name.
 pub fn built_in(name: &str) -> Option<&'static Catalog> {
-    static AWS_CATALOG: LazyLock<Catalog> = LazyLock::new(|| shipped("aws", AWS));
-    static GCP_CATALOG: LazyLock<Catalog> = LazyLock::new(|| shipped("gcp", GCP));
-    static KWOK_CATALOG: LazyLock<Catalog> = LazyLock::new(synthetic::kwok);
-    static FAKE_CATALOG: LazyLock<Catalog> = LazyLock::new(|| synthetic::fake(synthetic::FAKE_TYPES));
+    shared(name).map(|catalog| &**catalog)
+}
+
+/// The catalogue of that name, to be kept without a copy.
+pub(super) fn shared(name: &str) -> Option<&'static Arc<Catalog>> {
+    type Lazy = LazyLock<Arc<Catalog>>;
+    static AWS_CATALOG: Lazy = LazyLock::new(|| shipped("aws", AWS));
+    static GCP_CATALOG: Lazy = LazyLock::new(|| shipped("gcp", GCP));
+    static KWOK_CATALOG: Lazy = LazyLock::new(|| Arc::new(synthetic::kwok()));
+    static FAKE_CATALOG: Lazy = LazyLock::new(|| Arc::new(synthetic::fake(synthetic::FAKE_TYPES)));
     match name {
         "aws" => Some(&AWS_CATALOG),
         "gcp" => Some(&GCP_CATALOG),
@@ -39,6 +45,6 @@ pub fn built_in(name: &str) -> Option<&'static Catalog> {
     }
 }
 
-fn shipped(name: &str, data: &str) -> Catalog {
-    text::parse(name, data).expect("a test parses every shipped file")
+fn shipped(name: &str, data: &str) -> Arc<Catalog> {
+    Arc::new(text::parse(name, data).expect("a test parses every shipped file"))
 }

@@ -151,7 +151,7 @@ fn random_requirements_give_what_a_plain_filter_gives() {
         Operator::Lte,
     ];
     let mut some = 0;
-    for seed in 0..150 {
+    for seed in 0..60 {
         let mut random = StdRng::seed_from_u64(seed);
         let catalog = built_in(["aws", "gcp", "kwok", "fake"][random.random_range(0..4)]).unwrap();
         let of = catalog.types.choose(&mut random).unwrap();
@@ -178,7 +178,7 @@ fn random_requirements_give_what_a_plain_filter_gives() {
         assert!(found.is_sorted_by_key(|choice| choice.price_nanos_hour), "seed {seed}");
         some += usize::from(!found.is_empty());
     }
-    assert!(some > 50, "most cases find nothing: {some}");
+    assert!(some > 20, "most cases find nothing: {some}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
 use millpond_api::catalog::{CapacityType, Catalog, Shelf};
+use millpond_api::meta::Invalid;
 use millpond_api::node_class::NodeClass;
 use millpond_api::sim_script::Verb;
 use millpond_runtime::clock::Clock;
@@ -96,7 +97,7 @@ impl SimProvider {
         if let Some(made) = catalogs.made.get(&key) {
             return Ok(Arc::clone(made));
         }
-        let made = Arc::new(catalogs.shelf.of_class(class).map_err(|invalid| not_ready(&invalid))?);
+        let made = catalogs.shelf.of_class(class).map_err(|invalid| not_ready(&invalid))?;
         if catalogs.made.len() >= LIMIT_CATALOGS {
             catalogs.made.clear();
         }
@@ -213,6 +214,6 @@ fn most(catalog: &Catalog, offering: &OfferingKey) -> Option<u32> {
     }
 }
 
-fn not_ready(invalid: &millpond_api::meta::Invalid) -> ProviderError {
+fn not_ready(invalid: &Invalid) -> ProviderError {
     ProviderError::NotReady { message: invalid.to_string() }
 }

@@ -38,7 +38,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) enum Decision {
     /// The token was used before.
-    Known(Result<Instance, ProviderError>),
+    Known(Result<Box<Instance>, ProviderError>),
     /// An instance is made.
     New { record: Box<Record>, unavailable: Vec<OfferingKey> },
     /// None of the choices is to be had.
@@ -167,7 +167,7 @@ impl State {
     ) -> Decision {
         if let Some(record) = self.tokens.get(&request.token).and_then(|id| self.records.get(id)) {
             let gone = || not_found(format!("the instance of token `{}` has ended", request.token));
-            return Decision::Known(if record.is_gone(now) { Err(gone()) } else { Ok(record.told(now)) });
+            return Decision::Known(if record.is_gone(now) { Err(gone()) } else { Ok(Box::new(record.told(now))) });
         }
         let class = request.class.metadata.name.as_str();
         let market = Market::new(&self.scripts, class, self.records.values(), now);
@@ -283,7 +283,9 @@ impl Decision {
     /// The answer to give once the instance, if one is made, is written down.
     pub(super) fn answer(self, now: Millis) -> (Option<Change>, Result<Launched, ProviderError>) {
         match self {
-            Self::Known(known) => (None, known.map(|instance| Launched { instance, unavailable: Vec::new() })),
+            Self::Known(known) => {
+                (None, known.map(|instance| Launched { instance: *instance, unavailable: Vec::new() }))
+            }
             Self::Refused(error) => (None, Err(error)),
             Self::New { record, unavailable } => {
                 let launched = Launched { instance: record.told(now), unavailable };

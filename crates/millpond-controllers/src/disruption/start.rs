@@ -57,7 +57,7 @@ impl Disruptor {
         self.not_before = Instant::now() + SOONEST_AGAIN.max(took * SHARE);
         self.plan_due = self.next_plan(&thought);
         self.note_budgets(&thought.snapshot);
-        self.told.refusals(&self.context.cluster, &thought.snapshot, &thought.kept, &thought.spared);
+        self.told.refusals(&self.context, &thought.snapshot, &thought.kept, &thought.spared);
         if self.pods_come_first(&thought) {
             return;
         }

@@ -9,6 +9,7 @@ use millpond_runtime::meta::Key;
 
 use crate::claims::{claim_of, node_of};
 use crate::cluster::Cluster;
+use crate::context::Context;
 use crate::kinds::NodeClaim;
 
 const fn voice(reason: &'static str) -> Voice {
@@ -45,15 +46,15 @@ impl Told {
             let Some(voice) = voice_of(refusal) else { continue };
             seen.insert(node.name.clone(), refusal.name());
             if self.nodes.get(&node.name) != Some(&refusal.name()) {
-                about_node(cluster, &node.name, voice, &sentence(&refusal.sentence(snapshot)));
+                about_node(context, &node.name, voice, &sentence(&refusal.sentence(snapshot)));
             }
         }
         self.nodes = seen;
-        self.budgets(cluster, snapshot, kept);
+        self.budgets(context, snapshot, kept);
     }
 
     /// Tells of each pool whose budgets allow nothing.
-    fn budgets(&mut self, cluster: &Cluster, snapshot: &Snapshot, kept: &[Option<Refusal>]) {
+    fn budgets(&mut self, context: &Context, snapshot: &Snapshot, kept: &[Option<Refusal>]) {
         let mut seen = HashMap::new();
         for (node, refusal) in snapshot.nodes.iter().zip(kept) {
             let (Some(pool), Some(Refusal::Budget { allowed: 0, budget, .. })) = (node.pool, refusal) else { continue };
@@ -61,9 +62,9 @@ impl Told {
             if seen.insert(name.clone(), *budget).is_some() || self.pools.get(name) == Some(budget) {
                 continue;
             }
-            if let Some(pool) = cluster.pools.get(&Key::new("", name)) {
+            if let Some(pool) = context.pool(name) {
                 let note = format!("No allowed disruptions due to blocking budget {}", budget + 1);
-                cluster.recorder.tell(&*pool, BLOCKED, note);
+                context.news.tell(&*pool, BLOCKED, note);
             }
         }
         self.pools = seen;
@@ -94,11 +95,11 @@ fn sentence(words: &str) -> String {
 }
 
 /// Tells it of a node, and of its claim.
-fn about_node(cluster: &Cluster, name: &str, voice: Voice, note: &str) {
-    let Some(node) = cluster.nodes.get(&Key::new("", name)) else { return };
-    cluster.recorder.tell(&*node, voice, note);
-    if let Some(claim) = claim_of(cluster, &node) {
-        cluster.recorder.tell(&*claim, voice, note);
+fn about_node(context: &Context, name: &str, voice: Voice, note: &str) {
+    let Some(node) = context.cluster.nodes.get(&Key::new("", name)) else { return };
+    context.news.tell(&*node, voice, note);
+    if let Some(claim) = claim_of(&context.cluster, &node) {
+        context.news.tell(&*claim, voice, note);
     }
 }
 

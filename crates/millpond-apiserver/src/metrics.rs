@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use prometheus_client::encoding::EncodeLabelSet;
+use parking_lot::RwLock;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -32,15 +33,20 @@ struct ObjectLabels {
     resource: String,
 }
 
+/// Somebody else in this process who has something to tell.
+type Source = Box<dyn Fn() -> String + Send + Sync>;
+
 /// Counters of requests. Labels come from the path of known resources only, so their number is bounded.
 pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
+    others: RwLock<Vec<Source>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { requests: Family::default(), durations: Family::new_with_constructor(duration_histogram) }
+        let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
+        Self { requests: Family::default(), durations, others: RwLock::default() }
     }
 }
 
@@ -58,6 +64,10 @@ impl Metrics {
         self.durations.get_or_create(&DurationLabels { verb: told.verb.to_owned() }).observe(took.as_secs_f64());
     }
 
+    pub(crate) fn add(&self, source: Source) {
+        self.others.write().push(source);
+    }
+
     pub(crate) fn render(&self, store: &Store) -> String {
         let mut registry = Registry::with_prefix("millpond_apiserver");
         registry.register("requests", "Requests by verb, resource and status code", self.requests.clone());
@@ -70,9 +80,11 @@ impl Metrics {
         let revision = Gauge::<i64>::default();
         revision.set(store.revision() as i64);
         registry.register("store_revision", "Latest resourceVersion", revision);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).expect("writing to a string does not fail");
-        text
+        let mut page = String::new();
+        text::encode_registry(&mut page, &registry).expect("writing to a string does not fail");
+        self.others.read().iter().for_each(|source| page.push_str(&source()));
+        text::encode_eof(&mut page).expect("writing to a string does not fail");
+        page
     }
 }
 

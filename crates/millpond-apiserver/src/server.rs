@@ -119,6 +119,12 @@ impl Server {
         &self.tokens
     }
 
+    /// Adds what somebody else in this process tells to `/metrics`: families in OpenMetrics text, without the line that
+    /// ends it.
+    pub fn add_metrics(&self, source: impl Fn() -> String + Send + Sync + 'static) {
+        self.metrics.add(Box::new(source));
+    }
+
     /// Ends all watches; `/readyz` fails from now on.
     pub fn shut_down(&self) {
         self.shutdown.cancel();

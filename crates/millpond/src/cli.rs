@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, catalog, completion, controller, explain, install, plan, reference, store, up};
+use crate::commands::{
+    bench, catalog, completion, controller, explain, install, node, plan, pool, reference, store, up,
+};
 
 /// One control plane for every kind of node pool
 #[derive(Debug, Parser)]
@@ -65,6 +67,22 @@ pub(crate) enum Command {
   millpond install crds -o json"
     )]
     Install(install::InstallCommand),
+    /// See what pools there are, what they hold and what they cost
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond pool list -o wide
+  millpond pool get general"
+    )]
+    Pool(pool::PoolCommand),
+    /// See what nodes there are, what they cost, and why they are still there
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond node list
+  millpond node list --pool general --sort price"
+    )]
+    Node(node::NodeCommand),
     /// Look after the store of the embedded API
     #[command(
         subcommand,

@@ -48,6 +48,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(_) => Ok(()),
         Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Install(command) => commands::install::run(&command, &mut out),
+        Command::Pool(command) => commands::pool::run(&command, &mut out, &mut std::io::stderr().lock()),
+        Command::Node(command) => commands::node::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Store(command) => commands::store::run(&command, &mut out),
         Command::Catalog(command) => commands::catalog::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Completion(args) => commands::completion::run(&args, &mut out),

@@ -7,6 +7,7 @@
 
 mod measured;
 mod pods;
+mod sample;
 mod scrape;
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use crate::kinds::NodeClaim;
 
 pub(crate) use measured::Measured;
 pub(crate) use pods::listen;
-pub use scrape::{registry, text};
+pub use scrape::{registry, sample, text};
 
 /// Reasons why a claim was made, as in Karpenter's `reason` label.
 pub mod created_for {

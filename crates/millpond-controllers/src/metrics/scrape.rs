@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::PRICE_LIMIT_ANNOTATION;
 use millpond_api::{labels, money};
+use millpond_providers::OfferingKey;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -31,21 +32,45 @@ struct Offering {
     capacity_type: String,
 }
 
+/// What can be read off the cluster at a moment.
+#[derive(Default)]
+struct Seen {
+    nodes: Gauge,
+    synced: Gauge,
+    limits: Family<PoolResource, Fraction>,
+    usage: Family<PoolResource, Fraction>,
+    costs: Family<Pool, Fraction>,
+    allowed: Gauges<PoolReason>,
+    available: Gauges<Offering>,
+    out: Gauge,
+}
+
 /// All metrics of the controllers, as of now. For whoever serves them.
 pub fn registry(context: &Context) -> Registry {
     let mut registry = Registry::default();
     counted(&context.metrics, &mut registry);
-    of_cluster(context, registry.sub_registry_with_prefix("karpenter_cluster_state"));
-    of_pools(context, registry.sub_registry_with_prefix("karpenter_nodepools"));
-    of_stock(context, &mut registry);
+    Seen::by(context).register(&mut registry);
     registry
 }
 
 /// The same as text, without the line that ends an exposition: other registries may follow.
 pub fn text(context: &Context) -> String {
+    encoded(&registry(context))
+}
+
+/// What [`text`] says when everything has happened once: for the reference.
+pub fn sample() -> String {
+    let metrics = Metrics::default();
+    super::sample::count(&metrics);
+    let mut registry = Registry::default();
+    counted(&metrics, &mut registry);
+    Seen::sample().register(&mut registry);
+    encoded(&registry)
+}
+
+fn encoded(registry: &Registry) -> String {
     let mut text = String::new();
-    prometheus_client::encoding::text::encode_registry(&mut text, &registry(context))
-        .expect("writing to a string does not fail");
+    prometheus_client::encoding::text::encode_registry(&mut text, registry).expect("writing to a string does not fail");
     text
 }
 
@@ -82,44 +107,76 @@ fn counted(metrics: &Metrics, registry: &mut Registry) {
     own.register("limit_refusals", help, metrics.limits_refused.clone());
 }
 
-fn of_cluster(context: &Context, registry: &mut Registry) {
-    let nodes = Gauge::<i64>::default();
-    nodes.set(context.cluster.nodes.len() as i64);
-    registry.register("node_count", "Nodes that are there", nodes);
-    let synced = Gauge::<i64>::default();
-    synced.set(i64::from(context.cluster.is_ready()));
-    registry.register("synced", "Whether all kinds were listed: 1 or 0", synced);
-}
+impl Seen {
+    fn by(context: &Context) -> Self {
+        let seen = Self::default();
+        seen.nodes.set(context.cluster.nodes.len() as i64);
+        seen.synced.set(i64::from(context.cluster.is_ready()));
+        seen.look_at_pools(context);
+        for missing in context.stock.missing().into_iter().filter(|missing| !missing.wait.is_zero()) {
+            let OfferingKey { instance_type, zone, capacity_type } = missing.offering;
+            seen.available.get_or_create(&Offering { instance_type, zone, capacity_type }).set(0);
+            seen.out.inc();
+        }
+        seen
+    }
 
-fn of_pools(context: &Context, registry: &mut Registry) {
-    let (limits, usage): (Family<PoolResource, Fraction>, Family<PoolResource, Fraction>) = Default::default();
-    let (costs, allowed): (Family<Pool, Fraction>, Gauges<PoolReason>) = Default::default();
-    let prices = prices(context);
-    for pool in context.cluster.pools.list().iter().filter(|pool| is_ours(pool)) {
-        let name = pool.name();
-        pool.spec.limits.iter().for_each(|amounts| set_amounts(&limits, name, amounts));
-        set_amounts(&usage, name, &pool.status.resources);
-        let dollars = |nanos: u64| nanos as f64 / 1e9;
-        let nanos = prices.get(name).copied().unwrap_or_default();
-        costs.get_or_create(&Pool { nodepool: name.to_owned() }).set(dollars(nanos));
-        let of_price = || PoolResource { resource_type: "dollars_per_hour".to_owned(), nodepool: name.to_owned() };
-        let limit = pool.metadata.annotations.as_ref().and_then(|all| all.get(PRICE_LIMIT_ANNOTATION));
-        if let Some(most) = limit.and_then(|text| money::parse(text).ok()) {
-            limits.get_or_create(&of_price()).set(dollars(most));
-            usage.get_or_create(&of_price()).set(dollars(nanos));
+    fn look_at_pools(&self, context: &Context) {
+        let prices = prices(context);
+        for pool in context.cluster.pools.list().iter().filter(|pool| is_ours(pool)) {
+            let name = pool.name();
+            pool.spec.limits.iter().for_each(|amounts| set_amounts(&self.limits, name, amounts));
+            set_amounts(&self.usage, name, &pool.status.resources);
+            let dollars = |nanos: u64| nanos as f64 / 1e9;
+            let nanos = prices.get(name).copied().unwrap_or_default();
+            self.costs.get_or_create(&Pool { nodepool: name.to_owned() }).set(dollars(nanos));
+            let of_price = || PoolResource { resource_type: "dollars_per_hour".to_owned(), nodepool: name.to_owned() };
+            let limit = pool.metadata.annotations.as_ref().and_then(|all| all.get(PRICE_LIMIT_ANNOTATION));
+            if let Some(most) = limit.and_then(|text| money::parse(text).ok()) {
+                self.limits.get_or_create(&of_price()).set(dollars(most));
+                self.usage.get_or_create(&of_price()).set(dollars(nanos));
+            }
+        }
+        for ((name, reason), nodes) in &*context.metrics.allowed_disruptions.lock() {
+            if context.pool(name).is_some() {
+                self.allow(name, reason, *nodes);
+            }
         }
     }
-    for ((name, reason), nodes) in &*context.metrics.allowed_disruptions.lock() {
-        if context.pool(name).is_some() {
-            let labels = PoolReason { nodepool: name.clone(), reason: reason.clone() };
-            allowed.get_or_create(&labels).set(i64::try_from(*nodes).unwrap_or(i64::MAX));
-        }
+
+    fn allow(&self, pool: &str, reason: &str, nodes: u64) {
+        let labels = PoolReason { nodepool: pool.to_owned(), reason: reason.to_owned() };
+        self.allowed.get_or_create(&labels).set(i64::try_from(nodes).unwrap_or(i64::MAX));
     }
-    registry.register("limit", "What the nodes of a pool may add up to", limits);
-    registry.register("usage", "What they add up to", usage);
-    registry.register("cost_total", "What they cost, dollars per hour", costs);
-    let help = "Nodes of a pool that may be disrupted at a time, by why";
-    registry.register("allowed_disruptions", help, allowed);
+
+    fn sample() -> Self {
+        let seen = Self::default();
+        let cpu = PoolResource { resource_type: "cpu".to_owned(), nodepool: "general".to_owned() };
+        seen.limits.get_or_create(&cpu).set(100.0);
+        seen.usage.get_or_create(&cpu).set(24.0);
+        seen.costs.get_or_create(&Pool { nodepool: "general".to_owned() }).set(1.2);
+        seen.allow("general", "empty", 1);
+        let (instance_type, zone) = ("m5.large".to_owned(), "us-east-1a".to_owned());
+        seen.available.get_or_create(&Offering { instance_type, zone, capacity_type: "spot".to_owned() }).set(0);
+        seen
+    }
+
+    fn register(self, registry: &mut Registry) {
+        let cluster = registry.sub_registry_with_prefix("karpenter_cluster_state");
+        cluster.register("node_count", "Nodes that are there", self.nodes);
+        cluster.register("synced", "Whether all kinds were listed: 1 or 0", self.synced);
+        let pools = registry.sub_registry_with_prefix("karpenter_nodepools");
+        pools.register("limit", "What the nodes of a pool may add up to", self.limits);
+        pools.register("usage", "What they add up to", self.usage);
+        pools.register("cost_total", "What they cost, dollars per hour", self.costs);
+        let help = "Nodes of a pool that may be disrupted at a time, by why";
+        pools.register("allowed_disruptions", help, self.allowed);
+        let provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
+        let help = "0 for offerings that are left out because they were out of stock; no other is listed";
+        provider.register("instance_type_offering_available", help, self.available);
+        let own = registry.sub_registry_with_prefix("millpond");
+        own.register("stock_out_offerings", "Offerings that are left out because they were out of stock", self.out);
+    }
 }
 
 /// Amounts in base units: cores, bytes, pieces.
@@ -153,42 +210,12 @@ fn price(context: &Context, claim: &NodeClaim) -> Option<u64> {
     Some(same.price_nanos_hour)
 }
 
-fn of_stock(context: &Context, registry: &mut Registry) {
-    let missing = context.stock.missing();
-    let available = Gauges::<Offering>::default();
-    for missing in missing.iter().filter(|missing| !missing.wait.is_zero()) {
-        let of = missing.offering.clone();
-        let labels = Offering { instance_type: of.instance_type, zone: of.zone, capacity_type: of.capacity_type };
-        available.get_or_create(&labels).set(0);
-    }
-    let help = "0 for offerings that are left out because they were out of stock; no other is listed";
-    let provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
-    provider.register("instance_type_offering_available", help, available);
-    let out = Gauge::<i64>::default();
-    out.set(missing.iter().filter(|missing| !missing.wait.is_zero()).count() as i64);
-    let own = registry.sub_registry_with_prefix("millpond");
-    own.register("stock_out_offerings", "Offerings that are left out because they were out of stock", out);
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
-
     use super::*;
-
-    fn claim() -> NodeClaim {
-        serde_json::from_value(json!({
-            "metadata": {"name": "web-1", "labels": {
-                "karpenter.sh/nodepool": "web",
-                "karpenter.sh/capacity-type": "spot",
-                "topology.kubernetes.io/zone": "a",
-            }},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "millpond.dev", "kind": "NodeClass", "name": "x"}},
-        }))
-        .unwrap()
-    }
+    use crate::metrics::sample;
 
     /// Lines that tell something of a metric.
     fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
@@ -202,29 +229,21 @@ mod tests {
     #[test]
     fn names_and_labels_are_those_of_karpenter() {
         let metrics = Metrics::default();
-        metrics.claim_created(&claim(), super::super::created_for::PODS);
-        metrics.claim_disrupted(&claim(), "Underutilized");
-        metrics.claim_terminated(&claim());
-        metrics.node_created(&claim());
-        metrics.disruption_decided("Underutilized", 2, 1);
-        metrics.disruption_decided("Drifted", 1, 0);
-        metrics.eviction_answered(429);
-        metrics.waiting(3, 1);
-        metrics.limit_refused("NodePool", "web", 4);
+        sample::count(&metrics);
         let one = |name: &str| lines(&metrics, name).join("\n");
         assert_eq!(
             one("karpenter_nodeclaims_created"),
-            r#"karpenter_nodeclaims_created_total{reason="provisioned",nodepool="web",min_values_relaxed="false"} 1"#
+            r#"karpenter_nodeclaims_created_total{reason="provisioned",nodepool="general",min_values_relaxed="false"} 1"#
         );
         assert_eq!(
             one("karpenter_nodeclaims_disrupted"),
-            r#"karpenter_nodeclaims_disrupted_total{reason="underutilized",nodepool="web",capacity_type="spot"} 1"#
+            r#"karpenter_nodeclaims_disrupted_total{reason="underutilized",nodepool="general",capacity_type="spot"} 1"#
         );
         assert_eq!(
             one("karpenter_nodeclaims_terminated"),
-            r#"karpenter_nodeclaims_terminated_total{nodepool="web",capacity_type="spot",zone="a"} 1"#
+            r#"karpenter_nodeclaims_terminated_total{nodepool="general",capacity_type="spot",zone="a"} 1"#
         );
-        assert_eq!(one("karpenter_nodes_created"), r#"karpenter_nodes_created_total{nodepool="web",zone="a"} 1"#);
+        assert_eq!(one("karpenter_nodes_created"), r#"karpenter_nodes_created_total{nodepool="general",zone="a"} 1"#);
         let mut decisions = lines(&metrics, "karpenter_voluntary_disruption_decisions");
         decisions.sort();
         assert_eq!(
@@ -236,7 +255,7 @@ mod tests {
         );
         assert_eq!(one("karpenter_pods_eviction"), r#"karpenter_pods_eviction_requests_total{code="429"} 1"#);
         assert_eq!(one("karpenter_scheduler_queue"), r#"karpenter_scheduler_queue_depth{controller="provisioner"} 3"#);
-        assert_eq!(one("millpond_limit"), r#"millpond_limit_refusals_total{scope="NodePool",name="web"} 4"#);
+        assert_eq!(one("millpond_limit"), r#"millpond_limit_refusals_total{scope="NodePool",name="general"} 4"#);
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl ObjectArgs {
         self.filename.is_empty()
     }
 
+    /// Whether any of it was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.is_live() || self.kubeconfig.is_some() || self.context.is_some() || self.now.is_some()
+    }
+
     /// The cluster.
     pub(crate) fn connect(&self) -> anyhow::Result<Connection> {
         Connection::open(self.kubeconfig.as_deref(), self.context.as_deref())
@@ -78,7 +83,7 @@ impl ObjectArgs {
     }
 
     /// Reads files, or lists kinds of the cluster.
-    pub(crate) fn read(&self, lists: &[List]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    pub(crate) fn read(&self, lists: &[List]) -> anyhow::Result<Texts> {
         if self.is_live() { Ok(self.connect()?.read(lists)?.texts) } else { of_files(&self.filename) }
     }
 }
@@ -107,13 +112,18 @@ impl Input {
 
 /// Reads everything and takes a snapshot; what is odd is said, what is wrong fails.
 pub(crate) fn load(args: &InputArgs, purpose: Purpose, talk: &mut impl Write) -> anyhow::Result<Input> {
-    take(args, args.objects.read(EVERYTHING)?, purpose, talk)
+    take(args, &args.objects.read(EVERYTHING)?, purpose, talk)
 }
 
 /// Takes a snapshot of what was read.
-pub(crate) fn take(args: &InputArgs, texts: Texts, purpose: Purpose, talk: &mut impl Write) -> anyhow::Result<Input> {
+pub(crate) fn take(
+    args: &InputArgs,
+    texts: &[(String, Vec<u8>)],
+    purpose: Purpose,
+    talk: &mut impl Write,
+) -> anyhow::Result<Input> {
     let catalog = args.source.load(talk)?.into_owned();
-    let state = understand(&texts, talk)?;
+    let state = understand(texts, talk)?;
     let live = args.objects.is_live();
     let options = Options {
         catalog: Some(Arc::new(catalog)),
@@ -133,15 +143,30 @@ pub(crate) fn take(args: &InputArgs, texts: Texts, purpose: Purpose, talk: &mut 
     if !errors.is_empty() {
         return Err(unreadable(&errors, 0));
     }
-    let objects = if purpose == Purpose::PlanAndSave { kept(&texts, live)? } else { Vec::new() };
+    let objects = if purpose == Purpose::PlanAndSave { kept(texts, live)? } else { Vec::new() };
     Ok(Input { snapshot: taken.snapshot, state, objects })
 }
 
 /// Texts with the file or path that they came from.
 pub(crate) type Texts = Vec<(String, Vec<u8>)>;
 
-/// The objects of texts.
-pub(crate) fn understand(texts: &Texts, talk: &mut impl Write) -> anyhow::Result<State> {
+/// The objects of texts; there is one.
+fn understand(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Result<State> {
+    let (state, objects) = understand_all(texts, talk)?;
+    if objects == 0 {
+        let message = "there is nothing to look at: no object was read".to_owned();
+        let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
+        return Err(anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint }));
+    }
+    Ok(state)
+}
+
+/// The objects of texts, if there are any.
+pub(crate) fn understand_some(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Result<State> {
+    Ok(understand_all(texts, talk)?.0)
+}
+
+fn understand_all(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Result<(State, usize)> {
     let mut reader = Reader::new();
     texts.iter().for_each(|(name, bytes)| reader.add(name, bytes));
     let reading = reader.finish();
@@ -151,12 +176,7 @@ pub(crate) fn understand(texts: &Texts, talk: &mut impl Write) -> anyhow::Result
     if !reading.errors.is_empty() {
         return Err(unreadable(&reading.errors, reading.more));
     }
-    if reading.objects == 0 {
-        let message = "there is nothing to look at: no object was read".to_owned();
-        let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
-        return Err(anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint }));
-    }
-    Ok(reading.state)
+    Ok((reading.state, reading.objects))
 }
 
 fn current_time() -> i64 {

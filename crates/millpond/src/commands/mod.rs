@@ -14,7 +14,11 @@ pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod input;
 pub(crate) mod install;
+pub(crate) mod inventory;
+pub(crate) mod listing;
+pub(crate) mod node;
 pub(crate) mod plan;
+pub(crate) mod pool;
 pub(crate) mod reference;
 pub(crate) mod store;
 pub(crate) mod table;
@@ -34,10 +38,14 @@ pub(crate) fn as_yaml(value: &impl Serialize) -> anyhow::Result<String> {
 
 /// Writes what was asked for. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
+    print_more(out, text).map(|_| ())
+}
+
+/// The same; tells whether somebody still reads.
+pub(crate) fn print_more(out: &mut impl Write, text: &str) -> anyhow::Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("cannot write to stdout"))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot write to stdout")),
     }
 }

@@ -35,6 +35,11 @@ impl Table {
 
     /// The table without a line break at its end.
     pub(crate) fn text(&self) -> String {
+        self.lines().join("\n")
+    }
+
+    /// The lines of the table, the heads first.
+    pub(crate) fn lines(&self) -> Vec<String> {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..self.sides.len()).map(width).collect();
         let line = |row: &Vec<String>| {
@@ -44,6 +49,6 @@ impl Table {
             });
             cells.collect::<Vec<_>>().join("   ").trim_end().to_owned()
         };
-        self.rows.iter().map(line).collect::<Vec<_>>().join("\n")
+        self.rows.iter().map(line).collect()
     }
 }

@@ -6,6 +6,7 @@ mod import;
 mod overlays;
 mod prices;
 mod types;
+mod unavailable;
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -36,8 +37,12 @@ pub(crate) enum CatalogCommand {
     Types(types::TypesArgs),
 
     /// Show the prices of instance types in every zone
+    ///
+    /// With `--unavailable`, show instead what node classes of a cluster say is out of
+    /// stock: how often it failed in a row, and when it is tried again.
     #[command(after_help = "Examples:
   millpond catalog prices m5.large
+  millpond catalog prices --unavailable
   millpond catalog prices --catalog gcp n2-standard-4 c2-standard-4 -o json")]
     Prices(prices::PricesArgs),
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::types::{offering_item, price_text};
 use super::{Output, Source, say, structured};
+use crate::commands::input::ObjectArgs;
 use crate::commands::table::Side::{Left, Right};
 use crate::commands::table::Table;
 use crate::failure::{Code, Failure};
@@ -17,18 +18,33 @@ use crate::failure::{Code, Failure};
 #[derive(Debug, Args)]
 pub(crate) struct PricesArgs {
     /// Names of instance types
-    #[arg(value_name = "TYPE", required = true)]
-    types: Vec<String>,
+    #[arg(value_name = "TYPE", required_unless_present = "unavailable")]
+    pub(super) types: Vec<String>,
+
+    /// What is out of stock in a cluster, and when it is tried again
+    #[arg(long)]
+    unavailable: bool,
 
     #[command(flatten)]
-    source: Source,
+    pub(super) objects: ObjectArgs,
+
+    #[command(flatten)]
+    pub(super) source: Source,
 
     /// How to print
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    output: Output,
+    pub(super) output: Output,
 }
 
 pub(super) fn run(args: &PricesArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    if args.unavailable {
+        return super::unavailable::run(args, out, talk);
+    }
+    if args.objects.is_given() {
+        let message = "prices are those of a catalogue, not of a cluster".to_owned();
+        let hint = "`--unavailable` looks at a cluster or at files; without it, `--catalog` names the catalogue";
+        return Err(Failure { message, code: Some(Code::Usage), hint: Some(hint.to_owned()) }.into());
+    }
     let catalog = args.source.load(talk)?;
     let types = args.types.iter().map(|name| find(&catalog, name)).collect::<Result<Vec<_>, _>>()?;
     match args.output {

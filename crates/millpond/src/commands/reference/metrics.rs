@@ -1,4 +1,5 @@
-//! The page about metrics: what a server really tells under `/metrics` after one request.
+//! The page about metrics: what a server really tells under `/metrics` after one request, and what controllers tell when
+//! everything has happened once.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,7 +26,7 @@ const OPENING: &str = "# Metrics
 
 pub(super) fn page() -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let text = runtime.block_on(sample())?;
+    let text = runtime.block_on(sample())? + &millpond_controllers::metrics::sample();
     let mut page = OPENING.to_owned();
     for metric in parse(&text) {
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
@@ -112,6 +113,7 @@ mod tests {
     #[test]
     fn every_family_of_the_server_is_described() {
         let page = page().unwrap();
+        assert!(page.contains("`karpenter_nodeclaims_created_total`") && page.contains("`millpond_plan_gap_ratio`"));
         for name in ["requests_total", "request_duration_seconds_bucket", "stored_objects", "store_revision"] {
             assert!(page.contains(&format!("`millpond_apiserver_{name}`")), "no {name} in\n{page}");
         }

@@ -1,0 +1,39 @@
+//! Everything once: for the reference, which tells of every family and its labels, and for tests.
+
+use std::time::Duration;
+
+use kube::api::ObjectMeta;
+use millpond_api::karpenter::NodeClaimSpec;
+use millpond_api::labels;
+use millpond_plan::plan::Report;
+
+use super::{Metrics, PROVISIONER, created_for};
+use crate::kinds::NodeClaim;
+
+/// Counts everything once.
+pub(super) fn count(metrics: &Metrics) {
+    let claim = claim();
+    metrics.claim_created(&claim, created_for::PODS);
+    metrics.claim_terminated(&claim);
+    metrics.claim_disrupted(&claim, "Underutilized");
+    metrics.node_created(&claim);
+    metrics.node_terminated(&claim);
+    metrics.node_drained(&claim);
+    metrics.eviction_answered(429);
+    metrics.disruption_decided("Underutilized", 2, 1);
+    metrics.disruption_decided("Drifted", 1, 0);
+    metrics.planned(PROVISIONER, Duration::from_millis(7));
+    metrics.plan_made(&Report::default());
+    metrics.waiting(3, 1);
+    metrics.pod_bound(Duration::from_secs(2));
+    metrics.pod_started(Duration::from_secs(3));
+    metrics.limit_refused("NodePool", "general", 4);
+    metrics.provider_called("sim", "Create", Duration::from_millis(20), Some("InsufficientCapacityError"));
+}
+
+fn claim() -> NodeClaim {
+    let labels = [(labels::NODE_POOL, "general"), (labels::CAPACITY_TYPE, "spot"), (labels::ZONE, "a")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let metadata = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
+    NodeClaim::new(metadata, NodeClaimSpec::default())
+}

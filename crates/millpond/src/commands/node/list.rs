@@ -1,0 +1,228 @@
+//! `millpond node list`.
+
+use std::cmp::Reverse;
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use millpond_api::selector::{self, LabelValues, Requirement};
+use millpond_plan::disruption::{NodeVerdicts, Refusal, node_verdicts};
+use millpond_plan::model::{CPU, MEMORY, Node, NodeId, PoolId, Snapshot};
+use millpond_plan::plan::Settings;
+use millpond_plan::symbol::Symbol;
+use serde_json::{Value, json};
+
+use crate::commands::input::Input;
+use crate::commands::inventory::{Load, Sum, loads, moment, price, share, state};
+use crate::commands::listing::{self, Grid, List, ListArgs};
+use crate::commands::table::Side::{Left, Right};
+use crate::commands::words::{memory, percent, span};
+use crate::failure::Failure;
+
+/// Arguments of `node list`.
+#[derive(Debug, Args)]
+pub(crate) struct NodeListArgs {
+    #[command(flatten)]
+    list: ListArgs,
+
+    /// Only nodes of these pools
+    #[arg(long, value_name = "POOL", value_delimiter = ',')]
+    pool: Vec<String>,
+
+    /// Only nodes with these labels, e.g. `zone=a,!gpu`
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector::parse)]
+    selector: Option<Selector>,
+
+    /// The order
+    #[arg(long, value_name = "BY", value_enum, default_value = "name")]
+    sort: Sort,
+}
+
+/// What is selected by.
+type Selector = Vec<Requirement>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// By name
+    Name,
+    /// The dearest first
+    Price,
+    /// The oldest first
+    Age,
+    /// The least used first
+    Cpu,
+    /// The least used first
+    Memory,
+}
+
+pub(super) fn run(args: &NodeListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    listing::run(&args.list, out, talk, |input| nodes(args, input))
+}
+
+/// The nodes that were asked for.
+fn nodes(args: &NodeListArgs, input: &Input) -> anyhow::Result<Nodes> {
+    let snapshot = &input.snapshot;
+    let pools = args.pool.iter().map(|name| find_pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
+    let loads = loads(snapshot);
+    let wanted = |id: &NodeId| {
+        let node = &snapshot.nodes[id.index()];
+        let of_pool = pools.is_empty() || node.pool.is_some_and(|pool| pools.contains(&pool));
+        let selected = args.selector.as_ref().is_none_or(|selector| selects(selector, node, snapshot));
+        of_pool && selected
+    };
+    let mut ids: Vec<NodeId> = (0..snapshot.nodes.len()).map(NodeId::from).filter(wanted).collect();
+    sort(&mut ids, args.sort, snapshot, &loads);
+    let verdicts = node_verdicts(snapshot, &Settings { consolidate: true, ..Settings::default() });
+    let row = |id: &NodeId| Row::new(snapshot, &verdicts, *id, &loads[id.index()]);
+    let rows = ids.iter().map(row).collect();
+    Ok(Nodes { rows, sum: Sum::of(snapshot, &loads, ids) })
+}
+
+fn find_pool(snapshot: &Snapshot, name: &str) -> Result<PoolId, Failure> {
+    snapshot.find_pool(name).ok_or_else(|| crate::commands::pool::missing(snapshot, name))
+}
+
+fn selects(selector: &[Requirement], node: &Node, snapshot: &Snapshot) -> bool {
+    let text = |symbol: Symbol| snapshot.text(symbol).to_owned();
+    let labels: LabelValues = node.labels.iter().map(|(key, value)| (text(key), vec![text(value)])).collect();
+    selector.iter().all(|requirement| requirement.matches(&labels))
+}
+
+fn sort(ids: &mut [NodeId], by: Sort, snapshot: &Snapshot, loads: &[Load]) {
+    let node = |id: &NodeId| &snapshot.nodes[id.index()];
+    let used = |id: &NodeId, resource| percent(loads[id.index()].requests.get(resource), node(id).allocatable.get(resource));
+    match by {
+        // They are in the order of their names.
+        Sort::Name => {}
+        Sort::Price => ids.sort_by_key(|id| Reverse(node(id).price)),
+        Sort::Age => ids.sort_by_key(|id| node(id).created),
+        Sort::Cpu => ids.sort_by_key(|id| used(id, CPU)),
+        Sort::Memory => ids.sort_by_key(|id| used(id, MEMORY)),
+    }
+}
+
+/// Nodes and what they add up to.
+struct Nodes {
+    rows: Vec<Row>,
+    sum: Sum,
+}
+
+/// What is told of a node.
+struct Row {
+    name: String,
+    pool: Option<String>,
+    instance_type: Option<String>,
+    zone: Option<String>,
+    capacity_type: Option<&'static str>,
+    price: Option<u64>,
+    created: i64,
+    age: i64,
+    cpu_percent: Option<i64>,
+    memory_percent: Option<i64>,
+    cpu: i64,
+    memory: i64,
+    pods: usize,
+    state: String,
+    goes: bool,
+    why: String,
+    refusal: Option<&'static str>,
+}
+
+impl Row {
+    fn new(snapshot: &Snapshot, verdicts: &NodeVerdicts, id: NodeId, load: &Load) -> Self {
+        let node = &snapshot.nodes[id.index()];
+        let fate = verdicts.of(id);
+        let text = |symbol: Option<Symbol>| symbol.map(|symbol| snapshot.text(symbol).to_owned());
+        Self {
+            name: node.name.clone(),
+            pool: node.pool.map(|pool| snapshot.pools[pool.index()].name.clone()),
+            instance_type: text(node.instance_type),
+            zone: text(node.zone),
+            capacity_type: node.capacity_type.map(|bought| bought.name()),
+            price: node.price,
+            created: node.created,
+            age: snapshot.now - node.created,
+            cpu_percent: percent(load.requests.get(CPU), node.allocatable.get(CPU)),
+            memory_percent: percent(load.requests.get(MEMORY), node.allocatable.get(MEMORY)),
+            cpu: node.capacity.get(CPU),
+            memory: node.capacity.get(MEMORY),
+            pods: load.pods,
+            state: state(node),
+            goes: fate.goes(),
+            why: fate.why(snapshot),
+            refusal: fate.refusal.map(Refusal::name),
+        }
+    }
+
+    fn cells(&self, wide: bool) -> Vec<String> {
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let mut cells = vec![
+            self.name.clone(),
+            or_dash(&self.pool),
+            or_dash(&self.instance_type),
+            or_dash(&self.zone),
+            self.capacity_type.unwrap_or("-").to_owned(),
+            price(self.price),
+            if self.created == 0 { "?".to_owned() } else { span(self.age) },
+        ];
+        if wide {
+            cells.extend([millpond_api::quantity::cores(self.cpu.max(0) as u64), memory(self.memory)]);
+        }
+        let why = if self.goes { format!("goes: {}", self.why) } else { self.why.clone() };
+        cells.extend([
+            share(self.cpu_percent),
+            share(self.memory_percent),
+            self.pods.to_string(),
+            self.state.clone(),
+            why,
+        ]);
+        cells
+    }
+
+    fn view(&self) -> Value {
+        json!({
+            "name": self.name,
+            "pool": self.pool,
+            "instanceType": self.instance_type,
+            "zone": self.zone,
+            "capacityType": self.capacity_type,
+            "pricePerHour": self.price.map(millpond_api::money::dollars),
+            "created": moment(self.created).filter(|_| self.created != 0),
+            "cpuPercent": self.cpu_percent,
+            "memoryPercent": self.memory_percent,
+            "pods": self.pods,
+            "state": self.state,
+            "goes": self.goes,
+            "refusal": self.refusal,
+            "why": self.why,
+        })
+    }
+}
+
+impl List for Nodes {
+    fn grid(&self, wide: bool) -> Grid {
+        let mut columns = vec![
+            ("NAME", Left),
+            ("POOL", Left),
+            ("TYPE", Left),
+            ("ZONE", Left),
+            ("CAPACITY-TYPE", Left),
+            ("$/HOUR", Right),
+            ("AGE", Right),
+        ];
+        if wide {
+            columns.extend([("CPU", Right), ("MEMORY", Right)]);
+        }
+        columns.extend([("CPU%", Right), ("MEM%", Right), ("PODS", Right), ("STATE", Left), ("WHY", Left)]);
+        let rows = self.rows.iter().map(|row| row.cells(wide)).collect();
+        Grid { columns, rows, age: "AGE", state: "STATE", footer: self.sum.line() }
+    }
+
+    fn view(&self) -> Value {
+        let items: Vec<Value> = self.rows.iter().map(Row::view).collect();
+        json!({ "items": items, "total": self.sum.view() })
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.rows.iter().map(|row| format!("node/{}", row.name)).collect()
+    }
+}

@@ -1,0 +1,184 @@
+//! `millpond pool get`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use millpond_plan::model::{PoolId, Snapshot};
+use millpond_plan::symbol::Symbol;
+use serde_json::{Value, json};
+
+use super::budgets::Budgets;
+use super::facts::Facts;
+use crate::commands::input::{self, Input, InputArgs, Purpose};
+use crate::commands::inventory::{loads, price, share, state};
+use crate::commands::table::{Side, Table};
+use crate::commands::words::span;
+use crate::commands::{as_json, as_yaml, print};
+
+/// Values of a requirement that a line shows.
+const SHOWN: usize = 6;
+
+/// Arguments of `pool get`.
+#[derive(Debug, Args)]
+pub(crate) struct PoolGetArgs {
+    /// The pool
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A page for people
+    Table,
+    /// One object
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+pub(super) fn run(args: &PoolGetArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    let input = input::load(&args.input, Purpose::List, talk)?;
+    let snapshot = &input.snapshot;
+    let id = snapshot.find_pool(&args.name).ok_or_else(|| super::missing(snapshot, &args.name))?;
+    let text = match args.output {
+        Output::Table => page(&input, id),
+        Output::Json => as_json(&view(&input, id))?,
+        Output::Yaml => as_yaml(&view(&input, id))?,
+    };
+    print(out, &text)
+}
+
+fn page(input: &Input, id: PoolId) -> String {
+    let snapshot = &input.snapshot;
+    let pool = Facts::new(input, &loads(snapshot), id);
+    let mut text = String::new();
+    let ready = match pool.why_not_ready() {
+        Some(why) => format!("not ready, {why}"),
+        None if pool.ready() == "True" => "ready".to_owned(),
+        None => "nobody has said yet whether it is ready".to_owned(),
+    };
+    _ = writeln!(text, "pool/{}: {ready}", pool.pool.name);
+    _ = writeln!(text, "  {}", pool.sum.line());
+    let class = pool.class().zip(pool.class_kind()).map_or_else(
+        || "no class".to_owned(),
+        |(name, kind)| format!("class {name} ({kind})"),
+    );
+    let age = pool.age().map_or_else(String::new, |age| format!(", {} old", span(age)));
+    let fixed = pool.pool.replicas.map_or_else(String::new, |replicas| format!(", {replicas} nodes whatever the pods"));
+    _ = writeln!(text, "  {class}, weight {}{fixed}{age}", pool.pool.weight);
+    conditions(&mut text, &pool, snapshot.now);
+    requirements(&mut text, snapshot, &pool);
+    limits(&mut text, &pool);
+    Budgets::new(snapshot, pool.id).add_to(&mut text, &pool);
+    nodes(&mut text, snapshot, &pool);
+    text
+}
+
+fn conditions(text: &mut String, pool: &Facts<'_>, now: i64) {
+    if pool.conditions().is_empty() {
+        return;
+    }
+    _ = writeln!(text, "\nConditions:");
+    let mut table = Table::new(&[
+        ("TYPE", Side::Left),
+        ("STATUS", Side::Left),
+        ("SINCE", Side::Right),
+        ("REASON", Side::Left),
+        ("MESSAGE", Side::Left),
+    ]);
+    for condition in pool.conditions() {
+        let since = condition.last_transition_time.map_or_else(|| "?".to_owned(), |time| span(now - time.0));
+        let cells = [&condition.kind, &condition.status, &since, &condition.reason, &condition.message];
+        table.row(cells.map(Clone::clone).to_vec());
+    }
+    table.add_to(text);
+}
+
+fn requirements(text: &mut String, snapshot: &Snapshot, pool: &Facts<'_>) {
+    let all = wanted(snapshot, pool);
+    if all.is_empty() {
+        return;
+    }
+    _ = writeln!(text, "\nIts nodes have:");
+    let mut table = Table::new(&[("LABEL", Side::Left), ("VALUES", Side::Left)]);
+    for (key, values) in all {
+        table.row(vec![key, values]);
+    }
+    table.add_to(text);
+}
+
+/// What the pool asks of its nodes, by label; that they belong to it goes without saying.
+fn wanted(snapshot: &Snapshot, pool: &Facts<'_>) -> BTreeMap<String, String> {
+    let all = pool.pool.requirements.iter().filter(|(key, _)| *key != snapshot.names.pool);
+    let text = |key: Symbol| snapshot.text(key).to_owned();
+    all.map(|(key, it)| (text(key), it.describe(&snapshot.symbols, SHOWN).to_string())).collect()
+}
+
+fn limits(text: &mut String, pool: &Facts<'_>) {
+    if pool.limits.is_empty() {
+        _ = writeln!(text, "\nLimits: none");
+        return;
+    }
+    _ = writeln!(text, "\nLimits:");
+    let mut table = Table::new(&[
+        ("RESOURCE", Side::Left),
+        ("USED", Side::Right),
+        ("LIMIT", Side::Right),
+        ("SHARE", Side::Right),
+    ]);
+    for limit in &pool.limits {
+        table.row(vec![limit.resource.clone(), limit.used.clone(), limit.most.clone(), share(limit.percent)]);
+    }
+    table.add_to(text);
+}
+
+/// What its nodes are, those that are alike together.
+fn nodes(text: &mut String, snapshot: &Snapshot, pool: &Facts<'_>) {
+    if pool.nodes.is_empty() {
+        return;
+    }
+    _ = writeln!(text, "\nNodes:");
+    let mut table = Table::new(&[
+        ("NODES", Side::Right),
+        ("TYPE", Side::Left),
+        ("ZONE", Side::Left),
+        ("CAPACITY-TYPE", Side::Left),
+        ("$/HOUR EACH", Side::Right),
+        ("STATE", Side::Left),
+    ]);
+    for (cells, count) in groups(snapshot, pool) {
+        table.row([vec![count.to_string()], cells].concat());
+    }
+    table.add_to(text);
+}
+
+fn groups(snapshot: &Snapshot, pool: &Facts<'_>) -> BTreeMap<Vec<String>, usize> {
+    let mut groups: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+    for node in pool.nodes.iter().map(|id| &snapshot.nodes[id.index()]) {
+        let text = |symbol: Option<Symbol>| symbol.map_or("-", |symbol| snapshot.text(symbol)).to_owned();
+        let bought = node.capacity_type.map_or("-", |bought| bought.name()).to_owned();
+        let cells = vec![text(node.instance_type), text(node.zone), bought, price(node.price), state(node)];
+        *groups.entry(cells).or_default() += 1;
+    }
+    groups
+}
+
+fn view(input: &Input, id: PoolId) -> Value {
+    let snapshot = &input.snapshot;
+    let pool = Facts::new(input, &loads(snapshot), id);
+    let mut view = pool.view();
+    view["conditions"] = json!(pool.conditions());
+    view["requirements"] = json!(wanted(snapshot, &pool));
+    view["disruption"] = Budgets::new(snapshot, id).view();
+    view["nodes"] = pool.nodes.iter().map(|node| snapshot.nodes[node.index()].name.clone()).collect();
+    view
+}

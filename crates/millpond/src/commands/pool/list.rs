@@ -1,0 +1,111 @@
+//! `millpond pool list`.
+
+use std::io::Write;
+
+use clap::Args;
+use millpond_plan::model::{NodeId, PoolId};
+use serde_json::{Value, json};
+
+use super::budgets::policy;
+use super::facts::Facts;
+use crate::commands::input::Input;
+use crate::commands::inventory::{Sum, loads, share};
+use crate::commands::listing::{self, Grid, List, ListArgs};
+use crate::commands::table::Side::{Left, Right};
+use crate::commands::words::{amount, memory, span};
+
+/// Arguments of `pool list`.
+#[derive(Debug, Args)]
+pub(crate) struct PoolListArgs {
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+pub(super) fn run(args: &PoolListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    listing::run(&args.list, out, talk, |input| Ok(pools(input)))
+}
+
+/// Pools as rows, and what all nodes of theirs add up to.
+struct Pools {
+    /// The cells of each pool, those of `-o wide` too.
+    rows: Vec<(Vec<String>, Vec<String>)>,
+    items: Vec<Value>,
+    names: Vec<String>,
+    sum: Sum,
+}
+
+fn pools(input: &Input) -> Pools {
+    let snapshot = &input.snapshot;
+    let loads = loads(snapshot);
+    let facts: Vec<Facts<'_>> =
+        (0..snapshot.pools.len()).map(|pool| Facts::new(input, &loads, PoolId::from(pool))).collect();
+    let of_pools = facts.iter().flat_map(|pool| pool.nodes.iter().copied());
+    Pools {
+        rows: facts.iter().map(|pool| (cells(pool), more_cells(pool))).collect(),
+        items: facts.iter().map(Facts::view).collect(),
+        names: facts.iter().map(|pool| format!("nodepool/{}", pool.pool.name)).collect(),
+        sum: Sum::of(snapshot, &loads, of_pools.collect::<Vec<NodeId>>()),
+    }
+}
+
+fn cells(pool: &Facts<'_>) -> Vec<String> {
+    let used = pool.tightest().map_or_else(
+        || "-".to_owned(),
+        |limit| format!("{} {}", share(limit.percent), limit.resource),
+    );
+    vec![
+        pool.pool.name.clone(),
+        pool.class().unwrap_or("-").to_owned(),
+        pool.pool.weight.to_string(),
+        match pool.pool.replicas {
+            Some(replicas) => format!("{}/{replicas}", pool.sum.nodes),
+            None => pool.sum.nodes.to_string(),
+        },
+        pool.ready().to_owned(),
+        amount("cpu", pool.cpu()),
+        memory(pool.memory()),
+        format!("{:.4}", pool.sum.dollars()),
+        used,
+        pool.age().map_or_else(|| "?".to_owned(), span),
+    ]
+}
+
+fn more_cells(pool: &Facts<'_>) -> Vec<String> {
+    vec![
+        share(pool.sum.cpu_percent()),
+        share(pool.sum.memory_percent()),
+        pool.sum.pods.to_string(),
+        policy(&pool.pool.disruption).to_owned(),
+    ]
+}
+
+impl List for Pools {
+    fn grid(&self, wide: bool) -> Grid {
+        let mut columns = vec![
+            ("NAME", Left),
+            ("CLASS", Left),
+            ("WEIGHT", Right),
+            ("NODES", Right),
+            ("READY", Left),
+            ("CPU", Right),
+            ("MEMORY", Right),
+            ("$/HOUR", Right),
+            ("LIMIT-USED", Left),
+            ("AGE", Right),
+        ];
+        if wide {
+            columns.extend([("CPU%", Right), ("MEM%", Right), ("PODS", Right), ("CONSOLIDATION", Left)]);
+        }
+        let row = |(cells, more): &(Vec<String>, Vec<String>)| if wide { [&cells[..], more].concat() } else { cells.clone() };
+        let rows = self.rows.iter().map(row).collect();
+        Grid { columns, rows, age: "AGE", state: "READY", footer: self.sum.line() }
+    }
+
+    fn view(&self) -> Value {
+        json!({ "items": self.items, "total": self.sum.view() })
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+}

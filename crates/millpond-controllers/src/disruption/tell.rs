@@ -33,7 +33,7 @@ impl Told {
     /// Tells of each node that stays why it does, where that is news.
     pub(super) fn refusals(
         &mut self,
-        cluster: &Cluster,
+        context: &Context,
         snapshot: &Snapshot,
         kept: &[Option<Refusal>],
         spared: &[bool],

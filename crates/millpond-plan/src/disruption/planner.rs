@@ -151,7 +151,14 @@ impl<'s> Planner<'s> {
     }
 
     pub(super) fn keep(&mut self, node: NodeId, refusal: Refusal) {
-        self.kept[node.index()] = Some(refusal);
+        let kept = &mut self.kept[node.index()];
+        // What holds up a drifted node says more than that consolidation would not touch it.
+        let drifted = self.state.snapshot.nodes[node.index()].drifted.is_some();
+        let idle = matches!(refusal, Refusal::ConsolidationOff | Refusal::OnlyWhenEmpty);
+        if drifted && idle && kept.as_ref().is_some_and(|known| !known.beside_the_point()) {
+            return;
+        }
+        *kept = Some(refusal);
     }
 
     pub(super) fn undo(&mut self, mark: Mark, nodes: &[NodeId], refusal: Refusal) {

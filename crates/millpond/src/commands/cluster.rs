@@ -136,6 +136,13 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) ->
     Client::try_from(configuration(kubeconfig, context).await?).context("cannot speak to the cluster")
 }
 
+/// A client for controllers, which try again by themselves and want to know what was refused.
+pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+    let mut config = configuration(kubeconfig, context).await?;
+    config.default_retry = false;
+    Client::try_from(config).context("cannot speak to the cluster")
+}
+
 async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
     let config = match (kubeconfig, context) {

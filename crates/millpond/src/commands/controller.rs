@@ -48,7 +48,7 @@ pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
 
 async fn control(args: ControllerArgs) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
-    let client = super::cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let client = super::cluster::connect_controllers(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
     let cloud = open_cloud(&args.data_dir)?;
     let stop = CancellationToken::new();

@@ -171,7 +171,7 @@ fn explain(problem: StartError, args: &UpArgs) -> anyhow::Error {
 fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
     let parts = match (args.bare, args.demo) {
         (true, _) => "the API alone",
-        (false, false) => "with stand-ins for controllers, scheduler and kubelets",
+        (false, false) => "with controllers, a simulated cloud, and stand-ins for scheduler and kubelets",
         (false, true) => "with stand-ins and a demo",
     };
     let (kept, resume) = if args.memory {
@@ -191,9 +191,9 @@ fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
             "kubectl get configmap first --output yaml",
         ],
         _ => &[
-            r#"echo '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "first"}}' | kubectl apply -f -"#,
+            "kubectl apply -f examples/karpenter/default.yaml",
             "kubectl create deployment web --image=nginx --replicas=3",
-            "kubectl get pods --watch",
+            "kubectl get nodeclaims,nodes,pods",
         ],
     };
     format!(

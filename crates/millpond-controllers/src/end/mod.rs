@@ -184,6 +184,16 @@ impl Ending<'_> {
                 self.context.metrics.node_terminated(&self.claim);
             }
         }
+        let cluster = &self.context.cluster;
+        let kept = |node: &Arc<Node>| is_leaving(&**node) && !node.finalizers().is_empty();
+        if cluster.nodes.indexed(&id).iter().any(kept) {
+            // Somebody else's finalizer keeps the node; its claim stays with it, and counts for nothing any more.
+            if !is_ending {
+                self.said.push(Condition::holds(conditions::INSTANCE_TERMINATING));
+            }
+            self.write().await?;
+            return Ok(None);
+        }
         self.release().await
     }
 

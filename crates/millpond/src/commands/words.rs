@@ -89,7 +89,10 @@ mod tests {
     fn amounts_are_short() {
         assert_eq!((memory(0), memory(512 << 20), memory(3 << 29)), ("0".into(), "512Mi".into(), "1.5Gi".into()));
         assert_eq!((memory(1 << 40), memory((62 << 30) + 1)), ("1Ti".into(), "62Gi".into()));
-        assert_eq!((amount("cpu", 1500), amount("cpu", 8000), amount("pods", 7)), ("1500m".into(), "8".into(), "7".into()));
+        assert_eq!(
+            (amount("cpu", 1500), amount("cpu", 8000), amount("pods", 7)),
+            ("1500m".into(), "8".into(), "7".into())
+        );
         assert_eq!((percent(1, 3), percent(0, 3), percent(1, 0)), (Some(33), Some(0), None));
     }
 }

@@ -46,7 +46,8 @@ pub(super) fn run(args: &PricesArgs, out: &mut impl Write, talk: &mut impl Write
             say(out, &format!("{}\n\n{footer}", table(&missing, now, args.output == Output::Wide)))
         }
         Output::Name => {
-            let names: Vec<String> = missing.keys().map(|(name, zone, bought)| format!("{name}/{zone}/{bought}")).collect();
+            let names: Vec<String> =
+                missing.keys().map(|(name, zone, bought)| format!("{name}/{zone}/{bought}")).collect();
             if names.is_empty() { Ok(()) } else { say(out, &names.join("\n")) }
         }
         Output::Json | Output::Yaml => {

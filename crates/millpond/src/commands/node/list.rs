@@ -89,7 +89,8 @@ fn selects(selector: &[Requirement], node: &Node, snapshot: &Snapshot) -> bool {
 
 fn sort(ids: &mut [NodeId], by: Sort, snapshot: &Snapshot, loads: &[Load]) {
     let node = |id: &NodeId| &snapshot.nodes[id.index()];
-    let used = |id: &NodeId, resource| percent(loads[id.index()].requests.get(resource), node(id).allocatable.get(resource));
+    let used =
+        |id: &NodeId, resource| percent(loads[id.index()].requests.get(resource), node(id).allocatable.get(resource));
     match by {
         // They are in the order of their names.
         Sort::Name => {}

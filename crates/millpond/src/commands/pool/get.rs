@@ -68,10 +68,10 @@ fn page(input: &Input, id: PoolId) -> String {
     };
     _ = writeln!(text, "pool/{}: {ready}", pool.pool.name);
     _ = writeln!(text, "  {}", pool.sum.line());
-    let class = pool.class().zip(pool.class_kind()).map_or_else(
-        || "no class".to_owned(),
-        |(name, kind)| format!("class {name} ({kind})"),
-    );
+    let class = pool
+        .class()
+        .zip(pool.class_kind())
+        .map_or_else(|| "no class".to_owned(), |(name, kind)| format!("class {name} ({kind})"));
     let age = pool.age().map_or_else(String::new, |age| format!(", {} old", span(age)));
     let fixed = pool.pool.replicas.map_or_else(String::new, |replicas| format!(", {replicas} nodes whatever the pods"));
     _ = writeln!(text, "  {class}, weight {}{fixed}{age}", pool.pool.weight);
@@ -129,12 +129,8 @@ fn limits(text: &mut String, pool: &Facts<'_>) {
         return;
     }
     _ = writeln!(text, "\nLimits:");
-    let mut table = Table::new(&[
-        ("RESOURCE", Side::Left),
-        ("USED", Side::Right),
-        ("LIMIT", Side::Right),
-        ("SHARE", Side::Right),
-    ]);
+    let mut table =
+        Table::new(&[("RESOURCE", Side::Left), ("USED", Side::Right), ("LIMIT", Side::Right), ("SHARE", Side::Right)]);
     for limit in &pool.limits {
         table.row(vec![limit.resource.clone(), limit.used.clone(), limit.most.clone(), share(limit.percent)]);
     }

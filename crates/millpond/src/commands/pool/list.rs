@@ -49,10 +49,8 @@ fn pools(input: &Input) -> Pools {
 }
 
 fn cells(pool: &Facts<'_>) -> Vec<String> {
-    let used = pool.tightest().map_or_else(
-        || "-".to_owned(),
-        |limit| format!("{} {}", share(limit.percent), limit.resource),
-    );
+    let used =
+        pool.tightest().map_or_else(|| "-".to_owned(), |limit| format!("{} {}", share(limit.percent), limit.resource));
     vec![
         pool.pool.name.clone(),
         pool.class().unwrap_or("-").to_owned(),
@@ -96,7 +94,8 @@ impl List for Pools {
         if wide {
             columns.extend([("CPU%", Right), ("MEM%", Right), ("PODS", Right), ("CONSOLIDATION", Left)]);
         }
-        let row = |(cells, more): &(Vec<String>, Vec<String>)| if wide { [&cells[..], more].concat() } else { cells.clone() };
+        let row =
+            |(cells, more): &(Vec<String>, Vec<String>)| if wide { [&cells[..], more].concat() } else { cells.clone() };
         let rows = self.rows.iter().map(row).collect();
         Grid { columns, rows, age: "AGE", state: "READY", footer: self.sum.line() }
     }

@@ -134,7 +134,11 @@ fn budget() -> Schema {
             "schedule",
             string("When it begins to hold: five fields of cron, or @daily and the like; always without it")
                 .length(0, 256)
-                .pattern(&cron()),
+                .rule(
+                    &format!("self.matches(r'{}')", cron()),
+                    "is not a schedule: give minute, hour, day, month and weekday as in '0 9 * * mon-fri', or @daily \
+                     and the like",
+                ),
         )
         .field(
             "timeZone",
@@ -165,26 +169,19 @@ fn budget() -> Schema {
 
 /// The form of a schedule: names of times, or five fields with numbers that can be.
 fn cron() -> String {
-    let any_case = |name: &str| -> String {
-        name.chars().map(|letter| format!("[{}{letter}]", letter.to_ascii_uppercase())).collect()
-    };
-    let field = |number: &str, names: &[&str]| {
-        let names: Vec<_> = names.iter().map(|name| any_case(name)).collect();
-        let value = [vec![number.to_owned()], names].concat().join("|");
-        let range = format!(r"([*?]|({value})(-({value}))?)(/0*[1-9][0-9]*)?");
+    let field = |value: &str| {
+        let range = format!("([*?]|({value})(-({value}))?)(/0*[1-9][0-9]*)?");
         format!("{range}(,{range})*")
     };
-    let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    let days = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
     let fields = [
-        field("[0-5]?[0-9]", &[]),
-        field("[01]?[0-9]|2[0-3]", &[]),
-        field("0?[1-9]|[12][0-9]|3[01]", &[]),
-        field("0?[1-9]|1[0-2]", &months),
-        field("0?[0-6]", &days),
+        field("[0-5]?[0-9]"),
+        field("[01]?[0-9]|2[0-3]"),
+        field("0?[1-9]|[12][0-9]|3[01]"),
+        field("0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"),
+        field("0?[0-7]|sun|mon|tue|wed|thu|fri|sat"),
     ];
     let names = "@(annually|yearly|monthly|weekly|daily|midnight|hourly)";
-    format!(r"^({names}|{})$", fields.join(r"\s+"))
+    format!(r"^\s*({names}|(?i:{}))\s*$", fields.join(r"\s+"))
 }
 
 fn node_claim() -> Definition {

@@ -6,4 +6,5 @@ mod broken;
 mod conformance;
 mod faults;
 mod file;
+mod guide;
 mod stage;

@@ -1,6 +1,6 @@
 //! Calling cargo.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -46,6 +46,15 @@ pub(crate) fn build_millpond(release: bool) -> Result<PathBuf> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .context("cargo built no binary of `millpond`")
+}
+
+/// The given binary, or the one that is built.
+pub(crate) fn millpond(given: Option<&Path>, release: bool) -> Result<PathBuf> {
+    match given {
+        // Processes run in folders of their own.
+        Some(file) => file.canonicalize().with_context(|| format!("find `{}`", file.display())),
+        None => build_millpond(release),
+    }
 }
 
 /// The crates of the workspace.

@@ -33,13 +33,16 @@ use self::stack::{Engine, Kit, Stack};
 use self::suite::Suite;
 use crate::ginkgo::Outcome;
 use crate::real_cluster::ensure_parts;
-use crate::{ginkgo, tree};
+use crate::{cargo, ginkgo, tree};
 
 /// Room for the specs that wait for a registration to time out.
 const LIMIT_MINUTES: u64 = 20;
 
 /// No spec of the selection takes half of it on any engine.
 const SELECTION_LIMIT_MINUTES: u64 = 5;
+
+/// For the test command: the specs mostly wait.
+const SELECTION_CLUSTERS: usize = 2;
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -68,6 +71,9 @@ pub(crate) struct Args {
     /// Judge the release build of `millpond`
     #[arg(long)]
     release: bool,
+    /// Judge this binary of `millpond`, and build none
+    #[arg(long, value_name = "FILE", conflicts_with = "release")]
+    binary: Option<PathBuf>,
     /// Keep the logs of the specs and of the engine in this folder
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
@@ -88,9 +94,10 @@ impl Args {
             against: Engine::Millpond,
             selection: true,
             all: false,
-            clusters: 1,
+            clusters: SELECTION_CLUSTERS,
             limit: None,
             release: false,
+            binary: None,
             logs: None,
             report: None,
             list: false,
@@ -121,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("{} specs", chosen.len());
         return Ok(());
     }
-    let kit = Kit::new(args.against, parts, args.release)?;
+    let kit = Kit::new(args.against, parts, || cargo::millpond(args.binary.as_deref(), args.release))?;
     let started = Instant::now();
     println!("{} specs against {}", chosen.len(), kit.title()?);
     let outcomes = work(args, &suite, &kit, &logs, &chosen)?;

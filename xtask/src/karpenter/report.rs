@@ -11,8 +11,9 @@ use crate::ginkgo::Outcome;
 /// Lines of a failure's message that are printed; a report file holds it all.
 const MESSAGE_LINES: usize = 12;
 
-/// Letters of a failure in the table.
-const SUMMARY_LETTERS: usize = 160;
+/// Lines and letters of a failure in the table.
+const SUMMARY_LINES: usize = 4;
+const SUMMARY_LETTERS: usize = 200;
 
 /// What came of the specs.
 pub(super) struct Results<'a> {
@@ -83,15 +84,24 @@ pub(super) fn line(outcome: &Outcome) -> String {
 }
 
 /// The first words of a message. Gomega's first line mostly says no more than
-/// that time is up, and its second where; what was expected comes after.
+/// that time is up, and its second where; what was expected comes after, with
+/// whole objects in between that only the report has room for.
 fn summary(message: &str) -> String {
-    let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).take(6).collect();
-    let text = lines.join(" ");
+    let lines: Vec<_> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let head = lines.iter().take(SUMMARY_LINES).map(|line| place(line).unwrap_or(line));
+    let last = lines.get(SUMMARY_LINES..).and_then(|rest| rest.last());
+    let text = head.chain(last.into_iter().flat_map(|last| ["…", last])).collect::<Vec<_>>().join(" ");
     let mut short: String = text.chars().take(SUMMARY_LETTERS).collect();
     if short.len() < text.len() {
         short.push('…');
     }
     short
+}
+
+/// `file.go:12` of `The function passed to Eventually failed at some/path/file.go:12 with:`.
+fn place(line: &str) -> Option<&str> {
+    let (_, path) = line.strip_prefix("The function passed to ")?.split_once(" failed at ")?;
+    path.trim_end_matches(" with:").rsplit('/').next()
 }
 
 #[cfg(test)]
@@ -108,6 +118,13 @@ mod tests {
         assert_eq!(line(&outcome("A b", "passed")), "passed       1.2 s  A b");
         let expected = "failed       1.2 s  A b\n                    Timed out after 900s. Expected <int>: 3 to be 2";
         assert_eq!(line(&outcome("A b", "failed")), expected);
+    }
+
+    #[test]
+    fn a_summary_has_the_place_and_the_end() {
+        let message = "Timed out after 9s.\nThe function passed to Eventually failed at a/b/c_test.go:7 with:\n\
+                       Expected\n    <[]Node | len:1>: [\n      {\n      },\n    ]\nto have length 2\n";
+        assert_eq!(summary(message), "Timed out after 9s. c_test.go:7 Expected <[]Node | len:1>: [ … to have length 2");
     }
 
     #[test]

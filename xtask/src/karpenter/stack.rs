@@ -9,8 +9,6 @@ use clap::ValueEnum;
 use millpond_testkit::real::{Part, Parts};
 use millpond_testkit::{Kubectl, Process, RealCluster, free_port};
 
-use crate::cargo;
-
 /// Everything that its suite tests is on.
 const KARPENTER_GATES: &str = "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=true,NodeOverlay=true,\
      StaticCapacity=true,CapacityBuffer=true";
@@ -61,10 +59,10 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// Builds `millpond` if it is the engine; the parts are built already.
-    pub(crate) fn new(engine: Engine, parts: Parts, release: bool) -> Result<Self> {
+    /// With parts that are built already; `millpond` tells where its binary is.
+    pub(crate) fn new(engine: Engine, parts: Parts, millpond: impl FnOnce() -> Result<PathBuf>) -> Result<Self> {
         let binary = match engine {
-            Engine::Millpond => cargo::build_millpond(release)?,
+            Engine::Millpond => millpond()?,
             Engine::Karpenter => parts.path(&Part::KARPENTER)?,
         };
         Ok(Self { engine, parts, binary, durable: false })
@@ -133,7 +131,7 @@ impl Kit {
         match self.engine {
             Engine::Millpond => {
                 command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig());
-                command.arg("--data-dir").arg(cluster.folder().join("millpond"));
+                command.arg("--data-dir").arg(cluster.folder().join("millpond")).arg("--no-leader-election");
             }
             Engine::Karpenter => {
                 command

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Measure a debug build of Millpond
     #[arg(long)]
     debug: bool,
+    /// Measure this binary of `millpond`, and build none
+    #[arg(long, value_name = "FILE", conflicts_with = "debug")]
+    binary: Option<PathBuf>,
     /// Fail as well if Millpond takes more than a third of Karpenter's time
     #[arg(long)]
     check_time: bool,
@@ -70,12 +73,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let scratch = Scratch::new("race")?;
     let logs = args.logs.clone().unwrap_or_else(|| scratch.path().to_owned());
     std::fs::create_dir_all(&logs).with_context(|| format!("create `{}`", logs.display()))?;
-    if engines.contains(&Engine::Millpond) {
-        prices.ensure_same(&cargo::build_millpond(!args.debug)?)?;
-    }
     let mut kits = Vec::new();
     for engine in engines {
-        kits.push(Kit::new(engine, parts.clone(), !args.debug)?.durable());
+        let millpond = || {
+            let binary = cargo::millpond(args.binary.as_deref(), !args.debug)?;
+            prices.ensure_same(&binary)?;
+            Ok(binary)
+        };
+        kits.push(Kit::new(engine, parts.clone(), millpond)?.durable());
     }
     let (mut all, mut complaints) = (Vec::new(), Vec::new());
     for scenario in scenarios {

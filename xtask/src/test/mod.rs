@@ -160,7 +160,7 @@ fn plan(args: &Args) -> Vec<Step> {
         conformance::run(&conformance::Args::quick())
     }));
     steps.push(if args.has(Extra::KarpenterSuite) {
-        task_step(KARPENTER_SUITE, "cargo xtask karpenter-suite --selection", || {
+        task_step(KARPENTER_SUITE, "cargo xtask karpenter-suite --selection --clusters 2", || {
             karpenter::run(&karpenter::Args::selection())
         })
     } else {

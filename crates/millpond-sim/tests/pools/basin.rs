@@ -12,6 +12,7 @@ use millpond_apiserver::auth::Identity;
 use millpond_apiserver::clock::Clock;
 use millpond_apiserver::store::Store;
 use millpond_apiserver::{LifecycleOptions, Server, ServerOptions, lifecycle};
+use millpond_controllers::context::Context;
 use millpond_controllers::cluster::{Cluster, Options as ControllerOptions};
 use millpond_controllers::kinds::NodeClaim;
 use millpond_controllers::run::Controllers;
@@ -115,6 +116,11 @@ impl Basin {
     /// Whether the controllers' fuse has blown.
     pub(crate) fn is_dead(&self) -> bool {
         self.crew.as_ref().is_none_or(|crew| crew.fuse.is_blown())
+    }
+
+    /// What the controllers act with.
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        self.crew.as_ref().expect("controllers run").controllers.context()
     }
 
     /// What the controllers know.

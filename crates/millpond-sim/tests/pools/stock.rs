@@ -4,10 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use millpond_api::condition::is_true;
+use millpond_api::node_class::UnavailableOffering;
+use millpond_controllers::cluster::Cluster;
+use millpond_controllers::metrics;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::basin::Basin;
+use crate::basin::{Basin, key};
+use crate::fuse::Fuse;
 
 /// Counts every claim that was ever written.
 fn count_claims(basin: &Basin) -> Arc<Mutex<HashSet<String>>> {
@@ -51,4 +55,41 @@ async fn when_nothing_is_to_be_had_it_is_probed_now_and_then() {
     let written = seen.lock().len();
     assert!((1..60).contains(&written), "{written} claims in 25 minutes without stock");
     basin.until_running("web", 4).await;
+}
+
+/// What the class `default` says is out of stock.
+fn told(cluster: &Cluster) -> Vec<UnavailableOffering> {
+    cluster.classes.get(&key("default")).map(|class| class.status.unavailable.clone()).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_out_of_stock_is_told_and_remembered() {
+    let mut basin = Basin::bare().await;
+    basin.class("default", json!({"sim": {"stockOuts": [{"instanceType": "*-2x-*"}, {"instanceType": "*-1x-*"}]}})).await;
+    basin.pool("default", json!({})).await;
+    basin.deployment("web", 1, "900m", json!({})).await;
+    basin.until_running("web", 1).await;
+    basin.until("the class tells", |cluster| !told(cluster).is_empty()).await;
+    basin.until_quiet().await;
+    let before = told(basin.cluster());
+    let scraped = metrics::text(basin.context());
+    let one = &before[0];
+    let line = format!(
+        "karpenter_cloudprovider_instance_type_offering_available{{instance_type=\"{}\",zone=\"{}\",capacity_type=\"{}\"}} 0",
+        one.instance_type, one.zone, one.capacity_type
+    );
+    assert!(scraped.contains(&line), "{scraped}");
+    for name in ["karpenter_nodeclaims_created_total{", "karpenter_nodes_created_total{", "karpenter_nodepools_usage{"] {
+        assert!(scraped.contains(name), "no {name} in\n{scraped}");
+    }
+
+    basin.kill();
+    basin.hire(Fuse::none());
+    basin.until("they know the class again", |cluster| cluster.is_ready() && !told(cluster).is_empty()).await;
+    let revision = basin.server.store().revision();
+    let known: Vec<_> = basin.context().stock.missing().iter().map(millpond_controllers::stock::Missing::in_status).collect();
+    assert_eq!(known, before);
+    basin.until_quiet().await;
+    assert_eq!(basin.server.store().revision(), revision, "a restart writes nothing");
+    assert_eq!(told(basin.cluster()), before);
 }

@@ -120,6 +120,12 @@ impl Crew {
         Self { controllers, booting }
     }
 
+    /// What they count and see, whenever it is asked for: families in OpenMetrics text.
+    pub(crate) fn metrics(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        let context = Arc::downgrade(self.controllers.context());
+        move || context.upgrade().map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
+    }
+
     /// Waits until all have ended.
     pub(crate) async fn ended(self) {
         self.controllers.ended().await;

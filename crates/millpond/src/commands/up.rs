@@ -87,6 +87,9 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     }
     let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
     let crew = if args.bare { None } else { Some(Crew::start(client.clone(), cloud(&args)?, &stop)) };
+    if let Some(crew) = &crew {
+        embedded.server().add_metrics(crew.metrics());
+    }
     if args.demo {
         demo::set_scene(&client).await;
     }

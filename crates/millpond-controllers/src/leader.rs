@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use millpond_runtime::clock::Clock;
@@ -132,10 +133,8 @@ impl Candidate {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: Some(LASTS.as_secs() as i32),
-            acquire_time: before
-                .and_then(|before| before.acquire_time.clone())
-                .or_else(|| Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now))),
-            renew_time: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now)),
+            acquire_time: before.and_then(|before| before.acquire_time.clone()).or(Some(MicroTime(now))),
+            renew_time: Some(MicroTime(now)),
             ..LeaseSpec::default()
         }
     }

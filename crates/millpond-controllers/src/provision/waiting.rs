@@ -163,8 +163,7 @@ impl Waiting {
 
     /// Ends with the next change.
     pub(super) fn changed(&self) -> impl Future<Output = ()> + '_ {
-        let notified = self.changed.notified();
-        async move { notified.await }
+        self.changed.notified()
     }
 
     pub(super) fn has_fresh(&self) -> bool {

@@ -3,6 +3,8 @@
 //! Every check is a function of a server. The embedded one runs it in process; the real one, in tests named `real_…`,
 //! is the oracle for the same table.
 
+#![expect(clippy::unwrap_used, reason = "what a test needs and does not get ends it")]
+
 mod accepted;
 mod refused;
 mod server;

@@ -66,7 +66,7 @@ fn nodes_go_with_their_buffer() {
 }
 
 #[test]
-fn real_pods_take_the_room_and_buffers_get_new() {
+fn pods_take_the_room_and_buffers_get_new() {
     let (mut cluster, _) = cluster(2);
     let web = cluster.class("web", 1200, 100);
     let pod = cluster.pod_in(web, None, PodState::Pending, None);

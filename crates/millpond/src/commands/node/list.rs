@@ -138,7 +138,7 @@ impl Row {
             pool: node.pool.map(|pool| snapshot.pools[pool.index()].name.clone()),
             instance_type: text(node.instance_type),
             zone: text(node.zone),
-            capacity_type: node.capacity_type.map(|bought| bought.name()),
+            capacity_type: node.capacity_type.map(millpond_plan::model::CapacityType::name),
             price: node.price,
             created: node.created,
             age: snapshot.now - node.created,

@@ -65,7 +65,9 @@ fn told(cluster: &Cluster) -> Vec<UnavailableOffering> {
 #[tokio::test(start_paused = true)]
 async fn what_is_out_of_stock_is_told_and_remembered() {
     let mut basin = Basin::bare().await;
-    basin.class("default", json!({"sim": {"stockOuts": [{"instanceType": "*-2x-*"}, {"instanceType": "*-1x-*"}]}})).await;
+    basin
+        .class("default", json!({"sim": {"stockOuts": [{"instanceType": "*-2x-*"}, {"instanceType": "*-1x-*"}]}}))
+        .await;
     basin.pool("default", json!({})).await;
     basin.deployment("web", 1, "900m", json!({})).await;
     basin.until_running("web", 1).await;
@@ -79,7 +81,8 @@ async fn what_is_out_of_stock_is_told_and_remembered() {
         one.instance_type, one.zone, one.capacity_type
     );
     assert!(scraped.contains(&line), "{scraped}");
-    for name in ["karpenter_nodeclaims_created_total{", "karpenter_nodes_created_total{", "karpenter_nodepools_usage{"] {
+    for name in ["karpenter_nodeclaims_created_total{", "karpenter_nodes_created_total{", "karpenter_nodepools_usage{"]
+    {
         assert!(scraped.contains(name), "no {name} in\n{scraped}");
     }
 
@@ -87,7 +90,8 @@ async fn what_is_out_of_stock_is_told_and_remembered() {
     basin.hire(Fuse::none());
     basin.until("they know the class again", |cluster| cluster.is_ready() && !told(cluster).is_empty()).await;
     let revision = basin.server.store().revision();
-    let known: Vec<_> = basin.context().stock.missing().iter().map(millpond_controllers::stock::Missing::in_status).collect();
+    let known: Vec<_> =
+        basin.context().stock.missing().iter().map(millpond_controllers::stock::Missing::in_status).collect();
     assert_eq!(known, before);
     basin.until_quiet().await;
     assert_eq!(basin.server.store().revision(), revision, "a restart writes nothing");

@@ -17,7 +17,7 @@ fn capacity_buffer() -> Definition {
     let spec = object("For which pods room is kept free, and for how many")
         .field("podTemplateRef", pod_template("The pods are of this PodTemplate of the namespace"))
         .field("scalableRef", scalable)
-        .field("replicas", count("Room for so many pods; with percentage, the lesser of the two"))
+        .field("replicas", count("Room for so many pods; with percentage, the greater of the two"))
         .field("percentage", count("Room for so many of a hundred of the replicas of scalableRef, rounded up"))
         .field(
             "limits",

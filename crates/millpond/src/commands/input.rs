@@ -256,7 +256,8 @@ fn kept(texts: &[(String, Vec<u8>)], live: bool) -> anyhow::Result<Vec<Value>> {
     for (name, bytes) in texts {
         objects.extend(values(name, bytes)?);
     }
-    let is_workload = |object: &Value| matches!(object["kind"].as_str(), Some("ReplicaSet" | "StatefulSet"));
+    let is_workload =
+        |object: &Value| matches!(object["kind"].as_str(), Some("Deployment" | "ReplicaSet" | "StatefulSet"));
     for object in objects.iter_mut().filter(|object| live && is_workload(object)) {
         object["metadata"]["annotations"][PODS_LISTED] = "true".into();
     }

@@ -109,7 +109,8 @@ mod tests {
         assert_eq!(price("{catalog: kwok}"), ("kwok".to_owned(), 0));
         assert_eq!(price("{}").0, "aws");
         let empty = Shelf { overlays: Vec::new(), ..shelf() };
-        assert!(std::ptr::eq(&*empty.of_class(&class("{catalog: kwok}")).unwrap(), built_in("kwok").unwrap()));
+        let shipped = empty.of_class(&class("{catalog: kwok}")).unwrap();
+        assert!(std::ptr::eq(&raw const *shipped, built_in("kwok").unwrap()));
     }
 
     #[test]

@@ -229,7 +229,7 @@ mod tests {
             .pool("general", |pool| pool)
             .node("a", "small", |node| node.pool("general"))
             .node("b", "small", |node| node.pool("general"))
-            .pods(2, "room", "cpu=100m", |pod| pod.buffer())
+            .pods(2, "room", "cpu=100m", millpond_plan::testing::PodSpec::buffer)
             .snapshot();
         let steps = || vec![removal(0, &[0], 10), removal(1, &[], 50)];
         let stays = plan(steps(), &[(0, Target::Existing(NodeId(1)))]);

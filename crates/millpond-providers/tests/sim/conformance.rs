@@ -7,7 +7,6 @@ use millpond_providers::sim::Script;
 use crate::stage::SimStage;
 
 fn assert_all_kept(checks: &[Check]) {
-    println!("{}", report(checks));
     assert!(all_kept(checks), "{}", report(checks));
     let skipped = checks.iter().find(|check| matches!(check.outcome, Outcome::Skipped(_)));
     assert_eq!(skipped, None, "the simulated cloud can arrange everything");

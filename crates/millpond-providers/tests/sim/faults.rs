@@ -77,7 +77,7 @@ impl World {
             let provider = &self.provider;
             let patience = Duration::from_millis(random.random_range(0..8_000));
             // Every other claim stays for good.
-            let ending = index % 2 == 0 && known.is_some() && random.random_bool(0.2);
+            let ending = index.is_multiple_of(2) && known.is_some() && random.random_bool(0.2);
             match &known {
                 Some(id) if ending => {
                     let answer = tokio::time::timeout(patience, provider.delete(id)).await;

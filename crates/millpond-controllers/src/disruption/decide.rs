@@ -223,13 +223,14 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method is not general enough")]
     fn room_for_buffers_is_no_pod_that_waits() {
         let snapshot = Cluster::new()
             .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50))
             .pool("general", |pool| pool)
             .node("a", "small", |node| node.pool("general"))
             .node("b", "small", |node| node.pool("general"))
-            .pods(2, "room", "cpu=100m", millpond_plan::testing::PodSpec::buffer)
+            .pods(2, "room", "cpu=100m", |pod| pod.buffer())
             .snapshot();
         let steps = || vec![removal(0, &[0], 10), removal(1, &[], 50)];
         let stays = plan(steps(), &[(0, Target::Existing(NodeId(1)))]);

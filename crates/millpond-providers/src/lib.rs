@@ -19,7 +19,7 @@
 //! Deliberately absent: back-off, limits, retries of launches, deletion of Node objects. Controllers do that, so that
 //! it is done once and alike for all providers.
 //!
-//! `docs/guides/providers.md` is the guide: the faults of the simulated cloud, and a provider of one's own.
+//! `docs/providers.md` is the guide: the faults of the simulated cloud, and a provider of one's own.
 
 mod choices;
 pub mod conformance;
@@ -105,5 +105,5 @@ pub struct RepairPolicy {
 
 /// The Rust of the guide compiles and runs.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guides/providers.md")]
+#[doc = include_str!("../../../docs/providers.md")]
 struct Guide;

@@ -8,7 +8,7 @@ use millpond_providers::sim::{Cloud, SimProvider};
 
 use crate::stage::{clock, no_api};
 
-const GUIDE: &str = include_str!("../../../../docs/guides/providers.md");
+const GUIDE: &str = include_str!("../../../../docs/providers.md");
 
 #[tokio::test(start_paused = true)]
 async fn the_class_of_the_guide_can_be_used() {

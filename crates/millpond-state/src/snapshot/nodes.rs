@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use millpond_api::amounts::Amounts;
+use millpond_api::karpenter::NodeClaim;
 use millpond_api::karpenter::conditions::INSTANCE_TERMINATING;
-use millpond_api::karpenter::{NodeClaim, conditions};
 use millpond_api::labels;
 use millpond_api::meta::true_condition;
 use millpond_plan::model::{
@@ -40,12 +40,10 @@ impl Taking<'_> {
             let of_provider = Some(&*entry.provider_id).filter(|id| !id.is_empty()).and_then(|id| by_provider.get(id));
             let claim = of_provider.or_else(|| by_node.get(&**name)).copied();
             with_node.extend(claim.map(|claim| claim.metadata.name.as_str()));
-            if !claim.is_some_and(has_ended) {
-                nodes.push(self.node(name, entry, claim, catalogs));
-            }
+            nodes.push(self.node(name, entry, claim, catalogs));
         }
         for (name, claim) in &state.claims {
-            if !with_node.contains(&**name) && !has_ended(claim) {
+            if !with_node.contains(&**name) {
                 nodes.push(self.claimed(claim, catalogs));
             }
         }
@@ -234,11 +232,6 @@ fn promised(promise: &Amounts, of: Option<&Resources>, snapshot: &mut Snapshot) 
         }
     }
     all
-}
-
-/// The machine was told to end, and has no pods: neither budgets nor plans count it any more.
-fn has_ended(claim: &NodeClaim) -> bool {
-    true_condition(&claim.status.conditions, conditions::INSTANCE_TERMINATING).is_some()
 }
 
 fn resources(amounts: &Amounts, snapshot: &mut Snapshot) -> Resources {

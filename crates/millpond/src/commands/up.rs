@@ -194,7 +194,7 @@ fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
             "kubectl get configmap first --output yaml",
         ],
         _ => &[
-            "kubectl apply -f examples/karpenter/default.yaml",
+            "kubectl apply -f examples/pool.yaml",
             "kubectl create deployment web --image=nginx --replicas=3",
             "kubectl get nodeclaims,nodes,pods",
         ],

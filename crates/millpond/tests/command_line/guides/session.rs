@@ -91,6 +91,8 @@ impl Session {
         }
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_millpond"), bin.join("millpond")).context("link millpond")?;
         std::os::unix::fs::symlink(kubectl, bin.join("kubectl")).context("link kubectl")?;
+        // Who reads a page has the tree.
+        std::os::unix::fs::symlink(super::root().join("examples"), home.join("examples")).context("link examples")?;
         std::fs::write(state.join("environment"), "")?;
         std::fs::write(state.join("folder"), home.display().to_string())?;
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());

@@ -1,5 +1,5 @@
 //! A catalogue as an object of the cluster: a ConfigMap with the label [`LABEL`], whose value a NodeClass names as
-//! its `catalog`, and the text of the catalogue under [`KEY`], in any format that [`import`](super::import) reads.
+//! its `catalog`, and the text of the catalogue under [`KEY`], in any format that [`import`] reads.
 //!
 //! ```yaml
 //! apiVersion: v1

@@ -125,7 +125,7 @@ pub(super) fn price_limit(draft: &Draft, planned: u64) -> Option<u64> {
 
 /// When time alone may change what is decided, after now.
 pub(super) fn next_look(snapshot: &Snapshot, kept: &[Option<Refusal>]) -> Option<Seconds> {
-    let nodes = snapshot.nodes.iter().zip(kept).filter(|(node, _)| node.state == NodeState::Running);
+    let nodes = snapshot.nodes.iter().zip(kept).filter(|(node, _)| node.state != NodeState::Leaving);
     let times = nodes.flat_map(|(node, refusal)| {
         let pool = node.pool.map(|pool| &snapshot.pools[pool.index()]);
         let of_node =

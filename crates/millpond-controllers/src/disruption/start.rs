@@ -133,6 +133,10 @@ impl Disruptor {
                 snapshot.nodes[node.index()].pool.and_then(|pool| zones.claim(&self.context, snapshot, market, pool));
             starts.extend(claim.and_then(|claim| self.start_of(snapshot, &draft, vec![claim])));
         }
+        for &node in &thought.stillborn {
+            let draft = Draft { nodes: vec![(node, DisruptionReason::Expired)], ..Draft::default() };
+            starts.extend(self.start_of(snapshot, &draft, Vec::new()));
+        }
         starts
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use millpond_plan::disruption::{Accounts, Refusal, consolidate};
 use millpond_plan::market::Market;
-use millpond_plan::model::{DisruptionReason, NodeId, NodeState, PodId, Snapshot};
+use millpond_plan::model::{DisruptionReason, Node, NodeId, NodeState, PodId, Snapshot};
 use millpond_plan::plan::{Plan, Settings, Target};
 
 /// Reasons for which nodes of a pool of fixed size are replaced.
@@ -23,12 +23,15 @@ pub(super) struct Thought {
     pub(super) spared: Vec<bool>,
     /// Nodes of pools of fixed size that are to be replaced one by one.
     pub(super) fixed: Vec<(NodeId, DisruptionReason)>,
+    /// Nodes that never took pods and have reached their age.
+    pub(super) stillborn: Vec<NodeId>,
 }
 
 impl Thought {
     /// Thinks. `held` names nodes that are left alone for a while, `steady` pools that have as many nodes as they should.
     pub(super) fn new(mut snapshot: Snapshot, held: &BTreeSet<String>, steady: &BTreeSet<String>) -> Self {
         let fixed = outdated(&snapshot, held, steady);
+        let stillborn = stillborn(&snapshot, held);
         let of_fixed_size = |pool: millpond_plan::model::PoolId| snapshot.pools[pool.index()].replicas.is_some();
         let spared: Vec<bool> = snapshot
             .nodes
@@ -43,7 +46,8 @@ impl Thought {
         let waiting = millpond_plan::plan_on(&snapshot, &market, &Settings { consolidate: false, ..settings });
         let buffers = buffers(&snapshot, &waiting.plan);
         let consolidated = consolidate(&snapshot, &market, waiting, &settings);
-        Self { plan: consolidated.outcome.plan, kept: consolidated.kept, buffers, snapshot, market, spared, fixed }
+        let (plan, kept) = (consolidated.outcome.plan, consolidated.kept);
+        Self { plan, kept, buffers, snapshot, market, spared, fixed, stillborn }
     }
 }
 
@@ -55,6 +59,17 @@ fn buffers(snapshot: &Snapshot, plan: &Plan) -> HashMap<PodId, NodeId> {
         Target::New(_) => None,
     });
     there.collect()
+}
+
+/// Nodes that never became ready and are too old by now: nothing is lost with them.
+fn stillborn(snapshot: &Snapshot, held: &BTreeSet<String>) -> Vec<NodeId> {
+    let over = |node: &Node| {
+        let expire_after = node.pool.and_then(|pool| snapshot.pools[pool.index()].disruption.expire_after);
+        let expired = node.pool.is_some() && node.expires(expire_after).is_some_and(|then| then <= snapshot.now);
+        expired && node.state == NodeState::Starting && !held.contains(&node.name)
+    };
+    let nodes = snapshot.nodes.iter().enumerate().filter(|(_, node)| over(node));
+    nodes.map(|(index, _)| NodeId::from(index)).collect()
 }
 
 /// Nodes of pools of fixed size that are outdated and may go, the oldest first, within budgets and the pool's limit.
@@ -134,6 +149,17 @@ mod tests {
         assert_eq!(found(Some(5), 9, &[], &["fixed"]), ["older"], "there is room for one more node");
         assert_eq!(found(Some(4), 9, &[], &["fixed"]), Vec::<String>::new());
         assert_eq!(found(None, 9, &[], &[]), Vec::<String>::new(), "the pool is about to grow or shrink");
+    }
+
+    #[test]
+    fn nodes_that_never_became_ready_go_when_their_time_is_over() {
+        let mut snapshot = cluster(None, 9);
+        let young = snapshot.find_node("young").unwrap();
+        snapshot.nodes[young.index()].state = NodeState::Starting;
+        assert_eq!(stillborn(&snapshot, &BTreeSet::new()), []);
+        snapshot.nodes[young.index()].expiry = millpond_plan::model::Expiry::At(snapshot.now);
+        assert_eq!(stillborn(&snapshot, &BTreeSet::new()), [young]);
+        assert_eq!(stillborn(&snapshot, &names(&["young"])), []);
     }
 
     #[test]

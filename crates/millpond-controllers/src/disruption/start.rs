@@ -80,8 +80,10 @@ impl Disruptor {
     fn note_budgets(&self, snapshot: &Snapshot) {
         let ledger = BudgetLedger::new(snapshot);
         for (index, pool) in snapshot.pools.iter().enumerate() {
+            let id = PoolId::from(index);
+            let all = snapshot.nodes.iter().filter(|node| node.pool == Some(id)).count() as u64;
             for reason in REASONS {
-                let nodes = ledger.allowance(PoolId::from(index), reason).nodes.unwrap_or(u64::MAX);
+                let nodes = ledger.allowance(id, reason).nodes.unwrap_or(all);
                 self.context.metrics.allowed_disruptions(&pool.name, reason.name(), nodes);
             }
         }

@@ -47,7 +47,7 @@ impl Thought {
         let buffers = buffers(&snapshot, &waiting.plan);
         let consolidated = consolidate(&snapshot, &market, waiting, &settings);
         let (plan, kept) = (consolidated.outcome.plan, consolidated.kept);
-        Self { plan, kept, buffers, snapshot, market, spared, fixed, stillborn }
+        Self { snapshot, market, plan, kept, buffers, spared, fixed, stillborn }
     }
 }
 

@@ -6,6 +6,7 @@ mod disruption;
 mod end;
 mod fuse;
 mod limits;
+mod rivalry;
 mod scale_up;
 mod static_pools;
 mod stock;

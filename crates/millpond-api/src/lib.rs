@@ -14,6 +14,7 @@ pub mod capacity_buffer;
 pub mod catalog;
 pub mod cluster_limits;
 pub mod condition;
+pub mod convert;
 pub mod crd;
 pub mod duration;
 pub mod karpenter;

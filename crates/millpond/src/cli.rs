@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, catalog, completion, controller, explain, install, node, plan, pool, reference, store, up,
+    bench, catalog, completion, controller, convert, explain, install, node, plan, pool, reference, store, up,
 };
 
 /// One control plane for every kind of node pool
@@ -101,6 +101,31 @@ pub(crate) enum Command {
   millpond catalog import machines.csv --out machines.catalog"
     )]
     Catalog(Box<catalog::CatalogCommand>),
+    /// Say the pools of files or of a cluster in the words of another tool
+    ///
+    /// Reads what Millpond understands (NodePools and node classes, ScalingConstraints,
+    /// templates of Cluster Autoscaler's kwok provider, instance types of Karpenter's) and
+    /// prints the files of the tool that is named, with prices from the catalogue. Every field
+    /// without an exact counterpart is told on stderr: what was done with it, and why.
+    #[command(after_help = "Examples:
+  millpond export --to karpenter -f examples/scaling-advisor/constraint.yaml
+  millpond export --to scaling-advisor -f examples/web --max-types 20
+  millpond export --to cluster-autoscaler-kwok -f examples/scaling-advisor/constraint.yaml --out kwok
+  millpond export --to karpenter --node-class kwok -f pools.yaml --report json
+  kubectl get nodepools,nodeclasses -o yaml | millpond export --to scaling-advisor -f -")]
+    Export(Box<convert::ExportArgs>),
+    /// Turn another tool's files into NodePools, node classes and a catalogue
+    ///
+    /// Takes ScalingConstraints and requests of Gardener's Scaling Advisor, the ConfigMaps of
+    /// Cluster Autoscaler's kwok provider, the instance types of Karpenter's KWOK provider, and
+    /// NodePools of Karpenter's other providers, and prints objects that `kubectl apply` and
+    /// `millpond plan -f` take. Every field without an exact counterpart is told on stderr.
+    #[command(after_help = "Examples:
+  millpond import -f examples/scaling-advisor/constraint.yaml
+  millpond import -f kwok-provider-templates.yaml --catalog gcp --out pools
+  millpond import -f instance_types.json -f nodepools.yaml
+  millpond import -f constraint.yaml | kubectl apply -f -")]
+    Import(Box<convert::ImportArgs>),
     /// Measure the product on this machine
     #[command(after_help = "Examples:
   millpond bench api --objects 10000

@@ -52,6 +52,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Node(command) => commands::node::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Store(command) => commands::store::run(&command, &mut out),
         Command::Catalog(command) => commands::catalog::run(&command, &mut out, &mut std::io::stderr().lock()),
+        Command::Export(args) => commands::convert::export(&args, &mut out, &mut std::io::stderr().lock()),
+        Command::Import(args) => commands::convert::import(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Completion(args) => commands::completion::run(&args, &mut out),
         Command::Version(args) => commands::version::run(&args, &mut out),
         Command::Reference(args) => commands::reference::run(&args, &mut out),

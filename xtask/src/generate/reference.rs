@@ -1,5 +1,5 @@
-//! Files of `docs/reference` that the binary writes about itself: its command line, its custom kinds, its
-//! metrics, the schema of a plan.
+//! Files of `docs/reference` that the binary writes about itself: its command line, its conversions, its
+//! custom kinds, its metrics, the schema of a plan.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,6 +12,7 @@ use crate::cargo::build_millpond;
 /// Each file with the name that `millpond reference` takes.
 const PAGES: &[(&str, &str)] = &[
     ("cli", "cli.md"),
+    ("convert", "convert.md"),
     ("custom-kinds", "custom-kinds.md"),
     ("metrics", "metrics.md"),
     ("plan-schema", "plan.schema.json"),

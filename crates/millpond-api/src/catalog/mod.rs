@@ -170,6 +170,11 @@ pub struct InstanceType {
     pub offerings: Vec<Offering>,
 }
 
+/// Kubernetes' name of an architecture that a kubelet runs on, by that or another common name.
+pub(crate) fn architecture(name: &str) -> Option<&'static str> {
+    import::build::architecture(name)
+}
+
 /// Amounts of everything that pods ask a node for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resources {

@@ -9,7 +9,7 @@
 //! | price | the catalogue's, by instance type |
 
 use millpond_api::amounts::Amounts;
-use millpond_api::catalog::{self, Catalog};
+use millpond_api::catalog::{self, Catalog, synthetic};
 use millpond_api::labels;
 use millpond_api::scaling_advisor::{NodePool, NodeTemplate, POOL_LABEL, TEMPLATE_LABEL};
 use millpond_plan::model::{
@@ -164,7 +164,8 @@ impl Taking<'_> {
             pool.name, catalog.name, template.instance_type
         );
         self.warn(origin, message);
-        vec![estimated(capacity); pool.availability_zones.len()]
+        let amount = |resource| u64::try_from(capacity.get(resource)).unwrap_or(0);
+        vec![synthetic::kwok_price(amount(CPU), amount(MEMORY)); pool.availability_zones.len()]
     }
 }
 
@@ -174,11 +175,4 @@ fn listed(catalog: &Catalog, name: &str, zone: &str) -> Option<Nanos> {
     let on_demand = |offering: &catalog::Offering| offering.capacity_type == catalog::CapacityType::OnDemand;
     let here = of.cheapest(|offering| on_demand(offering) && &*offering.zone == zone);
     here.or_else(|| of.cheapest(on_demand)).map(|offering| offering.price_nanos_hour)
-}
-
-/// KWOK's formula: $0.025 a core and $0.001 for 10⁹ bytes of memory.
-fn estimated(capacity: &Resources) -> Nanos {
-    let part = |amount: i64, nanos: u128, of: u128| u128::try_from(amount).unwrap_or(0) * nanos / of;
-    let sum = part(capacity.get(CPU), 25_000_000, 1000) + part(capacity.get(MEMORY), 1_000_000, 1_000_000_000);
-    Nanos::try_from(sum).unwrap_or(Nanos::MAX)
 }

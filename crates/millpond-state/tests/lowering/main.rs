@@ -3,6 +3,7 @@
 mod advisor;
 mod budgets;
 mod buffers;
+mod convert;
 mod files;
 mod golden;
 mod index;

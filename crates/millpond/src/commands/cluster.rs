@@ -74,6 +74,18 @@ pub(crate) const EVERYTHING: &[List] = &[
 /// Millpond's node classes, with the catalogues that they may name.
 pub(crate) const NODE_CLASSES: &[List] = &[optional(CLASSES), standard(CATALOGS)];
 
+/// Pools of every dialect, with their node classes and catalogues.
+pub(crate) const POOLS: &[List] = &[
+    optional("/apis/karpenter.sh/v1/nodepools"),
+    optional(CLASSES),
+    optional("/apis/karpenter.k8s.aws/v1/ec2nodeclasses"),
+    optional("/apis/karpenter.k8s.gcp/v1alpha1/gcenodeclasses"),
+    optional("/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses"),
+    optional("/apis/sa.gardener.cloud/v1alpha1/scalingconstraints"),
+    optional("/apis/sa.gardener.cloud/v1alpha1/clusterscalingconstraints"),
+    standard(CATALOGS),
+];
+
 const CLASSES: &str = "/apis/millpond.dev/v1alpha1/nodeclasses";
 const CATALOGS: &str = "/api/v1/configmaps?labelSelector=millpond.dev/catalog";
 

@@ -20,9 +20,9 @@ const LIMIT_FILES: usize = 10_000;
 /// Folders within folders.
 const LIMIT_DEPTH: usize = 32;
 
-/// Where objects come from.
+/// Files, or a cluster.
 #[derive(Debug, Args)]
-pub(crate) struct ObjectArgs {
+pub(crate) struct PlaceArgs {
     /// A file or folder of YAML or JSON, `-` for stdin (repeatable); without it the current cluster
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
@@ -34,6 +34,13 @@ pub(crate) struct ObjectArgs {
     /// The context of the kubeconfig
     #[arg(long, value_name = "NAME", conflicts_with = "filename")]
     context: Option<String>,
+}
+
+/// Where objects come from.
+#[derive(Debug, Args)]
+pub(crate) struct ObjectArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
 
     /// Act as if it were this time, e.g. 2026-11-16T08:00:00Z: budgets and ages depend on it
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -61,20 +68,35 @@ pub(crate) enum Purpose {
     List,
 }
 
+impl PlaceArgs {
+    fn is_live(&self) -> bool {
+        self.filename.is_empty()
+    }
+
+    fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(self.kubeconfig.as_deref(), self.context.as_deref())
+    }
+
+    /// Reads files, or lists kinds of the cluster.
+    pub(crate) fn read(&self, lists: &[List]) -> anyhow::Result<Texts> {
+        if self.is_live() { Ok(self.connect()?.read(lists)?.texts) } else { of_files(&self.filename) }
+    }
+}
+
 impl ObjectArgs {
     /// Whether they are those of a live cluster.
     pub(crate) fn is_live(&self) -> bool {
-        self.filename.is_empty()
+        self.place.is_live()
     }
 
     /// Whether any of it was given.
     pub(crate) fn is_given(&self) -> bool {
-        !self.is_live() || self.kubeconfig.is_some() || self.context.is_some() || self.now.is_some()
+        !self.is_live() || self.place.kubeconfig.is_some() || self.place.context.is_some() || self.now.is_some()
     }
 
     /// The cluster.
     pub(crate) fn connect(&self) -> anyhow::Result<Connection> {
-        Connection::open(self.kubeconfig.as_deref(), self.context.as_deref())
+        self.place.connect()
     }
 
     /// The time to act at.
@@ -84,7 +106,7 @@ impl ObjectArgs {
 
     /// Reads files, or lists kinds of the cluster.
     pub(crate) fn read(&self, lists: &[List]) -> anyhow::Result<Texts> {
-        if self.is_live() { Ok(self.connect()?.read(lists)?.texts) } else { of_files(&self.filename) }
+        self.place.read(lists)
     }
 }
 
@@ -191,7 +213,8 @@ fn unreadable(errors: &[impl std::fmt::Display], more: usize) -> anyhow::Error {
     anyhow::Error::new(Failure { message, code: None, hint })
 }
 
-fn of_files(paths: &[PathBuf]) -> anyhow::Result<Texts> {
+/// Reads files, folders and stdin.
+pub(crate) fn of_files(paths: &[PathBuf]) -> anyhow::Result<Texts> {
     let mut texts = Vec::new();
     for path in paths {
         if path == Path::new("-") {
@@ -265,15 +288,14 @@ fn kept(texts: &[(String, Vec<u8>)], live: bool) -> anyhow::Result<Vec<Value>> {
 }
 
 /// The objects of a text, those of lists one by one.
-fn values(name: &str, bytes: &[u8]) -> anyhow::Result<Vec<Value>> {
+pub(crate) fn values(name: &str, bytes: &[u8]) -> anyhow::Result<Vec<Value>> {
     let text = std::str::from_utf8(bytes).with_context(|| format!("`{name}` is not text"))?;
-    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
-        serde_json::Deserializer::from_str(text)
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .with_context(|| name.to_owned())?
-    } else {
-        serde_saphyr::from_multiple(text).with_context(|| name.to_owned())?
+    let json = || serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>();
+    let like_json = text.trim_start().starts_with(['{', '[']);
+    let documents: Vec<Value> = match like_json.then(json) {
+        Some(Ok(documents)) => documents,
+        // `{apiVersion: v1}` is YAML.
+        Some(Err(_)) | None => serde_saphyr::from_multiple(text).with_context(|| name.to_owned())?,
     };
     let mut objects = Vec::new();
     for document in documents.into_iter().filter(|document| !document.is_null()) {

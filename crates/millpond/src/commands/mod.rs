@@ -10,6 +10,7 @@ pub(crate) mod catalog;
 pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod controller;
+pub(crate) mod convert;
 pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod input;

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get ends it")]
 
 mod accepted;
+mod converted;
 mod refused;
 mod server;
 
@@ -24,6 +25,13 @@ async fn pools_in_karpenters_form_apply_unchanged() {
 }
 
 #[tokio::test]
+async fn what_conversions_write_applies_unchanged() {
+    let server = embedded().await;
+    server.install().await;
+    converted::check(&server).await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_is_refused_where_it_stands() {
     let server = embedded().await;
     server.install().await;
@@ -37,6 +45,7 @@ async fn real_server_takes_and_refuses_the_same() {
     let real = ApiServer::new(cluster.client().await.expect("a client"));
     real.install().await;
     accepted::check(&real).await;
+    converted::check(&real).await;
     let of_real = refused::check(&real).await;
     let server = embedded().await;
     server.install().await;

@@ -114,14 +114,18 @@ pub(in crate::catalog) fn key(place: Place<'_>, column: u64, text: &str) -> Chec
     Err(place.at(column, text, "is not the name of a label or resource"))
 }
 
-pub(in crate::catalog) fn arch(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<String> {
+pub(in crate::catalog) fn architecture(text: &str) -> Option<&'static str> {
     // What other tools call the two that matter.
     let known = match text {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    if ARCHITECTURES.contains(&known) {
+    ARCHITECTURES.into_iter().find(|name| *name == known)
+}
+
+pub(in crate::catalog) fn arch(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<String> {
+    if let Some(known) = architecture(text) {
         return Ok(known.to_owned());
     }
     let mut problem = "is not an architecture".to_owned();

@@ -1,8 +1,9 @@
-//! Catalogues from files of others: CSV price lists and the JSON of Karpenter's
-//! KWOK provider. A mistake is answered with file, line, column, field and text;
+//! Catalogues from files of others: CSV price lists, the JSON of Karpenter's
+//! KWOK provider, the prices of Gardener's Scaling Advisor. A mistake is answered with file, line, column, field and text;
 //! nothing is guessed. Memory is bounded: a file has a size limit, and so has
 //! everything in it.
 
+mod advisor_file;
 pub(super) mod build;
 mod csv_file;
 mod kwok_file;
@@ -28,6 +29,8 @@ pub enum Format {
     Csv,
     /// The JSON of Karpenter's KWOK provider.
     KwokJson,
+    /// The price list of Gardener's Scaling Advisor.
+    AdvisorJson,
     /// Millpond's own.
     Millpond,
 }
@@ -39,7 +42,7 @@ pub struct Options {
     pub name: String,
     /// Whose machines; [`Provider::Generic`] for CSV and [`Provider::Kwok`] for JSON when not said.
     pub provider: Option<Provider>,
-    /// The region.
+    /// The region; of a price list with several, the one that is taken.
     pub region: String,
     /// Zones of every type that names none.
     pub zones: Vec<String>,
@@ -149,12 +152,14 @@ pub fn read(file: &str, reader: impl Read, format: Option<Format>, options: &Opt
     Ok(match format.unwrap_or_else(|| detect(text)) {
         Format::Csv => csv_file::read(file, text, options)?,
         Format::KwokJson => kwok_file::read(file, text, options)?,
+        Format::AdvisorJson => advisor_file::read(file, text, options)?,
         Format::Millpond => Imported { catalog: text::parse(file, text)?, warnings: Vec::new() },
     })
 }
 
 fn detect(text: &str) -> Format {
     match text.trim_start() {
+        text if advisor_file::is_one(text) => Format::AdvisorJson,
         text if text.starts_with(['[', '{']) => Format::KwokJson,
         text if text.starts_with("millpond-catalog") => Format::Millpond,
         _ => Format::Csv,

@@ -297,3 +297,45 @@ proptest! {
         }
     }
 }
+
+const PRICES: &str = r#"[
+  {"instanceType": "c5.large", "region": "eu-west-1", "VCPU": 2, "memory": 4294967296, "GPU": 0, "GPUMemory": 0, "hourlyPrice": 0.096, "os": "Linux"},
+  {"instanceType": "p3.2xlarge", "region": "eu-west-1", "VCPU": 8, "memory": 61, "GPU": 1, "GPUMemory": 17179869184, "hourlyPrice": 3.305, "OS": "Linux"},
+  {"instanceType": "c5.large", "region": "us-east-1", "vcpu": 2, "memory": 4294967296, "hourlyPrice": 0.085, "os": "Linux"}]"#;
+
+#[test]
+fn prices_of_scaling_advisor_are_those_of_one_region() {
+    let read = |region: &str, text: &str| {
+        read_as(
+            "prices.json",
+            text,
+            None,
+            &Options { name: "prices".into(), region: region.into(), ..Options::default() },
+        )
+    };
+    insta::assert_snapshot!(text::encode(&read("eu-west-1", PRICES).unwrap().catalog), @"
+    millpond-catalog 1
+    name prices
+    provider generic
+    region eu-west-1
+    zones eu-west-1
+    types
+    c5.large amd64 2 4Gi 110 0.096
+    p3.2xlarge amd64 8 61Gi 110 3.305 gpu=1:::16384:
+    ");
+    let error = |region: &str, text: &str| read(region, text).unwrap_err().to_string();
+    let several = "prices.json:1:1: has prices of several regions: one of eu-west-1, us-east-1 has to be chosen";
+    assert_eq!(error("", PRICES), several);
+    let unknown = "prices.json:1:1: field `region`: `mars` is not among the regions of the list: eu-west-1, us-east-1";
+    assert_eq!(error("mars", PRICES), unknown);
+    let negative = PRICES.replace("0.085", "-1");
+    let place = "prices.json:1:1: field `[2].hourlyPrice`: `-1` is not a price in dollars";
+    assert_eq!(error("us-east-1", &negative), place);
+    let twice = PRICES.replace("us-east-1", "eu-west-1");
+    let place = "prices.json:1:1: field `[2].instanceType`: `c5.large` is there more than once in one region";
+    assert_eq!(error("", &twice), place);
+    assert_eq!(
+        error("eu-west-1", &PRICES.replace(": 4294967296", ": 0.5")),
+        "prices.json:1:1: field `[0].memory`: `0.5` is not a whole number"
+    );
+}

@@ -39,7 +39,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "PROVIDER", value_parser = provider)]
     provider: Option<Provider>,
 
-    /// The region of all types
+    /// The region of all types; of a price list with several, the one to take
     #[arg(long, value_name = "REGION", default_value = "", hide_default_value = true)]
     region: String,
 
@@ -60,6 +60,7 @@ pub(crate) struct ImportArgs {
 enum Format {
     Csv,
     KwokJson,
+    ScalingAdvisorJson,
     Millpond,
 }
 
@@ -99,6 +100,7 @@ fn read(args: &ImportArgs, talk: &mut impl Write) -> anyhow::Result<Catalog> {
     let format = args.format.map(|format| match format {
         Format::Csv => import::Format::Csv,
         Format::KwokJson => import::Format::KwokJson,
+        Format::ScalingAdvisorJson => import::Format::AdvisorJson,
         Format::Millpond => import::Format::Millpond,
     });
     let options = Options {

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
 use millpond_api::catalog::import::{ImportError, Options};
+use millpond_api::catalog::overlay::Overlay;
 use millpond_api::catalog::{BUILT_IN, Catalog, Provider, built_in};
 
 use super::{as_json, as_yaml};
@@ -48,9 +49,10 @@ pub(crate) enum CatalogCommand {
 
     /// Turn a price list into a catalogue file
     ///
-    /// Reads CSV (columns name, cpu, memory and price; more in the guide) or the
-    /// JSON of Karpenter's KWOK provider. `--catalog FILE` reads them too, without
-    /// this step; a catalogue file is smaller and carries zones and provider.
+    /// Reads CSV (columns name, cpu, memory and price; more in the guide), the JSON of
+    /// Karpenter's KWOK provider, or the price list of Gardener's Scaling Advisor.
+    /// `--catalog FILE` reads them too, without this step; a catalogue file is smaller
+    /// and carries zones and provider.
     #[command(after_help = "Examples:
   millpond catalog import machines.csv --zones rack-1,rack-2 --out machines.catalog
   millpond catalog import --format kwok-json instance_types.json --out kwok.catalog
@@ -61,7 +63,7 @@ pub(crate) enum CatalogCommand {
 /// Where the types come from, and what is laid over them.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// aws, gcp, kwok, fake, or a file: a catalogue, CSV, or KWOK JSON
+    /// aws, gcp, kwok, fake, or a file: a catalogue, CSV, KWOK JSON, or prices of Scaling Advisor
     #[arg(long, value_name = "NAME|FILE", default_value = "aws")]
     catalog: String,
 
@@ -88,10 +90,25 @@ pub(crate) fn run(command: &CatalogCommand, out: &mut impl Write, talk: &mut imp
 }
 
 impl Source {
+    /// The catalogue with all overlays on it, and the overlays themselves, for types that it does not have.
+    pub(crate) fn load_with_overlays(
+        &self,
+        region: Option<&str>,
+        talk: &mut impl Write,
+    ) -> anyhow::Result<(Catalog, Vec<Overlay>)> {
+        let mut catalog = match built_in(&self.catalog) {
+            Some(catalog) => catalog.clone(),
+            None => open(&self.catalog, region, talk)?,
+        };
+        let overlays = self.overlays.read()?;
+        millpond_api::catalog::overlay::apply(&mut catalog, &overlays);
+        Ok((catalog, overlays))
+    }
+
     pub(crate) fn load(&self, talk: &mut impl Write) -> anyhow::Result<Cow<'static, Catalog>> {
         let mut catalog = match built_in(&self.catalog) {
             Some(catalog) => Cow::Borrowed(catalog),
-            None => Cow::Owned(open(&self.catalog, talk)?),
+            None => Cow::Owned(open(&self.catalog, None, talk)?),
         };
         let overlays = self.overlays.read()?;
         if !overlays.is_empty() {
@@ -105,7 +122,7 @@ impl Source {
 }
 
 /// Opens a file that `--catalog` names.
-fn open(name: &str, talk: &mut impl Write) -> anyhow::Result<Catalog> {
+fn open(name: &str, region: Option<&str>, talk: &mut impl Write) -> anyhow::Result<Catalog> {
     let file = File::open(name).map_err(|error| {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
         let message = format!("there is no catalogue `{name}`: neither one that comes with Millpond nor a file");
@@ -118,7 +135,7 @@ fn open(name: &str, talk: &mut impl Write) -> anyhow::Result<Catalog> {
         }
     })?;
     let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let options = Options { name: stem, ..Options::default() };
+    let options = Options { name: stem, region: region.unwrap_or_default().to_owned(), ..Options::default() };
     let imported = millpond_api::catalog::import::read(name, file, None, &options).map_err(refused)?;
     for warning in &imported.warnings {
         writeln!(talk, "warning: {warning}")?;
@@ -126,7 +143,7 @@ fn open(name: &str, talk: &mut impl Write) -> anyhow::Result<Catalog> {
     Ok(imported.catalog)
 }
 
-fn refused(error: ImportError) -> anyhow::Error {
+pub(super) fn refused(error: ImportError) -> anyhow::Error {
     let hint = match &error {
         ImportError::File(_) => "the columns and fields are in docs/guides/catalog.md",
         ImportError::TooLarge { .. } => "a catalogue of every cloud is far smaller: is this the right file?",

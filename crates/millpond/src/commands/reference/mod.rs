@@ -2,6 +2,7 @@
 //! `cargo xtask generate` writes them into the tree, and `cargo xtask test` fails when they are stale.
 
 mod command_line;
+mod convert;
 mod custom_kinds;
 mod metrics;
 
@@ -19,6 +20,7 @@ pub(crate) struct ReferenceArgs {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Page {
     Cli,
+    Convert,
     CustomKinds,
     Metrics,
     PlanSchema,
@@ -28,6 +30,7 @@ enum Page {
 pub(crate) fn run(args: &ReferenceArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let text = match args.page {
         Page::Cli => command_line::page(),
+        Page::Convert => convert::page(),
         Page::CustomKinds => custom_kinds::page(),
         Page::Metrics => metrics::page()?,
         Page::PlanSchema => super::plan::schema()?,

@@ -1,0 +1,134 @@
+//! `export` and `import`: files in, files out, the report beside them, and what they say when something is wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const MILLPOND: &str = env!("CARGO_BIN_EXE_millpond");
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// Runs a command line in the folder of the examples.
+fn run(line: &str) -> Output {
+    Command::new(MILLPOND).args(line.split_whitespace()).current_dir(examples()).output().expect("the binary runs")
+}
+
+fn printed(line: &str) -> String {
+    let output = run(line);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+/// Exit code and stderr of a command that fails.
+fn told(line: &str) -> String {
+    let output = run(line);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{line}");
+    format!("exit {}\n{}", output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).trim_end())
+}
+
+/// What a plan comes to: nodes with pool, type, zone and price, and the cost.
+fn plan(files: &str) -> (Vec<String>, Value) {
+    let plan: Value = serde_json::from_str(&printed(&format!("plan -o json --check {files}"))).expect("a plan is JSON");
+    let nodes = plan["actions"].as_array().expect("a list").iter().filter(|action| action["action"] == "create");
+    let word = |action: &Value, key: &str| action[key].as_str().unwrap_or_default().to_owned();
+    let mut nodes: Vec<String> = nodes
+        .map(|node| ["pool", "instanceType", "zone", "capacityType"].map(|key| word(node, key)).join(" "))
+        .collect();
+    nodes.sort();
+    assert!(!nodes.is_empty() && nodes.iter().all(|node| !node.contains("  ")), "{plan:#}");
+    (nodes, plan["summary"].clone())
+}
+
+#[test]
+fn what_is_written_is_planned_like_what_it_was_written_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let (nodes, summary) = plan("-f scaling-advisor");
+    for export in [
+        format!("import -f scaling-advisor/constraint.yaml --out {at}/imported"),
+        format!("export --to karpenter -f scaling-advisor/constraint.yaml --out {at}/exported"),
+    ] {
+        printed(&export);
+    }
+    printed(&format!("export --to cluster-autoscaler-kwok -f scaling-advisor/constraint.yaml --out {at}/templates"));
+    printed(&format!("import -f {at}/templates --out {at}/again"));
+    for pools in ["imported", "exported", "again"] {
+        let (same_nodes, same) = plan(&format!("-f {at}/{pools}/pools.yaml -f scaling-advisor/snapshot.yaml"));
+        assert_eq!(same_nodes, nodes, "{pools}");
+        assert_eq!(same["costPerHourAfter"], summary["costPerHourAfter"], "{pools}");
+        assert_eq!(same["placed"], summary["placed"], "{pools}");
+    }
+    printed(&format!("export --to scaling-advisor -f {at}/imported --out {at}/back"));
+    assert_eq!(plan(&format!("-f {at}/back/constraint.yaml -f scaling-advisor/snapshot.yaml")).0, nodes);
+    // The price list that goes with it is a catalogue, too.
+    let prices = format!("{at}/back/instance-type-infos.json");
+    let (_, same) = plan(&format!("-f {at}/back/constraint.yaml -f scaling-advisor/snapshot.yaml --catalog {prices}"));
+    assert_eq!(same["costPerHourAfter"], summary["costPerHourAfter"]);
+}
+
+#[test]
+fn files_are_replaced_only_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("import -f scaling-advisor/constraint.yaml --report none --out {}", folder.path().display());
+    printed(&line);
+    let refused = told(&line).replace(&folder.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(refused, @"
+    exit 4
+    error: `DIR/pools.yaml` exists already
+    hint: `--force` replaces it
+    ");
+    printed(&format!("{line} --force"));
+}
+
+#[test]
+fn the_report_is_for_people_and_for_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.json");
+    let line = "export --to karpenter -f scaling-advisor/constraint.yaml";
+    let output = run(&format!("{line} --report json --report-file {}", path.display()));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let volumes = report.as_array().unwrap().iter().find(|entry| {
+        entry["field"].as_str().is_some_and(|field| field.ends_with("maxVolumes"))
+    });
+    assert_eq!(
+        *volumes.unwrap(),
+        serde_json::json!({
+            "object": "ScalingConstraint/shop", "field": "spec.nodePools[1].nodeTemplates[0].maxVolumes",
+            "action": "dropped", "value": 25, "reason": "the volume driver of a node tells it, in CSINode",
+        })
+    );
+    let words = String::from_utf8(run(line).stderr).unwrap();
+    assert!(words.starts_with("15 fields without an exact counterpart in Millpond:\n\nScalingConstraint/shop\n"), "{words}");
+    assert!(run(&format!("{line} --report none")).stderr.is_empty());
+    let list: Value = serde_json::from_str(&printed(&format!("{line} -o json"))).unwrap();
+    assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&"List".into(), &"NodePool".into()));
+}
+
+#[test]
+fn mistakes_are_told_with_the_next_step() {
+    insta::assert_snapshot!(told("export --to karpentr -f web"), @"");
+    insta::assert_snapshot!(told("export -f web"), @"");
+    insta::assert_snapshot!(told("import -f web/workloads.yaml"), @"");
+    insta::assert_snapshot!(told("import"), @"");
+    insta::assert_snapshot!(told("export --to scaling-advisor -f nowhere.yaml"), @"");
+    insta::assert_snapshot!(told("export --to scaling-advisor -f web --machine-drain-timeout soon"), @"");
+    insta::assert_snapshot!(told("export --to cluster-autoscaler-kwok -f web"), @"");
+}
+
+#[test]
+fn files_that_cannot_be_are_told_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        told(&format!("import -f {}", path.display())).replace(&folder.path().display().to_string(), "DIR")
+    };
+    insta::assert_snapshot!(told("a.yaml", "apiVersion: sa.gardener.cloud/v1alpha1\nkind: ScalingConstraint\nmetadata: {name: a}\nspec:\n  nodePools:\n  - {name: x, region: r, availabilityZones: [], nodeTemplates: []}\n"), @"");
+    insta::assert_snapshot!(told("b.yaml", "apiVersion: sa.gardener.cloud/v1alpha1\nkind: ScalingConstrain\nmetadata: {name: a}\n"), @"");
+    insta::assert_snapshot!(told("types.json", "[{\"name\": \"x\", \"offerings\": [], \"resources\": {\"cpu\": \"1\", \"memory\": \"wrong\"}}]"), @"");
+    insta::assert_snapshot!(told("odd.yaml", "spec:\n  nodePools:\n  - name: x\n    region: r\n    availabilityZones: [z]\n    nodeTemplates: [{name: t, architecture: pdp11, instanceType: old, capacity: {cpu: 1, memory: 1Gi}}]\n"), @"");
+}

@@ -103,9 +103,9 @@ enum NodeClassKind {
 /// Reads the name of a tool; a misspelt one is answered with the nearest.
 fn tool(text: &str) -> Result<Tool, String> {
     let names = Tool::ALL.map(|(name, _)| name);
-    let short = |name: &&str| name.len() > text.len() && name.starts_with(text) && !text.is_empty();
+    let short = |name: &&str| !text.is_empty() && name.starts_with(text);
     Tool::ALL.into_iter().find(|(name, _)| *name == text).map(|(_, tool)| tool).ok_or_else(|| {
-        let near = nearest(text, names).or_else(|| names.iter().find(short).copied());
+        let near = nearest(text, names).or_else(|| names.into_iter().find(short));
         let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         format!("there is no such tool: one of {}{hint}", names.join(", "))
     })

@@ -14,13 +14,12 @@ use serde_json::{Value, json};
 
 use crate::support::NOW;
 
-/// A plan by names: pool, type, zone and price of each new node; pods without a place; costs.
+/// A plan by names: pool, type, zone and price of each new node; pods without a place; the cost.
 #[derive(Debug, PartialEq, Eq)]
 struct Outline {
     nodes: Vec<(String, String, String, u64)>,
     unplaced: Vec<String>,
     cost: u128,
-    bound: u128,
 }
 
 fn outline(objects: &[Value], catalog: Option<Arc<Catalog>>) -> Outline {
@@ -46,7 +45,7 @@ fn outline(objects: &[Value], catalog: Option<Arc<Catalog>>) -> Outline {
         .collect();
     nodes.sort();
     let unplaced = outcome.report.unplaced.iter().map(|(pod, _)| snapshot.pods[pod.index()].name.to_string());
-    Outline { nodes, unplaced: unplaced.collect(), cost: outcome.report.cost_after, bound: outcome.report.bound }
+    Outline { nodes, unplaced: unplaced.collect(), cost: outcome.report.cost_after }
 }
 
 fn converted(objects: Vec<Value>, target: Target) -> Converted {
@@ -155,7 +154,7 @@ fn instance_types_of_kwok_are_planned_alike() {
             .retain(|pod| pod["nodeSelector"]["colour"].is_string() || pod["nodeSelector"].is_null());
         let there = outline(&[constraint.clone(), cluster.clone()], None);
         let made = converted(vec![constraint.clone()], Target::Kwok);
-        let options = ImportOptions { name: "types".into(), ..ImportOptions::default() };
+        let options = ImportOptions { name: "types".into(), region: "us-east-1".into(), ..ImportOptions::default() };
         let types = import::read("types.json", made.files[0].text.as_bytes(), None, &options).unwrap().catalog;
         let mut objects = made.objects;
         objects.push(cluster);

@@ -91,9 +91,11 @@ fn the_report_is_for_people_and_for_programs() {
     let output = run(&format!("{line} --report json --report-file {}", path.display()));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    let volumes = report.as_array().unwrap().iter().find(|entry| {
-        entry["field"].as_str().is_some_and(|field| field.ends_with("maxVolumes"))
-    });
+    let volumes = report
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["field"].as_str().is_some_and(|field| field.ends_with("maxVolumes")));
     assert_eq!(
         *volumes.unwrap(),
         serde_json::json!({
@@ -102,7 +104,10 @@ fn the_report_is_for_people_and_for_programs() {
         })
     );
     let words = String::from_utf8(run(line).stderr).unwrap();
-    assert!(words.starts_with("15 fields without an exact counterpart in Millpond:\n\nScalingConstraint/shop\n"), "{words}");
+    assert!(
+        words.starts_with("15 fields without an exact counterpart in Millpond:\n\nScalingConstraint/shop\n"),
+        "{words}"
+    );
     assert!(run(&format!("{line} --report none")).stderr.is_empty());
     let list: Value = serde_json::from_str(&printed(&format!("{line} -o json"))).unwrap();
     assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&"List".into(), &"NodePool".into()));

@@ -29,7 +29,9 @@ pub(crate) async fn check(server: &ApiServer) {
         converted(templates, Target::Millpond),
     ];
     let mut kinds = Vec::new();
-    for (number, mut object) in made.into_iter().enumerate().flat_map(|(number, made)| made.into_iter().map(move |it| (number, it))) {
+    for (number, mut object) in
+        made.into_iter().enumerate().flat_map(|(number, made)| made.into_iter().map(move |it| (number, it)))
+    {
         let kind = object["kind"].as_str().unwrap().to_owned();
         if kind == "ConfigMap" {
             continue;

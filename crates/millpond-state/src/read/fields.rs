@@ -71,7 +71,8 @@ DisruptionBudget nodes schedule timeZone duration reasons
 NodeClaim apiVersion kind metadata:Meta spec:NodeClaimSpec status
 NodeClaimSpec requirements:PoolRequirement taints:Taint startupTaints:Taint resources:Resources nodeClassRef:ClassRef expireAfter terminationGracePeriod
 NodeClass apiVersion kind metadata:Meta spec:NodeClassSpec status
-NodeClassSpec provider catalog overlays kubelet:Kubelet sim:SimScript
+NodeClassSpec provider catalog overlays kubelet:Kubelet backoff:Backoff sim:SimScript
+Backoff initial max
 SimScript seed image registrationDelay registrationJitter registrationFailures shutdown stockOuts:SimStockOut quotas:SimQuota calls:SimCall throttle:SimThrottle lag:SimLag interruptions:SimInterruption
 SimStockOut instanceType zone capacityType from until share period stock
 SimQuota instanceType zone capacityType instances vcpus

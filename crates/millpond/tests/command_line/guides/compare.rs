@@ -26,7 +26,7 @@ static RULES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"\b10\.\d+\.\d+\.\d+", "ADDRESS"),
         // Amounts that depend on the moment.
         (r"\b\d+(\.\d+)? ([KMG]i)?B\b", "SIZE"),
-        (r"\b(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?m?s)\b( ago)?|\b\d+[mhd]\b( ago)?", "AGE"),
+        (r"\b(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)? ?m?s)\b( ago)?|\b\d+[mhd]\b( ago)?", "AGE"),
         (r"\b\d+ (records?|batch(es)?)\b", "N $1"),
         // Columns are as wide as their widest cell.
         (r"[ \t]+", " "),

@@ -5,14 +5,17 @@
 //! the expectations that Kubernetes' own controllers keep.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, pin_mut};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Config, Event};
 use kube::{Api, Client, ResourceExt};
 use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -159,18 +162,68 @@ impl<K: Kind> Mirror<K> {
     // Watching
 
     /// Keeps the copy up to date until the token is cancelled.
+    ///
+    /// One object that cannot be read would end every list and watch of its kind. From the first such object on,
+    /// objects are read one by one, which costs more, and those that cannot be read are set aside.
     pub async fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) {
-        let config = if streaming { watcher::Config::default().streaming_lists() } else { watcher::Config::default() };
-        let events = watcher::watcher(Api::<K>::all(self.writer.client.clone()), config).default_backoff();
-        let events = events.take_until(token.cancelled_owned());
+        let config = || if streaming { Config::default().streaming_lists() } else { Config::default() };
+        let client = &self.writer.client;
+        let unreadable = self.follow(Api::<K>::all(client.clone()), config(), &token, Self::take_event).await;
+        if unreadable {
+            let guarded = Api::<DeserializeGuard<K>>::all(client.clone());
+            self.follow(guarded, config(), &token, Self::take_guarded).await;
+        }
+    }
+
+    /// Hands on the events of a watch until the token is cancelled; or, with true, until an object could not be read.
+    async fn follow<O>(
+        &self,
+        api: Api<O>,
+        config: Config,
+        token: &CancellationToken,
+        take: impl Fn(&Self, Event<O>),
+    ) -> bool
+    where
+        O: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let events = watcher::watcher(api, config).default_backoff().take_until(token.cancelled());
         pin_mut!(events);
         loop {
             match events.try_next().await {
-                Ok(Some(event)) => self.take_event(event),
-                Ok(None) => return,
-                Err(error) => tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted"),
+                Ok(Some(event)) => take(self, event),
+                Ok(None) => return false,
+                Err(error) => {
+                    tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted");
+                    if is_unreadable(&error) {
+                        return true;
+                    }
+                }
             }
         }
+    }
+
+    /// Takes an event of objects that may be unreadable. Such a one is as if it were not there, whatever it was
+    /// before: acting on what it no longer says would be worse, and nothing could be written to it.
+    fn take_guarded(&self, event: Event<DeserializeGuard<K>>) {
+        let read = |object: DeserializeGuard<K>| object.0.map_err(|invalid| self.set_aside(&invalid)).ok();
+        let event = match event {
+            Event::Init => Some(Event::Init),
+            Event::InitDone => Some(Event::InitDone),
+            Event::InitApply(object) => read(object).map(Event::InitApply),
+            Event::Apply(object) => read(object).map(Event::Apply),
+            Event::Delete(object) => read(object).map(Event::Delete),
+        };
+        if let Some(event) = event {
+            self.take_event(event);
+        }
+    }
+
+    fn set_aside(&self, invalid: &InvalidObject) {
+        let meta = &invalid.metadata;
+        let (namespace, name) =
+            (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+        tracing::warn!(kind = %K::kind(&()), namespace, name, error = %invalid.error, "an object that cannot be read is set aside");
+        self.remove(&Key::new(namespace, name), |_| true);
     }
 
     fn take_event(&self, event: Event<K>) {
@@ -393,6 +446,18 @@ fn forget(index: &mut HashMap<String, BTreeSet<Key>>, value: &str, key: &Key) {
         if keys.is_empty() {
             index.remove(value);
         }
+    }
+}
+
+/// Whether the answer came and an object in it could not be read. In a watch such an event looks like a status that
+/// says nothing.
+fn is_unreadable(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    let (InitialListFailed(source) | WatchFailed(source) | WatchStartFailed(source)) = error else { return false };
+    match source {
+        kube::Error::SerdeError(_) => true,
+        kube::Error::Api(status) => status.code == 0 && status.reason.is_empty() && status.message.is_empty(),
+        _ => false,
     }
 }
 

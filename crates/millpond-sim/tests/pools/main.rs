@@ -10,3 +10,4 @@ mod rivalry;
 mod scale_up;
 mod static_pools;
 mod stock;
+mod unreadable;

@@ -25,6 +25,8 @@ pub const POOL_LABEL: &str = "sa.gardener.cloud/node-pool-name";
 pub const TEMPLATE_LABEL: &str = "sa.gardener.cloud/node-template-name";
 /// Annotation of a constraint: advice tells how it was found.
 pub const DIAGNOSTICS_ANNOTATION: &str = "sa.gardener.cloud/enable-scaling-diagnostics";
+/// Label of advice: whom it is for, by the word of the constraint; an annotation where it cannot be a label.
+pub const CONSUMER_LABEL: &str = "sa.gardener.cloud/consumer-id";
 /// Label of advice: how long the plan took.
 pub const PLAN_DURATION_LABEL: &str = "sa.gardener.cloud/plan-generate-duration";
 /// Label of advice: how many pools there were to choose from.

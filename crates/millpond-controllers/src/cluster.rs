@@ -31,7 +31,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::kinds::{CapacityBuffer, ClusterLimits, NodeClaim, NodeClass, NodeOverlay, NodePool};
+use crate::kinds::{
+    CapacityBuffer, ClusterLimits, NodeClaim, NodeClass, NodeOverlay, NodePool, ScalingAdvice, ScalingConstraint,
+    ScalingFeedback,
+};
 
 /// The name under which controllers own fields.
 pub const FIELD_MANAGER: &str = "millpond";
@@ -51,6 +54,8 @@ pub struct Options {
     pub streaming_lists: bool,
     /// How objects become a snapshot.
     pub snapshot: millpond_state::Options,
+    /// Give advice only, for NodePools too: nothing else is written.
+    pub advise: bool,
 }
 
 impl Default for Options {
@@ -62,6 +67,7 @@ impl Default for Options {
             writes_in_flight: 64,
             streaming_lists: false,
             snapshot: millpond_state::Options::default(),
+            advise: false,
         }
     }
 }
@@ -112,8 +118,15 @@ pub struct Cluster {
     pub limit_ranges: Arc<Mirror<LimitRange>>,
     /// Own prices.
     pub overlays: Arc<Mirror<NodeOverlay>>,
+    /// What advice may choose from.
+    pub constraints: Arc<Mirror<ScalingConstraint>>,
+    /// Advice.
+    pub advices: Arc<Mirror<ScalingAdvice>>,
+    /// What became of it.
+    pub feedbacks: Arc<Mirror<ScalingFeedback>>,
     daemon_sets: Arc<Mirror<DaemonSet>>,
-    namespaces: Arc<Mirror<Namespace>>,
+    /// Namespaces.
+    pub namespaces: Arc<Mirror<Namespace>>,
     storage_classes: Arc<Mirror<StorageClass>>,
     csi_nodes: Arc<Mirror<CSINode>>,
     priorities: Arc<Mirror<PriorityClass>>,
@@ -158,6 +171,9 @@ impl Cluster {
             templates: plain(&writer),
             limit_ranges: plain(&writer),
             overlays: plain(&writer),
+            constraints: plain(&writer),
+            advices: plain(&writer),
+            feedbacks: plain(&writer),
             daemon_sets: plain(&writer),
             namespaces: plain(&writer),
             storage_classes: plain(&writer),
@@ -189,6 +205,7 @@ impl Cluster {
         self.feed(&self.templates, StateKind::PodTemplate, |_| true);
         self.feed(&self.limit_ranges, StateKind::LimitRange, |_| true);
         self.feed(&self.overlays, StateKind::NodeOverlay, |_| true);
+        self.feed(&self.constraints, StateKind::ScalingConstraint, |_| true);
         self.feed(&self.daemon_sets, StateKind::DaemonSet, |_| true);
         self.feed(&self.namespaces, StateKind::Namespace, |_| true);
         self.feed(&self.storage_classes, StateKind::StorageClass, |_| true);
@@ -308,6 +325,9 @@ impl Cluster {
             templates,
             limit_ranges,
             overlays,
+            constraints,
+            advices,
+            feedbacks,
             daemon_sets,
             namespaces,
             storage_classes,
@@ -344,6 +364,9 @@ impl Cluster {
             templates,
             limit_ranges,
             overlays,
+            constraints,
+            advices,
+            feedbacks,
             daemon_sets,
             namespaces,
             storage_classes,

@@ -8,6 +8,7 @@ use millpond_api::node_class as api;
 use millpond_plan::model::Snapshot;
 use millpond_providers::{Provider, ProviderError};
 use millpond_runtime::meta::Key;
+use millpond_state::PoolsOf;
 
 use crate::buffers::Fills;
 use crate::cluster::Cluster;
@@ -92,7 +93,13 @@ impl Context {
 
     /// All that is known, as the planner reads it: what is out of stock is marked.
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_of(PoolsOf::NodePools)
+    }
+
+    /// The same with other pools to choose from.
+    pub fn snapshot_of(&self, pools: PoolsOf) -> Snapshot {
         let mut options = self.cluster.options.snapshot.clone();
+        options.pools_of = pools;
         // Classes repeat what the stock says, later and in whole seconds.
         options.ignore_stock = true;
         for limits in self.cluster.limits.list() {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use millpond_api::{capacity_buffer, cluster_limits, karpenter, node_class};
+use millpond_api::{capacity_buffer, cluster_limits, karpenter, node_class, scaling_advisor};
 use millpond_runtime::kinds::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -149,3 +149,34 @@ namespaced_kind!(
     capacity_buffer::CapacityBufferSpec,
     capacity_buffer::CapacityBufferStatus
 );
+namespaced_kind!(
+    /// What advice may choose from.
+    ScalingConstraint,
+    "sa.gardener.cloud",
+    "v1alpha1",
+    "scalingconstraints",
+    scaling_advisor::ScalingConstraintSpec,
+    scaling_advisor::ScalingConstraintStatus
+);
+namespaced_kind!(
+    /// Which nodes should come and which should go.
+    ScalingAdvice,
+    "sa.gardener.cloud",
+    "v1alpha1",
+    "scalingadvices",
+    scaling_advisor::ScalingAdviceSpec,
+    scaling_advisor::ScalingAdviceStatus
+);
+namespaced_kind!(
+    /// What the consumer of advice could not do.
+    ScalingFeedback,
+    "sa.gardener.cloud",
+    "v1alpha1",
+    "scalingfeedbacks",
+    scaling_advisor::ScalingFeedbackSpec,
+    NoStatus
+);
+
+/// The status of a kind that has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NoStatus {}

@@ -13,12 +13,13 @@
 //!   nominations       initialize, end  then drain                                            intended
 //! ```
 //!
-//! Beside them: `repair` replaces broken nodes, `interrupt` heeds what providers tell, `metrics` counts, `leader` says
+//! Beside them: `advice` tells instead of acting, `repair` replaces broken nodes, `interrupt` heeds what providers tell, `metrics` counts, `leader` says
 //! who acts.
 //!
 //! Nothing here knows whether the API is the embedded one. Time is `tokio::time` and [`millpond_runtime::clock`], chance
 //! comes from a seed. When nothing changes, nothing is written.
 
+pub mod advice;
 pub mod buffers;
 pub mod claims;
 pub mod classes;

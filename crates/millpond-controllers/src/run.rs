@@ -10,6 +10,7 @@ use millpond_runtime::worker::{self, Reconcile};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::advice::Advisor;
 use crate::buffers::Buffers;
 use crate::claims::Claims;
 use crate::classes::Classes;
@@ -49,6 +50,19 @@ impl Controllers {
         let (cluster, events) = Cluster::new(client, options);
         let context = Context::new(Arc::clone(&cluster), providers);
         let controllers = Self { context: Arc::clone(&context), tracker: TaskTracker::new() };
+        controllers.when_ready(Advisor::new(Arc::clone(&context)).run(stop.clone()), stop);
+        if !context.cluster.options.advise {
+            controllers.act(stop);
+        }
+        controllers.tracker.spawn(events.run(stop.clone()));
+        cluster.watch(&controllers.tracker, stop);
+        controllers.tracker.close();
+        controllers
+    }
+
+    /// Starts all that changes nodes and pods.
+    fn act(&self, stop: &CancellationToken) {
+        let (controllers, context) = (self, Arc::clone(&self.context));
         let queue = Arc::new(Queue::new());
         Claims::listen(&context, &queue);
         controllers.work(Claims::new(Arc::clone(&context)), queue, CLAIMS_AT_A_TIME, stop);
@@ -86,10 +100,6 @@ impl Controllers {
             }
         }
         controllers.when_ready(Provisioner::new(context).run(stop.clone()), stop);
-        controllers.tracker.spawn(events.run(stop.clone()));
-        cluster.watch(&controllers.tracker, stop);
-        controllers.tracker.close();
-        controllers
     }
 
     /// What they act with.

@@ -123,7 +123,19 @@ impl Stock {
 
     /// Offerings were not to be had.
     pub fn failed<'k>(&self, offerings: impl IntoIterator<Item = &'k OfferingKey>, backoff: Backoff) {
-        let (now, time) = (Instant::now(), self.clock.now());
+        self.failed_at(self.clock.now(), offerings, backoff);
+    }
+
+    /// Offerings were not to be had at a time that may be past.
+    pub fn failed_at<'k>(
+        &self,
+        time: Timestamp,
+        offerings: impl IntoIterator<Item = &'k OfferingKey>,
+        backoff: Backoff,
+    ) {
+        let ago = Duration::try_from(self.clock.now().duration_since(time)).unwrap_or_default();
+        let now = Instant::now();
+        let now = now.checked_sub(ago).unwrap_or(now);
         let mut changed = false;
         let mut locked = self.entries.lock();
         let (entries, random) = &mut *locked;

@@ -46,7 +46,12 @@ pub struct Offer {
     pub left: Option<u32>,
     /// Offers with the same number have the same free resources.
     pub capacity: u32,
+    /// Offers of greater rank are used first, whatever they cost.
+    pub rank: Rank,
 }
+
+/// The weight of a pool, and the priority of a type within it.
+pub type Rank = (i32, i32);
 
 /// Everything that could be bought, indexed.
 #[derive(Debug)]
@@ -149,6 +154,14 @@ impl Market {
     /// Offers of a pool.
     pub fn of_pool(&self, pool: PoolId) -> &BitSet {
         &self.by_pool[pool.index()]
+    }
+
+    /// All ranks there are, the greatest first.
+    pub fn ranks(&self) -> Vec<Rank> {
+        let mut ranks: Vec<Rank> = self.offers.iter().map(|offer| offer.rank).collect();
+        ranks.sort_unstable_by_key(|rank| std::cmp::Reverse(*rank));
+        ranks.dedup();
+        ranks
     }
 
     /// Offers of pools that buy nodes for pods: ready, and without a fixed size.
@@ -310,6 +323,7 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
                 available: offered.available && offered.left != Some(0),
                 left: offered.left,
                 capacity: 0,
+                rank: (snapshot.pools[pool.index()].weight, kind.priority),
             });
         }
     }

@@ -11,9 +11,11 @@
 //!   wrong.
 //! - [`State`] holds the latest of each object ([`State::apply`], [`State::delete`]) and makes a
 //!   [`millpond_plan::model::Snapshot`] of them ([`State::snapshot`]).
+//! - [`advice`] is the way back: a plan as a ScalingAdvice.
 //! - [`objects`] are the kinds as far as planning looks at them; `lower` turns pods into classes, `snapshot` puts
 //!   everything together.
 
+pub mod advice;
 mod lower;
 pub mod objects;
 mod read;
@@ -22,5 +24,5 @@ mod state;
 
 pub use objects::text::PODS_LISTED;
 pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
-pub use snapshot::{DefaultSpread, Note, Options, Taken, add_types, buffer_of};
+pub use snapshot::{DefaultSpread, Note, Options, PoolsOf, Taken, add_types, buffer_of};
 pub use state::{Applied, Origin, Overlays, State, Unresolved, pool_labels};

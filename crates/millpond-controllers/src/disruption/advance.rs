@@ -164,11 +164,12 @@ impl Disruptor {
     }
 
     /// Takes taints and conditions off that belong to no command: whoever wrote them is gone.
-    async fn heal(&self, known: &HashSet<String>) -> Result<()> {
-        let cluster = &self.context.cluster;
+    async fn heal(&mut self, known: &HashSet<String>) -> Result<()> {
+        let cluster = Arc::clone(&self.context.cluster);
+        let lost: HashSet<String> = self.replaced.extract_if(|name| !known.contains(name)).collect();
         let tainted = self.watch.tainted().into_iter().filter_map(|name| {
             let node = cluster.nodes.get(&Key::new("", &name)).filter(|node| !is_leaving(&**node))?;
-            claim_of(cluster, &node)
+            claim_of(&cluster, &node)
         });
         let marked = |claim: &Arc<NodeClaim>| find(&claim.status.conditions, conditions::DISRUPTION_REASON).is_some();
         let marked = cluster.claims.list().into_iter().filter(marked);
@@ -177,7 +178,14 @@ impl Disruptor {
         });
         for claim in orphans.collect::<Vec<_>>() {
             tracing::info!(claim = claim.name(), "it was marked to go by a command that is no more");
-            unmark(cluster, &claim).await?;
+            if lost.contains(claim.name()) {
+                tell::undone(&cluster, &claim, Failure::Lost.words());
+                if let Some(node) = node_name_of(&cluster, &claim) {
+                    self.holds.add(&node, After::Change);
+                    self.plan_due = earlier(self.plan_due, self.holds.next());
+                }
+            }
+            unmark(&cluster, &claim).await?;
         }
         Ok(())
     }

@@ -40,6 +40,7 @@ mod think;
 mod verify;
 mod watch;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +74,9 @@ pub struct Disruptor {
     watch: Arc<Watch>,
     /// Nodes that are marked and go a moment later, without replacements.
     going: Vec<Going>,
+    /// Claims that go once their replacements are ready. A replacement that cannot be had may be gone before it is
+    /// looked at.
+    replaced: HashSet<String>,
     holds: Holds,
     told: Told,
     /// When commands are looked at again without a change.
@@ -93,6 +97,7 @@ impl Disruptor {
             context,
             watch,
             going: Vec::new(),
+            replaced: HashSet::new(),
             holds: Holds::default(),
             told: Told::default(),
             commands_due: Some(Instant::now()),

@@ -225,6 +225,9 @@ impl Disruptor {
         let cluster = Arc::clone(&self.context.cluster);
         for start in &started {
             self.report(start);
+            if !start.replacements.is_empty() {
+                self.replaced.extend(start.candidates.iter().map(|candidate| candidate.name.clone()));
+            }
         }
         let write = |candidate: Candidate| {
             let cluster = Arc::clone(&cluster);

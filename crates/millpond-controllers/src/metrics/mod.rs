@@ -76,6 +76,7 @@ pub struct Metrics {
     provider_duration: Durations<Call>,
     provider_errors: Counters<CallError>,
     limits_refused: Counters<Limited>,
+    advice: Counter,
     plan_gap: Gauge<f64, std::sync::atomic::AtomicU64>,
     plan_cost: Gauge<f64, std::sync::atomic::AtomicU64>,
     plan_bound: Gauge<f64, std::sync::atomic::AtomicU64>,
@@ -182,6 +183,7 @@ impl Default for Metrics {
             provider_duration: Family::new_with_constructor(duration_histogram),
             provider_errors: Family::default(),
             limits_refused: Family::default(),
+            advice: Counter::default(),
             plan_gap: Gauge::default(),
             plan_cost: Gauge::default(),
             plan_bound: Gauge::default(),
@@ -282,6 +284,11 @@ impl Metrics {
     /// A pod got its node so long after it was created.
     pub(crate) fn pod_bound(&self, after: Duration) {
         self.pods_bound.observe(after.as_secs_f64());
+    }
+
+    /// Advice was given that says something new.
+    pub(crate) fn advised(&self) {
+        self.advice.inc();
     }
 
     /// Claims that a limit left no room for.

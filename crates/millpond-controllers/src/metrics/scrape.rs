@@ -105,6 +105,7 @@ fn counted(metrics: &Metrics, registry: &mut Registry) {
     own.register("plan_bound_dollars_per_hour", help, metrics.plan_bound.clone());
     let help = "Claims that were not written because a limit left no room, by what limits";
     own.register("limit_refusals", help, metrics.limits_refused.clone());
+    own.register("scaling_advice", "Advice that was written because it says something new", metrics.advice.clone());
 }
 
 impl Seen {

@@ -149,12 +149,12 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
     let allowed: BitSet = on_sale.iter().filter(|&offer| state.ledger.allows(offer).is_ok()).collect();
     let affordable: BitSet =
         allowed.iter().filter(|&offer| u128::from(state.market.offer(offer).price) < most).collect();
-    let one_weight = state.snapshot.pools.windows(2).all(|pair| pair[0].weight == pair[1].weight);
+    let one_rank = state.market.ranks().len() < 2;
     let mut known: BTreeMap<BitSet, usize> = BTreeMap::new();
     let mut made = Lots { lots: Vec::with_capacity(groups.len()), sets: Vec::new() };
     for ((class, domains), pods) in groups {
         let mut offers = state.board.suiting_offers(class).clone();
-        offers.intersect(if one_weight { &affordable } else { &allowed });
+        offers.intersect(if one_rank { &affordable } else { &allowed });
         for (key, value) in domains {
             let same = state.market.values(key).find(|(known, _)| Some(*known) == value).map(|(_, offers)| offers);
             // A pod in no domain stays in none.
@@ -163,8 +163,8 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
                 None => state.market.values(key).for_each(|(_, offers_of)| offers.subtract(offers_of)),
             }
         }
-        if !one_weight {
-            offers = of_greatest_weight(state, class, &offers);
+        if !one_rank {
+            offers = of_greatest_rank(state, class, &offers);
             offers.intersect(&affordable);
         }
         let next = known.len();
@@ -183,13 +183,13 @@ fn holding(state: &State<'_>, class: ClassId, offers: &BitSet) -> Vec<usize> {
     offers.iter().filter(|&offer| state.market.offer(offer).free.first_lacking(requests).is_none()).collect()
 }
 
-/// Those that hold one pod of the class, in the pools of the greatest weight that have any: what they cost comes
+/// Those that hold one pod of the class, of the greatest rank that any has: what they cost comes
 /// after that.
-fn of_greatest_weight(state: &State<'_>, class: ClassId, offers: &BitSet) -> BitSet {
-    let weight = |offer: usize| state.snapshot.pools[state.market.offer(offer).pool.index()].weight;
+fn of_greatest_rank(state: &State<'_>, class: ClassId, offers: &BitSet) -> BitSet {
+    let rank = |offer: usize| state.market.offer(offer).rank;
     let holding = holding(state, class, offers);
-    let greatest = holding.iter().map(|&offer| weight(offer)).max();
-    holding.into_iter().filter(|&offer| Some(weight(offer)) == greatest).collect()
+    let greatest = holding.iter().map(|&offer| rank(offer)).max();
+    holding.into_iter().filter(|&offer| Some(rank(offer)) == greatest).collect()
 }
 
 /// The packing problem, and for each bin the offers that it stands for.

@@ -63,4 +63,6 @@ pub struct InstanceType {
     pub labels: Requirements,
     /// Ways to buy it.
     pub offerings: Vec<Offering>,
+    /// Types of greater priority are used first within their pool.
+    pub priority: i32,
 }

@@ -2,7 +2,8 @@
 //!
 //! Its strategy `single-node-multi-sim` with the score `least-cost`, as documented:
 //!
-//! 1. Pools of the highest priority (their weight) first; lower ones only for pods that those cannot take.
+//! 1. Pools of the highest priority (their weight) first, in them templates of the highest priority; lower ones only
+//!    for pods that those cannot take.
 //! 2. In each pass every offer of the group gets one node in a simulation of its own, which kube-scheduler fills:
 //!    pods by priority, then age, then name.
 //! 3. The node whose pods are worth most per dollar is bought: 9 for a core, 1 for a GiB of memory, 20 for a GPU.
@@ -10,11 +11,11 @@
 //! 4. The next pass starts from there, until a pass takes no pod.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::draft::Draft;
 use crate::board::{Board, SpotId};
-use crate::market::{Market, Offer};
+use crate::market::{Market, Offer, Rank};
 use crate::model::{CPU, ClassId, MEMORY, PodId, Resources, Snapshot};
 use crate::plan::{Outcome, Settings};
 
@@ -31,11 +32,10 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
         (Reverse(snapshot.classes[of.class.index()].priority), of.created, *pod)
     });
     let mut waiting = draft.fill(pods);
-    let priorities: BTreeSet<Reverse<i32>> = snapshot.pools.iter().map(|pool| Reverse(pool.weight)).collect();
-    for Reverse(priority) in priorities {
+    for rank in market.ranks() {
         while !waiting.is_empty() {
             let before = waiting.len();
-            waiting = pass(&mut draft, priority, waiting);
+            waiting = pass(&mut draft, rank, waiting);
             if waiting.len() == before {
                 break;
             }
@@ -45,12 +45,9 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
 }
 
 /// Buys the best node of a priority group, if any takes a pod; gives back who is left.
-fn pass(draft: &mut Draft<'_>, priority: i32, waiting: Vec<PodId>) -> Vec<PodId> {
+fn pass(draft: &mut Draft<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<PodId> {
     let queue = Queue::new(draft, &waiting);
-    let of_group = |offer: &usize| {
-        let pool = draft.market.offer(*offer).pool;
-        draft.snapshot.pools[pool.index()].weight == priority && draft.may_buy(*offer)
-    };
+    let of_group = |offer: &usize| draft.market.offer(*offer).rank == rank && draft.may_buy(*offer);
     let candidates: Vec<usize> = (0..draft.market.offers().len()).filter(of_group).collect();
     let candidates = distinct(draft, &queue, candidates);
     let mut scratch = draft.board.clone();

@@ -8,7 +8,8 @@
 use std::thread::JoinHandle;
 
 use crate::board::SpotId;
-use crate::model::{ClassId, Resources, Snapshot};
+use crate::market::Rank;
+use crate::model::{ClassId, Resources};
 use crate::pack::{self, BitSet, Bound};
 use crate::plan::BoundProof;
 
@@ -50,13 +51,10 @@ impl Proving {
 }
 
 impl Solver<'_> {
-    /// Starts to prove what the plan costs at least, if it places every pod. With pools of several weights it is not
+    /// Starts to prove what the plan costs at least, if it places every pod. With offers of several ranks it is not
     /// known before which of them will be used.
     pub(super) fn start_proof(&mut self) {
-        let weight = |pool: &crate::model::Pool| pool.weight;
-        let mut weights = self.snapshot.pools.iter().map(weight);
-        let first = weights.next();
-        if !weights.all(|weight| Some(weight) == first) {
+        if self.market.ranks().len() > 1 {
             return;
         }
         let pods: Vec<(ClassId, u32)> = self
@@ -119,36 +117,32 @@ impl Solver<'_> {
         for &(class, count) in pods {
             parts.push(Part { class, offers: self.base_offers(class, &mut sets), count });
         }
-        let lowest = lowest_weights(self.snapshot, self.market, &self.planned, self.snapshot.classes.len());
+        let lowest = lowest_ranks(self.market, &self.planned, self.snapshot.classes.len());
         let among = self.on_sale.clone();
         let mut packing = self.packing(&parts, &sets, &among, Purpose::Bound);
         if packing.problem.rows.is_empty() {
             return None;
         }
         if !self.ledger.is_limited() {
-            self.drop_lower_weights(&mut packing, &lowest);
+            self.drop_lower_ranks(&mut packing, &lowest);
         }
         self.add_free_room(&mut packing, &free_room);
         Some(packing.problem)
     }
 
-    /// Bins of pools below the least weight that a row's classes used are none of its bins.
-    fn drop_lower_weights(&self, packing: &mut super::rows::Packing, lowest: &[Option<i32>]) {
-        let weights: Vec<i32> = packing
-            .offers
-            .iter()
-            .map(|offers| self.snapshot.pools[self.market.offer(offers[0]).pool.index()].weight)
-            .collect();
-        if weights.windows(2).all(|pair| pair[0] == pair[1]) {
+    /// Bins below the least rank that a row's classes used are none of its bins.
+    fn drop_lower_ranks(&self, packing: &mut super::rows::Packing, lowest: &[Option<Rank>]) {
+        let ranks: Vec<Rank> = packing.offers.iter().map(|offers| self.market.offer(offers[0]).rank).collect();
+        if ranks.windows(2).all(|pair| pair[0] == pair[1]) {
             return;
         }
         for (row, members) in packing.problem.rows.iter_mut().zip(&packing.members) {
             // A class that bought nothing could have bought anywhere.
             let used = members.iter().map(|(class, _)| lowest[class.index()]);
-            let Some(least) = used.collect::<Option<Vec<i32>>>().and_then(|used| used.into_iter().min()) else {
+            let Some(least) = used.collect::<Option<Vec<Rank>>>().and_then(|used| used.into_iter().min()) else {
                 continue;
             };
-            let kept: BitSet = row.bins.iter().filter(|&bin| weights[bin] >= least).collect();
+            let kept: BitSet = row.bins.iter().filter(|&bin| ranks[bin] >= least).collect();
             row.bins = kept;
         }
     }
@@ -172,19 +166,14 @@ impl Solver<'_> {
     }
 }
 
-/// For each class the least weight of the pools that it bought in.
-fn lowest_weights(
-    snapshot: &Snapshot,
-    market: &crate::market::Market,
-    planned: &[Planned],
-    classes: usize,
-) -> Vec<Option<i32>> {
-    let mut lowest: Vec<Option<i32>> = vec![None; classes];
+/// For each class the least rank of what it bought.
+fn lowest_ranks(market: &crate::market::Market, planned: &[Planned], classes: usize) -> Vec<Option<Rank>> {
+    let mut lowest: Vec<Option<Rank>> = vec![None; classes];
     for node in planned.iter().filter(|node| !node.dropped) {
-        let weight = snapshot.pools[market.offer(node.offer as usize).pool.index()].weight;
+        let rank = market.offer(node.offer as usize).rank;
         for (class, _) in &node.contents {
-            let known: &mut Option<i32> = &mut lowest[ClassId::index(*class)];
-            *known = Some(known.map_or(weight, |least| least.min(weight)));
+            let known: &mut Option<Rank> = &mut lowest[ClassId::index(*class)];
+            *known = Some(known.map_or(rank, |least| least.min(rank)));
         }
     }
     lowest

@@ -100,7 +100,7 @@ impl Solver<'_> {
         }
         let key = |offer: usize| {
             let of = self.market.offer(offer);
-            (std::cmp::Reverse(self.snapshot.pools[of.pool.index()].weight), of.price)
+            (std::cmp::Reverse(of.rank), of.price)
         };
         let fits = |offer: &usize| self.market.offer(*offer).free.first_lacking(&total).is_none();
         let mut fitting: Vec<usize> = candidates.iter().filter(fits).collect();

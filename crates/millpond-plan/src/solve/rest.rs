@@ -1,6 +1,7 @@
 //! Pods that are left over, one by one: on whatever has room for them, or on nodes of their own.
 
 use crate::board::SpotId;
+use crate::market::Rank;
 use crate::model::{ClassId, Node, NodeState, PoolId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
@@ -101,8 +102,8 @@ impl Solver<'_> {
         }
     }
 
-    /// The offer on which the pods that are left cost least, within limits and rules, in the pools of greatest
-    /// weight that have any.
+    /// The offer on which the pods that are left cost least, within limits and rules, among those of the
+    /// greatest rank that there are.
     fn best_offer(&mut self, class: ClassId, offers: &BitSet, reach: Reach) -> Option<usize> {
         let mut candidates = offers.clone();
         self.min_values.keep_flexible(&mut candidates, self.market);
@@ -112,27 +113,27 @@ impl Solver<'_> {
         let most = if alone { 1 } else { topology.spread_per_host(class) };
         let cap = u64::from(most.min(self.left(class)));
         let next = self.board.len() as u32;
-        let mut best: Option<(std::cmp::Reverse<i32>, u128, Vec<usize>)> = None;
+        let mut best: Option<(std::cmp::Reverse<Rank>, u128, Vec<usize>)> = None;
         for offer in candidates.iter() {
             let of = self.market.offer(offer);
             let Some(room) = of.free.times(requests).map(|room| room.min(cap)).filter(|room| *room > 0) else {
                 continue;
             };
-            let weight = std::cmp::Reverse(self.snapshot.pools[of.pool.index()].weight);
+            let rank = std::cmp::Reverse(of.rank);
             // Nano-dollars per pod, in millionths.
             let rate = u128::from(of.price) * 1_000_000 / u128::from(room);
-            let known = best.as_ref().map(|(weight, rate, _)| (*weight, *rate));
-            if known.is_some_and(|known| (weight, rate) > known)
+            let known = best.as_ref().map(|(rank, rate, _)| (*rank, *rate));
+            if known.is_some_and(|known| (rank, rate) > known)
                 || self.ledger.allows(offer).is_err()
                 || reach == Reach::Everywhere && self.board.topology().check(class, self.place_on(offer, next)).is_err()
             {
                 continue;
             }
             match &mut best {
-                Some((known_weight, known_rate, offers)) if (*known_weight, *known_rate) == (weight, rate) => {
+                Some((known_rank, known_rate, offers)) if (*known_rank, *known_rate) == (rank, rate) => {
                     offers.push(offer);
                 }
-                _ => best = Some((weight, rate, vec![offer])),
+                _ => best = Some((rank, rate, vec![offer])),
             }
         }
         let (_, _, mut offers) = best?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::market::Rank;
 use crate::model::{ClassId, Nanos, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
 
@@ -218,8 +219,7 @@ impl Solver<'_> {
             let offer = self.market.offer(index);
             // Reserved capacity is counted, each by itself.
             let stocked = offer.left.map(|_| index as u32);
-            let weight = self.snapshot.pools[offer.pool.index()].weight;
-            let alike = (offer.capacity, stocked, weight, signature);
+            let alike = (offer.capacity, stocked, offer.rank, signature);
             let (price, offers) = groups.entry(alike).or_insert((offer.price, Vec::new()));
             if offer.price < *price {
                 (*price, *offers) = (offer.price, Vec::new());
@@ -251,7 +251,7 @@ impl Solver<'_> {
 }
 
 /// What offers of one bin have in common: capacity, stock, weight of the pool, and which sets they are in.
-type Alike<'a> = (u32, Option<u32>, i32, &'a [u64]);
+type Alike<'a> = (u32, Option<u32>, Rank, &'a [u64]);
 
 struct Bins {
     bins: Vec<pack::Bin>,

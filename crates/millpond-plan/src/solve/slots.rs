@@ -1,5 +1,6 @@
 //! Buying: packing, and which pods go on which of the bought nodes.
 
+use crate::market::Rank;
 use crate::model::ClassId;
 use crate::pack::{self, BitSet};
 
@@ -12,12 +13,12 @@ use super::rows::{Packing, Purpose};
 const MOST_EXCHANGES: usize = 200;
 
 impl Solver<'_> {
-    /// Buys nodes for what is waiting: greater weights first and, where something is limited, higher priorities
+    /// Buys nodes for what is waiting: greater ranks first and, where something is limited, higher priorities
     /// first.
     pub(super) fn buy(&mut self) {
         let mut sets = OfferSets::to_fill();
         for classes in self.priority_groups() {
-            for among in self.weights() {
+            for among in self.ranks() {
                 let waiting: Vec<ClassId> = classes.iter().copied().filter(|&class| self.left(class) > 0).collect();
                 if waiting.is_empty() {
                     break;
@@ -40,22 +41,10 @@ impl Solver<'_> {
         waiting.chunk_by(|a, b| priority(a) == priority(b)).map(<[ClassId]>::to_vec).collect()
     }
 
-    /// Offers of pools of each weight, the greatest first.
-    fn weights(&self) -> Vec<BitSet> {
-        let mut weights: Vec<i32> = self.snapshot.pools.iter().map(|pool| pool.weight).collect();
-        weights.sort_unstable_by_key(|weight| std::cmp::Reverse(*weight));
-        weights.dedup();
-        let of_weight = |weight: i32| {
-            let mut among = BitSet::new();
-            for pool in (0..self.snapshot.pools.len()).map(crate::model::PoolId::from) {
-                if self.snapshot.pools[pool.index()].weight == weight {
-                    among.unite(self.market.of_pool(pool));
-                }
-            }
-            among.intersect(&self.on_sale);
-            among
-        };
-        weights.into_iter().map(of_weight).filter(|among| !among.is_empty()).collect()
+    /// Offers of each rank, the greatest first.
+    fn ranks(&self) -> Vec<BitSet> {
+        let of_rank = |rank: Rank| self.on_sale.iter().filter(|&offer| self.market.offer(offer).rank == rank).collect();
+        self.market.ranks().into_iter().map(of_rank).filter(|among: &BitSet| !among.is_empty()).collect()
     }
 
     fn buy_among(&mut self, parts: &[Part], sets: &OfferSets, among: &BitSet) {

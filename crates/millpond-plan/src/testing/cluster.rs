@@ -332,7 +332,7 @@ impl Machine<'_> {
         labels.add(names.capacity_type, Requirement::one_of(bought), symbols);
         let mut allocatable = capacity.clone();
         allocatable.subtract(&reserved);
-        InstanceType { name, capacity, allocatable, labels, offerings }
+        InstanceType { name, capacity, allocatable, labels, offerings, priority: 0 }
     }
 }
 

@@ -93,11 +93,20 @@ impl Basin {
 
     /// Starts controllers behind a fuse.
     pub(crate) fn hire(&mut self, fuse: Fuse) {
+        self.hire_with(fuse, false);
+    }
+
+    /// Starts controllers that give advice only.
+    pub(crate) fn hire_advisor(&mut self) {
+        self.hire_with(Fuse::none(), true);
+    }
+
+    fn hire_with(&mut self, fuse: Fuse, advise: bool) {
         let service = Fused::new(self.server.service_for(Identity::administrator("millpond")), fuse.clone());
         let client = Client::new(service, "default");
         let stop = CancellationToken::new();
-        let options =
-            ControllerOptions { seed: 7, virtual_start: Some(self.clock.now()), ..ControllerOptions::default() };
+        let virtual_start = Some(self.clock.now());
+        let options = ControllerOptions { seed: 7, virtual_start, advise, ..ControllerOptions::default() };
         let provider = Arc::new(SimProvider::new(Arc::clone(&self.cloud), client.clone(), self.clock.clone()));
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
         let controllers = Controllers::start(client, options, [provider as Arc<dyn Provider>], &stop);
@@ -173,6 +182,9 @@ impl Basin {
             "PersistentVolumeClaim",
             "CapacityBuffer",
             "PodTemplate",
+            "ScalingConstraint",
+            "ScalingAdvice",
+            "ScalingFeedback",
         ];
         if namespaced.contains(&types.kind.as_str()) {
             Api::default_namespaced_with(self.client.clone(), &resource)

@@ -1,5 +1,6 @@
 //! The whole of it under virtual time: embedded API, stand-ins, simulated cloud, controllers.
 
+mod advice;
 mod basin;
 mod crash;
 mod disruption;

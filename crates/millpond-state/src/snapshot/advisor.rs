@@ -3,6 +3,7 @@
 //! | Scaling Advisor | here |
 //! |---|---|
 //! | `priority` of a pool | weight: higher first |
+//! | `priority` of a template | the same among the types of the pool |
 //! | `quota` | limits |
 //! | `kubeReservedCapacity`, `systemReservedCapacity` | what allocatable lacks of the capacity |
 //! | `maxVolumes` | volumes that any driver can attach |
@@ -29,7 +30,9 @@ const DEFAULT_PODS: i64 = 110;
 impl Taking<'_> {
     pub(super) fn advisor_pools(&mut self, catalogs: &mut Catalogs) {
         let state = self.state;
-        for (constraint, origin) in state.constraints.values().flat_map(|names| names.values()) {
+        let all = state.constraints.iter().flat_map(|(namespace, names)| names.iter().map(move |of| (namespace, of)));
+        let chosen = all.filter(|(namespace, (name, _))| self.options.pools_of.has_constraint(namespace, name));
+        for (_, (_, (constraint, origin))) in chosen {
             for pool in &constraint.spec.node_pools {
                 if self.snapshot.find_pool(&pool.name).is_some() {
                     self.warn(origin.as_ref(), format!("pool `{}` is there already; this one is left out", pool.name));
@@ -41,11 +44,6 @@ impl Taking<'_> {
     }
 
     fn advisor_pool(&mut self, pool: &NodePool, origin: Option<&Origin>, catalogs: &mut Catalogs) {
-        let priorities: Vec<i32> = pool.node_templates.iter().map(|template| template.priority).collect();
-        if priorities.iter().any(|priority| *priority != priorities[0]) {
-            let message = format!("pool `{}`: its templates have different priorities; the price decides", pool.name);
-            self.warn(origin, message);
-        }
         let mut types = Vec::with_capacity(pool.node_templates.len());
         for template in &pool.node_templates {
             let id = TypeId::from(self.snapshot.types.len());
@@ -64,7 +62,13 @@ impl Taking<'_> {
             types,
             limits: self.quota(pool.quota.as_ref()),
             min_nodes: pool.min.map_or(0, |min| u64::try_from(min).unwrap_or(0)),
-            disruption: Disruption { policy: Consolidation::WhenEmpty, expire_after: None, ..Disruption::default() },
+            // Who acts on advice has budgets of its own.
+            disruption: Disruption {
+                policy: Consolidation::WhenEmpty,
+                consolidate_after: Some(0),
+                expire_after: None,
+                budgets: Vec::new(),
+            },
             ..Pool::new(&pool.name)
         };
         self.snapshot.add_pool(lowered);
@@ -129,7 +133,8 @@ impl Taking<'_> {
             available: true,
             left: None,
         });
-        InstanceType { name, offerings: offerings.collect(), capacity, allocatable, labels: all }
+        let priority = template.priority;
+        InstanceType { name, offerings: offerings.collect(), capacity, allocatable, labels: all, priority }
     }
 
     fn advisor_capacity(&mut self, amounts: &Amounts) -> Resources {

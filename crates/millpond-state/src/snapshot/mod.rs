@@ -17,9 +17,10 @@ use std::sync::Arc;
 use millpond_plan::model::{Limits, Seconds, Snapshot};
 
 pub use buffers::buffer_of;
-pub use options::{DefaultSpread, Options};
+pub use options::{DefaultSpread, Options, PoolsOf};
 pub use types::add_types;
 
+use self::pools::Catalogs;
 use crate::read::{Severity, shorten_quoted};
 use crate::state::{Origin, Overlays, State};
 
@@ -66,7 +67,10 @@ impl State {
         let mut taking = Taking { state: self, options, overlays, snapshot, notes: Vec::new() };
         taking.note_conflicts();
         taking.namespaces();
-        let mut catalogs = taking.pools();
+        let mut catalogs = Catalogs::default();
+        if options.pools_of.has_node_pools() {
+            taking.pools(&mut catalogs);
+        }
         taking.advisor_pools(&mut catalogs);
         taking.default_pool(&mut catalogs);
         taking.default_types(&mut catalogs);

@@ -30,10 +30,43 @@ pub struct Options {
     pub limit_resources: Vec<(String, i64)>,
     /// Nano-dollars per hour of all pools together.
     pub limit_price: Option<u64>,
+    /// Which pools may be chosen.
+    pub pools_of: PoolsOf,
     /// Leave aside what node classes say is out of stock: for whoever knows it better.
     pub ignore_stock: bool,
     /// What the snapshot was taken from; a count of changes where none is given.
     pub revision: Option<String>,
+}
+
+/// Which pools may be chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PoolsOf {
+    /// All that there are.
+    #[default]
+    Everyone,
+    /// NodePools.
+    NodePools,
+    /// Those of one ScalingConstraint.
+    Constraint {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl PoolsOf {
+    pub(super) fn has_node_pools(&self) -> bool {
+        !matches!(self, Self::Constraint { .. })
+    }
+
+    pub(super) fn has_constraint(&self, of_namespace: &str, of_name: &str) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::NodePools => false,
+            Self::Constraint { namespace, name } => namespace == of_namespace && name == of_name,
+        }
+    }
 }
 
 /// A spread constraint of pods that have none. It counts pods with the same owner.

@@ -107,12 +107,10 @@ impl<'c> Source<'c> {
 }
 
 impl Taking<'_> {
-    pub(super) fn pools(&mut self) -> Catalogs {
-        let mut catalogs = Catalogs::default();
+    pub(super) fn pools(&mut self, catalogs: &mut Catalogs) {
         for (pool, origin) in self.state.pools.values() {
-            self.pool(pool, origin.as_ref(), &mut catalogs);
+            self.pool(pool, origin.as_ref(), catalogs);
         }
-        catalogs
     }
 
     fn pool(&mut self, pool: &NodePool, origin: Option<&Origin>, catalogs: &mut Catalogs) {

@@ -76,7 +76,7 @@ fn lower(catalog: &Catalog, of: &catalog::InstanceType, kubelet: &Kubelet, snaps
     let offerings = offerings.collect();
     let capacity = resources(&of.node_capacity(kubelet), snapshot);
     let allocatable = resources(&of.node_allocatable(kubelet), snapshot);
-    InstanceType { name: snapshot.symbols.intern(&of.name), capacity, allocatable, labels, offerings }
+    InstanceType { name: snapshot.symbols.intern(&of.name), capacity, allocatable, labels, offerings, priority: 0 }
 }
 
 fn resources(of: &catalog::Resources, snapshot: &mut Snapshot) -> Resources {

@@ -66,8 +66,14 @@ impl Cluster {
                 left: None,
             })
         });
-        let instance_type =
-            InstanceType { name, allocatable: capacity.clone(), capacity, labels, offerings: offerings.collect() };
+        let instance_type = InstanceType {
+            name,
+            allocatable: capacity.clone(),
+            capacity,
+            labels,
+            offerings: offerings.collect(),
+            priority: 0,
+        };
         self.snapshot.types.push(instance_type);
         let id = TypeId::from(self.snapshot.types.len() - 1);
         for pool in &mut self.snapshot.pools {

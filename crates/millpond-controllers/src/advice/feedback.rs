@@ -1,0 +1,108 @@
+//! What consumers of advice tell: types that they could not get, nodes that they could not let go.
+//!
+//! A ScalingFeedback is one failure, at the time at which it was made. Nothing is written about it: a controller that
+//! starts reads all that are there again, and comes to the same result.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use millpond_api::scaling_advisor::{BackoffPolicy, ScalingAdviceSpec};
+use millpond_plan::model::CapacityType;
+use millpond_providers::OfferingKey;
+use millpond_runtime::meta::Key;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::kinds::{ScalingConstraint, ScalingFeedback};
+use crate::stock::Backoff;
+
+/// What was learned.
+pub(super) struct Feedback {
+    context: Arc<Context>,
+    /// The generation of each that was read, by uid.
+    read: HashMap<String, i64>,
+    /// Nodes that could not go, and until when they are not asked for.
+    stuck: HashMap<String, Instant>,
+}
+
+impl Feedback {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        Self { context, read: HashMap::new(), stuck: HashMap::new() }
+    }
+
+    /// Reads what is new, the oldest first.
+    pub(super) fn learn(&mut self) {
+        let mut all = self.context.cluster.feedbacks.list();
+        all.sort_by_key(|feedback| feedback.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        let mut read = HashMap::with_capacity(all.len());
+        for feedback in all {
+            let uid = feedback.metadata.uid.clone().unwrap_or_default();
+            let generation = feedback.metadata.generation.unwrap_or_default();
+            let before = self.read.get(&uid).copied();
+            if before != Some(generation) {
+                let created = feedback.metadata.creation_timestamp.as_ref().map(|time| time.0);
+                let now = self.context.cluster.clock.now();
+                // One that was changed speaks of now.
+                let time = created.filter(|_| before.is_none()).unwrap_or(now);
+                self.take(&feedback, time);
+            }
+            read.insert(uid, generation);
+        }
+        self.read = read;
+        self.stuck.retain(|_, until| *until > Instant::now());
+    }
+
+    fn take(&mut self, feedback: &ScalingFeedback, time: Timestamp) {
+        let context = Arc::clone(&self.context);
+        let about = &feedback.spec.constraint_ref;
+        let own = feedback.metadata.namespace.as_deref().unwrap_or_default();
+        let namespace = if about.namespace.is_empty() { own } else { &about.namespace };
+        let constraint = context.cluster.constraints.get(&Key::new(namespace, &about.name));
+        for error in &feedback.spec.scale_out_error_infos {
+            let backoff = backoff(constraint.as_deref(), &error.instance_type);
+            let capacity_type = CapacityType::OnDemand.name();
+            let offering = OfferingKey::new(&*error.instance_type, &*error.availability_zone, capacity_type);
+            tracing::info!(%offering, constraint = about.name, why = ?error.error_type, "could not be had, by feedback");
+            context.stock.failed_at(time, [&offering], backoff);
+        }
+        let wait = backoff(constraint.as_deref(), "").initial;
+        let ago = Duration::try_from(context.cluster.clock.now().duration_since(time)).unwrap_or_default();
+        let until = Instant::now() + wait.saturating_sub(ago);
+        for node in &feedback.spec.scale_in_error_info.node_names {
+            self.stuck.insert(node.clone(), until);
+        }
+    }
+
+    /// How long until the next node may be asked for again.
+    pub(super) fn next_release(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.stuck.values().map(|until| until.saturating_duration_since(now)).filter(|wait| !wait.is_zero()).min()
+    }
+
+    /// Advice without nodes that could not go just now.
+    pub(super) fn without_stuck(&self, mut spec: ScalingAdviceSpec) -> ScalingAdviceSpec {
+        let now = Instant::now();
+        if let Some(plan) = &mut spec.scale_in_plan {
+            plan.items.retain(|item| self.stuck.get(&item.node_name).is_none_or(|until| *until <= now));
+        }
+        spec
+    }
+}
+
+/// How long a type is left alone: by the pool that has it, else by the constraint, else as for all others.
+fn backoff(constraint: Option<&ScalingConstraint>, instance_type: &str) -> Backoff {
+    let spec = constraint.map(|constraint| &constraint.spec);
+    let pools = spec.iter().flat_map(|spec| &spec.node_pools);
+    let mut having =
+        pools.filter(|pool| pool.node_templates.iter().any(|template| template.instance_type == instance_type));
+    let of_pool = having.find_map(|pool| pool.backoff_policy);
+    let policy: Option<BackoffPolicy> = of_pool.or_else(|| spec.and_then(|spec| spec.default_backoff_policy));
+    let seconds =
+        |duration: millpond_api::duration::Duration| Duration::from_secs(u64::try_from(duration.0).unwrap_or(0));
+    policy.map_or_else(Backoff::default, |policy| Backoff {
+        initial: seconds(policy.initial_backoff),
+        longest: seconds(policy.max_backoff).max(seconds(policy.initial_backoff)),
+    })
+}

@@ -1,6 +1,5 @@
 //! Amounts of resources by name (`cpu: 500m`, `memory: 16Gi`), as every kind has them, checked while they are read:
-//! what is no quantity is refused where it stands. Kubernetes takes quantities of any size (`memory: 1E30` as a limit
-//! that never binds); those beyond 64 bits are read as [`MOST`], so that no object is unreadable for its size.
+//! what is no quantity is refused where it stands.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +8,6 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::quantity::{self, QuantityError};
-
-/// What stands for amounts that 64 bits do not hold: more than anybody has, and some of it can be summed.
-pub const MOST: i64 = 1 << 60;
 
 /// The unit of a resource's amounts: cores count in thousandths, all else in whole units.
 pub fn parse(resource: &str, text: &str) -> Result<i64, QuantityError> {
@@ -102,15 +98,12 @@ impl Visitor<'_> for AmountOf<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<i64, E> {
-        match parse(self.0, text) {
-            Err(QuantityError::TooLarge) => Ok(MOST),
-            parsed => parsed.map_err(E::custom),
-        }
+        parse(self.0, text).map_err(E::custom)
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<i64, E> {
         let scaled = if self.0 == "cpu" { number.checked_mul(1000) } else { Some(number) };
-        Ok(scaled.and_then(|scaled| i64::try_from(scaled).ok()).unwrap_or(MOST))
+        scaled.and_then(|scaled| i64::try_from(scaled).ok()).ok_or_else(|| E::custom(QuantityError::TooLarge))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<i64, E> {
@@ -143,18 +136,9 @@ mod tests {
 
     #[test]
     fn wrong_amounts_are_refused() {
-        for text in [r#""5x""#, "-1", r#""-5m""#, "true", "[]", "-0.5"] {
+        for text in [r#""5x""#, "-1", r#""-5m""#, "true", "[]", r#""9999999999999999999""#, "1e300", "-0.5"] {
             let text = format!(r#"{{"memory": {text}}}"#);
             assert!(serde_json::from_str::<Amounts>(&text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn amounts_beyond_64_bits_are_the_most_there_is() {
-        for text in [r#""9999999999999999999""#, r#""1E30""#, r#""1e30""#, "1e300", "18446744073709551615"] {
-            let amounts: Amounts = serde_json::from_str(&format!(r#"{{"memory": {text}}}"#)).unwrap();
-            assert_eq!(amounts.get("memory"), Some(MOST), "{text}");
-        }
-        assert_eq!(serde_json::from_str::<Amounts>(r#"{"cpu": "9E"}"#).unwrap().get("cpu"), Some(MOST));
     }
 }

@@ -7,8 +7,9 @@ pub(super) const KEY: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 /// The form of the value of a label.
 pub(super) const VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
-/// The form of a quantity that is not negative.
-const QUANTITY: &str = r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$";
+/// The form of a quantity that is not negative. As many digits as 64 bits hold with the suffix: what cannot be counted
+/// is refused here, where its author reads it.
+const QUANTITY: &str = r"^\+?(([0-9]{1,18}(\.[0-9]*)?|\.[0-9]+)([num]|[eE]-[0-9]+)?|([0-9]{1,15}(\.[0-9]*)?|\.[0-9]+)(k|Ki)|([0-9]{1,12}(\.[0-9]*)?|\.[0-9]+)Mi?|([0-9]{1,9}(\.[0-9]*)?|\.[0-9]+)Gi?|([0-9]{1,6}(\.[0-9]*)?|\.[0-9]+)Ti?|([0-9]{1,3}(\.[0-9]*)?|\.[0-9]+)Pi?|([0-7](\.[0-9]*)?|\.[0-9]+)Ei?|([0-9]{1,3}(\.[0-9]*)?|\.[0-9]+)[eE]\+?1[0-5]|([0-9]{1,9}(\.[0-9]*)?|\.[0-9]+)[eE]\+?[0-9])$";
 /// The longest key: a domain of 253 letters, a slash and a name of 63.
 const LIMIT_KEY: u32 = 317;
 /// The longest value of a label.
@@ -194,4 +195,50 @@ pub(super) fn namespaced_name(description: &str) -> Schema {
 /// A number of things that are never fewer than none.
 pub(super) fn count(description: &str) -> Schema {
     int32(description).at_least(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+
+    use super::QUANTITY;
+    use crate::quantity;
+
+    #[test]
+    fn every_quantity_that_the_schema_takes_can_be_counted() {
+        let form = Regex::new(QUANTITY).unwrap();
+        let digits = [
+            "0",
+            "7",
+            "9.5",
+            ".5",
+            "12",
+            "999",
+            "1000",
+            "999999",
+            "1000000",
+            "999999999999",
+            "999999999999999999",
+            "9999999999999999999",
+        ];
+        let suffixes = [
+            "", "n", "u", "m", "k", "Ki", "M", "Mi", "G", "Gi", "T", "Ti", "P", "Pi", "E", "Ei", "e3", "E15", "e16",
+            "e+2", "e-3", "E30",
+        ];
+        let mut taken = 0;
+        for (digits, suffix) in digits.iter().flat_map(|digits| suffixes.map(|suffix| (digits, suffix))) {
+            let text = format!("{digits}{suffix}");
+            let counted = quantity::parse_units(&text).ok().and_then(|units| i64::try_from(units).ok());
+            if form.is_match(&text) {
+                assert!(counted.is_some(), "{text}");
+                taken += 1;
+            } else {
+                assert!(counted.is_none_or(|units| units == 0 || units >= 90_000_000_000_000), "{text} is refused");
+            }
+        }
+        assert!(taken > 100, "{taken}");
+        for text in ["", "1x", "-1", "1e", "1KiB", "1ki", "+"] {
+            assert!(!form.is_match(text), "{text}");
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
 
     if let Some(replicas) = scenario.second_act(pods) {
         let left = replicas * scenario.deployments(pods).len();
-        let before = race.seen.pods_gone;
+        let before = race.seen.gone();
         race.seen.forget_claims();
         started = Instant::now();
         kubectl.run(&["scale", "deployment", "--all", "--replicas", &replicas.to_string()])?;
@@ -50,7 +50,7 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
         let settled = |seen: &Seen| seen.running() == left && seen.pods.len() == left && seen.quiet_for(QUIET);
         race.until(&mut stack, |seen| settled(seen).then(Instant::now))?;
         done = race.seen.last_claim_change.unwrap_or(started);
-        moved = (race.seen.pods_gone - before).saturating_sub(wanted - left);
+        moved = (race.seen.gone() - before).saturating_sub(wanted - left);
     }
     let claims: Vec<f64> = race.seen.claims_since(started);
     let nodes: Value =
@@ -114,9 +114,13 @@ impl Race {
 struct Seen {
     /// Whether they run.
     pods: BTreeMap<String, bool>,
+    /// Those that were there before a watch was broken off, and have not come
+    /// again since.
+    missing: BTreeSet<String>,
     pods_gone: usize,
     /// When the last pod changed.
     last_pod: Option<Instant>,
+    /// All that ever were.
     claims: BTreeSet<String>,
     /// When each was first seen.
     claimed: Vec<Instant>,
@@ -128,29 +132,34 @@ impl Seen {
     fn take(&mut self, at: Instant, event: Event) {
         match event {
             Event::Pod { name, running } => {
+                self.missing.remove(&name);
                 self.pods.insert(name, running);
                 self.last_pod = Some(at);
             }
             Event::PodGone { name } => {
+                self.missing.remove(&name);
                 self.pods.remove(&name);
                 self.pods_gone += 1;
                 self.last_pod = Some(at);
             }
+            Event::PodsAgain => self.missing.extend(std::mem::take(&mut self.pods).into_keys()),
             Event::Claim { name } => {
                 if self.claims.insert(name) {
                     self.claimed.push(at);
                     self.last_claim_change = Some(at);
                 }
             }
-            Event::ClaimGone { name } => {
-                self.claims.remove(&name);
-                self.last_claim_change = Some(at);
-            }
+            Event::ClaimGone => self.last_claim_change = Some(at),
         }
     }
 
     fn running(&self) -> usize {
         self.pods.values().filter(|running| **running).count()
+    }
+
+    /// How many pods are gone.
+    fn gone(&self) -> usize {
+        self.pods_gone + self.missing.len()
     }
 
     fn quiet_for(&self, time: Duration) -> bool {
@@ -185,6 +194,18 @@ mod tests {
         assert_eq!((seen.running(), seen.claims_since(now).len()), (1, 1));
         seen.take(now, Event::PodGone { name: "p".into() });
         seen.forget_claims();
-        assert_eq!((seen.running(), seen.pods_gone, seen.claims_since(now).len()), (0, 1, 0));
+        assert_eq!((seen.running(), seen.gone(), seen.claims_since(now).len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn pods_that_do_not_come_again_are_gone() {
+        let mut seen = Seen::default();
+        let now = Instant::now();
+        let pod = |name: &str| Event::Pod { name: name.into(), running: true };
+        seen.take(now, pod("a"));
+        seen.take(now, pod("b"));
+        seen.take(now, Event::PodsAgain);
+        seen.take(now, pod("b"));
+        assert_eq!((seen.running(), seen.gone()), (1, 1));
     }
 }

@@ -49,7 +49,8 @@ impl Watches {
         ] {
             let template = format!("jsonpath={{.type}} {{.object.kind}} {fields}{{\"\\n\"}}");
             let mut command = kubectl.command();
-            command.args(["get", resource, "--watch", "--output-watch-events", "-o", &template]);
+            // Of a list that comes in chunks, kubectl prints the chunks, not what is in them.
+            command.args(["get", resource, "--watch", "--output-watch-events", "--chunk-size=0", "-o", &template]);
             let running = Arc::new(Mutex::new(Running::default()));
             watches.running.push(Arc::clone(&running));
             let mut output = start(&running, &mut command)?;

@@ -1,7 +1,7 @@
-//! Some nodes and workloads that move, for a first look.
+//! Two pools and workloads that move, for a first look: load comes and goes, and nodes with it.
 //!
 //! What exists is in [`scene`], what happens next in [`script`]; this file writes it. Everything
-//! lives in the namespace `demo` except the nodes, whose names begin with `demo-`. Objects that
+//! lives in the namespace `demo` except the pools, whose names begin with `demo`, and their nodes. Objects that
 //! exist already are left as they are, so that a demo can be resumed.
 
 pub mod scene;
@@ -101,7 +101,7 @@ async fn ensure(client: &Client, object: &Value) {
 fn api(client: &Client, api_version: &str, kind: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    if matches!(kind, "Node" | "Namespace" | "PriorityClass") {
+    if matches!(kind, "Namespace" | "NodeClass" | "NodePool" | "PriorityClass") {
         Api::all_with(client.clone(), &resource)
     } else {
         Api::namespaced_with(client.clone(), NAMESPACE, &resource)

@@ -5,23 +5,6 @@ use serde_json::{Value, json};
 use super::NAMESPACE;
 use crate::marks;
 
-/// A pool of equal nodes.
-struct Pool {
-    name: &'static str,
-    nodes: usize,
-    instance_type: &'static str,
-    cpu: &'static str,
-    memory: &'static str,
-    gpus: Option<&'static str>,
-}
-
-const POOLS: [Pool; 3] = [
-    Pool { name: "small", nodes: 6, instance_type: "sim.large", cpu: "2", memory: "8Gi", gpus: None },
-    Pool { name: "large", nodes: 3, instance_type: "sim.4xlarge", cpu: "16", memory: "64Gi", gpus: None },
-    Pool { name: "gpu", nodes: 1, instance_type: "sim.gpu.2xlarge", cpu: "8", memory: "32Gi", gpus: Some("2") },
-];
-const ZONES: [&str; 3] = ["sim-1a", "sim-1b", "sim-1c"];
-
 /// A Deployment that moves, and between which sizes.
 pub struct Mover {
     /// Its name.
@@ -34,7 +17,7 @@ pub struct Mover {
     memory: &'static str,
 }
 
-/// The Deployments that move. At their largest they need more than the nodes have.
+/// The Deployments that move.
 pub const MOVERS: [Mover; 3] = [
     Mover { name: "web", least: 3, most: 24, cpu: "500m", memory: "512Mi" },
     Mover { name: "api", least: 2, most: 16, cpu: "1", memory: "2Gi" },
@@ -50,7 +33,8 @@ pub fn objects() -> Vec<Value> {
             "value": 1000, "description": "Pods of the demo that push out others.",
         }),
     ];
-    objects.extend(POOLS.iter().flat_map(nodes));
+    objects.push(class());
+    objects.extend(pools());
     objects.extend(MOVERS.iter().map(deployment));
     objects.push(json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": NAMESPACE},
@@ -61,34 +45,41 @@ pub fn objects() -> Vec<Value> {
     objects
 }
 
-fn nodes(pool: &Pool) -> impl Iterator<Item = Value> + '_ {
-    (0..pool.nodes).map(move |index| {
-        let name = format!("demo-{}-{index}", pool.name);
-        let mut resources = json!({"cpu": pool.cpu, "memory": pool.memory, "pods": "110", "ephemeral-storage": "50Gi"});
-        let mut spec = json!({"providerID": format!("sim:///{name}")});
-        if let Some(gpus) = pool.gpus {
-            resources["nvidia.com/gpu"] = json!(gpus);
-            spec["taints"] = json!([{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]);
-        }
-        json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {
-                "name": name,
-                "labels": {
-                    marks::NODE: "true",
-                    "kubernetes.io/arch": "amd64",
-                    "kubernetes.io/hostname": name,
-                    "kubernetes.io/os": "linux",
-                    "node.kubernetes.io/instance-type": pool.instance_type,
-                    "pool": pool.name,
-                    "topology.kubernetes.io/region": "sim-1",
-                    "topology.kubernetes.io/zone": ZONES[index % ZONES.len()],
-                },
-            },
-            "spec": spec,
-            "status": {"capacity": resources, "allocatable": resources},
-        })
+/// Where the machines come from: EC2's types and prices, booted in a few seconds.
+fn class() -> Value {
+    json!({
+        "apiVersion": "millpond.dev/v1alpha1", "kind": "NodeClass", "metadata": {"name": NAMESPACE},
+        "spec": {"provider": "sim", "catalog": "aws", "sim": {"registrationDelay": "3s"}},
     })
+}
+
+/// A pool whose empty and half empty nodes leave soon.
+fn pool(name: &str, requirements: &Value, limits: &Value) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "millpond.dev", "kind": "NodeClass", "name": NAMESPACE},
+                "requirements": requirements,
+            }},
+            "limits": limits,
+            "disruption": {"consolidateAfter": "20s", "budgets": [{"nodes": "30%"}]},
+        },
+    })
+}
+
+fn pools() -> [Value; 2] {
+    let one_of = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let any = [one_of("kubernetes.io/arch", &["amd64"]), one_of("karpenter.sh/capacity-type", &["spot", "on-demand"])];
+    let [arch, capacity] = &any;
+    let category = one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]);
+    let newer = json!({"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["6"]});
+    let general = pool("demo", &json!([arch, capacity, category, newer]), &json!({"cpu": "120"}));
+    let family = one_of("karpenter.k8s.aws/instance-family", &["g4dn", "g5"]);
+    let mut gpu = pool("demo-gpu", &json!([arch, capacity, family]), &json!({"nvidia.com/gpu": "4"}));
+    gpu["spec"]["template"]["spec"]["taints"] =
+        json!([{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]);
+    [general, gpu]
 }
 
 fn template(app: &str, cpu: &str, memory: &str) -> Value {

@@ -1,6 +1,5 @@
 //! Stand-ins on the embedded API, in process and under virtual time.
 
-mod demo;
 mod disruption;
 mod guide;
 mod kubelets;

@@ -3,6 +3,7 @@
 mod advice;
 mod basin;
 mod crash;
+mod demo;
 mod disruption;
 mod end;
 mod fuse;

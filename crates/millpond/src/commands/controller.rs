@@ -31,6 +31,9 @@ pub(crate) struct ControllerArgs {
     /// Directory of what is kept outside the cluster: the machines of the simulated cloud
     #[arg(long, value_name = "DIR", env = "MILLPOND_DATA_DIR", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
+    /// Tell in ScalingAdvice what would be done for pods, and change no node
+    #[arg(long)]
+    advise: bool,
     /// Act without asking whether another controller leads
     #[arg(long)]
     no_leader_election: bool,
@@ -71,7 +74,7 @@ async fn control(args: ControllerArgs) -> anyhow::Result<()> {
 /// Acts whenever this one leads, until it is stopped.
 async fn lead(client: Client, cloud: Arc<Cloud>, args: ControllerArgs, stop: CancellationToken) -> anyhow::Result<()> {
     if args.no_leader_election {
-        let crew = Crew::start(client, cloud, &stop);
+        let crew = Crew::start(client, cloud, args.advise, &stop);
         stop.cancelled().await;
         crew.ended().await;
         return Ok(());
@@ -81,7 +84,7 @@ async fn lead(client: Client, cloud: Arc<Cloud>, args: ControllerArgs, stop: Can
     while candidate.elected(&stop).await {
         tracing::info!(identity, "leads");
         let term = stop.child_token();
-        let crew = Crew::start(client.clone(), Arc::clone(&cloud), &term);
+        let crew = Crew::start(client.clone(), Arc::clone(&cloud), args.advise, &term);
         candidate.lead(&stop).await;
         term.cancel();
         crew.ended().await;
@@ -112,11 +115,12 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts them; they stop with the token.
-    pub(crate) fn start(client: Client, cloud: Arc<Cloud>, stop: &CancellationToken) -> Self {
+    /// Starts them; they stop with the token. With `advise` they tell what they would do, and do nothing.
+    pub(crate) fn start(client: Client, cloud: Arc<Cloud>, advise: bool, stop: &CancellationToken) -> Self {
         let provider = Arc::new(SimProvider::new(cloud, client.clone(), Clock::Machine));
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
-        let controllers = Controllers::start(client, Options::default(), [provider as Arc<dyn Provider>], stop);
+        let controllers =
+            Controllers::start(client, Options { advise, ..Options::default() }, [provider as Arc<dyn Provider>], stop);
         Self { controllers, booting }
     }
 

@@ -47,9 +47,12 @@ pub(crate) struct UpArgs {
     /// The API alone, as kube-apiserver is: no stand-ins, no garbage collector, no controllers
     #[arg(long, conflicts_with = "demo")]
     bare: bool,
-    /// Add some nodes and workloads that move
+    /// Add two pools and workloads that move: nodes come and go with them
     #[arg(long)]
     demo: bool,
+    /// Tell in ScalingAdvice what would be done for pods, and change no node
+    #[arg(long, conflicts_with_all = ["bare", "demo"])]
+    advise: bool,
     /// Append one JSON line per request to this file
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
@@ -86,7 +89,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         kinds::install(&client).await?;
     }
     let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
-    let crew = if args.bare { None } else { Some(Crew::start(client.clone(), cloud(&args)?, &stop)) };
+    let crew = if args.bare { None } else { Some(Crew::start(client.clone(), cloud(&args)?, args.advise, &stop)) };
     if let Some(crew) = &crew {
         embedded.server().add_metrics(crew.metrics());
     }
@@ -175,7 +178,7 @@ fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
     let parts = match (args.bare, args.demo) {
         (true, _) => "the API alone",
         (false, false) => "with controllers, a simulated cloud, and stand-ins for scheduler and kubelets",
-        (false, true) => "with stand-ins and a demo",
+        (false, true) => "with controllers, a simulated cloud, stand-ins, and a demo",
     };
     let (kept, resume) = if args.memory {
         ("nothing is kept", "; all objects are gone then")
@@ -183,11 +186,7 @@ fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
         ("durable", "; the next start resumes where this one ended")
     };
     let tries: &[&str] = match (args.bare, args.demo) {
-        (_, true) => &[
-            "kubectl get nodes",
-            "kubectl get pods --namespace demo --watch",
-            "kubectl drain demo-small-0 --ignore-daemonsets",
-        ],
+        (_, true) => &["kubectl get nodeclaims --watch", "millpond pool list", "millpond node list"],
         (true, _) => &[
             "kubectl get namespaces",
             "kubectl create configmap first --from-literal=hello=world",

@@ -323,7 +323,7 @@ fn prices_of_scaling_advisor_are_those_of_one_region() {
     c5.large amd64 2 4Gi 110 0.096
     p3.2xlarge amd64 8 61Gi 110 3.305 gpu=1:::16384:
     ");
-    let error = |region: &str, text: &str| read(region, text).unwrap_err().to_string();
+    let error = |region: &str, text: &str| read(region, text).unwrap_err();
     let several = "prices.json:1:1: has prices of several regions: one of eu-west-1, us-east-1 has to be chosen";
     assert_eq!(error("", PRICES), several);
     let unknown = "prices.json:1:1: field `region`: `mars` is not among the regions of the list: eu-west-1, us-east-1";

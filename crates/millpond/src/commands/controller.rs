@@ -14,6 +14,7 @@ use millpond_providers::sim::{Cloud, SimProvider};
 use millpond_runtime::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
+use super::kinds;
 use super::up::{Signals, default_data_dir, say};
 
 /// The Lease that decides who leads.
@@ -53,6 +54,7 @@ async fn control(args: ControllerArgs) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let client = super::cluster::connect_controllers(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
+    kinds::require(&client, kinds::SERVED_WITHIN).await?;
     let cloud = open_cloud(&args.data_dir)?;
     let stop = CancellationToken::new();
     say(&format!("Millpond controls a cluster of Kubernetes {}; Ctrl-C stops it.\n", version.git_version))?;

@@ -16,6 +16,7 @@ pub(crate) mod file;
 pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod inventory;
+pub(crate) mod kinds;
 pub(crate) mod listing;
 pub(crate) mod node;
 pub(crate) mod plan;

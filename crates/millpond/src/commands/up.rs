@@ -1,9 +1,5 @@
 //! `millpond up`: the embedded control plane in one command.
 
-mod kinds;
-
-pub(crate) use kinds::install as install_kinds;
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -86,7 +82,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let client = kube::Client::new(embedded.service(), "default");
     if !args.bare {
-        kinds::install(&client).await?;
+        super::kinds::install(&client).await?;
     }
     let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
     let crew = if args.bare { None } else { Some(Crew::start(client.clone(), cloud(&args)?, args.advise, &stop)) };

@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{Goal, Report};
-use crate::commands::up;
+use crate::commands::kinds;
 
 /// Pods of so many sizes.
 const SIZES: usize = 20;
@@ -70,7 +70,7 @@ async fn measure(args: &PoolsArgs) -> anyhow::Result<Report> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
     let client = Client::new(embedded.service(), "default");
-    up::install_kinds(&client).await?;
+    kinds::install(&client).await?;
     let stop = CancellationToken::new();
     let options = millpond_sim::Options { nodes: Nodes::All, ..millpond_sim::Options::default() };
     let stand_ins = StandIns::builder(client.clone()).options(options).spawn(stop.clone());

@@ -13,6 +13,7 @@ use millpond_state::PoolsOf;
 use crate::buffers::Fills;
 use crate::cluster::Cluster;
 use crate::end::Endings;
+use crate::health::Health;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};
 use crate::metrics::{Measured, Metrics};
 use crate::news::News;
@@ -29,6 +30,8 @@ pub struct Context {
     pub stock: Stock,
     /// How far buffers are filled.
     pub fills: Fills,
+    /// Whether what pools launch becomes nodes.
+    pub health: Health,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Claims that are leaving.
@@ -53,7 +56,8 @@ impl Context {
         let endings = Endings::new(cluster.now());
         let news = News::new(cluster.recorder.clone());
         let turn = tokio::sync::Mutex::default();
-        Arc::new(Self { cluster, stock, fills: Fills::default(), metrics, endings, news, turn, providers })
+        let (fills, health) = (Fills::default(), Health::default());
+        Arc::new(Self { cluster, stock, fills, health, metrics, endings, news, turn, providers })
     }
 
     /// All providers.

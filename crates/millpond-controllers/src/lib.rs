@@ -28,6 +28,7 @@ pub mod collect;
 pub mod context;
 pub mod disruption;
 pub mod end;
+pub mod health;
 pub mod interrupt;
 pub mod kinds;
 pub mod leader;

@@ -1,5 +1,5 @@
-//! What pools say about themselves: whether they are valid, whether their class is ready, and what their nodes add up
-//! to.
+//! What pools say about themselves: whether they are valid, whether their class is ready, whether what they launch
+//! becomes nodes ([`crate::health`]), and what their nodes add up to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,12 +37,18 @@ impl Pools {
 
     /// Asks for work on a pool whenever it, its class, its claims or its nodes change.
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
-        let pools = Arc::clone(queue);
-        context.cluster.pools.on_change(move |_, after| {
-            if let Some(pool) = after {
-                pools.add(Key::of(&**pool));
+        let (pools, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.pools.on_change(move |before, after| match (before, after) {
+            (_, Some(pool)) => pools.add(Key::of(&**pool)),
+            (Some(gone), None) => {
+                if let Some(context) = weak.upgrade() {
+                    context.health.forget(gone);
+                }
             }
+            (None, None) => {}
         });
+        let health = Arc::clone(queue);
+        context.health.on_change(move |pool| health.add_after(Key::new("", pool), GATHER));
         let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.classes.on_change(move |before, after| {
             let (Some(context), Some(class)) = (weak.upgrade(), after.or(before)) else { return };
@@ -71,6 +77,9 @@ impl Reconcile for Pools {
         let cluster = &self.context.cluster;
         let Some(pool) = cluster.pools.get(key).filter(|pool| is_ours(pool)) else { return Ok(None) };
         let class = self.context.class(&pool.spec.template.spec.node_class_ref.name);
+        let class_generation = class.as_ref().and_then(|class| class.metadata.generation);
+        // A class that is away for a while is no change of it.
+        let class_generation = class_generation.unwrap_or(pool.status.node_class_observed_generation);
         let mut status = pool.status.clone();
         (status.resources, status.nodes) = self.sums(key);
         let generation = pool.metadata.generation.unwrap_or_default();
@@ -78,11 +87,8 @@ impl Reconcile for Pools {
         known.initialize();
         known.set(self.validity(&pool));
         known.set(class_readiness(&pool, class.as_deref()));
-        if condition::find(&pool.status.conditions, conditions::NODE_REGISTRATION_HEALTHY).is_none() {
-            let message = "no node of this pool has been launched yet";
-            known.set(Condition::unknown(conditions::NODE_REGISTRATION_HEALTHY, "NotLaunched", message));
-        }
-        status.node_class_observed_generation = class.and_then(|class| class.metadata.generation).unwrap_or_default();
+        known.set(self.context.health.condition(cluster, &pool, class_generation));
+        status.node_class_observed_generation = class_generation;
         if let Some(patch) = status_patch(&*pool, Some(&pool.status), &status) {
             cluster.pools.patch_status(key, &patch).await?;
         }

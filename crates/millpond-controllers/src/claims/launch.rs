@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use millpond_api::condition;
 use millpond_api::karpenter::{Taint, TaintEffect, UNREGISTERED_TAINT, conditions};
 use millpond_api::labels;
 use millpond_api::meta::Condition;
@@ -15,6 +16,7 @@ use serde_json::json;
 
 use super::Claims;
 use crate::context::api_class;
+use crate::health::Launch;
 use crate::kinds::{NodeClaim, NodeClass};
 use crate::metrics::disrupted_by;
 use crate::stock::Backoff;
@@ -55,9 +57,10 @@ impl Claims {
     pub(super) async fn launch(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
         let left = self.time_left(claim, LAUNCH_TIMEOUT);
         if left.is_zero() {
-            return self
-                .give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, "no machine could be had in 5 minutes")
-                .await;
+            let why = "no machine could be had in 5 minutes";
+            self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await?;
+            self.context.health.note(&self.context.cluster, claim, failure(claim, why));
+            return Ok(None);
         }
         let outcome = self.try_launch(claim).await;
         match outcome {
@@ -206,6 +209,16 @@ impl Claims {
         self.write_status(claim, |_| {}, [failed]).await?;
         Ok(Some(wait.min(left)))
     }
+}
+
+/// What a pool has to know of a launch that was given up: what was wrong the last time, if something was.
+fn failure(claim: &NodeClaim, why: &str) -> Launch {
+    let tried = condition::find(&claim.status.conditions, conditions::LAUNCHED);
+    let (reason, message) = match tried.filter(|tried| !tried.message.is_empty()) {
+        Some(tried) => (tried.reason.as_str(), tried.message.as_str()),
+        None => (TIMED_OUT.reason, why),
+    };
+    Launch::Failed { reason: reason.to_owned(), message: message.to_owned() }
 }
 
 /// How long offerings of a class are left out after a failure.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Claims, node_of};
 use crate::disruption::command::REPLACES_ANNOTATION;
+use crate::health::Launch;
 use crate::kinds::NodeClaim;
 use crate::limits::RESERVED_ANNOTATION;
 use crate::metrics::disrupted_by;
@@ -35,14 +36,11 @@ impl Claims {
         let Some(node) = node_of(cluster, claim) else {
             let left = self.time_left(claim, REGISTRATION_TIMEOUT);
             if left.is_zero() {
-                return self
-                    .give_up(
-                        claim,
-                        TIMED_OUT,
-                        disrupted_by::LIVENESS,
-                        "the machine did not become a node in 15 minutes",
-                    )
-                    .await;
+                let why = "the machine did not become a node in 15 minutes";
+                self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await?;
+                let failed = Launch::Failed { reason: "RegistrationFailed".to_owned(), message: why.to_owned() };
+                self.context.health.note(cluster, claim, failed);
+                return Ok(None);
             }
             return Ok(Some(left));
         };
@@ -53,6 +51,7 @@ impl Claims {
         let conditions = [Condition::holds(conditions::REGISTERED), unready];
         self.write_status(claim, |status| status.node_name = node.name_any(), conditions).await?;
         self.context.metrics.node_created(claim);
+        self.context.health.note(cluster, claim, Launch::Registered);
         tracing::info!(claim = claim.name(), node = node.name_any(), "registered");
         Ok(None)
     }

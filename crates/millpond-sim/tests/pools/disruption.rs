@@ -22,7 +22,7 @@ fn disruption(after: &str, nodes: &str) -> Value {
 }
 
 /// Pods that do not share a node.
-fn apart(app: &str) -> Value {
+pub(crate) fn apart(app: &str) -> Value {
     json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}},
     ]}}})

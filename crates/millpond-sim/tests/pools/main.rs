@@ -7,6 +7,7 @@ mod demo;
 mod disruption;
 mod end;
 mod fuse;
+mod health;
 mod limits;
 mod rivalry;
 mod scale_up;

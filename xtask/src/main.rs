@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::K8sConformance(args) => conformance::run(&args),
-        Task::KarpenterSuite(args) => karpenter::run(&args),
+        Task::KarpenterSuite(args) => karpenter::run(&args).map(drop),
         Task::Race(args) => race::run(&args),
         Task::Rival(args) => rival::run(&args),
     };

@@ -13,13 +13,12 @@
 //! spec until one fails; the next spec gets a new one.
 
 mod lists;
+mod queue;
 mod report;
 pub(crate) mod stack;
 mod suite;
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -28,6 +27,7 @@ use millpond_testkit::real::{CLUSTER_PARTS, Part};
 use regex::Regex;
 
 use self::lists::Lists;
+use self::queue::Queue;
 use self::report::Results;
 use self::stack::{Engine, Kit, Stack};
 use self::suite::Suite;
@@ -110,8 +110,8 @@ impl Args {
     }
 }
 
-/// Chooses the specs, runs them, reports.
-pub(crate) fn run(args: &Args) -> Result<()> {
+/// Chooses the specs, runs them, reports; gives the sums.
+pub(crate) fn run(args: &Args) -> Result<String> {
     let mut wanted = CLUSTER_PARTS.to_vec();
     wanted.push(Part::KARPENTER_SUITE);
     wanted.extend(args.against.parts());
@@ -125,8 +125,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let chosen = choose(args, &lists, &known)?;
     if args.list {
         chosen.iter().for_each(|spec| println!("{spec}"));
-        println!("{} specs", chosen.len());
-        return Ok(());
+        let count = format!("{} specs", chosen.len());
+        println!("{count}");
+        return Ok(count);
     }
     let kit = Kit::new(args.against, parts, || cargo::millpond(args.binary.as_deref(), args.release))?;
     let started = Instant::now();
@@ -170,12 +171,12 @@ fn choose(args: &Args, lists: &Lists, known: &[String]) -> Result<Vec<String>> {
 
 /// Runs the specs on as many clusters as wanted.
 fn work(args: &Args, suite: &Suite, kit: &Kit, logs: &Path, specs: &[String]) -> Result<Vec<Outcome>> {
-    let queue = Mutex::new((1..).zip(specs).collect::<VecDeque<(usize, &String)>>());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let queue = Queue::new(specs);
     let worker = |number: usize| -> Result<Vec<(usize, Outcome)>> {
         let mut idle: Option<Stack> = None;
         let mut outcomes = Vec::new();
-        while let Some((place, spec)) = next() {
+        while let Some(turn) = queue.next() {
+            let (place, spec) = (turn.place, turn.spec);
             let mut stack = match idle.take() {
                 Some(stack) => stack,
                 None => kit.start(&format!("{}-{number}", kit.engine().name()), logs)?,

@@ -24,9 +24,9 @@ pub(super) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Prints the table, the failures and the sums; fails if a spec failed that
-    /// is not known to.
-    pub(super) fn print(&self, title: &str, took: Duration) -> Result<()> {
+    /// Prints the table, the failures and the sums, and gives the latter; fails
+    /// if a spec failed that is not known to.
+    pub(super) fn print(&self, title: &str, took: Duration) -> Result<String> {
         println!();
         for outcome in &self.outcomes {
             println!("{}", line(outcome));
@@ -47,7 +47,7 @@ impl Results<'_> {
                 self.chosen
             );
         }
-        Ok(())
+        Ok(sums)
     }
 
     /// Those that failed and are not known to.

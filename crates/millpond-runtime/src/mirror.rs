@@ -4,7 +4,7 @@
 //! what it has just done; the event that the watch brings later is then old news. That replaces
 //! the expectations that Kubernetes' own controllers keep.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -54,6 +54,37 @@ struct Entry<K> {
     written_in: Option<u64>,
 }
 
+/// Uids of objects that are gone, the latest ones.
+///
+/// The answer of a write can come in after the news that its object is gone: taken over, it would stay
+/// for as long as the watch goes on. A uid is never used again, so that no harm is in remembering it.
+#[derive(Default)]
+struct Gone {
+    uids: HashSet<String>,
+    in_order: VecDeque<String>,
+}
+
+impl Gone {
+    /// Far more than can go while one write is under way.
+    const REMEMBERED: usize = 4096;
+
+    fn add(&mut self, uid: &str) {
+        if uid.is_empty() || !self.uids.insert(uid.to_owned()) {
+            return;
+        }
+        self.in_order.push_back(uid.to_owned());
+        if self.in_order.len() > Self::REMEMBERED
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.uids.remove(&oldest);
+        }
+    }
+
+    fn contains(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
+}
+
 struct State<K> {
     objects: BTreeMap<Key, Entry<K>>,
     by_owner: HashMap<String, BTreeSet<Key>>,
@@ -61,6 +92,8 @@ struct State<K> {
     by_index: HashMap<String, BTreeSet<Key>>,
     /// Uids that this process saw deleted before the watch told.
     buried: HashSet<String>,
+    /// What the watch told is gone.
+    gone: Gone,
     /// Counts listings, to tell objects that came during one from those that it should have had.
     listing: u64,
     listed: BTreeSet<Key>,
@@ -84,6 +117,7 @@ impl<K: Kind> Mirror<K> {
             ownerless: HashMap::new(),
             by_index: HashMap::new(),
             buried: HashSet::new(),
+            gone: Gone::default(),
             listing: 0,
             listed: BTreeSet::new(),
         };
@@ -242,14 +276,18 @@ impl<K: Kind> Mirror<K> {
                 self.ready.send_replace(true);
             }
             Event::Apply(object) => drop(self.put(object, false)),
-            Event::Delete(object) => {
-                let uid = object.uid().unwrap_or_default();
-                let version = version(&object);
-                self.remove(&Key::of(&object), |entry| {
-                    entry.object.uid().unwrap_or_default() == uid && entry.version <= version
-                });
-                self.state.write().buried.remove(&uid);
-            }
+            Event::Delete(object) => self.take_end(&object),
+        }
+    }
+
+    fn take_end(&self, object: &K) {
+        let (key, uid, version) = (Key::of(object), object.uid().unwrap_or_default(), version(object));
+        let is_same = |entry: &Entry<K>| entry.object.uid().unwrap_or_default() == uid;
+        self.remove(&key, |entry| is_same(entry) && entry.version <= version);
+        let mut state = self.state.write();
+        state.buried.remove(&uid);
+        if !state.objects.get(&key).is_some_and(is_same) {
+            state.gone.add(&uid);
         }
     }
 
@@ -258,10 +296,16 @@ impl<K: Kind> Mirror<K> {
             let mut state = self.state.write();
             state.buried.clear();
             let listed = std::mem::take(&mut state.listed);
-            let gone: Vec<Key> = state.objects.keys().filter(|key| !listed.contains(*key)).cloned().collect();
-            (state.listing, gone)
+            let listing = state.listing;
+            let is_gone =
+                |(key, entry): &(&Key, &Entry<K>)| !listed.contains(*key) && entry.written_in != Some(listing);
+            let gone = state.objects.iter().filter(is_gone);
+            let gone: Vec<(Key, String)> =
+                gone.map(|(key, entry)| (key.clone(), entry.object.uid().unwrap_or_default())).collect();
+            gone.iter().for_each(|(_, uid)| state.gone.add(uid));
+            (listing, gone)
         };
-        for key in gone {
+        for (key, _) in gone {
             self.remove(&key, |entry| entry.written_in != Some(listing));
         }
     }
@@ -275,7 +319,7 @@ impl<K: Kind> Mirror<K> {
         let before = {
             let mut state = self.state.write();
             let uid = object.meta().uid.as_deref().unwrap_or_default();
-            if state.buried.contains(uid) {
+            if state.buried.contains(uid) || state.gone.contains(uid) {
                 return object;
             }
             if state.objects.get(&key).is_some_and(|known| known.version >= version) {
@@ -392,6 +436,11 @@ impl<K: Kind> Mirror<K> {
 
     fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
         match outcome {
+            // Whoever takes away the last finalizer of what was deleted ends it, and is told how it looked.
+            Ok(object) if object.meta().deletion_timestamp.is_some() && !lives_on(&object) => {
+                self.bury(key, object.meta().uid.as_deref().unwrap_or_default());
+                Ok(Arc::new(object))
+            }
             Ok(object) => Ok(self.put(object, true)),
             Err(source) => Err(Self::failed(verb, key, source)),
         }
@@ -520,6 +569,49 @@ mod tests {
         assert_eq!(mirror.len(), 1, "a new object of that name is another one");
         mirror.take_event(Event::Delete(pod("a", "1", 13, None)));
         assert_eq!(mirror.len(), 1, "the late news of the old one do not touch it");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_late_does_not_bring_back_what_is_gone() {
+        let mirror = mirror();
+        let key = Key::new("ns", "a");
+        mirror.take_event(Event::Apply(pod("a", "1", 10, None)));
+        mirror.take_event(Event::Delete(pod("a", "1", 12, None)));
+        mirror.written("patch", &key, Ok(pod("a", "1", 11, None))).unwrap();
+        assert!(mirror.is_empty(), "the write was before the end");
+        mirror.written("create", &key, Ok(pod("a", "2", 20, None))).unwrap();
+        assert_eq!(mirror.len(), 1, "another object of that name");
+    }
+
+    #[tokio::test]
+    async fn whoever_takes_the_last_finalizer_away_knows_that_it_is_gone() {
+        let mirror = mirror();
+        let key = Key::new("ns", "a");
+        let leaving = |version, finalizers: &[&str]| {
+            let mut pod = pod("a", "1", version, None);
+            pod.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+            pod.metadata.deletion_grace_period_seconds = Some(0);
+            pod.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
+            pod
+        };
+        mirror.take_event(Event::Apply(leaving(10, &["mine", "yours"])));
+        mirror.written("patch", &key, Ok(leaving(11, &["yours"]))).unwrap();
+        assert_eq!(mirror.len(), 1);
+        mirror.written("patch", &key, Ok(leaving(12, &[]))).unwrap();
+        assert!(mirror.is_empty());
+        mirror.take_event(Event::Apply(leaving(11, &["yours"])));
+        assert!(mirror.is_empty(), "old news");
+        mirror.take_event(Event::Delete(leaving(12, &[])));
+        mirror.written("patch", &key, Ok(leaving(12, &[]))).unwrap();
+        assert!(mirror.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_of_the_gone_are_remembered() {
+        let mut gone = Gone::default();
+        (0..=Gone::REMEMBERED).for_each(|uid| gone.add(&uid.to_string()));
+        assert!(!gone.contains("0") && gone.contains("1") && gone.contains(&Gone::REMEMBERED.to_string()));
+        assert_eq!(gone.uids.len(), gone.in_order.len());
     }
 
     #[tokio::test]

@@ -60,7 +60,7 @@ mod tests {
     fn specs_that_want_the_port_do_not_meet() {
         let specs = ["A", "Chaos Runaway Scale-Up one", "Chaos Runaway Scale-Up two", "B"].map(String::from);
         let queue = Queue::new(&specs);
-        let place = |turn: &Option<Turn>| turn.as_ref().map(|turn| turn.place);
+        let place = |turn: &Option<Turn<'_, '_>>| turn.as_ref().map(|turn| turn.place);
         assert_eq!(place(&queue.next()), Some(1));
         let first = queue.next();
         assert_eq!(place(&first), Some(2));

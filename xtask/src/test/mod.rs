@@ -12,7 +12,6 @@ mod summary;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
 
 use self::background::Build;
@@ -28,17 +27,6 @@ pub(crate) const IGNORED_PREFIX: &str = "real_";
 /// A step that several places name.
 const KARPENTER_SUITE: &str = "Karpenter's own suite";
 
-/// Steps that run only with `--with NAME`. Without its line here, a step is
-/// part of every run.
-const ONLY_WITH: &[Extra] = &[Extra::KarpenterSuite];
-
-/// A step that can be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Extra {
-    /// The selection of Karpenter's own end-to-end suite
-    KarpenterSuite,
-}
-
 /// What the command line says.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,15 +36,6 @@ pub(crate) struct Args {
     /// Only what takes a minute or two: checks and unit tests
     #[arg(long)]
     quick: bool,
-    /// Run a step too that is not part of every run (repeatable)
-    #[arg(long, value_enum, value_name = "STEP", conflicts_with_all = ["quick", "without_real_cluster"])]
-    with: Vec<Extra>,
-}
-
-impl Args {
-    fn has(&self, extra: Extra) -> bool {
-        !ONLY_WITH.contains(&extra) || self.with.contains(&extra)
-    }
 }
 
 /// One line of the plan.
@@ -72,6 +51,8 @@ enum Work {
     /// `cargo test` with these arguments. A run of no test at all fails.
     Tests(Vec<&'static str>),
     Task(fn() -> Result<()>),
+    /// One that has something to say in the summary.
+    Told(fn() -> Result<String>),
     /// Waits for what is built in the background.
     AwaitParts,
     /// Said in the plan and in the summary.
@@ -91,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut build = None;
     if steps.iter().any(|step| matches!(step.work, Work::AwaitParts)) {
         // Fails at once where there is no Go, before minutes of compiling.
-        build = Some(Build::start(&wanted_parts(args))?);
+        build = Some(Build::start(&wanted_parts())?);
     }
     let mut summary = Summary::default();
     for (number, step) in (1..).zip(&steps) {
@@ -112,12 +93,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn wanted_parts(args: &Args) -> Vec<Part> {
+fn wanted_parts() -> Vec<Part> {
     let mut parts = CLUSTER_PARTS.to_vec();
-    parts.extend([Part::KARPENTER_RIVAL, Part::E2E_TEST]);
-    if args.has(Extra::KarpenterSuite) {
-        parts.push(Part::KARPENTER_SUITE);
-    }
+    parts.extend([Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
     parts
 }
 
@@ -151,7 +129,7 @@ fn plan(args: &Args) -> Vec<Step> {
     }
     steps.push(Step {
         name: "real parts",
-        detail: "wait for the builds of Kubernetes, etcd, kwok and the rival that run beside the steps above".into(),
+        detail: "wait for the builds of Kubernetes, etcd, kwok, the rival and Karpenter's suite that run beside the steps above".into(),
         work: Work::AwaitParts,
     });
     steps.push(tests_step("real-cluster suites", &["--workspace", "--", "--ignored", IGNORED_PREFIX]));
@@ -159,12 +137,10 @@ fn plan(args: &Args) -> Vec<Step> {
     steps.push(task_step("Kubernetes conformance", "cargo xtask k8s-conformance --quick", || {
         conformance::run(&conformance::Args::quick())
     }));
-    steps.push(if args.has(Extra::KarpenterSuite) {
-        task_step(KARPENTER_SUITE, "cargo xtask karpenter-suite --selection --clusters 2", || {
-            karpenter::run(&karpenter::Args::selection())
-        })
-    } else {
-        nothing(KARPENTER_SUITE, "only with `--with karpenter-suite`")
+    steps.push(Step {
+        name: KARPENTER_SUITE,
+        detail: "cargo xtask karpenter-suite --selection --clusters 2".into(),
+        work: Work::Told(|| karpenter::run(&karpenter::Args::selection())),
     });
     steps
 }
@@ -202,6 +178,7 @@ fn perform(work: &Work, build: &mut Option<Build>) -> Outcome {
         Work::Nothing(reason) => return Outcome::NotRun(reason.clone()),
         Work::Cargo(args, env) => run_cargo(args, env),
         Work::Task(task) => task().map(|()| String::new()),
+        Work::Told(task) => task(),
         Work::AwaitParts => build.take().map_or_else(|| Ok(String::new()), Build::finish),
         Work::Tests(args) => counted::run(args),
     };

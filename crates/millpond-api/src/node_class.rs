@@ -21,6 +21,7 @@ use crate::amounts::Amounts;
 use crate::duration::Duration;
 use crate::meta::{Condition, Invalid, ObjectMeta, is_default, kind};
 use crate::sim_script::Script;
+use crate::spelling::nearest;
 use crate::time::Time;
 
 /// The API group of Millpond's own kinds.
@@ -71,6 +72,17 @@ pub struct NodeClassSpec {
     /// What the simulated cloud does with these nodes, of classes whose provider it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sim: Option<Script>,
+}
+
+impl NodeClassSpec {
+    /// What is wrong with the first price overlay that is named and not known, if there is one.
+    pub fn unknown_overlay<'a>(&self, known: impl Iterator<Item = &'a str> + Clone) -> Option<Invalid> {
+        let is_known = |name: &str| known.clone().any(|known| known == name);
+        let (index, name) = self.overlays.iter().enumerate().find(|(_, name)| !is_known(name))?;
+        let hint = nearest(name, known).map(|like| format!("; is `{like}` meant?")).unwrap_or_default();
+        let problem = format!("there is no price overlay `{name}`{hint}");
+        Some(Invalid::new(format!("spec.overlays[{index}]"), problem))
+    }
 }
 
 /// How long an offering that could not be had is left alone.

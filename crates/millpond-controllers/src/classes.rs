@@ -2,17 +2,20 @@
 //! sense, their catalogue is there), and what of their catalogue is out of stock.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use millpond_api::catalog::Catalog;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use millpond_api::catalog::{Catalog, config_map};
 use millpond_api::condition::{Conditions, READY};
-use millpond_api::meta::Condition;
+use millpond_api::meta::{Condition, Invalid};
 use millpond_api::node_class::{LIMIT_UNAVAILABLE, UnavailableOffering};
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, status_patch};
 use millpond_runtime::queue::Queue;
 use millpond_runtime::worker::Reconcile;
+use millpond_state::objects::Kind as StateKind;
 
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClass;
@@ -43,10 +46,17 @@ impl Classes {
             }
             classes.add(Key::of(&**class));
         });
+        let (overlays, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.overlays.on_change(move |before, after| {
+            if before.is_some() != after.is_some() {
+                all(&weak, |class| overlays.add(class));
+            }
+        });
+        let (catalogs, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.catalogs.on_change(move |_, _| all(&weak, |class| catalogs.add(class)));
         let (stock, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.stock.on_change(move || {
-            let classes = weak.upgrade().map(|context| context.cluster.classes.list()).unwrap_or_default();
-            classes.iter().for_each(|class| stock.add_after(Key::of(&**class), GATHER));
+            all(&weak, |class| stock.add_after(class, GATHER));
         });
     }
 
@@ -56,8 +66,31 @@ impl Classes {
         if let Some(invalid) = of.validate().into_iter().next() {
             return Err(Condition::fails(READY, "ValidationFailed", invalid.to_string()));
         }
+        let unknown = self.unreadable(class).or_else(|| self.unknown_overlay(class));
+        if let Some(invalid) = unknown {
+            return Err(Condition::fails(READY, "NotReady", invalid.to_string()));
+        }
         let catalog = self.context.provider(class).and_then(|provider| provider.catalog(&of));
         catalog.map_err(|error| Condition::fails(READY, "NotReady", error.to_string()))
+    }
+
+    /// What is wrong with the catalogue that a class names, if somebody brought it and it cannot be read.
+    fn unreadable(&self, class: &NodeClass) -> Option<Invalid> {
+        let (cluster, name) = (&self.context.cluster, class.spec.catalog.as_deref()?);
+        if cluster.own_catalogs().iter().any(|catalog| catalog.name == name) {
+            return None;
+        }
+        let holds = |map: &Arc<ConfigMap>| map.labels().get(config_map::LABEL).is_some_and(|label| label == name);
+        let map = cluster.catalogs.list().into_iter().find(holds)?;
+        let invalid = cluster.refused(StateKind::ConfigMap, &Key::of(&*map))?;
+        Some(Invalid::new("spec.catalog", format!("the ConfigMap `{}`: {invalid}", Key::of(&*map))))
+    }
+
+    fn unknown_overlay(&self, class: &NodeClass) -> Option<Invalid> {
+        let cluster = &self.context.cluster;
+        let of_cluster = cluster.overlays.list();
+        let own = cluster.options.snapshot.overlays.iter().map(|overlay| overlay.name.as_str());
+        class.spec.unknown_overlay(own.chain(of_cluster.iter().map(|overlay| overlay.name())))
     }
 }
 
@@ -82,6 +115,12 @@ impl Reconcile for Classes {
         }
         Ok(None)
     }
+}
+
+/// Does something with each class.
+fn all(context: &Weak<Context>, what: impl Fn(Key)) {
+    let classes = context.upgrade().map(|context| context.cluster.classes.list()).unwrap_or_default();
+    classes.iter().for_each(|class| what(Key::of(&**class)));
 }
 
 /// What of a catalogue is out of stock, by offering; of too many those that are tried again last.

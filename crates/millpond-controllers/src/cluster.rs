@@ -8,13 +8,13 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+    ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use kube::Client;
-use millpond_api::catalog::Catalog;
+use millpond_api::catalog::{Catalog, config_map};
 use millpond_api::meta::Invalid;
 use millpond_api::selector::LabelValues;
 use millpond_api::time::Time;
@@ -124,6 +124,8 @@ pub struct Cluster {
     pub advices: Arc<Mirror<ScalingAdvice>>,
     /// What became of it.
     pub feedbacks: Arc<Mirror<ScalingFeedback>>,
+    /// Own catalogues of instance types.
+    pub catalogs: Arc<Mirror<ConfigMap>>,
     daemon_sets: Arc<Mirror<DaemonSet>>,
     /// Namespaces.
     pub namespaces: Arc<Mirror<Namespace>>,
@@ -174,6 +176,7 @@ impl Cluster {
             constraints: plain(&writer),
             advices: plain(&writer),
             feedbacks: plain(&writer),
+            catalogs: Arc::new(Mirror::new(writer.clone(), None).labelled(config_map::LABEL)),
             daemon_sets: plain(&writer),
             namespaces: plain(&writer),
             storage_classes: plain(&writer),
@@ -206,6 +209,7 @@ impl Cluster {
         self.feed(&self.limit_ranges, StateKind::LimitRange, |_| true);
         self.feed(&self.overlays, StateKind::NodeOverlay, |_| true);
         self.feed(&self.constraints, StateKind::ScalingConstraint, |_| true);
+        self.feed(&self.catalogs, StateKind::ConfigMap, |_| true);
         self.feed(&self.daemon_sets, StateKind::DaemonSet, |_| true);
         self.feed(&self.namespaces, StateKind::Namespace, |_| true);
         self.feed(&self.storage_classes, StateKind::StorageClass, |_| true);
@@ -278,6 +282,11 @@ impl Cluster {
         overlaid.unwrap_or_else(|| Arc::clone(catalog))
     }
 
+    /// Own catalogues of instance types that can be read.
+    pub fn own_catalogs(&self) -> Vec<Arc<Catalog>> {
+        self.state.lock().state.catalogs().cloned().collect()
+    }
+
     /// Why the planner does not take an object, if so.
     pub fn refused(&self, kind: StateKind, key: &Key) -> Option<Invalid> {
         self.state.lock().refused.get(&(kind, key.clone())).cloned()
@@ -328,6 +337,7 @@ impl Cluster {
             constraints,
             advices,
             feedbacks,
+            catalogs,
             daemon_sets,
             namespaces,
             storage_classes,
@@ -367,6 +377,7 @@ impl Cluster {
             constraints,
             advices,
             feedbacks,
+            catalogs,
             daemon_sets,
             namespaces,
             storage_classes,

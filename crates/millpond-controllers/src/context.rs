@@ -40,6 +40,8 @@ pub struct Context {
     pub news: News,
     /// Held by whoever acts on a plan: one after the other, so that none acts on what another is about to change.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// Somebody changed what only a look at all machines can mend.
+    pub(crate) collect_now: tokio::sync::Notify,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
 }
 
@@ -51,13 +53,21 @@ impl Context {
             let measured: Arc<dyn Provider> = Arc::new(Measured::new(provider, Arc::clone(&metrics)));
             (measured.name(), measured)
         };
-        let providers = providers.into_iter().map(measured).collect();
+        let providers: BTreeMap<&'static str, Arc<dyn Provider>> = providers.into_iter().map(measured).collect();
+        // Registered after the index's own listener: what is told is in the index.
+        let (takers, weak): (Vec<Arc<dyn Provider>>, _) =
+            (providers.values().cloned().collect(), Arc::downgrade(&cluster));
+        cluster.catalogs.on_change(move |_, _| {
+            let catalogs = weak.upgrade().map(|cluster| cluster.own_catalogs()).unwrap_or_default();
+            takers.iter().for_each(|provider| provider.take_catalogs(&catalogs));
+        });
         let stock = Stock::new(cluster.options.seed, cluster.clock.clone());
         let endings = Endings::new(cluster.now());
         let news = News::new(cluster.recorder.clone());
         let turn = tokio::sync::Mutex::default();
         let (fills, health) = (Fills::default(), Health::default());
-        Arc::new(Self { cluster, stock, fills, health, metrics, endings, news, turn, providers })
+        let collect_now = tokio::sync::Notify::new();
+        Arc::new(Self { cluster, stock, fills, health, metrics, endings, news, turn, collect_now, providers })
     }
 
     /// All providers.

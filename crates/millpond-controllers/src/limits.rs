@@ -11,9 +11,13 @@
 //! it says itself what it has.
 //!
 //! A reservation whose claim was never written (a crash between the two) lapses after [`LAPSES_AFTER`]; who reserved
-//! writes its claim within [`WRITTEN_WITHIN`] or not at all.
+//! writes its claim within [`WRITTEN_WITHIN`] or not at all. Should it be written later nevertheless (its process was
+//! stopped in the middle, and woke up), nothing is ever launched for it ([`is_late`]).
+//!
+//! What limits is read from the API, never from a copy: who acts on an old view of the world is held by limits that it
+//! has not seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -27,7 +31,7 @@ use millpond_api::{labels, money};
 use millpond_runtime::error::{Error, Result};
 use millpond_runtime::meta::Key;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cluster::{Cluster, FIELD_MANAGER, is_our_class, pool_name};
@@ -43,6 +47,9 @@ pub const RESERVATIONS_ANNOTATION: &str = "millpond.dev/reservations";
 const LAPSES_AFTER: Duration = Duration::from_mins(1);
 /// A claim is written this soon after it was reserved, or not at all.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
+/// A claim that was written this long after it was reserved is not launched. Others count its reservation for twice
+/// that time: as much as clocks may differ.
+const LATE_AFTER_S: i64 = 30;
 /// Tries against others who write the same object.
 const TRIES: usize = 10;
 /// Claims that are written at a time; the cluster's own limit on writes holds as well.
@@ -61,6 +68,16 @@ pub struct Take {
     /// Nodes.
     #[serde(default)]
     pub nodes: u64,
+}
+
+/// What was reserved for a claim, as it stands in its annotation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Reserved {
+    #[serde(flatten)]
+    take: Take,
+    /// When, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<i64>,
 }
 
 impl Take {
@@ -88,6 +105,12 @@ struct Reservation {
     take: Take,
     /// Seconds since 1970.
     at: i64,
+}
+
+impl Reservation {
+    fn is_lapsed(&self, now: i64) -> bool {
+        now - self.at > LAPSES_AFTER.as_secs() as i64
+    }
 }
 
 /// What may be taken.
@@ -125,11 +148,13 @@ impl Scope {
     }
 
     fn api(&self, cluster: &Cluster) -> Api<DynamicObject> {
-        let (kind, plural) = match self {
-            Self::Cluster(_) => (GroupVersionKind::gvk("millpond.dev", "v1alpha1", "ClusterLimits"), "clusterlimits"),
-            Self::Pool(_) => (GroupVersionKind::gvk("karpenter.sh", "v1", "NodePool"), "nodepools"),
-        };
-        Api::all_with(cluster.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+        match self {
+            Self::Cluster(_) => limits_api(cluster),
+            Self::Pool(_) => {
+                let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodePool");
+                Api::all_with(cluster.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "nodepools"))
+            }
+        }
     }
 
     fn counts(&self, claim: &NodeClaim) -> bool {
@@ -144,6 +169,11 @@ impl Scope {
     }
 }
 
+fn limits_api(cluster: &Cluster) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("millpond.dev", "v1alpha1", "ClusterLimits");
+    Api::all_with(cluster.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "clusterlimits"))
+}
+
 /// Writes claims as far as limits allow, in their order; tells the name of each that was written. The reason is that
 /// of the metric: one of [`crate::metrics::created_for`], or that of the nodes that they replace.
 pub(crate) async fn create(
@@ -151,36 +181,27 @@ pub(crate) async fn create(
     claims: Vec<Option<NodeClaim>>,
     reason: &str,
 ) -> Result<Vec<Option<String>>> {
-    let cluster = &context.cluster;
-    let begun = Instant::now();
-    let mut allowed: Vec<bool> = claims.iter().map(Option::is_some).collect();
-    for (scope, members) in scopes(cluster, &claims) {
-        let wanted: Vec<(usize, &NodeClaim)> = members
-            .into_iter()
-            .filter(|&index| allowed[index])
-            .filter_map(|i| Some((i, claims[i].as_ref()?)))
-            .collect();
-        let granted = reserve(cluster, &scope, &wanted).await?;
-        if granted.len() < wanted.len() {
-            context.metrics.limit_refused(scope.kind(), scope.name(), wanted.len() - granted.len());
-        }
-        for (index, _) in wanted {
-            allowed[index] = granted.contains(&index);
-        }
+    if claims.iter().all(Option::is_none) {
+        return Ok(vec![None; claims.len()]);
     }
+    let cluster = &context.cluster;
+    let (begun, at) = (Instant::now(), cluster.now().0);
+    let allowed = reserve_all(context, &claims).await?;
     let total = claims.len();
-    let write = |(index, claim): (usize, NodeClaim)| async move {
-        if begun.elapsed() > WRITTEN_WITHIN {
-            tracing::warn!(claim = claim.name(), "not written: it took too long to reserve");
-            return None;
-        }
-        match cluster.claims.create(&claim).await {
-            Ok(created) => {
+    let write = |(index, mut claim): (usize, NodeClaim)| async move {
+        note_reserved(&mut claim, at);
+        // A write that waits for its turn is given up in time; one that is on its way is waited for by others.
+        match tokio::time::timeout_at(begun + WRITTEN_WITHIN, cluster.claims.create(&claim)).await {
+            Ok(Ok(created)) => {
                 context.metrics.claim_created(&created, reason);
                 Some((index, created.name().to_owned()))
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::warn!(claim = claim.name(), %error, cause = error.cause(), "claim not written");
+                None
+            }
+            Err(_) => {
+                tracing::warn!(claim = claim.name(), "not written: it took too long");
                 None
             }
         }
@@ -196,25 +217,101 @@ pub(crate) async fn create(
     Ok(names)
 }
 
-/// What limits these claims, with the claims that it limits.
-fn scopes(cluster: &Cluster, claims: &[Option<NodeClaim>]) -> BTreeMap<Scope, Vec<usize>> {
-    let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
-    let of_cluster: Vec<String> = cluster.limits.list().iter().map(|limits| limits.name().to_owned()).collect();
-    for (index, claim) in claims.iter().enumerate() {
-        let Some(claim) = claim else { continue };
-        for name in &of_cluster {
-            scopes.entry(Scope::Cluster(name.clone())).or_default().push(index);
+/// Reserves claims wherever something limits them; tells which are within all limits.
+async fn reserve_all(context: &Context, claims: &[Option<NodeClaim>]) -> Result<Vec<bool>> {
+    let cluster = &context.cluster;
+    let mut allowed: Vec<bool> = claims.iter().map(Option::is_some).collect();
+    let mut reserved: Vec<(Scope, Vec<usize>)> = Vec::new();
+    for (scope, members) in scopes(cluster, claims).await? {
+        let wanted: Vec<(usize, &NodeClaim)> = members
+            .into_iter()
+            .filter(|&index| allowed[index])
+            .filter_map(|i| Some((i, claims[i].as_ref()?)))
+            .collect();
+        let granted = reserve(cluster, &scope, &wanted).await?;
+        if granted.len() < wanted.len() {
+            context.metrics.limit_refused(scope.kind(), scope.name(), wanted.len() - granted.len());
         }
-        if let Some(pool) = pool_name(claim) {
-            let limited = cluster.pools.get(&Key::new("", pool)).is_none_or(|pool| {
-                pool.spec.limits.is_some() || pool.annotations().contains_key(PRICE_LIMIT_ANNOTATION)
-            });
-            if limited {
-                scopes.entry(Scope::Pool(pool.to_owned())).or_default().push(index);
-            }
+        for (index, _) in wanted {
+            allowed[index] = granted.contains(&index);
+        }
+        reserved.push((scope, granted));
+    }
+    // What one limit granted and another one refused is not kept from others.
+    for (scope, granted) in reserved {
+        let refused = granted.into_iter().filter(|&index| !allowed[index]);
+        let names: Vec<&str> = refused.filter_map(|index| claims[index].as_ref().map(NodeClaim::name)).collect();
+        free(cluster, &scope, &names).await;
+    }
+    Ok(allowed)
+}
+
+/// A claim that ends is in nobody's way: what was reserved for it a short while ago need not lapse first. To be called
+/// while the claim is still there.
+pub(crate) async fn release(context: &Context, claim: &NodeClaim) {
+    let cluster = &context.cluster;
+    let stands = |annotations: &BTreeMap<String, String>| {
+        let text = annotations.get(RESERVATIONS_ANNOTATION);
+        let reservation = text.and_then(|text| read_reservations(text).remove(claim.name()));
+        reservation.is_some_and(|reservation| !reservation.is_lapsed(cluster.now().0))
+    };
+    if let Some(pool) = pool_name(claim).and_then(|name| cluster.pools.get(&Key::new("", name)))
+        && stands(pool.annotations())
+    {
+        free(cluster, &Scope::Pool(pool.name().to_owned()), &[claim.name()]).await;
+    }
+    for limits in cluster.limits.list() {
+        if stands(limits.annotations()) {
+            free(cluster, &Scope::Cluster(limits.name().to_owned()), &[claim.name()]).await;
         }
     }
-    scopes
+}
+
+/// Whether a claim was written so long after it was reserved that others may not have counted it. It must not launch.
+pub(crate) fn is_late(claim: &NodeClaim) -> bool {
+    let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    let (Some(at), Some(created)) = (reserved_of(claim).at, created) else { return false };
+    created - at > LATE_AFTER_S
+}
+
+/// Whether a machine takes no more of what is limited than was reserved for its claim.
+pub(crate) fn covers(context: &Context, claim: &NodeClaim, capacity: &Amounts, nanos_hour: u64) -> bool {
+    if !claim.annotations().contains_key(RESERVED_ANNOTATION) {
+        return true;
+    }
+    let reserved = reserved_of(claim).take;
+    let fits = |name: &str| capacity.get(name).unwrap_or(0) <= reserved.resources.get(name).unwrap_or(0);
+    let holds = |limit: &Limit| {
+        limit.amounts.iter().all(|(name, _)| name == "nodes" || fits(name))
+            && (limit.nanos_hour.is_none() || nanos_hour <= reserved.nanos_hour)
+    };
+    let pool = pool_name(claim).and_then(|name| context.pool(name));
+    let of_pool = pool.map(|pool| Limit {
+        amounts: pool.spec.limits.clone().unwrap_or_default(),
+        nanos_hour: pool.annotations().get(PRICE_LIMIT_ANNOTATION).and_then(|text| money::parse(text).ok()),
+    });
+    let of_cluster = context.cluster.limits.list().into_iter().map(|limits| Limit {
+        amounts: limits.spec.limits.clone().unwrap_or_default(),
+        nanos_hour: limits.spec.dollars_per_hour.as_ref().map(|dollars| dollars.0),
+    });
+    of_pool.into_iter().chain(of_cluster).all(|limit| holds(&limit))
+}
+
+/// What may limit these claims, with the claims that it limits.
+async fn scopes(cluster: &Cluster, claims: &[Option<NodeClaim>]) -> Result<BTreeMap<Scope, Vec<usize>>> {
+    let failed = |source| Scope::Cluster(String::new()).failed("list", source);
+    let of_cluster = limits_api(cluster).list_metadata(&ListParams::default()).await.map_err(failed)?;
+    let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
+    for (index, claim) in claims.iter().enumerate() {
+        let Some(claim) = claim else { continue };
+        for limits in &of_cluster.items {
+            scopes.entry(Scope::Cluster(limits.name_any())).or_default().push(index);
+        }
+        if let Some(pool) = pool_name(claim) {
+            scopes.entry(Scope::Pool(pool.to_owned())).or_default().push(index);
+        }
+    }
+    Ok(scopes)
 }
 
 /// Reserves claims in their order; tells which are within the limit.
@@ -240,22 +337,31 @@ async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeCl
         None if matches!(scope, Scope::Pool(_)) => return Ok(Some(Vec::new())),
         None => return Ok(Some(wanted.iter().map(|(index, _)| *index).collect())),
     };
-    let limit = limit_of(&object);
+    let limit = match limit_of(&object) {
+        Ok(limit) => limit,
+        Err(why) => {
+            // Nobody knows what was meant: better nothing than too much.
+            tracing::warn!(kind = scope.kind(), name = scope.name(), why, "a limit cannot be read, nothing is bought");
+            return Ok(Some(Vec::new()));
+        }
+    };
     if limit.is_none() {
         return Ok(Some(wanted.iter().map(|(index, _)| *index).collect()));
     }
     let claims = list_claims(cluster, scope).await?;
     let now = cluster.now().0;
+    let written: HashSet<&str> = claims.iter().map(NodeClaim::name).collect();
     let mut standing = reservations(&object);
-    standing.retain(|name, reservation| {
-        let lapsed = now - reservation.at > LAPSES_AFTER.as_secs() as i64;
-        !lapsed && !claims.iter().any(|claim| claim.name() == name)
-    });
+    standing.retain(|name, reservation| !reservation.is_lapsed(now) && !written.contains(name.as_str()));
     let mut taken = Take::default();
     claims.iter().filter(|claim| scope.counts(claim)).for_each(|claim| taken.add(&take_of(claim)));
     standing.values().for_each(|reservation| taken.add(&reservation.take));
     let mut granted = Vec::new();
     for (index, claim) in wanted {
+        // Somebody else's claim of the same name counts for itself.
+        if standing.contains_key(claim.name()) || written.contains(claim.name()) {
+            continue;
+        }
         let take = take_of(claim);
         let mut together = taken.clone();
         together.add(&take);
@@ -268,15 +374,53 @@ async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeCl
     if granted.is_empty() {
         return Ok(Some(granted));
     }
-    let text = serde_json::to_string(&standing).unwrap_or_default();
+    Ok(write_reservations(&api, scope, &object, &standing).await?.then_some(granted))
+}
+
+/// Frees what was reserved for claims that nobody will write. Who fails here leaves it to lapse.
+async fn free(cluster: &Cluster, scope: &Scope, names: &[&str]) {
+    if names.is_empty() {
+        return;
+    }
+    for _ in 0..TRIES {
+        match try_free(cluster, scope, names).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => return tracing::warn!(%error, cause = error.cause(), "reservations stand until they lapse"),
+        }
+    }
+}
+
+async fn try_free(cluster: &Cluster, scope: &Scope, names: &[&str]) -> Result<bool> {
+    let api = scope.api(cluster);
+    let Some(object) = api.get_opt(scope.name()).await.map_err(|source| scope.failed("read", source))? else {
+        return Ok(true);
+    };
+    let mut standing = reservations(&object);
+    let before = standing.len();
+    standing.retain(|name, _| !names.contains(&name.as_str()));
+    if standing.len() == before {
+        return Ok(true);
+    }
+    write_reservations(&api, scope, &object, &standing).await
+}
+
+/// Writes reservations into what limits, unless somebody else wrote it since it was read; tells whether.
+async fn write_reservations(
+    api: &Api<DynamicObject>,
+    scope: &Scope,
+    object: &DynamicObject,
+    standing: &BTreeMap<String, Reservation>,
+) -> Result<bool> {
+    let text = serde_json::to_string(standing).unwrap_or_default();
     let patch = json!({"metadata": {
         "resourceVersion": object.metadata.resource_version,
         "annotations": {RESERVATIONS_ANNOTATION: text},
     }});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match api.patch_metadata(scope.name(), &params, &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(Some(granted)),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
         Err(source) => Err(scope.failed("reserve in", source)),
     }
 }
@@ -292,23 +436,44 @@ async fn list_claims(cluster: &Cluster, scope: &Scope) -> Result<Vec<NodeClaim>>
     Ok(list.items)
 }
 
-fn limit_of(object: &DynamicObject) -> Limit {
+fn limit_of(object: &DynamicObject) -> Result<Limit, String> {
     let spec = &object.data["spec"];
-    let amounts = serde_json::from_value(spec["limits"].clone()).unwrap_or_default();
-    let of_cluster = spec["dollarsPerHour"].as_str();
-    let dollars = of_cluster.or_else(|| object.annotations().get(PRICE_LIMIT_ANNOTATION).map(String::as_str));
-    Limit { amounts, nanos_hour: dollars.and_then(|text| money::parse(text).ok()) }
+    let amounts = match &spec["limits"] {
+        Value::Null => Amounts::default(),
+        limits => serde_json::from_value(limits.clone()).map_err(|error| format!("spec.limits: {error}"))?,
+    };
+    let dollars = match &spec["dollarsPerHour"] {
+        Value::Null => object.annotations().get(PRICE_LIMIT_ANNOTATION).cloned(),
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let nanos_hour = dollars.map(|text| money::parse(&text).map_err(|error| format!("`{text}`: {error}")));
+    Ok(Limit { amounts, nanos_hour: nanos_hour.transpose()? })
 }
 
 fn reservations(object: &DynamicObject) -> BTreeMap<String, Reservation> {
-    let text = object.annotations().get(RESERVATIONS_ANNOTATION);
+    object.annotations().get(RESERVATIONS_ANNOTATION).map(|text| read_reservations(text)).unwrap_or_default()
+}
+
+fn read_reservations(text: &str) -> BTreeMap<String, Reservation> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn reserved_of(claim: &NodeClaim) -> Reserved {
+    let text = claim.annotations().get(RESERVED_ANNOTATION);
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// Writes down in a claim when it was reserved.
+fn note_reserved(claim: &mut NodeClaim, at: i64) {
+    let reserved = Reserved { at: Some(at), ..reserved_of(claim) };
+    let text = serde_json::to_string(&reserved).unwrap_or_default();
+    claim.annotations_mut().insert(RESERVED_ANNOTATION.to_owned(), text);
 }
 
 /// What a claim counts: what it has, or what was reserved for it; never less than either.
 fn take_of(claim: &NodeClaim) -> Take {
-    let text = claim.annotations().get(RESERVED_ANNOTATION);
-    let mut take: Take = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let mut take = reserved_of(claim).take;
     for (name, amount) in claim.status.capacity.iter() {
         let known = take.resources.0.entry(name.to_owned()).or_default();
         *known = (*known).max(amount);

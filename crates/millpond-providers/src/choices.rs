@@ -17,37 +17,24 @@ use millpond_api::selector::Operator;
 
 use crate::request::{Choice, OfferingKey, Shape};
 
-/// What is on offer.
-#[derive(Debug, Clone, Copy)]
-pub struct Offered<'c> {
-    /// With whatever prices and resources people lay over it: what is chosen by.
-    pub catalog: &'c Catalog,
-    /// As it is: what nodes have.
-    pub real: &'c Catalog,
-}
-
-impl<'c> From<&'c Catalog> for Offered<'c> {
-    fn from(catalog: &'c Catalog) -> Self {
-        Self { catalog, real: catalog }
-    }
-}
-
 /// The offerings of a class's catalogue that requirements allow and that hold requests, cheapest first.
 ///
 /// Requirements are those of a NodeClaim. A label that the provider fills in ([`Catalog::well_known`]) must be as
 /// they say; other labels are put on the node by its claim, and any value of theirs can be had. `requests` may name
 /// `pods`. Offerings that the catalogue calls unavailable are left out.
 ///
+/// Prices and resources that people lay over a catalogue are in it already. What they add to a type is in the shape of
+/// its nodes: simulated ones have it, on others it comes with a device plugin.
+///
 /// Of equal price, reserved capacity is before spot, spot before on-demand (what is paid for is used up first, and at
 /// one price spot leaves the on-demand quota alone); then by name, then by zone. A type with several operating systems
 /// gets the first that is allowed.
-pub fn choices<'c>(
-    offered: impl Into<Offered<'c>>,
+pub fn choices(
+    catalog: &Catalog,
     class: &NodeClass,
     requirements: &[PoolRequirement],
     requests: &Amounts,
 ) -> Vec<Choice> {
-    let Offered { catalog, real } = offered.into();
     let wanted = Wanted::new(catalog, requirements);
     let mut found = Vec::new();
     for of in wanted.types(catalog) {
@@ -59,9 +46,8 @@ pub fn choices<'c>(
             continue;
         }
         let Some(labels) = wanted.labels(catalog, of) else { continue };
-        let Some(as_it_is) = real.find(&of.name) else { continue };
-        let capacity = as_it_is.node_capacity(&class.spec.kubelet).amounts();
-        let allocatable = as_it_is.node_allocatable(&class.spec.kubelet).amounts();
+        let capacity = of.node_capacity(&class.spec.kubelet).amounts();
+        let allocatable = of.node_allocatable(&class.spec.kubelet).amounts();
         let shape = Arc::new(Shape { labels, capacity, allocatable });
         found.extend(offerings().map(|offering| (rank(offering), choice(of, offering, &shape))));
     }

@@ -36,7 +36,7 @@ use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use tokio::sync::broadcast;
 
-pub use choices::{Offered, choices};
+pub use choices::choices;
 pub use error::ProviderError;
 pub use instance::{Instance, InstanceEvent, InstanceState};
 pub use request::{Choice, LaunchRequest, Launched, OfferingKey, Shape};
@@ -76,6 +76,10 @@ pub trait Provider: Send + Sync + 'static {
     /// A class that cannot be used ([`ProviderError::NotReady`]) says why, with the nearest name where one is
     /// misspelt.
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError>;
+
+    /// Catalogues that people brought to the cluster are these from now on: classes may name them, before those that
+    /// the provider has by itself. Providers whose types come from their cloud need none.
+    fn take_catalogs(&self, _catalogs: &[Arc<Catalog>]) {}
 
     /// Why an instance is no longer what its class asks for, as one word (`ImageDrift`); none while it is.
     fn drifted<'a>(

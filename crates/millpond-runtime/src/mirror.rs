@@ -106,6 +106,7 @@ pub struct Mirror<K> {
     listeners: RwLock<Vec<Listener<K>>>,
     ready: watch::Sender<bool>,
     index_by: Option<IndexBy<K>>,
+    labelled: Option<&'static str>,
 }
 
 impl<K: Kind> Mirror<K> {
@@ -127,7 +128,15 @@ impl<K: Kind> Mirror<K> {
             listeners: RwLock::new(Vec::new()),
             ready: watch::Sender::new(false),
             index_by,
+            labelled: None,
         }
+    }
+
+    /// Only of objects with a label.
+    #[must_use]
+    pub fn labelled(mut self, label: &'static str) -> Self {
+        self.labelled = Some(label);
+        self
     }
 
     // Reading
@@ -200,7 +209,13 @@ impl<K: Kind> Mirror<K> {
     /// One object that cannot be read would end every list and watch of its kind. From the first such object on,
     /// objects are read one by one, which costs more, and those that cannot be read are set aside.
     pub async fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) {
-        let config = || if streaming { Config::default().streaming_lists() } else { Config::default() };
+        let config = || {
+            let config = if streaming { Config::default().streaming_lists() } else { Config::default() };
+            match self.labelled {
+                Some(label) => config.labels(label),
+                None => config,
+            }
+        };
         let client = &self.writer.client;
         let unreadable = self.follow(Api::<K>::all(client.clone()), config(), &token, Self::take_event).await;
         if unreadable {

@@ -7,7 +7,7 @@ use millpond_api::condition;
 use millpond_api::karpenter::{Taint, TaintEffect, UNREGISTERED_TAINT, conditions};
 use millpond_api::labels;
 use millpond_api::meta::Condition;
-use millpond_providers::{Choice, LaunchRequest, Launched, Offered, OfferingKey, ProviderError, choices};
+use millpond_providers::{Choice, LaunchRequest, Launched, OfferingKey, ProviderError, choices};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
 use millpond_runtime::meta::Key;
@@ -18,6 +18,7 @@ use super::Claims;
 use crate::context::api_class;
 use crate::health::Launch;
 use crate::kinds::{NodeClaim, NodeClass};
+use crate::limits;
 use crate::metrics::disrupted_by;
 use crate::stock::Backoff;
 
@@ -61,6 +62,10 @@ impl Claims {
             self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await?;
             self.context.health.note(&self.context.cluster, claim, failure(claim, why));
             return Ok(None);
+        }
+        if limits::is_late(claim) {
+            let why = "it was written so late that what was reserved for it may have gone to others";
+            return self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await;
         }
         let outcome = self.try_launch(claim).await;
         match outcome {
@@ -129,7 +134,9 @@ impl Claims {
         let overlaid = self.context.cluster.overlaid(&catalog, &labels, class);
         let class = api_class(class);
         let requests = &claim.spec.resources.requests;
-        let all = choices(Offered { catalog: &overlaid, real: &catalog }, &class, &claim.spec.requirements, requests);
+        let mut all = choices(&overlaid, &class, &claim.spec.requirements, requests);
+        // Types, zones and capacity types of a claim make more pairs than were planned.
+        all.retain(|choice| limits::covers(&self.context, claim, &choice.shape.capacity, choice.price_nanos_hour));
         if all.is_empty() {
             let message = "no instance type of the catalogue satisfies the requirements and holds the requests";
             return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });

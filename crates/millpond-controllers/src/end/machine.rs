@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_api::karpenter::NodeClaimStatus;
 use millpond_api::time::Time;
-use millpond_providers::ProviderError;
+use millpond_providers::{Instance, ProviderError};
 use millpond_runtime::error::Result;
 use tokio::time::Instant;
 
@@ -60,7 +61,7 @@ pub(super) async fn find(context: &Context, claim: &mut Arc<NodeClaim>) -> Resul
         };
         if let Some(instance) = instances.into_iter().find(|instance| instance.token == token) {
             tracing::info!(claim = claim.name(), instance = instance.id, "a machine that nobody had written down");
-            let note = |status: &mut millpond_api::karpenter::NodeClaimStatus| {
+            let note = |status: &mut NodeClaimStatus| {
                 status.provider_id.clone_from(&instance.id);
                 status.capacity.clone_from(&instance.capacity);
                 status.allocatable.clone_from(&instance.allocatable);
@@ -76,6 +77,47 @@ pub(super) async fn find(context: &Context, claim: &mut Arc<NodeClaim>) -> Resul
         left if left.is_zero() => Ok(Found::Nothing),
         left => Ok(Found::Unclear(left)),
     }
+}
+
+/// Whether a claim that names a machine which is not there has another one, under its token: somebody changed what it
+/// names. The right id is written down then. A provider that took the request to end what is named knew it.
+pub(super) async fn is_misnamed(context: &Context, claim: &mut Arc<NodeClaim>, id: &str) -> Result<Option<Duration>> {
+    if context.endings.of(claim, |leaving| leaving.asked > 0 || leaving.told_gone) {
+        return Ok(None);
+    }
+    let token = claim.metadata.uid.clone().unwrap_or_default();
+    for provider in context.providers() {
+        let instances = match provider.list().await {
+            Ok(instances) => instances,
+            Err(error) => {
+                tracing::warn!(claim = claim.name(), %error, "cannot tell whether it has another machine");
+                return Ok(Some(retry(context, claim, &error)));
+            }
+        };
+        let is_other = |instance: &Instance| instance.token == token && instance.id != id;
+        if let Some(instance) = instances.into_iter().find(is_other) {
+            *claim = rename(context, claim, &instance).await?;
+            return Ok(Some(Duration::ZERO));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes down which machine is a claim's.
+pub(crate) async fn rename(context: &Context, claim: &Arc<NodeClaim>, instance: &Instance) -> Result<Arc<NodeClaim>> {
+    tracing::warn!(
+        claim = claim.name(),
+        named = claim.status.provider_id,
+        instance = instance.id,
+        "names a wrong machine"
+    );
+    let note = |status: &mut NodeClaimStatus| {
+        status.provider_id.clone_from(&instance.id);
+        status.capacity.clone_from(&instance.capacity);
+        status.allocatable.clone_from(&instance.allocatable);
+    };
+    let written = write_status(&context.cluster, claim, note, []).await?;
+    Ok(written.unwrap_or_else(|| Arc::clone(claim)))
 }
 
 /// Whether a machine still is.

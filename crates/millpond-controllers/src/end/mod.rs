@@ -40,6 +40,8 @@ use tokio::time::Instant;
 
 pub use self::memory::Endings;
 
+pub(crate) use self::machine::rename;
+
 use self::evict::Answer;
 use self::machine::{End, Found, Presence};
 use crate::claims::write_status;
@@ -162,7 +164,11 @@ impl Ending<'_> {
             return Ok(self.again);
         }
         match machine::end(self.context, &self.claim, &id).await {
-            End::Gone => {}
+            End::Gone => {
+                if let Some(wait) = machine::is_misnamed(self.context, &mut self.claim, &id).await? {
+                    return Ok(Some(wait));
+                }
+            }
             End::Under(wait) => {
                 if !is_ending {
                     tracing::info!(claim = self.claim.name(), instance = id, "its machine ends");
@@ -413,6 +419,7 @@ impl Ending<'_> {
     /// Nothing is left of it: lets the claim go.
     async fn release(self) -> Result<Option<Duration>> {
         let claim = &self.claim;
+        crate::limits::release(self.context, claim).await;
         let patch = without_finalizer(claim.finalizers(), claim.metadata.resource_version.as_deref());
         match self.context.cluster.claims.patch(&Key::of(&**claim), &patch).await {
             Err(error) if !error.is_not_found() => return Err(error),

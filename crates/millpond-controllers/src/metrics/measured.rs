@@ -77,6 +77,10 @@ impl Provider for Measured {
         self.provider.catalog(class)
     }
 
+    fn take_catalogs(&self, catalogs: &[Arc<Catalog>]) {
+        self.provider.take_catalogs(catalogs);
+    }
+
     fn drifted<'a>(
         &'a self,
         instance: &'a Instance,

@@ -182,7 +182,7 @@ fn random_requirements_give_what_a_plain_filter_gives() {
 }
 
 #[test]
-fn overlays_decide_what_is_chosen_and_not_what_nodes_have() {
+fn overlays_decide_what_is_chosen_and_what_nodes_have_besides() {
     let catalog = built_in("aws").unwrap();
     let fpga = amounts(&[("cpu", 1000), ("example.com/fpga", 1)]);
     let wanted = [
@@ -204,11 +204,12 @@ spec:
     );
     let mut overlaid = catalog.clone();
     overlay::apply(&mut overlaid, &overlays.unwrap());
-    let offered = Offered { catalog: &overlaid, real: catalog };
-    let found = choices(offered, &NodeClass::default(), &wanted, &fpga);
+    let found = choices(&overlaid, &NodeClass::default(), &wanted, &fpga);
     assert_eq!(names(&found), ["m5.large/us-east-1a/on-demand"]);
-    assert_eq!(found[0].shape.capacity.get("example.com/fpga"), None, "the machine is what it is");
-    let cheapest = choices(offered, &NodeClass::default(), &wanted, &amounts(&[("cpu", 1000)]));
+    let shape = &found[0].shape;
+    let fpgas = (shape.capacity.get("example.com/fpga"), shape.allocatable.get("example.com/fpga"));
+    assert_eq!(fpgas, (Some(2), Some(2)));
+    let cheapest = choices(&overlaid, &NodeClass::default(), &wanted, &amounts(&[("cpu", 1000)]));
     assert_eq!(names(&cheapest), ["m5.large/us-east-1a/on-demand", "c5.large/us-east-1a/on-demand"]);
     assert_eq!(cheapest[0].price_nanos_hour, 10_000_000);
 }

@@ -1,6 +1,5 @@
 //! The simulated cloud as a [`Provider`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,35 +30,24 @@ pub struct SimProvider {
     pub(super) cloud: Arc<Cloud>,
     pub(super) client: Client,
     pub(super) clock: Clock,
-    catalogs: Mutex<Catalogs>,
+    shelf: Mutex<Shelf>,
 }
-
-/// Catalogues as classes have them, made when first asked for.
-#[derive(Default)]
-struct Catalogs {
-    shelf: Shelf,
-    /// By the names that a class gives: of its catalogue, and of its overlays.
-    made: HashMap<(Option<String>, Vec<String>), Arc<Catalog>>,
-}
-
-/// Catalogues that are kept, of different names: classes come and go.
-const LIMIT_CATALOGS: usize = 64;
 
 impl SimProvider {
     /// A provider of a cloud's instances, whose nodes are made through the client.
     pub fn new(cloud: Arc<Cloud>, client: Client, clock: Clock) -> Self {
-        Self { cloud, client, clock, catalogs: Mutex::default() }
+        Self { cloud, client, clock, shelf: Mutex::default() }
     }
 
-    /// With own catalogues and price overlays.
+    /// With own catalogues.
     pub fn with_shelf(self, shelf: Shelf) -> Self {
         self.set_shelf(shelf);
         self
     }
 
-    /// Takes other catalogues and price overlays from now on.
+    /// Takes other catalogues from now on.
     pub fn set_shelf(&self, shelf: Shelf) {
-        *self.catalogs.lock() = Catalogs { shelf, made: HashMap::new() };
+        *self.shelf.lock() = shelf;
     }
 
     /// The cloud behind it.
@@ -92,17 +80,7 @@ impl SimProvider {
     }
 
     fn catalog_of(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
-        let key = (class.spec.catalog.clone(), class.spec.overlays.clone());
-        let mut catalogs = self.catalogs.lock();
-        if let Some(made) = catalogs.made.get(&key) {
-            return Ok(Arc::clone(made));
-        }
-        let made = catalogs.shelf.of_class(class).map_err(|invalid| not_ready(&invalid))?;
-        if catalogs.made.len() >= LIMIT_CATALOGS {
-            catalogs.made.clear();
-        }
-        catalogs.made.insert(key, Arc::clone(&made));
-        Ok(made)
+        self.shelf.lock().of_class(class).cloned().map_err(|invalid| not_ready(&invalid))
     }
 
     /// The catalogue of a class that can be used, whose script the cloud knows from now on.
@@ -153,6 +131,10 @@ impl Provider for SimProvider {
 
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
         self.usable(class)
+    }
+
+    fn take_catalogs(&self, catalogs: &[Arc<Catalog>]) {
+        self.shelf.lock().catalogs = catalogs.to_vec();
     }
 
     fn drifted<'a>(

@@ -36,9 +36,10 @@ pub(crate) struct Basin {
     pub(crate) client: Client,
     pub(crate) server: Arc<Server>,
     pub(crate) cloud: Arc<Cloud>,
-    clock: millpond_runtime::clock::Clock,
+    pub(crate) clock: millpond_runtime::clock::Clock,
     stand_ins_stop: CancellationToken,
     crew: Option<Crew>,
+    rivals: Vec<Crew>,
 }
 
 /// Controllers and their provider: what dies with a process.
@@ -84,7 +85,7 @@ impl Basin {
         drop(stand_ins);
         let clock = millpond_runtime::clock::Clock::virtual_from(start);
         let cloud = Arc::new(Cloud::in_memory());
-        let basin = Self { client, server, cloud, clock, stand_ins_stop, crew: None };
+        let basin = Self { client, server, cloud, clock, stand_ins_stop, crew: None, rivals: Vec::new() };
         for definition in millpond_api::crd::all() {
             basin.create(definition).await;
         }
@@ -93,24 +94,31 @@ impl Basin {
 
     /// Starts controllers behind a fuse.
     pub(crate) fn hire(&mut self, fuse: Fuse) {
-        self.hire_with(fuse, false);
+        self.crew = Some(self.crew(7, fuse, false));
     }
 
     /// Starts controllers that give advice only.
     pub(crate) fn hire_advisor(&mut self) {
-        self.hire_with(Fuse::none(), true);
+        self.crew = Some(self.crew(7, Fuse::none(), true));
     }
 
-    fn hire_with(&mut self, fuse: Fuse, advise: bool) {
+    /// Starts further controllers beside those that are there. Nobody asks who leads.
+    pub(crate) fn hire_rival(&mut self, fuse: Fuse) {
+        let seed = 100 + self.rivals.len() as u64;
+        let rival = self.crew(seed, fuse, false);
+        self.rivals.push(rival);
+    }
+
+    fn crew(&self, seed: u64, fuse: Fuse, advise: bool) -> Crew {
         let service = Fused::new(self.server.service_for(Identity::administrator("millpond")), fuse.clone());
         let client = Client::new(service, "default");
         let stop = CancellationToken::new();
         let virtual_start = Some(self.clock.now());
-        let options = ControllerOptions { seed: 7, virtual_start, advise, ..ControllerOptions::default() };
+        let options = ControllerOptions { seed, virtual_start, advise, ..ControllerOptions::default() };
         let provider = Arc::new(SimProvider::new(Arc::clone(&self.cloud), client.clone(), self.clock.clone()));
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
         let controllers = Controllers::start(client, options, [provider as Arc<dyn Provider>], &stop);
-        self.crew = Some(Crew { controllers, stop, booting, fuse });
+        Crew { controllers, stop, booting, fuse }
     }
 
     /// Ends the controllers as a kill does: what they were about to write is never written.
@@ -185,6 +193,7 @@ impl Basin {
             "ScalingConstraint",
             "ScalingAdvice",
             "ScalingFeedback",
+            "LimitRange",
         ];
         if namespaced.contains(&types.kind.as_str()) {
             Api::default_namespaced_with(self.client.clone(), &resource)
@@ -340,7 +349,7 @@ impl Basin {
 impl Drop for Basin {
     fn drop(&mut self) {
         self.stand_ins_stop.cancel();
-        if let Some(crew) = &self.crew {
+        for crew in self.crew.iter().chain(&self.rivals) {
             crew.stop.cancel();
         }
     }

@@ -305,16 +305,76 @@ async fn an_interrupted_machine_is_left_before_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_machine_went_is_not_drained_any_more() {
+async fn pods_end_before_the_machine_that_is_taken_back() {
     let basin = Basin::start().await;
     let claim = one_node(&basin, 3).await;
+    // Nobody may be evicted: they are deleted in time for their own grace period.
     budget(&basin, 0).await;
+    let old = pods_of(basin.cluster(), "web");
     basin.cloud.interrupt(&claim.status.provider_id, Duration::from_mins(2), basin.now()).expect("interrupted");
     let begun = Instant::now();
-    until_gone(&basin, &claim).await;
+    let names: Vec<String> = old.iter().map(|pod| pod.name_any()).collect();
+    basin
+        .until("the old pods are gone", |cluster| {
+            pods_of(cluster, "web").iter().all(|pod| !names.contains(&pod.name_any()))
+        })
+        .await;
     let took = begun.elapsed().as_secs();
-    assert!((119..=125).contains(&took), "{took} s");
+    assert!((80..=115).contains(&took), "after {took} s of 120");
+    assert_eq!(
+        basin.instances().iter().filter(|one| one.id == claim.status.provider_id).count(),
+        1,
+        "it was still there"
+    );
+    until_gone(&basin, &claim).await;
     basin.until_running("web", 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_names_a_wrong_machine_is_mended() {
+    let basin = Basin::start().await;
+    let claim = one_node(&basin, 3).await;
+    let pods: Vec<String> = pods_of(basin.cluster(), "web").iter().map(|pod| pod.name_any()).collect();
+    name_wrongly(&basin, &claim).await;
+    let begun = Instant::now();
+    let is_right = |cluster: &millpond_controllers::cluster::Cluster| {
+        let claims = cluster.claims.list();
+        claims.len() == 1 && claims[0].status.provider_id == claim.status.provider_id
+    };
+    basin.until("it names the right one", is_right).await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    basin.pass(Duration::from_mins(5)).await;
+    assert!(is_right(basin.cluster()), "{}", basin.describe());
+    assert_eq!(basin.instances().len(), 1);
+    let now: Vec<String> = pods_of(basin.cluster(), "web").iter().map(|pod| pod.name_any()).collect();
+    assert_eq!(now, pods, "nobody was disturbed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_names_a_wrong_machine_takes_its_own_along() {
+    let mut basin = Basin::start().await;
+    let claim = one_node(&basin, 1).await;
+    basin.scale("web", 0).await;
+    basin.until_quiet().await;
+    // All of it while nobody looks.
+    basin.kill();
+    name_wrongly(&basin, &claim).await;
+    delete_claim(&basin, &claim).await;
+    basin.hire(Fuse::none());
+    let begun = Instant::now();
+    basin.until("mirrors are filled", |cluster| cluster.is_ready()).await;
+    until_gone(&basin, &claim).await;
+    basin.until("the node is gone", |cluster| cluster.nodes.is_empty()).await;
+    assert!(basin.instances().is_empty(), "its machine is gone with it");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+/// Writes an id of no machine into a claim.
+async fn name_wrongly(basin: &Basin, claim: &NodeClaim) {
+    let api: kube::Api<NodeClaim> = kube::Api::all(basin.client.clone());
+    let patch = json!({"status": {"providerID": "sim://default/i-0000000000000000"}});
+    let patch = kube::api::Patch::Merge(patch);
+    api.patch_status(claim.name(), &kube::api::PatchParams::default(), &patch).await.expect("patched");
 }
 
 #[tokio::test(start_paused = true)]

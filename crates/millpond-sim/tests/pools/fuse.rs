@@ -1,12 +1,16 @@
-//! A client that dies: after a number of writes nothing gets through any more, as if its process had been killed.
+//! A client that fails: after a number of writes nothing gets through any more, as if its process had been killed; or
+//! it sees nothing new, as a leader that was cut off; or its claims are on their way for long, as if it had been stopped
+//! in the middle and woken up again.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response};
+use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use millpond_apiserver::ApiService;
 use millpond_apiserver::http::ApiBody;
@@ -14,25 +18,40 @@ use tower_service::Service;
 
 /// How many writes get through yet; negative when it is blown.
 #[derive(Clone, Debug)]
-pub(crate) struct Fuse(Arc<AtomicI64>);
+pub(crate) struct Fuse {
+    writes: Arc<AtomicI64>,
+    is_blind: Arc<AtomicBool>,
+    claims_take: Duration,
+}
 
 impl Fuse {
     /// One that never blows.
     pub(crate) fn none() -> Self {
-        Self(Arc::new(AtomicI64::new(i64::MAX)))
+        Self::after(i64::MAX)
     }
 
     /// Blows with the write of that number, counted from 0; the write itself is done, its answer lost.
     pub(crate) fn after(writes: i64) -> Self {
-        Self(Arc::new(AtomicI64::new(writes)))
+        let writes = Arc::new(AtomicI64::new(writes));
+        Self { writes, is_blind: Arc::default(), claims_take: Duration::ZERO }
+    }
+
+    /// Claims reach the API so long after they were sent, whether or not anybody waits for them.
+    pub(crate) fn slow_claims(time: Duration) -> Self {
+        Self { claims_take: time, ..Self::none() }
     }
 
     pub(crate) fn is_blown(&self) -> bool {
-        self.0.load(Ordering::SeqCst) < 0
+        self.writes.load(Ordering::SeqCst) < 0
     }
 
     pub(crate) fn blow(&self) {
-        self.0.store(-1, Ordering::SeqCst);
+        self.writes.store(-1, Ordering::SeqCst);
+    }
+
+    /// From now on no watch tells anything new; what is asked or written goes through.
+    pub(crate) fn blind(&self) {
+        self.is_blind.store(true, Ordering::SeqCst);
     }
 }
 
@@ -50,7 +69,7 @@ impl Fused {
 }
 
 impl Service<Request<Body>> for Fused {
-    type Response = Response<ApiBody>;
+    type Response = Response<Curtain>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -61,16 +80,64 @@ impl Service<Request<Body>> for Fused {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         // Events are news for people: their number differs from run to run.
         let writes = request.method() != Method::GET && !request.uri().path().contains("/events");
-        let left = if writes { self.fuse.0.fetch_sub(1, Ordering::SeqCst) } else { self.fuse.0.load(Ordering::SeqCst) };
+        let fuse = &self.fuse.writes;
+        let left = if writes { fuse.fetch_sub(1, Ordering::SeqCst) } else { fuse.load(Ordering::SeqCst) };
         let blown = left < 0;
         let last = writes && left == 0;
-        let answer = self.service.call(request);
+        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let is_blind = watches.then(|| Arc::clone(&self.fuse.is_blind));
+        let new_claim = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
+        let delay = if new_claim { self.fuse.claims_take } else { Duration::ZERO };
+        let mut service = self.service.clone();
+        let answer = async move {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            service.call(request).await
+        };
+        // What is on its way arrives, even if nobody waits for the answer any more.
+        let answer: Pin<Box<dyn Future<Output = _> + Send>> = if delay.is_zero() {
+            Box::pin(answer)
+        } else {
+            let sent = tokio::spawn(answer);
+            Box::pin(async move { sent.await.expect("the server answers") })
+        };
         Box::pin(async move {
             if blown {
                 return std::future::pending().await;
             }
-            let answer = answer.await;
+            let answer = answer.await.map(|answer| answer.map(|body| Curtain { body, is_blind }));
             if last { std::future::pending().await } else { answer }
         })
+    }
+}
+
+/// A body that is hidden from who is blind.
+pub(crate) struct Curtain {
+    body: ApiBody,
+    is_blind: Option<Arc<AtomicBool>>,
+}
+
+impl http_body::Body for Curtain {
+    type Data = <ApiBody as http_body::Body>::Data;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
+        let seen = Pin::new(&mut self.body).poll_frame(context);
+        match &self.is_blind {
+            Some(is_blind) if is_blind.load(Ordering::SeqCst) => Poll::Pending,
+            _ => seen,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -2,15 +2,18 @@
 
 mod advice;
 mod basin;
+mod buffers;
 mod crash;
 mod demo;
 mod disruption;
 mod end;
 mod fuse;
 mod health;
+mod ledger;
 mod limits;
 mod rivalry;
 mod scale_up;
 mod static_pools;
 mod stock;
+mod two_controllers;
 mod unreadable;

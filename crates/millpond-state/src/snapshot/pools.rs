@@ -223,8 +223,9 @@ impl<'s> Taking<'s> {
             let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
             source.not_ready = Some(format!("there is no catalogue `{name}`"));
         }
+        let unknown = class.and_then(|class| self.unknown_overlay(class));
+        source.not_ready = source.not_ready.or(unknown);
         self.note_class(pool, origin, kind, class.is_some(), &mut source);
-        self.note_overlays(pool, origin, &source);
         source
     }
 
@@ -291,16 +292,11 @@ impl<'s> Taking<'s> {
         source.not_ready = Some(reason);
     }
 
-    fn note_overlays(&mut self, pool: &NodePool, origin: Option<&Origin>, source: &Source<'_>) {
-        let state = self.state;
-        let of_cluster = state.overlays.keys().map(|name| &**name);
-        let known: Vec<&str> =
-            self.options.overlays.iter().map(|overlay| overlay.name.as_str()).chain(of_cluster).collect();
-        for name in source.overlays.iter().flatten().filter(|name| !known.contains(&name.as_str())) {
-            let hint = nearest(name, known.iter().copied()).map(|name| format!("; is `{name}` meant?"));
-            let hint = hint.unwrap_or_default();
-            self.warn(origin, format!("pool `{}`: there is no price overlay `{name}`{hint}", pool.metadata.name));
-        }
+    /// What is wrong with the names of overlays in a class, if something is.
+    fn unknown_overlay(&self, class: &NodeClass) -> Option<String> {
+        let own = self.options.overlays.iter().map(|overlay| overlay.name.as_str());
+        let known = own.chain(self.state.overlays.keys().map(|name| &**name));
+        class.spec.unknown_overlay(known).map(|invalid| invalid.to_string())
     }
 
     /// Types for nodes of no pool: they are found by name, and no pool buys them.

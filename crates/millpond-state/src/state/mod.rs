@@ -295,6 +295,11 @@ impl State {
         all.find(|catalog| catalog.name == name).map(|catalog| &**catalog)
     }
 
+    /// All catalogues that objects hold; of one name the first is meant.
+    pub fn catalogs(&self) -> impl Iterator<Item = &Arc<Catalog>> {
+        self.catalogs.values().flat_map(BTreeMap::values)
+    }
+
     fn take_pod(&mut self, pod: &Pod<'_>) -> Result<Applied, Invalid> {
         let (namespace, name) = (pod.metadata.namespace(), &*pod.metadata.name);
         let known = self.pods.get(namespace).and_then(|pods| pods.get(name));

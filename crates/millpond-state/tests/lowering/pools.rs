@@ -361,7 +361,10 @@ fn overlays_change_prices() {
         .replace("group: karpenter.kwok.sh, kind: KWOKNodeClass", "group: millpond.dev, kind: NodeClass");
     let other = taken(&format!("{class}{named}"), &options);
     assert_eq!((price(&other.snapshot), notes(&other).len()), (before, 1));
-    assert!(notes(&other)[0].ends_with("there is no price overlay `hlaf`; is `half` meant?"));
+    assert!(
+        notes(&other)[0]
+            .ends_with("is not ready: spec.overlays[0]: there is no price overlay `hlaf`; is `half` meant?")
+    );
 }
 
 #[test]

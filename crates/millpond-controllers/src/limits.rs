@@ -12,7 +12,7 @@
 //!
 //! A reservation whose claim was never written (a crash between the two) lapses after [`LAPSES_AFTER`]; who reserved
 //! writes its claim within [`WRITTEN_WITHIN`] or not at all. Should it be written later nevertheless (its process was
-//! stopped in the middle, and woke up), nothing is ever launched for it ([`is_late`]).
+//! stopped in the middle, and woke up), all is counted once more before it is launched ([`is_overrun`]).
 //!
 //! What limits is read from the API, never from a copy: who acts on an old view of the world is held by limits that it
 //! has not seen.
@@ -47,8 +47,8 @@ pub const RESERVATIONS_ANNOTATION: &str = "millpond.dev/reservations";
 const LAPSES_AFTER: Duration = Duration::from_mins(1);
 /// A claim is written this soon after it was reserved, or not at all.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
-/// A claim that was written this long after it was reserved is not launched. Others count its reservation for twice
-/// that time: as much as clocks may differ.
+/// A claim that was written this long after it was reserved is counted once more before it is launched. Others count
+/// its reservation for twice that time.
 const LATE_AFTER_S: i64 = 30;
 /// Tries against others who write the same object.
 const TRIES: usize = 10;
@@ -267,8 +267,24 @@ pub(crate) async fn release(context: &Context, claim: &NodeClaim) {
     }
 }
 
-/// Whether a claim was written so long after it was reserved that others may not have counted it. It must not launch.
-pub(crate) fn is_late(claim: &NodeClaim) -> bool {
+/// Whether a claim must not launch: it was written so long after it was reserved that others may not have counted it,
+/// and with it there would be too much. Who wrote in time was counted, and is not asked for again.
+pub(crate) async fn is_overrun(context: &Context, claim: &NodeClaim) -> Result<bool> {
+    if !is_late(claim) {
+        return Ok(false);
+    }
+    for scope in scopes(&context.cluster, &[Some(claim.clone())]).await?.into_keys() {
+        match tally(&context.cluster, &scope).await? {
+            Counted::Nothing => return Ok(true),
+            Counted::Some(tally) if !tally.taken.within(&tally.limit) => return Ok(true),
+            Counted::All | Counted::Some(_) => {}
+        }
+    }
+    Ok(false)
+}
+
+/// By two clocks that may differ: the API server's, and that of who reserved.
+fn is_late(claim: &NodeClaim) -> bool {
     let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
     let (Some(at), Some(created)) = (reserved_of(claim).at, created) else { return false };
     created - at > LATE_AFTER_S
@@ -330,32 +346,12 @@ async fn reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)
 }
 
 async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)]) -> Result<Option<Vec<usize>>> {
-    let api = scope.api(cluster);
-    let object = match api.get_opt(scope.name()).await.map_err(|source| scope.failed("read", source))? {
-        Some(object) => object,
-        // A pool that is gone buys nothing; limits that are gone limit nothing.
-        None if matches!(scope, Scope::Pool(_)) => return Ok(Some(Vec::new())),
-        None => return Ok(Some(wanted.iter().map(|(index, _)| *index).collect())),
+    let Tally { object, limit, mut taken, mut standing, written } = match tally(cluster, scope).await? {
+        Counted::Nothing => return Ok(Some(Vec::new())),
+        Counted::All => return Ok(Some(wanted.iter().map(|(index, _)| *index).collect())),
+        Counted::Some(tally) => *tally,
     };
-    let limit = match limit_of(&object) {
-        Ok(limit) => limit,
-        Err(why) => {
-            // Nobody knows what was meant: better nothing than too much.
-            tracing::warn!(kind = scope.kind(), name = scope.name(), why, "a limit cannot be read, nothing is bought");
-            return Ok(Some(Vec::new()));
-        }
-    };
-    if limit.is_none() {
-        return Ok(Some(wanted.iter().map(|(index, _)| *index).collect()));
-    }
-    let claims = list_claims(cluster, scope).await?;
     let now = cluster.now().0;
-    let written: HashSet<&str> = claims.iter().map(NodeClaim::name).collect();
-    let mut standing = reservations(&object);
-    standing.retain(|name, reservation| !reservation.is_lapsed(now) && !written.contains(name.as_str()));
-    let mut taken = Take::default();
-    claims.iter().filter(|claim| scope.counts(claim)).for_each(|claim| taken.add(&take_of(claim)));
-    standing.values().for_each(|reservation| taken.add(&reservation.take));
     let mut granted = Vec::new();
     for (index, claim) in wanted {
         // Somebody else's claim of the same name counts for itself.
@@ -374,7 +370,57 @@ async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeCl
     if granted.is_empty() {
         return Ok(Some(granted));
     }
-    Ok(write_reservations(&api, scope, &object, &standing).await?.then_some(granted))
+    Ok(write_reservations(&scope.api(cluster), scope, &object, &standing).await?.then_some(granted))
+}
+
+/// What counts against a limit.
+struct Tally {
+    /// What limits, as it was read before all else.
+    object: DynamicObject,
+    limit: Limit,
+    /// What all claims and all reservations without a claim take.
+    taken: Take,
+    /// Reservations without a claim.
+    standing: BTreeMap<String, Reservation>,
+    /// Names of all claims.
+    written: HashSet<String>,
+}
+
+/// How much may be bought.
+enum Counted {
+    Nothing,
+    All,
+    Some(Box<Tally>),
+}
+
+/// Counts what there is: first what limits, then the claims.
+async fn tally(cluster: &Cluster, scope: &Scope) -> Result<Counted> {
+    let object = match scope.api(cluster).get_opt(scope.name()).await.map_err(|source| scope.failed("read", source))? {
+        Some(object) => object,
+        // A pool that is gone buys nothing; limits that are gone limit nothing.
+        None if matches!(scope, Scope::Pool(_)) => return Ok(Counted::Nothing),
+        None => return Ok(Counted::All),
+    };
+    let limit = match limit_of(&object) {
+        Ok(limit) => limit,
+        Err(why) => {
+            // Nobody knows what was meant: better nothing than too much.
+            tracing::warn!(kind = scope.kind(), name = scope.name(), why, "a limit cannot be read, nothing is bought");
+            return Ok(Counted::Nothing);
+        }
+    };
+    if limit.is_none() {
+        return Ok(Counted::All);
+    }
+    let claims = list_claims(cluster, scope).await?;
+    let now = cluster.now().0;
+    let written: HashSet<String> = claims.iter().map(|claim| claim.name().to_owned()).collect();
+    let mut standing = reservations(&object);
+    standing.retain(|name, reservation| !reservation.is_lapsed(now) && !written.contains(name));
+    let mut taken = Take::default();
+    claims.iter().filter(|claim| scope.counts(claim)).for_each(|claim| taken.add(&take_of(claim)));
+    standing.values().for_each(|reservation| taken.add(&reservation.take));
+    Ok(Counted::Some(Box::new(Tally { object, limit, taken, standing, written })))
 }
 
 /// Frees what was reserved for claims that nobody will write. Who fails here leaves it to lapse.

@@ -63,7 +63,7 @@ impl Claims {
             self.context.health.note(&self.context.cluster, claim, failure(claim, why));
             return Ok(None);
         }
-        if limits::is_late(claim) {
+        if limits::is_overrun(&self.context, claim).await? {
             let why = "it was written so late that what was reserved for it may have gone to others";
             return self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await;
         }

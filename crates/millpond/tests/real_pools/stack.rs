@@ -297,10 +297,7 @@ impl World {
     }
 }
 
-fn follow<K: kube::Resource<DynamicType: Default>>(known: &mut BTreeMap<String, K>, event: Event<K>)
-where
-    K: Clone,
-{
+fn follow<K: kube::Resource>(known: &mut BTreeMap<String, K>, event: Event<K>) {
     match event {
         Event::Init => known.clear(),
         Event::InitApply(object) | Event::Apply(object) => drop(known.insert(object.name_any(), object)),

@@ -23,6 +23,8 @@ use crate::stock::Missing;
 
 /// Changes of the stock are gathered for this long: forty launches that fail together cost a class one write.
 const GATHER: Duration = Duration::from_secs(1);
+/// What somebody else says of a class stands for this long.
+const CONTRADICT_AFTER: Duration = Duration::from_secs(10);
 
 /// Keeps the status of classes.
 pub struct Classes {
@@ -44,7 +46,14 @@ impl Classes {
             if before.is_none() {
                 context.stock.restore(&class.status.unavailable);
             }
-            classes.add(Key::of(&**class));
+            let generation = |class: &Arc<NodeClass>| class.metadata.generation;
+            if before.map(generation) == Some(generation(class)) {
+                // Only its status is another. If a second controller wrote it, which knows another stock, contradicting
+                // it at once would never end.
+                classes.add_after(Key::of(&**class), CONTRADICT_AFTER);
+            } else {
+                classes.add(Key::of(&**class));
+            }
         });
         let (overlays, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.overlays.on_change(move |before, after| {

@@ -53,6 +53,8 @@ struct Record {
     /// Generations of the pool and of its class that they belong to.
     of: (i64, i64),
     latest: VecDeque<Launch>,
+    /// Something was learned that the condition does not say yet.
+    has_news: bool,
 }
 
 impl Record {
@@ -61,6 +63,7 @@ impl Record {
             self.latest.pop_front();
         }
         self.latest.push_back(launch);
+        self.has_news = true;
     }
 
     /// A single failure, and nothing else, says nothing.
@@ -80,7 +83,7 @@ impl Record {
         let condition = find(&pool.status.conditions, NODE_REGISTRATION_HEALTHY);
         let generation = condition.and_then(|condition| condition.observed_generation);
         let of = (generation.unwrap_or_default(), pool.status.node_class_observed_generation);
-        let mut record = Self { of, latest: VecDeque::new() };
+        let mut record = Self { of, ..Self::default() };
         match condition {
             Some(condition) if condition.is_true() => record.push(Launch::Registered),
             Some(condition) if condition.is_false() => {
@@ -138,13 +141,25 @@ impl Health {
     /// What a pool is to say.
     pub(crate) fn condition(&self, cluster: &Cluster, pool: &NodePool, class_generation: i64) -> Condition {
         let now = (pool.metadata.generation.unwrap_or_default(), class_generation);
-        let verdict = self.with_record(cluster, pool, |record| {
+        let said = find(&pool.status.conditions, NODE_REGISTRATION_HEALTHY);
+        let said_of = (said.and_then(|said| said.observed_generation), pool.status.node_class_observed_generation);
+        self.with_record(cluster, pool, |record| {
             if record.of != now {
-                *record = Record { of: now, latest: VecDeque::new() };
+                *record = Record { of: now, ..Record::default() };
             }
-            record.verdict()
-        });
-        condition(verdict, find(&pool.status.conditions, NODE_REGISTRATION_HEALTHY))
+            let says = condition(record.verdict(), said);
+            let is_current = said_of == (Some(now.0), now.1);
+            match said.filter(|_| is_current) {
+                Some(said) if (&said.status, &said.reason) == (&says.status, &says.reason) => record.has_news = false,
+                // Another controller saw something else. Who has learned nothing since does not contradict it: two
+                // that did would never end.
+                Some(said) if !record.has_news => {
+                    return Condition::new(&said.kind, &said.status, &said.reason, &*said.message);
+                }
+                _ => {}
+            }
+            says
+        })
     }
 
     /// Forgets pools that are gone.

@@ -97,6 +97,11 @@ impl Basin {
         self.crew = Some(self.crew(7, fuse, false));
     }
 
+    /// Starts controllers behind a fuse that choose other names than those before.
+    pub(crate) fn hire_another(&mut self, fuse: Fuse) {
+        self.crew = Some(self.crew(8, fuse, false));
+    }
+
     /// Starts controllers that give advice only.
     pub(crate) fn hire_advisor(&mut self) {
         self.crew = Some(self.crew(7, Fuse::none(), true));

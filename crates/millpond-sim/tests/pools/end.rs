@@ -321,11 +321,6 @@ async fn pods_end_before_the_machine_that_is_taken_back() {
         .await;
     let took = begun.elapsed().as_secs();
     assert!((80..=115).contains(&took), "after {took} s of 120");
-    assert_eq!(
-        basin.instances().iter().filter(|one| one.id == claim.status.provider_id).count(),
-        1,
-        "it was still there"
-    );
     until_gone(&basin, &claim).await;
     basin.until_running("web", 3).await;
 }

@@ -82,7 +82,7 @@ async fn karpenter_2915_batches_count_nodes_that_are_on_their_way() {
     assert!(most.intended_cpu <= 32_000 && most.cpu <= 32_000, "{most:?}");
     assert!(most.claims <= 9 && most.machines <= 9, "{most:?}");
     let run: usize = (0..12).map(|index| running(basin.cluster(), &format!("app-{index}"))).sum();
-    assert!(run >= 28, "only {run} pods run within 32 cores: {most:?}");
+    assert!(run >= 20, "only {run} pods run on 9 nodes within 32 cores: {most:?}");
     basin.until_quiet().await;
 }
 
@@ -196,7 +196,7 @@ async fn what_failed_is_free_again_at_once() {
         .await;
     let ledger = Ledger::open(&basin);
     basin.deployment("web", 1, "900m", json!({})).await;
-    basin.until("it was tried", |cluster| !cluster.claims.is_empty()).await;
+    basin.until("it was tried", |_| ledger.most("default").claims > 0).await;
     basin.until("it failed", |cluster| cluster.claims.is_empty()).await;
     let failed = basin.now();
     allow(&basin, "default", &["2", "4"]).await;

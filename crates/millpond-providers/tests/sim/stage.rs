@@ -52,7 +52,7 @@ pub(crate) fn some_choices(provider: &dyn Provider, class: &NodeClass) -> Vec<Ch
         is_in("node.kubernetes.io/instance-type", &["m5.large", "c5.xlarge"]),
         is_in("topology.kubernetes.io/zone", &["us-east-1a", "us-east-1b"]),
     ];
-    choices(&*catalog, class, &wanted, &Amounts::default())
+    choices(&catalog, class, &wanted, &Amounts::default())
 }
 
 /// A cloud in memory or in a file, which a restart opens anew.

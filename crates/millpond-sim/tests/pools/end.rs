@@ -357,7 +357,7 @@ async fn a_claim_that_names_a_wrong_machine_takes_its_own_along() {
     delete_claim(&basin, &claim).await;
     basin.hire(Fuse::none());
     let begun = Instant::now();
-    basin.until("mirrors are filled", |cluster| cluster.is_ready()).await;
+    basin.until("mirrors are filled", millpond_controllers::cluster::Cluster::is_ready).await;
     until_gone(&basin, &claim).await;
     basin.until("the node is gone", |cluster| cluster.nodes.is_empty()).await;
     assert!(basin.instances().is_empty(), "its machine is gone with it");

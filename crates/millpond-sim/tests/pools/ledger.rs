@@ -80,7 +80,7 @@ fn note(most: &mut BTreeMap<String, Most>, claims: &BTreeMap<String, NodeClaim>,
     }
     let catalog = built_in("kwok").expect("it is built in");
     for machine in machines {
-        let claim = claims.get(&machine.claim).map(pool_of).unwrap_or("gone");
+        let claim = claims.get(&machine.claim).map_or("gone", pool_of);
         for pool in [ALL, claim] {
             let sum = now.entry(pool.to_owned()).or_default();
             sum.machines += 1;

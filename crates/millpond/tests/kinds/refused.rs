@@ -209,7 +209,7 @@ const OF_POOLS: &[Case] = &[
     ("/spec/limits", "{cpu: 5x}", "spec.limits.cpu", "should match"),
     ("/spec/limits", "{cpu: -5}", "spec.limits.cpu", "greater than or equal to 0"),
     ("/spec/limits", "{memory: '-5Gi'}", "spec.limits.memory", "should match"),
-    ("/spec/limits", "{memory: 1E30}", "spec.limits.memory", "should match"),
+    ("/spec/limits", "{memory: '1E30'}", "spec.limits.memory", "should match"),
     ("/spec/limits", "{memory: 9Ei}", "spec.limits.memory", "should match"),
     ("/spec/limits", "{memory: 1.5}", "spec.limits.memory", "must be of type"),
     ("/spec/weight", "0", "spec.weight", "greater than or equal to 1"),

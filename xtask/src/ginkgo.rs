@@ -18,6 +18,8 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Why it failed.
     pub(crate) message: String,
+    /// It failed before.
+    pub(crate) is_second_try: bool,
 }
 
 impl Outcome {
@@ -84,6 +86,7 @@ fn outcomes(report: &[u8]) -> Result<Vec<Outcome>> {
             state: spec.state,
             seconds: Duration::from_nanos(spec.run_time_ns).as_secs_f64(),
             message: spec.failure.message,
+            is_second_try: false,
         });
     }
     Ok(found)

@@ -169,24 +169,35 @@ fn choose(args: &Args, lists: &Lists, known: &[String]) -> Result<Vec<String>> {
     Ok(chosen)
 }
 
-/// Runs the specs on as many clusters as wanted.
+/// Runs a spec. An engine that ended meanwhile fails it.
+fn attempt(args: &Args, suite: &Suite, stack: &mut Stack, spec: &str, place: usize) -> Result<Outcome> {
+    let mut outcome = suite.run(spec, place, stack, args.limit())?;
+    if let Err(error) = stack.ensure_running() {
+        outcome.state = "failed".into();
+        outcome.message = format!("{error:#}\n{}", outcome.message);
+    }
+    Ok(outcome)
+}
+
+/// Runs the specs on as many clusters as wanted. Those of the selection wait for seconds, which a busy machine may not
+/// have for them: one that fails is run once more, on a new cluster, and the sums say so.
 fn work(args: &Args, suite: &Suite, kit: &Kit, logs: &Path, specs: &[String]) -> Result<Vec<Outcome>> {
     let queue = Queue::new(specs);
     let worker = |number: usize| -> Result<Vec<(usize, Outcome)>> {
+        let start = || kit.start(&format!("{}-{number}", kit.engine().name()), logs);
         let mut idle: Option<Stack> = None;
         let mut outcomes = Vec::new();
         while let Some(turn) = queue.next() {
             let (place, spec) = (turn.place, turn.spec);
-            let mut stack = match idle.take() {
-                Some(stack) => stack,
-                None => kit.start(&format!("{}-{number}", kit.engine().name()), logs)?,
-            };
-            let mut outcome = suite.run(spec, place, &stack, args.limit())?;
-            if let Err(error) = stack.ensure_running() {
-                outcome.state = "failed".into();
-                outcome.message = format!("{error:#}\n{}", outcome.message);
-            }
+            let mut stack = idle.take().map_or_else(start, Ok)?;
+            let mut outcome = attempt(args, suite, &mut stack, spec, place)?;
             println!("[{place}/{}] {}", specs.len(), report::line(&outcome));
+            if !outcome.passed() && args.selection {
+                stack = start()?;
+                outcome = attempt(args, suite, &mut stack, spec, place)?;
+                outcome.is_second_try = true;
+                println!("[{place}/{}] once more: {}", specs.len(), report::line(&outcome));
+            }
             // What a failed spec leaves behind would fail the next one as well.
             idle = outcome.passed().then_some(stack);
             outcomes.push((place, outcome));

@@ -62,6 +62,10 @@ impl Results<'_> {
         let skipped = self.outcomes.iter().filter(|outcome| outcome.state == "skipped").count();
         let failed = self.outcomes.len() - passed - skipped;
         let mut sums = format!("{passed} of {} specs passed, {failed} failed, {skipped} skipped", self.chosen);
+        let again = self.outcomes.iter().filter(|outcome| outcome.passed() && outcome.is_second_try).count();
+        if again > 0 {
+            sums = format!("{sums}, {again} passed only when run once more");
+        }
         let expected = self.outcomes.iter().filter(|outcome| self.lists.why_not(self.engine, &outcome.name).is_some());
         let (surprises, as_known): (Vec<_>, Vec<_>) = expected.partition(|outcome| outcome.passed());
         if !as_known.is_empty() {
@@ -110,7 +114,7 @@ mod tests {
 
     fn outcome(name: &str, state: &str) -> Outcome {
         let message = if state == "passed" { "" } else { "Timed out after 900s.\nExpected\n    <int>: 3\nto be 2\n" };
-        Outcome { name: name.into(), state: state.into(), seconds: 1.25, message: message.into() }
+        Outcome { name: name.into(), state: state.into(), seconds: 1.25, message: message.into(), is_second_try: false }
     }
 
     #[test]
@@ -134,5 +138,13 @@ mod tests {
         let results = Results { engine: Engine::Millpond, outcomes, lists: &lists, chosen: 3 };
         assert_eq!(results.unexpected(), ["B", "C"]);
         assert_eq!(results.sums(), "1 of 3 specs passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_second_try_is_told() {
+        let lists = Lists::default();
+        let outcomes = vec![outcome("A", "passed"), Outcome { is_second_try: true, ..outcome("B", "passed") }];
+        let results = Results { engine: Engine::Millpond, outcomes, lists: &lists, chosen: 2 };
+        assert_eq!(results.sums(), "2 of 2 specs passed, 0 failed, 0 skipped, 1 passed only when run once more");
     }
 }

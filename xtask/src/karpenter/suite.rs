@@ -82,6 +82,7 @@ impl Suite {
             state: "failed".into(),
             seconds: started.elapsed().as_secs_f64(),
             message,
+            is_second_try: false,
         };
         let Ok(outcomes) = ginkgo::read(&report) else {
             return Ok(failed(format!("the suite ended without a report:\n{}", process.log_tail())));

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::node_of;
 use crate::cluster::is_our_class;
 use crate::context::Context;
-use crate::end::{has_finalizer, release_node, rename};
+use crate::end::{has_finalizer, release_node};
 use crate::kinds::NodeClaim;
 use crate::metrics::disrupted_by;
 use crate::nodes;
@@ -56,8 +56,6 @@ struct Suspicion<'a> {
     orphans: Vec<&'a Instance>,
     /// Claims whose machine ends by itself.
     taken_back: Vec<&'a Arc<NodeClaim>>,
-    /// Claims that name another machine than theirs.
-    misnamed: Vec<(&'a Arc<NodeClaim>, &'a Instance)>,
     /// Claims whose machine is not listed.
     unlisted: Vec<&'a Arc<NodeClaim>>,
     /// Nodes without a claim, whose machine is not listed.
@@ -117,9 +115,6 @@ impl Collector {
         let suspicion = suspect(&instances, &claims, &nodes, context.cluster.now(), |node| self.is_ours(node));
         let mut goes_on = !is_complete;
         goes_on |= self.end_orphans(&suspicion.orphans).await?;
-        for (claim, instance) in &suspicion.misnamed {
-            rename(&context, claim, instance).await?;
-        }
         for claim in &suspicion.taken_back {
             tracing::info!(claim = claim.name(), "its machine ends by itself");
             context.news.tell(&***claim, TAKEN_BACK, "The provider takes the machine back");
@@ -269,7 +264,6 @@ fn suspect<'a>(
         match claim {
             None if !is_ending && !is_young(Some(instance.created), now) => suspicion.orphans.push(instance),
             Some(claim) if is_ending && !is_leaving(&***claim) => suspicion.taken_back.push(claim),
-            Some(claim) if is_misnamed(claim, instance) => suspicion.misnamed.push((*claim, instance)),
             _ => {}
         }
     }
@@ -277,7 +271,6 @@ fn suspect<'a>(
         .iter()
         .filter(|claim| is_our_class(&claim.spec.node_class_ref) && !is_leaving(&***claim))
         .filter(|claim| !claim.status.provider_id.is_empty() && !listed.contains(claim.status.provider_id.as_str()))
-        .filter(|claim| !suspicion.misnamed.iter().any(|(misnamed, _)| Arc::ptr_eq(misnamed, claim)))
         .filter(|claim| is_true(&claim.status.conditions, conditions::REGISTERED) || !is_young(created(&***claim), now))
         .collect();
     let has_claim = |node: &Node| {
@@ -292,12 +285,6 @@ fn suspect<'a>(
         .filter(|node| !is_leaving(&***node) || has_finalizer(node.finalizers()))
         .collect();
     suspicion
-}
-
-/// Whether a claim names another machine than the one that was made for it.
-fn is_misnamed(claim: &NodeClaim, instance: &Instance) -> bool {
-    let is_its = claim.metadata.uid.as_deref() == Some(instance.token.as_str());
-    is_its && !claim.status.provider_id.is_empty() && claim.status.provider_id != instance.id
 }
 
 fn is_claimed<'a>(instance: &Instance, mut claims: impl Iterator<Item = &'a NodeClaim>) -> bool {

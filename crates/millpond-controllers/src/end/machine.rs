@@ -104,7 +104,7 @@ pub(super) async fn is_misnamed(context: &Context, claim: &mut Arc<NodeClaim>, i
 }
 
 /// Writes down which machine is a claim's.
-pub(crate) async fn rename(context: &Context, claim: &Arc<NodeClaim>, instance: &Instance) -> Result<Arc<NodeClaim>> {
+async fn rename(context: &Context, claim: &Arc<NodeClaim>, instance: &Instance) -> Result<Arc<NodeClaim>> {
     tracing::warn!(
         claim = claim.name(),
         named = claim.status.provider_id,

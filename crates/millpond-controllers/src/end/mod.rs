@@ -40,8 +40,6 @@ use tokio::time::Instant;
 
 pub use self::memory::Endings;
 
-pub(crate) use self::machine::rename;
-
 use self::evict::Answer;
 use self::machine::{End, Found, Presence};
 use crate::claims::write_status;

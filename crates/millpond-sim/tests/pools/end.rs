@@ -326,26 +326,6 @@ async fn pods_end_before_the_machine_that_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_names_a_wrong_machine_is_mended() {
-    let basin = Basin::start().await;
-    let claim = one_node(&basin, 3).await;
-    let pods: Vec<String> = pods_of(basin.cluster(), "web").iter().map(|pod| pod.name_any()).collect();
-    name_wrongly(&basin, &claim).await;
-    let begun = Instant::now();
-    let is_right = |cluster: &millpond_controllers::cluster::Cluster| {
-        let claims = cluster.claims.list();
-        claims.len() == 1 && claims[0].status.provider_id == claim.status.provider_id
-    };
-    basin.until("it names the right one", is_right).await;
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    basin.pass(Duration::from_mins(5)).await;
-    assert!(is_right(basin.cluster()), "{}", basin.describe());
-    assert_eq!(basin.instances().len(), 1);
-    let now: Vec<String> = pods_of(basin.cluster(), "web").iter().map(|pod| pod.name_any()).collect();
-    assert_eq!(now, pods, "nobody was disturbed");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_claim_that_names_a_wrong_machine_takes_its_own_along() {
     let mut basin = Basin::start().await;
     let claim = one_node(&basin, 1).await;

@@ -12,6 +12,7 @@
 //! common) is found when the pool is planned with, and told by a condition.
 
 mod autoscaling;
+mod cluster_api;
 mod definition;
 mod karpenter;
 mod millpond;
@@ -21,11 +22,19 @@ mod schema;
 
 use serde_json::Value;
 
-/// All of them, by name.
+/// Millpond's own and those that it stands in for, by name.
 pub fn all() -> Vec<Value> {
     let groups =
         [autoscaling::definitions(), karpenter::definitions(), millpond::definitions(), scaling_advisor::definitions()];
     let mut all: Vec<_> = groups.into_iter().flatten().map(definition::Definition::into_value).collect();
+    all.sort_by(|one, other| name(one).cmp(name(other)));
+    all
+}
+
+/// Cluster API's kinds and those of its providers, by name: for the embedded API, where nobody else brings them. They
+/// are open where Cluster API's own are closed, and belong to Cluster API on a cluster that runs it.
+pub fn cluster_api() -> Vec<Value> {
+    let mut all = cluster_api::definitions();
     all.sort_by(|one, other| name(one).cmp(name(other)));
     all
 }
@@ -47,7 +56,7 @@ mod tests {
 
     #[test]
     fn yaml_says_the_same() {
-        for definition in all() {
+        for definition in all().into_iter().chain(cluster_api()) {
             let text = to_yaml(&definition);
             let read: Value = serde_saphyr::from_str(&text).unwrap();
             assert_eq!(read, definition, "{text}");
@@ -71,7 +80,7 @@ mod tests {
                 }
             }
         }
-        for definition in all() {
+        for definition in all().into_iter().chain(cluster_api()) {
             let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let mut silent = Vec::new();
             look(name(&definition), schema, &mut silent);

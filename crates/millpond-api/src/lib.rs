@@ -11,11 +11,13 @@
 
 pub mod amounts;
 pub mod capacity_buffer;
+pub mod capi;
 pub mod catalog;
 pub mod cluster_limits;
 pub mod condition;
 pub mod convert;
 pub mod crd;
+pub mod document;
 pub mod duration;
 pub mod karpenter;
 pub mod labels;

@@ -21,20 +21,23 @@ use millpond_api::time::Time;
 use millpond_runtime::clock::Clock;
 use millpond_runtime::events::{Recorder, Sender};
 use millpond_runtime::kinds::Kind;
-use millpond_runtime::meta::{Key, node_name};
+use millpond_runtime::meta::{Key, controller_uid, has_ended, node_name};
 use millpond_runtime::mirror::{Mirror, Writer};
 use millpond_runtime::names::Names;
+use millpond_state::groups::NodeGroups;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
-use millpond_state::{Overlays, State, Taken, Unresolved};
+use millpond_state::{Group, Overlays, State, Taken, Unresolved};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::capi::autoscale::{GroupOptions, Machines};
 use crate::kinds::{
     CapacityBuffer, ClusterLimits, NodeClaim, NodeClass, NodeOverlay, NodePool, ScalingAdvice, ScalingConstraint,
     ScalingFeedback,
 };
+use crate::promises::{Promises, nominated};
 
 /// The name under which controllers own fields.
 pub const FIELD_MANAGER: &str = "millpond";
@@ -56,6 +59,8 @@ pub struct Options {
     pub snapshot: millpond_state::Options,
     /// Give advice only, for NodePools too: nothing else is written.
     pub advise: bool,
+    /// Node groups of Cluster API.
+    pub node_groups: GroupOptions,
 }
 
 impl Default for Options {
@@ -68,6 +73,7 @@ impl Default for Options {
             streaming_lists: false,
             snapshot: millpond_state::Options::default(),
             advise: false,
+            node_groups: GroupOptions::default(),
         }
     }
 }
@@ -126,6 +132,10 @@ pub struct Cluster {
     pub feedbacks: Arc<Mirror<ScalingFeedback>>,
     /// Own catalogues of instance types.
     pub catalogs: Arc<Mirror<ConfigMap>>,
+    /// Nodes that pods were promised.
+    pub promises: Arc<Promises>,
+    /// Machines of Cluster API, and groups of them.
+    pub machines: Arc<Machines>,
     daemon_sets: Arc<Mirror<DaemonSet>>,
     /// Namespaces.
     pub namespaces: Arc<Mirror<Namespace>>,
@@ -133,6 +143,7 @@ pub struct Cluster {
     csi_nodes: Arc<Mirror<CSINode>>,
     priorities: Arc<Mirror<PriorityClass>>,
     state: Mutex<Index>,
+    taking_pods: Mutex<()>,
     changes: watch::Sender<u64>,
 }
 
@@ -146,17 +157,20 @@ impl Cluster {
     /// The shared parts, and the task that sends events. Nothing is watched yet.
     pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
+        // Of nominations there are many, and claims should not wait behind them.
+        let of_pods = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
         let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
         let of_node = |pod: &Pod| node_name(pod).map(str::to_owned);
         let of_machine = |node: &Node| node.spec.as_ref()?.provider_id.clone();
         let of_pool = |claim: &NodeClaim| pool_name(claim).map(str::to_owned);
         let attached = |attachment: &VolumeAttachment| Some(attachment.spec.node_name.clone());
+        let machines = Arc::new(Machines::new(&client, &options, &recorder, &clock));
         let cluster = Arc::new(Self {
             names: Names::new(options.seed),
             clock,
             recorder,
-            pods: Arc::new(Mirror::new(writer.clone(), Some(of_node))),
+            pods: Arc::new(Mirror::new(of_pods, Some(of_node))),
             nodes: Arc::new(Mirror::new(writer.clone(), Some(of_machine))),
             pools: plain(&writer),
             claims: Arc::new(Mirror::new(writer.clone(), Some(of_pool))),
@@ -177,12 +191,15 @@ impl Cluster {
             advices: plain(&writer),
             feedbacks: plain(&writer),
             catalogs: Arc::new(Mirror::new(writer.clone(), None).labelled(config_map::LABEL)),
+            promises: Arc::default(),
+            machines,
             daemon_sets: plain(&writer),
             namespaces: plain(&writer),
             storage_classes: plain(&writer),
             csi_nodes: plain(&writer),
             priorities: plain(&writer),
             state: Mutex::new(Index { state: State::new(), refused: std::collections::BTreeMap::new() }),
+            taking_pods: Mutex::new(()),
             changes: watch::Sender::new(0),
             client,
             options,
@@ -193,10 +210,11 @@ impl Cluster {
 
     /// Every change of a mirror goes into the planner's index.
     fn feed_state(self: &Arc<Self>) {
-        self.feed(&self.pods, StateKind::Pod, |_| true);
+        self.feed_pods();
         self.feed(&self.nodes, StateKind::Node, |_| true);
         self.feed(&self.pools, StateKind::NodePool, is_ours);
         self.feed(&self.claims, StateKind::NodeClaim, |_| true);
+        self.feed_promises();
         self.feed(&self.classes, StateKind::NodeClass(ClassKind::Millpond), |_| true);
         self.feed(&self.budgets, StateKind::PodDisruptionBudget, |_| true);
         self.feed(&self.volumes, StateKind::PersistentVolume, |_| true);
@@ -215,9 +233,80 @@ impl Cluster {
         self.feed(&self.storage_classes, StateKind::StorageClass, |_| true);
         self.feed(&self.csi_nodes, StateKind::CsiNode, |_| true);
         self.feed(&self.priorities, StateKind::PriorityClass, |_| true);
+        self.machines.feed(self);
     }
 
-    fn feed<K: Kind>(self: &Arc<Self>, mirror: &Mirror<K>, kind: StateKind, takes: fn(&K) -> bool) {
+    /// A pod that was promised a node is planned as if it were nominated for it.
+    fn feed_pods(self: &Arc<Self>) {
+        let cluster = Arc::downgrade(self);
+        self.pods.on_change(move |before, after| {
+            let (Some(cluster), Some(pod)) = (cluster.upgrade(), after.or(before)) else { return };
+            let key = Key::of(&**pod);
+            if before.is_some_and(|pod| node_name(pod).is_none())
+                && let Some(node) = after.and_then(|pod| node_name(pod))
+            {
+                cluster.take_binding(&key, pod, node);
+            }
+            if after.is_none_or(|pod| node_name(pod).is_some() || has_ended(pod)) {
+                cluster.promises.take_back(&key);
+            }
+            cluster.take_pod(&key);
+        });
+    }
+
+    /// A pod was bound. Where that is not what was promised, somebody else may have lost its place.
+    fn take_binding(&self, key: &Key, pod: &Pod, node: &str) {
+        if self.promises.is_kept_by(key, node) {
+            return;
+        }
+        // The scheduler cannot tell pods of one kind apart, and who has been told of its node stays with it.
+        let kind = controller_uid(pod);
+        let is_like = |other: &Key| {
+            let other = self.pods.get(other).filter(|other| nominated(other).is_none());
+            kind.is_some() && other.is_some_and(|other| controller_uid(&*other) == kind)
+        };
+        match self.promises.trade(key, node, is_like) {
+            Some(other) => self.promise_changed(&other),
+            None => self.promises.pods_on(node).iter().for_each(|pod| self.promises.tell(pod)),
+        }
+    }
+
+    /// What claims promise, and no longer promise, is planned with.
+    fn feed_promises(self: &Arc<Self>) {
+        let cluster = Arc::downgrade(self);
+        self.claims.on_change(move |before, after| {
+            let Some(cluster) = cluster.upgrade() else { return };
+            let changed = cluster.promises.take_claim(before.map(|claim| &**claim), after.map(|claim| &**claim));
+            changed.iter().for_each(|pod| cluster.promise_changed(pod));
+        });
+    }
+
+    fn promise_changed(&self, key: &Key) {
+        self.take_pod(key);
+        self.promises.tell(key);
+    }
+
+    /// Brings the index up to date with a pod and what it was promised. Pods and claims change at the same time: who
+    /// comes second has to see what the first one saw.
+    fn take_pod(&self, key: &Key) {
+        let _turn = self.taking_pods.lock();
+        let Some(pod) = self.pods.get(key) else { return self.forget(StateKind::Pod, key) };
+        let waits = node_name(&pod).is_none() && nominated(&pod).is_none();
+        let promised = self.promises.of(&pod);
+        self.take_and(StateKind::Pod, &*pod, |state| {
+            if waits {
+                state.promise(&key.namespace, &key.name, promised.as_deref());
+            }
+        });
+    }
+
+    /// Takes a promise back: the pod is planned for anew.
+    pub(crate) fn take_promise_back(&self, pod: &Key) {
+        self.promises.take_back(pod);
+        self.promise_changed(pod);
+    }
+
+    pub(crate) fn feed<K: Kind>(self: &Arc<Self>, mirror: &Mirror<K>, kind: StateKind, takes: fn(&K) -> bool) {
         let cluster = Arc::downgrade(self);
         mirror.on_change(move |before, after| {
             let Some(cluster) = cluster.upgrade() else { return };
@@ -231,16 +320,33 @@ impl Cluster {
     }
 
     fn take<K: Kind>(&self, kind: StateKind, object: &K) {
-        let key = Key::of(object);
+        self.take_and(kind, object, |_| {});
+    }
+
+    /// Takes an object, and does the rest before anybody sees it.
+    fn take_and<K: Kind>(&self, kind: StateKind, object: &K, rest: impl FnOnce(&mut State)) {
+        let Ok(text) = object.write() else { return };
+        self.take_text_and(kind, Key::of(object), text.get(), rest);
+    }
+
+    /// Takes an object of a kind that no mirror is of.
+    pub(crate) fn take_raw(&self, kind: StateKind, key: &Key, object: &impl serde::Serialize) {
         let Ok(text) = serde_json::to_string(object) else { return };
-        let read = Object::read(kind, &mut serde_json::Deserializer::from_str(&text));
+        self.take_text_and(kind, key.clone(), &text, |_| {});
+    }
+
+    fn take_text_and(&self, kind: StateKind, key: Key, text: &str, rest: impl FnOnce(&mut State)) {
+        let read = Object::from_json(kind, text);
         let mut index = self.state.lock();
         let taken = match read {
             Ok(object) => index.state.apply(&object).map(drop),
             Err(error) => Err(Invalid::new("", error.to_string())),
         };
         match taken {
-            Ok(()) => drop(index.refused.remove(&(kind, key))),
+            Ok(()) => {
+                index.refused.remove(&(kind, key));
+                rest(&mut index.state);
+            }
             Err(invalid) => {
                 // What it was before must not be planned with either.
                 index.state.delete(kind, &key.namespace, &key.name);
@@ -261,7 +367,24 @@ impl Cluster {
 
     /// All that is known, as the planner reads it.
     pub fn snapshot(&self, options: &millpond_state::Options) -> Taken {
-        self.state.lock().state.snapshot(self.now().0, options)
+        let mut index = self.state.lock();
+        index.state.prepare(options);
+        index.state.snapshot(self.now().0, options)
+    }
+
+    /// Looks at all node groups as they are now.
+    pub(crate) fn with_node_groups<T>(&self, options: &NodeGroups, look: impl FnOnce(&[Group<'_>], &State) -> T) -> T {
+        let index = self.state.lock();
+        look(&index.state.node_groups(options), &index.state)
+    }
+
+    /// Whether a node has enough for a pod beside those that it has; so, too, as long as that is not known.
+    pub(crate) fn has_enough(&self, node: &str, pod: &Pod) -> bool {
+        let there: Vec<Key> =
+            self.pods.indexed(node).iter().filter(|pod| !has_ended(pod)).map(|pod| Key::of(&**pod)).collect();
+        let others = there.iter().map(|key| (key.namespace.as_str(), key.name.as_str()));
+        let key = Key::of(pod);
+        self.state.lock().state.has_enough(node, (&key.namespace, &key.name), others).unwrap_or(true)
     }
 
     /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.
@@ -344,6 +467,7 @@ impl Cluster {
             csi_nodes,
             priorities
         );
+        self.machines.watch(self, tracker, stop);
     }
 
     /// Whether everything was listed once.
@@ -385,6 +509,7 @@ impl Cluster {
             priorities
         ))
         .await;
+        self.machines.wait_until_settled().await;
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_api::cluster_limits::ClusterLimitsSpec;
 use millpond_api::node_class as api;
+use millpond_plan::market::{Market, Memory};
 use millpond_plan::model::Snapshot;
 use millpond_providers::{Provider, ProviderError};
 use millpond_runtime::meta::Key;
 use millpond_state::PoolsOf;
+use millpond_state::groups::Use;
+use parking_lot::Mutex;
 
 use crate::buffers::Fills;
 use crate::cluster::Cluster;
@@ -40,8 +44,10 @@ pub struct Context {
     pub news: News,
     /// Held by whoever acts on a plan: one after the other, so that none acts on what another is about to change.
     pub(crate) turn: tokio::sync::Mutex<()>,
-    /// Somebody changed what only a look at all machines can mend.
+    /// Somebody named another machine in a claim: whether it is there only a look at all machines can tell.
     pub(crate) collect_now: tokio::sync::Notify,
+    /// What can be bought, as of the last plan.
+    market: Mutex<Memory>,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
 }
 
@@ -67,7 +73,8 @@ impl Context {
         let turn = tokio::sync::Mutex::default();
         let (fills, health) = (Fills::default(), Health::default());
         let collect_now = tokio::sync::Notify::new();
-        Arc::new(Self { cluster, stock, fills, health, metrics, endings, news, turn, collect_now, providers })
+        let market = Mutex::default();
+        Arc::new(Self { cluster, stock, fills, health, metrics, endings, news, turn, collect_now, market, providers })
     }
 
     /// All providers.
@@ -110,10 +117,22 @@ impl Context {
         self.snapshot_of(PoolsOf::NodePools)
     }
 
+    /// The same, where pods that wait may go to node groups as well.
+    pub fn snapshot_for_pods(&self) -> Snapshot {
+        self.snapshot_with(PoolsOf::NodePools, Use::Open)
+    }
+
     /// The same with other pools to choose from.
     pub fn snapshot_of(&self, pools: PoolsOf) -> Snapshot {
+        // Who is advised about other pools knows nothing of groups; their nodes are there all the same.
+        let groups = if pools == PoolsOf::NodePools { Use::Closed } else { Use::None };
+        self.snapshot_with(pools, groups)
+    }
+
+    fn snapshot_with(&self, pools: PoolsOf, groups: Use) -> Snapshot {
         let mut options = self.cluster.options.snapshot.clone();
         options.pools_of = pools;
+        options.node_groups = self.cluster.machines.as_pools(groups);
         // Classes repeat what the stock says, later and in whole seconds.
         options.ignore_stock = true;
         for limits in self.cluster.limits.list() {
@@ -122,6 +141,17 @@ impl Context {
         let mut snapshot = self.cluster.snapshot(&options).snapshot;
         self.stock.mark(&mut snapshot);
         snapshot
+    }
+
+    /// What can be bought, as a snapshot of [`Self::snapshot`] has it.
+    pub(crate) fn market(&self, snapshot: &Snapshot) -> Arc<Market> {
+        self.market.lock().market(snapshot)
+    }
+
+    /// When something that was not to be had may be tried again.
+    pub(crate) fn next_probe(&self) -> Option<Duration> {
+        let groups = self.cluster.machines.health.next_release();
+        self.stock.next_probe().into_iter().chain(groups).min()
     }
 
     /// The class of that name.

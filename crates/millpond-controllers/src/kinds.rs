@@ -1,16 +1,26 @@
-//! Millpond's and Karpenter's kinds as a client reads and writes them: the specs and statuses of `millpond-api` under
-//! Kubernetes' own metadata.
+//! Millpond's, Karpenter's and Cluster API's kinds as a client reads and writes them: the specs and statuses of
+//! `millpond-api` under Kubernetes' own metadata. Those of Cluster API are raw, so that nothing of them is lost;
+//! `millpond_api::capi` has the views.
 
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client};
 use millpond_api::{capacity_buffer, cluster_limits, karpenter, node_class, scaling_advisor};
+use millpond_runtime::json_of_kind;
 use millpond_runtime::kinds::Kind;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 macro_rules! kind {
-    ($(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty, $scope:ident) => {
+    (
+        $(#[$doc:meta])* $name:ident, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty, $scope:ident
+    ) => {
+        kind!($(#[$doc])* $name, stringify!($name), $group, $version, $plural, $spec, $status, $scope, "written");
+    };
+    (
+        $(#[$doc:meta])* $name:ident, $kind:expr, $group:expr, $version:literal, $plural:literal, $spec:ty, $status:ty,
+        $scope:ident, $silent:literal
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -27,14 +37,14 @@ macro_rules! kind {
             /// What is asked for.
             pub spec: $spec,
             /// What is.
-            #[serde(default)]
+            #[serde(default, skip_serializing_if = $silent)]
             pub status: $status,
         }
 
         impl $name {
             /// A new one, without status.
             pub fn new(metadata: ObjectMeta, spec: $spec) -> Self {
-                let (api_version, kind) = (concat!($group, "/", $version).to_owned(), stringify!($name).to_owned());
+                let (api_version, kind) = (concat!($group, "/", $version).to_owned(), $kind.to_owned());
                 Self { api_version, kind, metadata, spec, status: Default::default() }
             }
 
@@ -49,7 +59,7 @@ macro_rules! kind {
             type Scope = kube::core::$scope;
 
             fn kind(_: &()) -> Cow<'_, str> {
-                stringify!($name).into()
+                $kind.into()
             }
             fn group(_: &()) -> Cow<'_, str> {
                 $group.into()
@@ -76,9 +86,9 @@ macro_rules! cluster_kind {
         kind!($(#[$doc])* $name, $group, $version, $plural, $spec, $status, ClusterResourceScope);
 
         impl Kind for $name {
-            fn api(client: &Client, _namespace: &str) -> Api<Self> {
-                Api::all(client.clone())
-            }
+            const NAMESPACED: bool = false;
+
+            json_of_kind!();
         }
     };
 }
@@ -88,11 +98,32 @@ macro_rules! namespaced_kind {
         kind!($(#[$doc])* $name, $group, $version, $plural, $spec, $status, NamespaceResourceScope);
 
         impl Kind for $name {
-            fn api(client: &Client, namespace: &str) -> Api<Self> {
-                Api::namespaced(client.clone(), namespace)
-            }
+            const NAMESPACED: bool = true;
+
+            json_of_kind!();
         }
     };
+}
+
+/// A kind of Cluster API: raw, at the version that is asked for; see `capi::client` for servers without it.
+macro_rules! cluster_api_kind {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $plural:literal) => {
+        kind!(
+            $(#[$doc])* $name, $kind, "cluster.x-k8s.io", "v1beta2", $plural, Value, Value, NamespaceResourceScope,
+            "Value::is_null"
+        );
+
+        impl Kind for $name {
+            const NAMESPACED: bool = true;
+
+            json_of_kind!();
+        }
+    };
+}
+
+/// The status of most kinds is always written.
+fn written<T>(_: &T) -> bool {
+    false
 }
 
 cluster_kind!(
@@ -175,6 +206,43 @@ namespaced_kind!(
     "scalingfeedbacks",
     scaling_advisor::ScalingFeedbackSpec,
     NoStatus
+);
+
+cluster_api_kind!(
+    /// A Cluster of Cluster API.
+    CapiCluster,
+    "Cluster",
+    "clusters"
+);
+cluster_api_kind!(
+    /// So many machines, replaced in turn when they are to change.
+    MachineDeployment,
+    "MachineDeployment",
+    "machinedeployments"
+);
+cluster_api_kind!(
+    /// So many machines of one template.
+    MachineSet,
+    "MachineSet",
+    "machinesets"
+);
+cluster_api_kind!(
+    /// So many machines that a cloud keeps by itself.
+    MachinePool,
+    "MachinePool",
+    "machinepools"
+);
+cluster_api_kind!(
+    /// A machine that is a node, or will be.
+    Machine,
+    "Machine",
+    "machines"
+);
+cluster_api_kind!(
+    /// Which machines are replaced because they are broken.
+    MachineHealthCheck,
+    "MachineHealthCheck",
+    "machinehealthchecks"
 );
 
 /// The status of a kind that has none.

@@ -21,6 +21,7 @@
 
 pub mod advice;
 pub mod buffers;
+pub mod capi;
 pub mod claims;
 pub mod classes;
 pub mod cluster;
@@ -38,8 +39,10 @@ pub mod news;
 mod nodes;
 pub mod overlays;
 pub mod pools;
+pub mod promises;
 pub mod provision;
 pub mod repair;
 pub mod run;
 pub mod static_pools;
 pub mod stock;
+mod thinking;

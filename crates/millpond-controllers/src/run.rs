@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::advice::Advisor;
 use crate::buffers::Buffers;
+use crate::capi::autoscale::{Shrinker, Tender};
 use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
@@ -26,8 +27,11 @@ use crate::provision::{Nominations, Provisioner};
 use crate::repair::Repair;
 use crate::static_pools::StaticPools;
 
-/// Workers for claims mostly wait for providers and writes, so that they may be many.
-const CLAIMS_AT_A_TIME: usize = 64;
+/// Workers for claims mostly wait: for providers, for writes, for the scheduler to hear of nominations. With fewer of them
+/// new claims would not be launched while others register. Writes at a time are limited elsewhere.
+const CLAIMS_AT_A_TIME: usize = 1024;
+/// Claims whose marks are looked at, at a time.
+const MARKS_AT_A_TIME: usize = 64;
 /// Pods whose nomination is looked at, at a time.
 const NOMINATIONS_AT_A_TIME: usize = 16;
 /// Pools, classes, buffers and overlays that are looked at, at a time.
@@ -67,8 +71,7 @@ impl Controllers {
         Claims::listen(&context, &queue);
         controllers.work(Claims::new(Arc::clone(&context)), queue, CLAIMS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
-        Nominations::listen(&context, &queue);
-        controllers.work(Nominations::new(Arc::clone(&context)), queue, NOMINATIONS_AT_A_TIME, stop);
+        controllers.work(Nominations::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         Pools::listen(&context, &queue);
         controllers.work(Pools::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
@@ -79,7 +82,7 @@ impl Controllers {
         Repair::listen(&context, &queue);
         controllers.work(Repair::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
-        controllers.work(Marks::listen(&context, &queue), queue, CLAIMS_AT_A_TIME, stop);
+        controllers.work(Marks::listen(&context, &queue), queue, MARKS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         controllers.work(Hashes::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
@@ -99,6 +102,8 @@ impl Controllers {
                 controllers.when_ready(heed, stop);
             }
         }
+        controllers.when_ready(Tender::new(Arc::clone(&context)).run(stop.clone()), stop);
+        controllers.when_ready(Shrinker::new(Arc::clone(&context)).run(stop.clone()), stop);
         controllers.when_ready(Provisioner::new(context).run(stop.clone()), stop);
     }
 

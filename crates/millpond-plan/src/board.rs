@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::market::{Market, liking};
-use crate::model::{ClassId, HostPort, Labels, NodeId, PodClass, PodId, PodKind, PodState, Resources, Snapshot};
+use crate::model::{ClassId, HostPort, Labels, NodeId, Pod, PodClass, PodId, PodKind, PodState, Resources, Snapshot};
 use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::requirement::Requirements;
@@ -53,6 +53,11 @@ impl<'s> Board<'s> {
     /// The cluster as it will be without a plan: nodes that leave are closed, and pods on them that need another
     /// place are nowhere. Pods that wait for a node where room is kept for them are there already.
     pub fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
+        Self::with_topology(snapshot, market, Topology::new(snapshot))
+    }
+
+    /// The same with rules that were looked at before.
+    pub(crate) fn with_topology(snapshot: &'s Snapshot, market: &'s Market, topology: Topology) -> Self {
         let (static_ids, count) = static_ids(snapshot);
         let spots = snapshot.nodes.iter().enumerate().map(|(index, node)| Spot {
             offer: None,
@@ -60,14 +65,8 @@ impl<'s> Board<'s> {
             free: node.allocatable.clone(),
             ports: Vec::new(),
         });
-        let mut board = Self {
-            snapshot,
-            market,
-            spots: spots.collect(),
-            topology: Topology::new(snapshot),
-            static_ids,
-            suiting: vec![None; count],
-        };
+        let mut board =
+            Self { snapshot, market, spots: spots.collect(), topology, static_ids, suiting: vec![None; count] };
         board.add_nodes();
         board.add_bound_pods();
         board.keep_room_for_daemons();
@@ -86,6 +85,9 @@ impl<'s> Board<'s> {
 
     fn add_bound_pods(&mut self) {
         let snapshot = self.snapshot;
+        if snapshot.nodes.is_empty() {
+            return;
+        }
         for (index, pod) in snapshot.pods.iter().enumerate() {
             let Some(node) = pod.node else { continue };
             if needs_place(snapshot, PodId::from(index)) {
@@ -346,7 +348,11 @@ impl<'s> Board<'s> {
 /// that leaves and will be made again elsewhere.
 pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
     let pod = &snapshot.pods[pod.index()];
-    let kind = snapshot.classes[pod.class.index()].kind;
+    kind_needs_place(snapshot, pod, snapshot.classes[pod.class.index()].kind)
+}
+
+/// The same for a pod whose kind is at hand: a million pods are too many to look at the class of each.
+pub(crate) fn kind_needs_place(snapshot: &Snapshot, pod: &Pod, kind: PodKind) -> bool {
     let leaving = |node: NodeId| snapshot.nodes[node.index()].state == crate::model::NodeState::Leaving;
     match pod.state {
         PodState::Gated | PodState::Terminating => false,

@@ -7,17 +7,21 @@
 //! Which offers suit a class is a matter of sets: for each value of each label that some pod speaks of, the set of
 //! offers that carry it is kept; a requirement is a union of them, a term an intersection.
 
+mod memory;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::model::{HostPort, Labels, Nanos, NodeState, PodClass, PoolId, Resources, Snapshot, TypeId};
+use crate::model::{HostPort, Labels, Nanos, NodeState, PodClass, Pool, PoolId, Resources, Snapshot, TypeId};
 use crate::pack::BitSet;
 use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 use crate::taint;
+
+pub use memory::Memory;
 
 /// Offers that a type's offering may be split into for its open labels. More values than this on one node's labels
 /// would be a configuration gone wrong; those that pods name come first.
@@ -71,11 +75,14 @@ pub struct Market {
 impl Market {
     /// The market of a snapshot.
     pub fn new(snapshot: &Snapshot) -> Self {
-        let mentioned = Mentioned::new(snapshot);
+        Self::of(snapshot, &Mentioned::new(snapshot))
+    }
+
+    fn of(snapshot: &Snapshot, mentioned: &Mentioned) -> Self {
         let mut offers = Vec::new();
         for pool in (0..snapshot.pools.len()).map(PoolId::from) {
             for &of in &snapshot.pools[pool.index()].types {
-                offers_of(snapshot, &mentioned, pool, of, &mut offers);
+                offers_of(snapshot, mentioned, pool, of, &mut offers);
             }
         }
         let mut market = Self {
@@ -86,7 +93,7 @@ impl Market {
             own_names: [snapshot.names.hostname, snapshot.names.node_name],
             offers,
         };
-        market.index(&mentioned);
+        market.index(mentioned);
         market.subtract_daemons(snapshot);
         market.number_capacities();
         market
@@ -265,6 +272,7 @@ pub fn liking(class: &PodClass, labels: &Labels, taints: &[taint::Taint], snapsh
 }
 
 /// Labels that classes speak of, with the values that they name.
+#[derive(Debug, PartialEq, Eq)]
 struct Mentioned {
     values: BTreeMap<Symbol, BTreeSet<Symbol>>,
 }
@@ -296,10 +304,10 @@ impl Mentioned {
     }
 }
 
-fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeId, offers: &mut Vec<Offer>) {
+fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, id: PoolId, of: TypeId, offers: &mut Vec<Offer>) {
     let names = &snapshot.names;
-    let Some(merged) = merge(snapshot, pool, of) else { return };
-    let kind = &snapshot.types[of.index()];
+    let Some(merged) = merge(snapshot, id, of) else { return };
+    let (pool, kind) = (&snapshot.pools[id.index()], &snapshot.types[of.index()]);
     let choices = label_choices(snapshot, mentioned, pool, &merged);
     for (offering, offered) in kind.offerings.iter().enumerate() {
         let capacity_type = snapshot.symbols.find(offered.capacity_type.name());
@@ -307,13 +315,15 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
             let found = merged.iter().find(|(known, _)| *known == key);
             found.is_none_or(|(_, requirement)| requirement.allows(value, &snapshot.symbols))
         };
-        if !allows(names.zone, Some(offered.zone)) || !allows(names.capacity_type, capacity_type) {
+        let zone = Some(offered.zone).filter(|_| !pool.lacks(names.zone));
+        let capacity_type = capacity_type.filter(|_| !pool.lacks(names.capacity_type));
+        if !allows(names.zone, zone) || !allows(names.capacity_type, capacity_type) {
             continue;
         }
-        let bought = [Some((names.zone, offered.zone)), capacity_type.map(|value| (names.capacity_type, value))];
+        let bought = [zone.map(|value| (names.zone, value)), capacity_type.map(|value| (names.capacity_type, value))];
         for labels in &choices {
             offers.push(Offer {
-                pool,
+                pool: id,
                 instance_type: of,
                 offering: offering as u32,
                 labels: Arc::new(labels.with(bought.into_iter().flatten())),
@@ -323,7 +333,7 @@ fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, of: TypeI
                 available: offered.available && offered.left != Some(0),
                 left: offered.left,
                 capacity: 0,
-                rank: (snapshot.pools[pool.index()].weight, kind.priority),
+                rank: (pool.weight, kind.priority),
             });
         }
     }
@@ -362,9 +372,9 @@ fn is_well_known(snapshot: &Snapshot, key: Symbol) -> bool {
 
 /// The labels of a node, in each way in which what is left open can be chosen. Zone and capacity type are the
 /// offering's matter.
-fn label_choices(snapshot: &Snapshot, mentioned: &Mentioned, pool: PoolId, merged: &Allowed<'_>) -> Vec<Labels> {
+fn label_choices(snapshot: &Snapshot, mentioned: &Mentioned, pool: &Pool, merged: &Allowed<'_>) -> Vec<Labels> {
     let names = &snapshot.names;
-    let name = snapshot.symbols.find(&snapshot.pools[pool.index()].name);
+    let name = snapshot.symbols.find(&pool.name).filter(|_| !pool.lacks(names.pool));
     let mut choices: Vec<Vec<(Symbol, Symbol)>> = vec![name.map(|name| (names.pool, name)).into_iter().collect()];
     for (key, requirement) in merged {
         let key = *key;

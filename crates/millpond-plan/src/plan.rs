@@ -266,11 +266,13 @@ pub struct Settings {
     pub consolidate: bool,
     /// How much work may go into improving the first valid plan.
     pub budget: pack::Budget,
+    /// Whether to prove what the plan costs at least. That takes longer than a small plan itself, and changes none.
+    pub prove: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { policy: Policy::Millpond, consolidate: false, budget: pack::Budget::default() }
+        Self { policy: Policy::Millpond, consolidate: false, budget: pack::Budget::default(), prove: true }
     }
 }
 

@@ -19,4 +19,6 @@ pub mod meta;
 pub mod mirror;
 pub mod names;
 pub mod queue;
+pub mod raw;
+mod shelf;
 pub mod worker;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,10 @@ impl Key {
 
     /// The key of an object.
     pub fn of<K: Resource>(object: &K) -> Self {
-        let meta = object.meta();
+        Self::of_meta(object.meta())
+    }
+
+    pub(crate) fn of_meta(meta: &ObjectMeta) -> Self {
         Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
     }
 }
@@ -42,7 +45,11 @@ impl fmt::Display for Key {
 
 /// The owner that controls an object.
 pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
-    object.meta().owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+    controller_in(object.meta())
+}
+
+pub(crate) fn controller_in(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
 /// Its uid.

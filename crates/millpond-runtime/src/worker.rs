@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,12 +26,20 @@ pub trait Reconcile: Send + Sync + 'static {
 }
 
 /// Works off a queue until the token is cancelled; what is under way then is finished first.
-pub async fn run<R: Reconcile>(
+pub fn run<R: Reconcile>(
     controller: Arc<R>,
     queue: Arc<Queue<Key>>,
     concurrency: usize,
     token: CancellationToken,
-) {
+) -> BoxFuture<'static, ()> {
+    let step: Step = Box::new(move |queue, key| step(Arc::clone(&controller), queue, key).boxed());
+    work_off(step, queue, concurrency, token).boxed()
+}
+
+/// Looks at one key. Boxed, as tasks are, so that the loop below is made once for all controllers.
+type Step = Box<dyn Fn(Arc<Queue<Key>>, Key) -> BoxFuture<'static, ()> + Send + Sync>;
+
+async fn work_off(step: Step, queue: Arc<Queue<Key>>, concurrency: usize, token: CancellationToken) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.len() >= concurrency.max(1) {
@@ -41,7 +51,7 @@ pub async fn run<R: Reconcile>(
             Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
             key = queue.next() => key,
         };
-        tasks.spawn(step(Arc::clone(&controller), Arc::clone(&queue), key));
+        tasks.spawn(step(Arc::clone(&queue), key));
     }
     while tasks.join_next().await.is_some() {}
 }

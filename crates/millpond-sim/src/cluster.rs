@@ -26,6 +26,8 @@ const FIELD_MANAGER: &str = "millpond-sim";
 pub struct Cluster {
     /// The client, for what goes past the mirrors (bindings).
     pub client: Client,
+    /// What the writes of all mirrors share.
+    pub writer: Writer,
     /// The settings.
     pub options: Options,
     /// The time.
@@ -36,7 +38,7 @@ pub struct Cluster {
     pub recorder: Recorder,
     /// Pods, also found by their node.
     pub pods: Arc<Mirror<Pod>>,
-    /// Nodes.
+    /// Nodes, also found by the id of their machine.
     pub nodes: Arc<Mirror<Node>>,
     /// Namespaces.
     pub namespaces: Arc<Mirror<Namespace>>,
@@ -75,12 +77,13 @@ impl Cluster {
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
         let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
         let by_node = |pod: &Pod| node_name(pod).map(str::to_owned);
+        let by_provider_id = |node: &Node| node.spec.as_ref()?.provider_id.clone();
         let cluster = Self {
             names: Names::new(options.seed),
             clock,
             recorder,
             pods: Arc::new(Mirror::new(writer.clone(), Some(by_node))),
-            nodes: plain(&writer),
+            nodes: Arc::new(Mirror::new(writer.clone(), Some(by_provider_id))),
             namespaces: plain(&writer),
             services: plain(&writer),
             deployments: plain(&writer),
@@ -95,6 +98,7 @@ impl Cluster {
             storage_classes: plain(&writer),
             priority_classes: plain(&writer),
             leases: plain(&writer),
+            writer,
             client,
             options,
         };

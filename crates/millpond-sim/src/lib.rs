@@ -14,6 +14,8 @@
 //!  Job, budgets                                                              nodes, volumes
 //! ```
 //!
+//! [`capi`] plays the core of Cluster API and its providers beside them, where asked to.
+//!
 //! [`StandIns`] starts any choice of these [`Part`]s on any API server; nothing here knows whether
 //! that is the embedded one. All waiting is `tokio::time` and all chance comes from
 //! [`Options::seed`], so that a whole cluster runs under paused time and repeats itself. When
@@ -25,6 +27,7 @@
 //!
 //! The guide for users is `docs/guides/stand-ins.md`.
 
+pub mod capi;
 pub mod cluster;
 pub mod demo;
 pub mod kubelet;
@@ -36,7 +39,7 @@ pub mod standins;
 pub mod workloads;
 
 pub use millpond_runtime::{clock, error, events, kinds, meta, mirror, names, queue, worker};
-pub use options::{Nodes, Options};
+pub use options::{Nodes, Options, Providers};
 pub use standins::{Builder, Part, StandIns};
 
 /// The Rust of the guide compiles.

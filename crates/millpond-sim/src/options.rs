@@ -15,6 +15,19 @@ pub enum Nodes {
     All,
 }
 
+/// The infrastructure, bootstrap and control plane providers of Cluster API that are played, by the kinds that they
+/// look after: `VSphereMachine`, `KubeadmConfig`, `VSphereCluster` …
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Providers {
+    /// Every kind.
+    #[default]
+    All,
+    /// These kinds.
+    Only(Vec<String>),
+    /// All but these kinds.
+    AllBut(Vec<String>),
+}
+
 /// The settings of the stand-ins, with defaults that suit an embedded API.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -33,6 +46,10 @@ pub struct Options {
     pub pod_shutdown: Duration,
     /// How long a pod of a job works, unless its annotations say something else.
     pub job_duration: Duration,
+    /// How long a machine of Cluster API takes to boot, unless its annotations say something else.
+    pub machine_boot: Duration,
+    /// The providers of Cluster API that are played.
+    pub providers: Providers,
     /// How often each kubelet renews its lease. Off by default: nothing in embedded mode reads
     /// leases, and an idle cluster should not write. Needed beside a real node life-cycle
     /// controller, which declares nodes unreachable without them.
@@ -60,6 +77,8 @@ impl Default for Options {
             pod_startup: Duration::from_secs(1),
             pod_shutdown: Duration::from_secs(1),
             job_duration: Duration::from_secs(10),
+            machine_boot: Duration::from_secs(2),
+            providers: Providers::All,
             lease_interval: None,
             events: true,
             batch: Duration::from_millis(100),

@@ -11,6 +11,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::capi::Capi;
+use crate::capi::cluster::Clusters;
+use crate::capi::cluster::tanzu::{self, TanzuClusters};
+use crate::capi::deployment::Deployments as MachineDeployments;
+use crate::capi::health_check::HealthChecks;
+use crate::capi::infrastructure::Infrastructure;
+use crate::capi::infrastructure::shared::SharedInfrastructure;
+use crate::capi::machine::Machines;
+use crate::capi::machine_set::MachineSets;
 use crate::cluster::Cluster;
 use crate::kinds::Kind;
 use crate::kubelet::Kubelets;
@@ -60,10 +69,14 @@ pub enum Part {
     PodCollector,
     /// Volumes for claims.
     Volumes,
+    /// The core of Cluster API: MachineDeployments, MachineSets, Machines, Clusters.
+    ClusterApi,
+    /// Providers of Cluster API: machines, their bootstrap data, their Nodes.
+    Infrastructure,
 }
 
 impl Part {
-    /// All parts.
+    /// All parts that every cluster has.
     pub const ALL: [Self; 11] = [
         Self::Deployments,
         Self::ReplicaSets,
@@ -77,6 +90,8 @@ impl Part {
         Self::PodCollector,
         Self::Volumes,
     ];
+    /// Those that need the definitions of Cluster API's kinds on the server.
+    pub const CLUSTER_API: [Self; 2] = [Self::ClusterApi, Self::Infrastructure];
 }
 
 /// Builds stand-ins: which parts, with which options.
@@ -91,6 +106,12 @@ impl Builder {
     /// Plays a part too.
     pub fn with(mut self, part: Part) -> Self {
         self.parts.insert(part);
+        self
+    }
+
+    /// Plays these parts too.
+    pub fn with_all(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        self.parts.extend(parts);
         self
     }
 
@@ -116,8 +137,10 @@ impl Builder {
     pub fn spawn(self, token: CancellationToken) -> StandIns {
         let (cluster, events) = Cluster::new(self.client, self.options);
         let (all_known, known) = watch::channel(false);
-        let start = Start { cluster: Arc::clone(&cluster), token: token.clone(), tasks: TaskTracker::new(), known };
-        let tasks = start.tasks.clone();
+        let tasks = TaskTracker::new();
+        let capi = Part::CLUSTER_API.iter().any(|part| self.parts.contains(part));
+        let capi = capi.then(|| Capi::new(&cluster, &tasks, &token));
+        let start = Start { cluster: Arc::clone(&cluster), capi, token: token.clone(), tasks: tasks.clone(), known };
         tasks.spawn(events.run(token.clone()));
         // Controllers first: they register for changes, so that none is missed.
         for part in &self.parts {
@@ -130,13 +153,14 @@ impl Builder {
             ended.close();
             ended.wait().await;
         });
-        StandIns { cluster, handle }
+        StandIns { cluster, capi: start.capi, handle }
     }
 }
 
 /// Running stand-ins.
 pub struct StandIns {
     cluster: Arc<Cluster>,
+    capi: Option<Arc<Capi>>,
     handle: JoinHandle<()>,
 }
 
@@ -151,6 +175,11 @@ impl StandIns {
         &self.cluster
     }
 
+    /// What the parts of Cluster API share, if they are played.
+    pub fn capi(&self) -> Option<&Arc<Capi>> {
+        self.capi.as_ref()
+    }
+
     /// Waits until they have ended, which they do once their token is cancelled.
     pub async fn ended(self) {
         // A panic in the waiting task has been reported by the runtime already.
@@ -160,6 +189,7 @@ impl StandIns {
 
 struct Start {
     cluster: Arc<Cluster>,
+    capi: Option<Arc<Capi>>,
     token: CancellationToken,
     tasks: TaskTracker,
     known: watch::Receiver<bool>,
@@ -209,7 +239,34 @@ impl Start {
             }
             Part::PodCollector => self.run(PodCollector::new(&cluster), 1),
             Part::Volumes => self.run(Volumes::new(&cluster), usual),
+            Part::ClusterApi | Part::Infrastructure => {
+                if let Some(capi) = &self.capi {
+                    self.cluster_api(part, capi);
+                }
+            }
         }
+    }
+
+    fn cluster_api(&self, part: Part, capi: &Arc<Capi>) {
+        let usual = self.cluster.options.concurrency;
+        if part == Part::Infrastructure {
+            self.run(Infrastructure::new(capi), KUBELET_CONCURRENCY);
+            self.run(SharedInfrastructure::new(capi), usual);
+            return;
+        }
+        self.run(Clusters::new(capi), usual);
+        self.run(MachineDeployments::new(capi), usual);
+        self.run(MachineSets::new(capi), usual);
+        self.run(Machines::new(capi), KUBELET_CONCURRENCY);
+        self.run(HealthChecks::new(capi), 1);
+        self.run(TanzuClusters::new(capi), 1);
+        // Nobody refers to Tanzu's clusters: looking for the kind begins its watch.
+        let externals = Arc::clone(&capi.externals);
+        self.begin(async move {
+            if let Err(error) = externals.resource(tanzu::GROUP, tanzu::KIND).await {
+                tracing::warn!(%error, "TanzuKubernetesClusters are not looked after");
+            }
+        });
     }
 
     fn mirror<K: Kind>(&self, mirror: &Arc<Mirror<K>>, waits: &mut Vec<BoxFuture<'static, ()>>) {
@@ -257,6 +314,15 @@ impl Start {
         }
         if any(&[Part::Scheduler, Part::Volumes, Part::StatefulSets]) {
             self.mirror(&cluster.claims, &mut waits);
+        }
+        if let Some(capi) = &self.capi {
+            self.mirror(&capi.clusters, &mut waits);
+            self.mirror(&capi.sets, &mut waits);
+            self.mirror(&capi.machines, &mut waits);
+            if any(&[Part::ClusterApi]) {
+                self.mirror(&capi.deployments, &mut waits);
+                self.mirror(&capi.health_checks, &mut waits);
+            }
         }
         self.mirror(&cluster.pods, &mut waits);
         let token = self.token.clone();

@@ -16,6 +16,7 @@
 //!   everything together.
 
 pub mod advice;
+pub mod groups;
 mod lower;
 pub mod objects;
 mod read;
@@ -24,5 +25,5 @@ mod state;
 
 pub use objects::text::PODS_LISTED;
 pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
-pub use snapshot::{DefaultSpread, Note, Options, PoolsOf, Taken, add_types, buffer_of};
+pub use snapshot::{DefaultSpread, Group, GroupMachine, Note, Options, PoolsOf, Taken, add_types, buffer_of};
 pub use state::{Applied, Origin, Overlays, State, Unresolved, pool_labels};

@@ -8,7 +8,8 @@
 //!            ▼                        ▼                       ▼
 //!       RealCluster              Controllers               Kubectl
 //!    etcd, kube-apiserver   kube-controller-manager,    drives any server
-//!            │               kube-scheduler, kwok              │
+//!            │               kube-scheduler, kwok;             │
+//!            │               ClusterApi: its core manager      │
 //!            └──── kubeconfig ────────┴──── kubeconfig ────────┘
 //!                                     ▲
 //!                             EmbeddedServer (`millpond up`)
@@ -27,6 +28,7 @@
 //!
 //! Not here: what is tested. This room only starts and stops.
 
+mod cluster_api;
 mod controllers;
 mod embedded;
 mod kubeconfig;
@@ -39,6 +41,7 @@ mod real_cluster;
 mod scratch;
 mod warden;
 
+pub use cluster_api::ClusterApi;
 pub use controllers::{Controllers, ControllersBuilder};
 pub use embedded::EmbeddedServer;
 pub use kubeconfig::Access;

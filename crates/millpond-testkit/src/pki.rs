@@ -46,6 +46,16 @@ impl Pki {
     }
 }
 
+/// Makes a serving certificate for loopback, as `tls.crt` and `tls.key` in `folder`; gives the certificate of the
+/// authority that signed it.
+pub(crate) fn serving(folder: &Path) -> Result<String> {
+    let (ca, ca_pem) = authority()?;
+    let (server_pem, server_key_pem) = server(&ca)?;
+    write_private(&folder.join("tls.crt"), server_pem.as_bytes())?;
+    write_private(&folder.join("tls.key"), server_key_pem.as_bytes())?;
+    Ok(ca_pem)
+}
+
 /// A key that service account tokens are signed with.
 pub(crate) fn service_account_key() -> Result<KeyPair> {
     KeyPair::generate().context("make a service account key")

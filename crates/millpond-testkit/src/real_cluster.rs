@@ -217,6 +217,11 @@ impl RealCluster {
         &self.processes
     }
 
+    /// What else runs: the controllers of Kubernetes, kube-scheduler, kwok.
+    pub fn controllers(&self) -> &Controllers {
+        &self.controllers
+    }
+
     /// A client, as an administrator.
     #[cfg(feature = "client")]
     pub async fn client(&self) -> Result<kube::Client> {

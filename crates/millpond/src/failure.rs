@@ -13,6 +13,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     ),
     (Code::NotFound as u8, "there is nothing of that name"),
     (Code::Conflict as u8, "conflict or limit: a directory, port or file that somebody else has"),
+    (Code::Timeout as u8, "timeout: it takes longer than `--timeout` allows, and goes on by itself"),
     (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),
 ];
 
@@ -25,6 +26,8 @@ pub(crate) enum Code {
     NotFound = 3,
     /// Conflict or limit: somebody else has what this needs.
     Conflict = 4,
+    /// It took too long.
+    Timeout = 5,
     /// The operating system does not let this user.
     NotAllowed = 6,
 }

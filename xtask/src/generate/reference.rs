@@ -1,5 +1,5 @@
 //! Files of `docs/reference` that the binary writes about itself: its command line, its conversions, its
-//! custom kinds, its metrics, the schema of a plan.
+//! custom kinds, its metrics, node pool files, the schema of a plan.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,6 +15,7 @@ const PAGES: &[(&str, &str)] = &[
     ("convert", "convert.md"),
     ("custom-kinds", "custom-kinds.md"),
     ("metrics", "metrics.md"),
+    ("node-pool-files", "node-pool-files.md"),
     ("plan-schema", "plan.schema.json"),
 ];
 

@@ -175,10 +175,20 @@ impl Stack {
 
     /// CPU seconds and peak memory of the engine.
     pub(crate) fn engine_usage(&self) -> Result<(f64, u64)> {
-        let folder = PathBuf::from(format!("/proc/{}", self.engine.id()));
-        let read = |name: &str| std::fs::read_to_string(folder.join(name)).context("look at the engine");
-        usage(&read("stat")?, &read("status")?)
+        process_usage(&self.engine)
     }
+
+    /// CPU seconds of all that runs, the engine included.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        let parts = self.cluster.processes().iter().chain(self.cluster.controllers().processes());
+        parts.chain([&self.engine]).map(|process| Ok(process_usage(process)?.0)).sum()
+    }
+}
+
+fn process_usage(process: &Process) -> Result<(f64, u64)> {
+    let folder = PathBuf::from(format!("/proc/{}", process.id()));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).context("look at a process");
+    usage(&read("stat")?, &read("status")?)
 }
 
 /// CPU seconds and peak memory of a process, from the texts of

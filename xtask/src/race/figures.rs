@@ -27,6 +27,12 @@ pub(super) struct Figures {
     pub(super) cost_per_hour: f64,
     /// Pods that were evicted so that nodes could go.
     pub(super) moved: usize,
+    /// Of the whole stack, until then.
+    pub(super) stack_cpu_seconds: f64,
+    /// Until pods ran that were made anew, on the nodes that were there by then.
+    pub(super) again_seconds: Option<f64>,
+    /// Of the whole stack, for those.
+    pub(super) again_cpu_seconds: Option<f64>,
     pub(super) cpu_seconds: f64,
     pub(super) peak_memory_bytes: u64,
 }
@@ -88,6 +94,15 @@ pub(super) fn page(title: &str, engines: &[Figures]) -> String {
     ];
     if settled {
         rows.push(row("pods moved", &|figures| figures.moved.to_string(), ratio(&|figures| figures.moved as f64)));
+    }
+    rows.push(row(
+        "CPU of all parts",
+        &|figures| format!("{:.1} s", figures.stack_cpu_seconds),
+        ratio(&|figures| figures.stack_cpu_seconds),
+    ));
+    if engines.iter().any(|figures| figures.again_seconds.is_some()) {
+        rows.push(row("with nodes there already", &|figures| moment(figures.again_seconds), String::new()));
+        rows.push(row("CPU of all parts then", &|figures| moment(figures.again_cpu_seconds), String::new()));
     }
     rows.push(row(
         "CPU of the engine",
@@ -153,6 +168,9 @@ mod tests {
             nodes: 8,
             cost_per_hour,
             moved: 0,
+            stack_cpu_seconds: 40.0,
+            again_seconds: None,
+            again_cpu_seconds: None,
             cpu_seconds: 2.0,
             peak_memory_bytes: 100_000_000,
         }
@@ -178,6 +196,7 @@ rounds of claims            1           2
 claims                      8           8
 nodes                       8           8   1.00
 cost per hour         $20.000     $25.000   0.80
+CPU of all parts       40.0 s      40.0 s   1.00
 CPU of the engine       2.0 s       2.0 s   1.00
 peak memory            100 MB      100 MB   1.00
 ";

@@ -24,7 +24,14 @@ const AFTERMATH: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs it from an empty cluster to the end.
-pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, logs: &Path) -> Result<Figures> {
+pub(super) fn run(
+    kit: &Kit,
+    scenario: Scenario,
+    pods: usize,
+    prices: &Prices,
+    logs: &Path,
+    again: bool,
+) -> Result<Figures> {
     let mut stack = kit.start(&format!("{}-{}", scenario.name(), kit.engine().name()), logs)?;
     let kubectl = stack.kubectl()?;
     create(&kubectl, scenario::pool(kit.engine()))?;
@@ -32,10 +39,13 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
     kubectl.run(&["wait", "--for=condition=Ready", "--timeout=60s", &pool]).context("wait for the pool")?;
 
     let mut race = Race { watches: Watches::start(&kubectl)?, seen: Seen::default() };
+    let mut used = stack.cpu_seconds()?;
     let mut started = Instant::now();
     create(&kubectl, scenario.deployments(pods))?;
     let wanted = scenario.pods(pods);
-    let mut done = race.until(&mut stack, |seen| (seen.running() == wanted).then_some(seen.last_pod).flatten())?;
+    let all_run = |seen: &Seen| (seen.running() == wanted).then_some(seen.last_pod).flatten();
+    let mut done = race.until(&mut stack, all_run)?;
+    let mut stack_cpu_seconds = stack.cpu_seconds()? - used;
     race.until(&mut stack, |seen| seen.quiet_for(AFTERMATH).then(Instant::now))?;
     let mut moved = 0;
 
@@ -43,6 +53,7 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
         let left = replicas * scenario.deployments(pods).len();
         let before = race.seen.gone();
         race.seen.forget_claims();
+        used = stack.cpu_seconds()?;
         started = Instant::now();
         kubectl.run(&["scale", "deployment", "--all", "--replicas", &replicas.to_string()])?;
         let patch = scenario::consolidation().to_string();
@@ -50,6 +61,7 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
         let settled = |seen: &Seen| seen.running() == left && seen.pods.len() == left && seen.quiet_for(QUIET);
         race.until(&mut stack, |seen| settled(seen).then(Instant::now))?;
         done = race.seen.last_claim_change.unwrap_or(started);
+        stack_cpu_seconds = stack.cpu_seconds()? - used;
         moved = (race.seen.gone() - before).saturating_sub(wanted - left);
     }
     let claims: Vec<f64> = race.seen.claims_since(started);
@@ -58,6 +70,16 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
     let nodes = nodes["items"].as_array().context("a list of nodes")?.clone();
     let costs: Result<Vec<f64>> = nodes.iter().map(|node| prices.of_node(node)).collect();
     let (cpu_seconds, peak_memory_bytes) = stack.engine_usage()?;
+    let (mut again_seconds, mut again_cpu_seconds) = (None, None);
+    if again && scenario.second_act(pods).is_none() {
+        kubectl.run(&["delete", "deployment", "--all"])?;
+        race.until(&mut stack, |seen| (seen.pods.is_empty() && seen.quiet_for(AFTERMATH)).then_some(()))?;
+        let (used, started) = (stack.cpu_seconds()?, Instant::now());
+        create(&kubectl, scenario.deployments(pods))?;
+        let done = race.until(&mut stack, all_run)?;
+        again_seconds = Some(done.saturating_duration_since(started).as_secs_f64());
+        again_cpu_seconds = Some(stack.cpu_seconds()? - used);
+    }
     Ok(Figures {
         scenario: scenario.name().to_owned(),
         engine: kit.engine(),
@@ -69,6 +91,9 @@ pub(super) fn run(kit: &Kit, scenario: Scenario, pods: usize, prices: &Prices, l
         nodes: nodes.len(),
         cost_per_hour: costs?.iter().sum(),
         moved,
+        stack_cpu_seconds,
+        again_seconds,
+        again_cpu_seconds,
         cpu_seconds,
         peak_memory_bytes,
     })

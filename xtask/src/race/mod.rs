@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Measure this binary of `millpond`, and build none
     #[arg(long, value_name = "FILE", conflicts_with = "debug")]
     binary: Option<PathBuf>,
+    /// Then make all pods anew, on the nodes that are there: what the stack itself takes
+    #[arg(long)]
+    again: bool,
     /// Fail as well if Millpond takes more than a third of Karpenter's time
     #[arg(long)]
     check_time: bool,
@@ -89,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let mut runs = Vec::new();
             for number in 1..=args.runs {
                 println!("{}, {}, run {number} of {}", scenario.name(), kit.title()?, args.runs);
-                let figures = heat::run(kit, scenario, args.pods, &prices, &logs);
+                let figures = heat::run(kit, scenario, args.pods, &prices, &logs, args.again);
                 runs.push(figures.with_context(|| format!("{} with {}", scenario.name(), kit.engine().name()))?);
                 runs.iter().last().into_iter().for_each(|figures| println!("  {}", figures.line()));
             }

@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn wanted_parts() -> Vec<Part> {
     let mut parts = CLUSTER_PARTS.to_vec();
-    parts.extend([Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
+    parts.extend([Part::CLUSTER_API, Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
     parts
 }
 
@@ -129,7 +129,7 @@ fn plan(args: &Args) -> Vec<Step> {
     }
     steps.push(Step {
         name: "real parts",
-        detail: "wait for the builds of Kubernetes, etcd, kwok, the rival and Karpenter's suite that run beside the steps above".into(),
+        detail: "wait for the builds of Kubernetes, etcd, kwok, Cluster API, the rival and Karpenter's suite that run beside the steps above".into(),
         work: Work::AwaitParts,
     });
     steps.push(tests_step("real-cluster suites", &["--workspace", "--", "--ignored", IGNORED_PREFIX]));

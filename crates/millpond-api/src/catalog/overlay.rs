@@ -180,6 +180,14 @@ pub fn apply_for(catalog: &mut Catalog, pool: &LabelValues, overlays: &[Overlay]
     applied
 }
 
+/// The price of a node with these labels under overlays.
+pub fn price_of<'o>(nanos: u64, labels: &LabelValues, overlays: impl Iterator<Item = &'o Overlay>) -> u64 {
+    let matching: Vec<Overlay> = overlays.filter(|overlay| overlay.matches(labels)).cloned().collect();
+    let rule = ordered(&matching).into_iter().find_map(|overlay| overlay.price);
+    let surcharges = matching.iter().map(|overlay| overlay.surcharge_nanos_hour).fold(0, u64::saturating_add);
+    rule.map_or(nanos, |rule| rule.apply(nanos)).saturating_add(surcharges)
+}
+
 /// What an overlay makes of a price.
 fn price_rule(price: Option<&str>, adjustment: Option<&str>) -> Result<Option<PriceRule>, (&'static str, String)> {
     match (price, adjustment) {

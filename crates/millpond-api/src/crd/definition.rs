@@ -147,7 +147,7 @@ impl Definition {
 }
 
 impl Column {
-    fn value(&self) -> Value {
+    pub(super) fn value(&self) -> Value {
         let mut value = json!({"name": self.name, "type": self.kind, "jsonPath": self.path});
         if !self.description.is_empty() {
             value["description"] = self.description.into();

@@ -142,6 +142,16 @@ impl Schema {
         self.with("minProperties", least)
     }
 
+    /// Fields that are not named here are kept as they are.
+    pub(super) fn open(self) -> Self {
+        self.with("x-kubernetes-preserve-unknown-fields", true)
+    }
+
+    /// A rule whose words depend on the value: `told` is an expression as well; `message` stands in where it fails.
+    pub(super) fn rule_told(self, rule: &str, message: &str, told: &str) -> Self {
+        self.push("x-kubernetes-validations", json!({"rule": rule, "message": message, "messageExpression": told}))
+    }
+
     /// A list without equal entries.
     pub(super) fn set(self) -> Self {
         self.with("x-kubernetes-list-type", "set")

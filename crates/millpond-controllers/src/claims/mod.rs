@@ -9,9 +9,11 @@
 //! The claim is the intent: it is there before a provider is asked, its uid is the token of every call, and every step
 //! can be repeated after a crash.
 
+mod domains;
 mod initialize;
 mod launch;
 mod register;
+mod together;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +38,13 @@ use crate::kinds::{NodeClaim, NodeClass};
 pub struct Claims {
     context: Arc<Context>,
     launches: launch::Launches,
+    together: together::Together,
 }
 
 impl Claims {
     /// Acts on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, launches: launch::Launches::default() }
+        Self { context, launches: launch::Launches::default(), together: together::Together::default() }
     }
 
     /// Asks for work on a claim whenever it, or its node, changes.
@@ -188,7 +191,10 @@ pub fn claim_of(cluster: &Cluster, node: &Node) -> Option<Arc<NodeClaim>> {
         return Some(claim);
     }
     let id = node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())?;
-    cluster.claims.list().into_iter().find(|claim| claim.status.provider_id == id)
+    let is_of = |claim: &Arc<NodeClaim>| claim.status.provider_id == id;
+    // Most nodes are called as their claims are.
+    let named = cluster.claims.get(&Key::new("", node.metadata.name.as_deref().unwrap_or_default()));
+    named.filter(is_of).or_else(|| cluster.claims.list().into_iter().find(is_of))
 }
 
 /// The node of a claim, once there is one.

@@ -1,6 +1,7 @@
 //! The machine has become a node: it gets what the claim promises, and the claim its name.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -20,12 +21,14 @@ use crate::health::Launch;
 use crate::kinds::NodeClaim;
 use crate::limits::RESERVED_ANNOTATION;
 use crate::metrics::disrupted_by;
+use crate::promises::PROMISED_ANNOTATION;
+use crate::provision::nominate;
 
 /// A machine that has not become a node after this long is given up, as Karpenter does.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Annotations that say something about the claim only.
-const OF_CLAIMS: [&str; 2] = [RESERVED_ANNOTATION, REPLACES_ANNOTATION];
+const OF_CLAIMS: [&str; 3] = [RESERVED_ANNOTATION, REPLACES_ANNOTATION, PROMISED_ANNOTATION];
 
 const TIMED_OUT: Voice =
     Voice { component: "millpond", action: "Register", reason: "RegistrationTimeout", warning: true };
@@ -44,6 +47,11 @@ impl Claims {
             }
             return Ok(Some(left));
         };
+        let promised = cluster.promises.pods_of(claim);
+        if let Some(again) = self.lacks_domains(claim, &node, &promised) {
+            return Ok(Some(again));
+        }
+        let node = if promised.is_empty() { node } else { self.tell_scheduler(claim, node, &promised).await };
         if let Some(patch) = registration(claim, &node) {
             cluster.nodes.patch(&Key::of(&*node), &patch).await?;
         }
@@ -54,6 +62,16 @@ impl Claims {
         self.context.health.note(cluster, claim, Launch::Registered);
         tracing::info!(claim = claim.name(), node = node.name_any(), "registered");
         Ok(None)
+    }
+
+    /// Has pods nominated for a node before it takes any, or others are faster. What fails here is told again when the
+    /// node is ready. Gives the node as it is by then.
+    async fn tell_scheduler(&self, claim: &NodeClaim, node: Arc<Node>, promised: &[Key]) -> Arc<Node> {
+        let cluster = &self.context.cluster;
+        let busy = self.together.enter();
+        nominate(cluster, promised, &node.name_any()).await;
+        busy.wait_for_others().await;
+        node_of(cluster, claim).unwrap_or(node)
     }
 }
 

@@ -16,10 +16,11 @@ use super::command::{Candidate, Command, Failure, Next, Sight, Stage, commands, 
 use super::execute::{forget, mark, node_name_of, sight, standing, unmark};
 use super::holds::After;
 use super::verify::{Group, verify};
-use super::{Disruptor, RETRY, earlier, tell, thinking};
+use super::{Disruptor, RETRY, earlier, tell};
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
 use crate::kinds::NodeClaim;
+use crate::thinking::thinking;
 
 /// A pod that the scheduler was about to bind when the node was tainted is seen within this time. Then nodes that go
 /// without replacement are asked about once more.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use millpond_api::condition::{Conditions, find};
 use millpond_api::karpenter::{DISRUPTED_TAINT, conditions};
 use millpond_api::meta::Condition;
@@ -70,7 +70,7 @@ async fn set_taint(cluster: &Cluster, node: &Node, wanted: bool) -> Result<()> {
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": taints}});
         match cluster.nodes.patch(&key, &patch).await {
             Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) if error.is_conflict() => node = fresh(cluster, &key, "Node").await?,
+            Err(error) if error.is_conflict() => node = cluster.nodes.fetch(&key).await?,
             other => return other.map(drop),
         }
     }
@@ -105,19 +105,11 @@ async fn set_reason(cluster: &Cluster, claim: &NodeClaim, reason: Option<&str>) 
         let Some(patch) = status_patch(&claim, Some(&claim.status), &status) else { return Ok(()) };
         match cluster.claims.patch_status(&key, &patch).await {
             Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) if error.is_conflict() => claim = fresh(cluster, &key, "NodeClaim").await?,
+            Err(error) if error.is_conflict() => claim = cluster.claims.fetch(&key).await?,
             other => return other.map(drop),
         }
     }
     Err(busy("NodeClaim", key))
-}
-
-/// An object as it is now: the copy lags behind somebody else's write.
-async fn fresh<K: millpond_runtime::kinds::Kind>(cluster: &Cluster, key: &Key, kind: &'static str) -> Result<K> {
-    let api: Api<K> = K::api(&cluster.client, &key.namespace);
-    let failed =
-        |source| Error::Api { verb: "read", kind: kind.to_owned(), key: key.clone(), source: Box::new(source) };
-    api.get(&key.name).await.map_err(failed)
 }
 
 fn busy(kind: &'static str, key: Key) -> Error {

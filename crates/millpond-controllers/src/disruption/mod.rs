@@ -146,11 +146,3 @@ async fn until(due: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
-
-/// Runs something that takes a while without holding up others, where there is more than one thread.
-fn thinking<T>(think: impl FnOnce() -> T) -> T {
-    match tokio::runtime::Handle::current().runtime_flavor() {
-        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(think),
-        _ => think(),
-    }
-}

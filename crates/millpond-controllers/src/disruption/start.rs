@@ -18,7 +18,7 @@ use super::decide::{Draft, Waiting, drafts, next_look, price_limit, waiting};
 use super::execute::mark;
 use super::holds::After;
 use super::think::Thought;
-use super::{Disruptor, PATIENCE, SHARE, SOONEST_AGAIN, earlier, tell, thinking};
+use super::{Disruptor, PATIENCE, SHARE, SOONEST_AGAIN, earlier, tell};
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
 use crate::kinds::NodeClaim;
@@ -26,6 +26,7 @@ use crate::limits;
 use crate::metrics::DISRUPTION;
 use crate::provision::Intents;
 use crate::static_pools;
+use crate::thinking::thinking;
 
 /// A command before anything of it is written.
 struct Start {

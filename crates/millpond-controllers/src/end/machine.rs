@@ -82,7 +82,7 @@ pub(super) async fn find(context: &Context, claim: &mut Arc<NodeClaim>) -> Resul
 /// Whether a claim that names a machine which is not there has another one, under its token: somebody changed what it
 /// names. The right id is written down then. A provider that took the request to end what is named knew it.
 pub(super) async fn is_misnamed(context: &Context, claim: &mut Arc<NodeClaim>, id: &str) -> Result<Option<Duration>> {
-    if context.endings.of(claim, |leaving| leaving.asked > 0 || leaving.told_gone) {
+    if context.endings.of(claim, |leaving| leaving.asked > 0) {
         return Ok(None);
     }
     let token = claim.metadata.uid.clone().unwrap_or_default();

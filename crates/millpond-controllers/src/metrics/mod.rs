@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use millpond_api::labels;
 use millpond_plan::plan::Report;
+use millpond_state::groups::GroupRef;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -77,6 +78,9 @@ pub struct Metrics {
     provider_errors: Counters<CallError>,
     limits_refused: Counters<Limited>,
     advice: Counter,
+    groups_scaled_up: Counters<Group>,
+    groups_scaled_down: Counters<GroupReason>,
+    machines_failed: Counters<GroupReason>,
     plan_gap: Gauge<f64, std::sync::atomic::AtomicU64>,
     plan_cost: Gauge<f64, std::sync::atomic::AtomicU64>,
     plan_bound: Gauge<f64, std::sync::atomic::AtomicU64>,
@@ -157,6 +161,17 @@ struct Limited {
     name: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Group {
+    node_group: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupReason {
+    node_group: String,
+    reason: &'static str,
+}
+
 /// The planner that looks at pods without a node.
 pub const PROVISIONER: &str = "provisioner";
 /// The planner that looks for nodes that could go.
@@ -184,6 +199,9 @@ impl Default for Metrics {
             provider_errors: Family::default(),
             limits_refused: Family::default(),
             advice: Counter::default(),
+            groups_scaled_up: Family::default(),
+            groups_scaled_down: Family::default(),
+            machines_failed: Family::default(),
             plan_gap: Gauge::default(),
             plan_cost: Gauge::default(),
             plan_bound: Gauge::default(),
@@ -272,6 +290,10 @@ impl Metrics {
     /// What the last plan says of itself.
     pub(crate) fn plan_made(&self, report: &Report) {
         self.plan_cost.set(report.cost_after as f64 / 1e9);
+    }
+
+    /// It is known how good the last plan is.
+    pub(crate) fn plan_judged(&self, report: &Report) {
         self.plan_bound.set(report.bound as f64 / 1e9);
         self.plan_gap.set(report.gap());
     }
@@ -289,6 +311,23 @@ impl Metrics {
     /// Advice was given that says something new.
     pub(crate) fn advised(&self) {
         self.advice.inc();
+    }
+
+    /// A node group was given more machines.
+    pub(crate) fn group_scaled_up(&self, group: &GroupRef, machines: i64) {
+        let machines = u64::try_from(machines).unwrap_or(0);
+        self.groups_scaled_up.get_or_create(&Group { node_group: group.to_string() }).inc_by(machines);
+    }
+
+    /// A node group was given fewer machines: `unneeded`, or `failed`.
+    pub(crate) fn group_scaled_down(&self, group: &GroupRef, machines: i64, reason: &'static str) {
+        let labels = GroupReason { node_group: group.to_string(), reason };
+        self.groups_scaled_down.get_or_create(&labels).inc_by(u64::try_from(machines).unwrap_or(0));
+    }
+
+    /// A machine of a node group will not become a node.
+    pub(crate) fn machine_failed(&self, group: &GroupRef, reason: &'static str) {
+        self.machines_failed.get_or_create(&GroupReason { node_group: group.to_string(), reason }).inc();
     }
 
     /// Claims that a limit left no room for.

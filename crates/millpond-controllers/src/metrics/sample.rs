@@ -6,6 +6,7 @@ use kube::api::ObjectMeta;
 use millpond_api::karpenter::NodeClaimSpec;
 use millpond_api::labels;
 use millpond_plan::plan::Report;
+use millpond_state::groups::{GroupKind, GroupRef};
 
 use super::{Metrics, PROVISIONER, created_for};
 use crate::kinds::NodeClaim;
@@ -28,6 +29,10 @@ pub(super) fn count(metrics: &Metrics) {
     metrics.pod_bound(Duration::from_secs(2));
     metrics.pod_started(Duration::from_secs(3));
     metrics.limit_refused("NodePool", "general", 4);
+    let group = GroupRef::new(GroupKind::MachineDeployment, "default", "workers");
+    metrics.group_scaled_up(&group, 2);
+    metrics.group_scaled_down(&group, 1, "unneeded");
+    metrics.machine_failed(&group, "Quota");
     metrics.provider_called("sim", "Create", Duration::from_millis(20), Some("InsufficientCapacityError"));
 }
 

@@ -6,12 +6,13 @@ use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::PRICE_LIMIT_ANNOTATION;
 use millpond_api::{labels, money};
 use millpond_providers::OfferingKey;
+use millpond_state::groups::Use;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{Gauges, Metrics, Pool, PoolReason, label, pool};
+use super::{Gauges, Group, Metrics, Pool, PoolReason, label, pool};
 use crate::cluster::is_ours;
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClaim;
@@ -43,6 +44,9 @@ struct Seen {
     allowed: Gauges<PoolReason>,
     available: Gauges<Offering>,
     out: Gauge,
+    group_sizes: Gauges<Group>,
+    groups_held: Gauges<Group>,
+    unneeded: Gauge,
 }
 
 /// All metrics of the controllers, as of now. For whoever serves them.
@@ -105,6 +109,15 @@ fn counted(metrics: &Metrics, registry: &mut Registry) {
     own.register("plan_bound_dollars_per_hour", help, metrics.plan_bound.clone());
     let help = "Claims that were not written because a limit left no room, by what limits";
     own.register("limit_refusals", help, metrics.limits_refused.clone());
+    let groups = own.sub_registry_with_prefix("node_groups");
+    groups.register("scaled_up", "Machines that node groups were given for pods", metrics.groups_scaled_up.clone());
+    groups.register(
+        "scaled_down",
+        "Machines that were taken from node groups, by why",
+        metrics.groups_scaled_down.clone(),
+    );
+    let help = "Machines of node groups that did not become nodes, by why";
+    groups.register("failed_machines", help, metrics.machines_failed.clone());
     own.register("scaling_advice", "Advice that was written because it says something new", metrics.advice.clone());
 }
 
@@ -119,7 +132,23 @@ impl Seen {
             seen.available.get_or_create(&Offering { instance_type, zone, capacity_type }).set(0);
             seen.out.inc();
         }
+        seen.look_at_groups(context);
         seen
+    }
+
+    fn look_at_groups(&self, context: &Context) {
+        let machines = &context.cluster.machines;
+        let options = machines.as_pools(Use::Closed);
+        context.cluster.with_node_groups(&options, |groups, _| {
+            for group in groups.iter().filter(|group| group.scaled.is_some()) {
+                let size = i64::try_from(group.replicas).unwrap_or(i64::MAX);
+                self.group_sizes.get_or_create(&Group { node_group: group.of.to_string() }).set(size);
+            }
+        });
+        for of in options.held.keys() {
+            self.groups_held.get_or_create(&Group { node_group: of.to_string() }).set(1);
+        }
+        self.unneeded.set(machines.unneeded.load(std::sync::atomic::Ordering::Relaxed) as i64);
     }
 
     fn look_at_pools(&self, context: &Context) {
@@ -159,6 +188,9 @@ impl Seen {
         seen.allow("general", "empty", 1);
         let (instance_type, zone) = ("m5.large".to_owned(), "us-east-1a".to_owned());
         seen.available.get_or_create(&Offering { instance_type, zone, capacity_type: "spot".to_owned() }).set(0);
+        let group = Group { node_group: "default/workers".to_owned() };
+        seen.group_sizes.get_or_create(&group).set(3);
+        seen.groups_held.get_or_create(&group).set(1);
         seen
     }
 
@@ -177,6 +209,11 @@ impl Seen {
         provider.register("instance_type_offering_available", help, self.available);
         let own = registry.sub_registry_with_prefix("millpond");
         own.register("stock_out_offerings", "Offerings that are left out because they were out of stock", self.out);
+        let groups = own.sub_registry_with_prefix("node_groups");
+        groups.register("size", "Machines that a node group should have", self.group_sizes);
+        let help = "1 for node groups that get nothing for now because their machines failed; no other is listed";
+        groups.register("backed_off", help, self.groups_held);
+        groups.register("unneeded_nodes", "Nodes of node groups that nobody needs", self.unneeded);
     }
 }
 

@@ -1,16 +1,18 @@
 //! Pods that wait bring nodes: gather, plan, write claims, tell the scheduler.
 //!
 //! ```text
-//! pods wait ─▶ window ─▶ snapshot ─▶ plan ─▶ limits ─▶ claims (intent) ─▶ nominations
+//! pods wait ─▶ window ─▶ snapshot ─▶ plan ─▶ limits ─▶ claims (intent, promised to pods) ─▶ nominations
 //! ```
 //!
-//! A round decides for all pods at once. What it planned is told to the scheduler through
-//! `status.nominatedNodeName`, so that what was planned is what happens; a nomination whose node will not come is taken
-//! back, and the next round looks at the pod anew.
+//! A round decides for all pods at once. What it planned stands in the claims, and is told to the scheduler through
+//! `status.nominatedNodeName` before the node takes pods, so that what was planned is what happens; a promise whose node
+//! will not come is taken back, and the next round looks at the pod anew.
 
 mod intent;
 mod nominate;
+mod roomy;
 mod round;
+mod turns;
 mod waiting;
 mod window;
 
@@ -22,7 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use intent::{ALTERNATIVES, Intent, Intents, counts_no_more};
 pub use nominate::Nominations;
+pub(crate) use nominate::nominate;
 pub use round::Round;
+pub(crate) use turns::spreads;
 
 use crate::context::Context;
 use waiting::Waiting;
@@ -69,7 +73,7 @@ impl Provisioner {
     async fn until_due(&self) {
         loop {
             let changed = self.waiting.changed();
-            match self.waiting.due(self.context.stock.next_probe()) {
+            match self.waiting.due(self.context.next_probe()) {
                 Some(due) if due <= Instant::now() => return,
                 Some(due) => tokio::select! {
                     () = tokio::time::sleep_until(due) => return,
@@ -82,24 +86,19 @@ impl Provisioner {
 
     /// Keeps the window open while pods keep coming.
     async fn gather(&self, stop: &CancellationToken) {
-        if !self.waiting.has_fresh() {
-            return;
-        }
-        let mut window = Window::open(Instant::now());
+        let Some(since) = self.waiting.fresh_since() else { return };
+        let mut window = Window::open(since, Instant::now(), window::missing(&self.context.cluster));
         let mut seen = self.waiting.arrivals();
         loop {
-            let closes = window.closes(window::more_announced(&self.context.cluster));
             let changed = self.waiting.changed();
+            let arrived = self.waiting.arrivals();
+            window.look(Instant::now(), arrived - seen, window::missing(&self.context.cluster));
+            seen = arrived;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep_until(closes) => return,
+                () = tokio::time::sleep_until(window.closes()) => return,
                 () = changed => {}
-            }
-            let arrived = self.waiting.arrivals();
-            if arrived != seen {
-                seen = arrived;
-                window.arrived(Instant::now());
             }
         }
     }

@@ -4,90 +4,135 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream;
+use futures::stream::{self, FuturesUnordered};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use millpond_api::karpenter::INITIALIZED_LABEL;
+use millpond_api::condition::find;
+use millpond_api::karpenter::{INITIALIZED_LABEL, conditions};
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, is_leaving, node_name};
 use millpond_runtime::queue::Queue;
 use millpond_runtime::worker::Reconcile;
+use parking_lot::Mutex;
 use serde_json::json;
 
-use super::waiting::nominated;
+use super::turns::{Turns, spreads};
 use crate::claims::claim_of;
 use crate::cluster::Cluster;
 use crate::context::Context;
+use crate::kinds::NodeClaim;
+use crate::promises::nominated;
 
 /// Nominations that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
-/// A pod that is not bound this long after its node was ready has lost its place to others, or the scheduler knows a
-/// reason that the planner does not: it is planned for anew.
+/// A pod that is not bound this long after its node was ready, while nobody else was bound as promised either, has lost
+/// its place to others, or the scheduler knows a reason that the planner does not: it is planned for anew.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The same, while a busy scheduler keeps binding others: a thousand pods on a small control plane take half of it.
+const LONGEST_PATIENCE: Duration = Duration::from_mins(1);
 
-/// Writes nominations; pods that are gone or bound meanwhile are nobody's loss. False when one should be tried again.
-pub(super) async fn nominate(cluster: &Cluster, nominations: Vec<(Key, String)>) -> bool {
-    let write = |(key, node): (Key, String)| async move {
-        let wanted = cluster.pods.get(&key).is_some_and(|pod| {
-            node_name(&pod).is_none() && !is_leaving(&*pod) && nominated(&pod) != Some(node.as_str())
-        });
-        if !wanted {
-            return true;
-        }
-        let patch = json!({"status": {"nominatedNodeName": node}});
-        match cluster.pods.patch_status(&key, &patch).await {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::debug!(pod = %key, %error, cause = error.cause(), "nomination not written");
-                error.is_not_found()
+/// Nominations are written so often before a node takes pods, if the scheduler takes them off each time.
+const TELL_TIMES: usize = 3;
+/// What was written is waited for no longer than this.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// A nomination that the scheduler took off is written again this often, once the node is there.
+const REMIND: Duration = Duration::from_secs(2);
+
+/// Tells the scheduler that these pods were promised a node, and waits until it has most likely heard. Pods that are gone
+/// or bound meanwhile are nobody's loss.
+pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
+    let pods = in_any_order(cluster, pods, node);
+    // Again, if the scheduler takes off what it has just been told: it tried in between.
+    for _ in 0..TELL_TIMES {
+        let write = |key: &Key| {
+            let key = key.clone();
+            async move {
+                let waits = |pod: &Pod| node_name(pod).is_none() && !is_leaving(pod) && nominated(pod).is_none();
+                if cluster.pods.get(&key).is_none_or(|pod| !waits(&pod)) {
+                    return None;
+                }
+                write_nomination(cluster, &key, Some(node)).await.unwrap_or_else(|error| {
+                    tracing::debug!(pod = %key, %error, cause = error.cause(), "nomination not written");
+                    None
+                })
             }
+        };
+        let written = stream::iter(pods.iter().map(write)).buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await;
+        let told = written.into_iter().flatten().map(async |pod| cluster.pods.wait_until_told(&pod).await);
+        let mut told: FuturesUnordered<_> = told.collect();
+        if told.is_empty() {
+            return;
         }
-    };
-    let written: Vec<bool> = stream::iter(nominations).map(write).buffer_unordered(AT_A_TIME).collect().await;
-    written.into_iter().all(|written| written)
+        let all = async { while told.next().await.is_some() {} };
+        if tokio::time::timeout(HEARD_WITHIN, all).await.is_err() {
+            tracing::debug!(node, "nominations were not heard of in time");
+        }
+    }
 }
 
-/// Takes nominations back whose node will not come, or does not take the pod.
+/// Those whom the scheduler can be told about all at once.
+fn in_any_order(cluster: &Cluster, pods: &[Key], node: &str) -> Vec<Key> {
+    let mut turns = Turns::new(cluster, pods);
+    let need_not_wait = |key: &&Key| cluster.pods.get(key).is_some_and(|pod| turns.need_not_be_taken(&pod, node));
+    pods.iter().filter(need_not_wait).cloned().collect()
+}
+
+/// Writes or takes off a nomination. The server refuses it for a pod that was bound meanwhile, or has gone: all is well.
+async fn write_nomination(cluster: &Cluster, pod: &Key, node: Option<&str>) -> Result<Option<Arc<Pod>>> {
+    match cluster.pods.patch_status(pod, &json!({"status": {"nominatedNodeName": node}})).await {
+        Err(error) if error.is_refusal() || error.is_not_found() => {
+            tracing::debug!(pod = %pod, %error, cause = error.cause(), "nomination refused");
+            Ok(None)
+        }
+        outcome => outcome.map(Some),
+    }
+}
+
+/// Tells the scheduler again what it forgot, and takes back what will not be.
 pub struct Nominations {
     context: Arc<Context>,
+    /// When the scheduler last bound a pod that was promised a node.
+    kept: Arc<Mutex<Option<Timestamp>>>,
 }
 
 impl Nominations {
-    /// Acts on this cluster.
-    pub fn new(context: Arc<Context>) -> Self {
-        Self { context }
-    }
-
     /// Asks for work on nominated pods when they or their nodes change.
-    pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
-        let pods = Arc::clone(queue);
-        context.cluster.pods.on_change(move |_, after| {
-            if let Some(pod) = after.filter(|pod| node_name(pod).is_none() && nominated(pod).is_some()) {
-                pods.add(Key::of(&**pod));
+    pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) -> Self {
+        let kept: Arc<Mutex<Option<Timestamp>>> = Arc::default();
+        let (pods, known, clock) = (Arc::clone(queue), Arc::clone(&kept), context.cluster.clock.clone());
+        let promises = Arc::clone(&context.cluster.promises);
+        context.cluster.pods.on_change(move |before, after| match after {
+            Some(pod) if promises.of(pod).is_some() => pods.add(Key::of(&**pod)),
+            Some(pod) if node_name(pod).is_some() && before.is_some_and(|pod| node_name(pod).is_none()) => {
+                *known.lock() = Some(clock.now());
             }
+            _ => {}
         });
-        let all = |context: &Context, queue: &Queue<Key>, name: &str| {
-            for pod in context.cluster.pods.list() {
-                if nominated(&pod) == Some(name) && node_name(&pod).is_none() {
-                    queue.add(Key::of(&*pod));
-                }
-            }
-        };
-        let (claims, weak) = (Arc::clone(queue), Arc::downgrade(context));
-        context.cluster.claims.on_change(move |before, after| {
-            let ends = after.is_none_or(|claim| is_leaving(&**claim));
-            if let (true, Some(context), Some(claim)) = (ends, weak.upgrade(), after.or(before)) {
-                all(&context, &claims, claim.name());
-            }
-        });
+        let promised = Arc::clone(queue);
+        context.cluster.promises.on_change(move |pod| promised.add(pod.clone()));
         let (nodes, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.nodes.on_change(move |before, after| {
             let ready = |node: Option<&Arc<Node>>| node.is_some_and(|node| is_initialized(node));
             let leaves = |node: Option<&Arc<Node>>| node.is_none_or(|node| is_leaving(&**node));
-            let news = ready(before) != ready(after) || leaves(before) != leaves(after);
-            if let (true, Some(context), Some(node)) = (news, weak.upgrade(), after.or(before)) {
-                all(&context, &nodes, node.metadata.name.as_deref().unwrap_or_default());
+            let Some((context, node)) = weak.upgrade().zip(after.or(before)) else { return };
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            if leaves(after) && !leaves(before) {
+                nominated_on(&context.cluster, name).into_iter().for_each(|pod| nodes.add(pod));
+            }
+            if ready(before) != ready(after) || leaves(before) != leaves(after) {
+                context.cluster.promises.pods_on(name).into_iter().for_each(|pod| nodes.add(pod));
             }
         });
+        let (claims, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.cluster.claims.on_change(move |before, after| {
+            let leaves = |claim: Option<&Arc<NodeClaim>>| claim.is_none_or(|claim| is_leaving(&**claim));
+            let Some((context, claim)) = weak.upgrade().zip(after.or(before)) else { return };
+            if leaves(after) && !leaves(before) {
+                let node = &claim.status.node_name;
+                nominated_on(&context.cluster, node).into_iter().for_each(|pod| claims.add(pod));
+            }
+        });
+        Self { context: Arc::clone(context), kept }
     }
 
     /// How long a nomination may stand yet; none for as long as it takes.
@@ -99,14 +144,18 @@ impl Nominations {
             if leaves {
                 return Some(Duration::ZERO);
             }
-            if claim_of(cluster, &node).is_none() || !is_initialized(&node) {
+            let Some(claim) = claim_of(cluster, &node).filter(|_| is_initialized(&node)) else {
                 // Nominated by the scheduler itself, or not ready yet.
                 return None;
+            };
+            if !cluster.has_enough(name, pod) {
+                // Somebody else was faster.
+                return Some(Duration::ZERO);
             }
-            let since = [ready_since(&node), pod.metadata.creation_timestamp.as_ref().map(|time| time.0)];
-            let since = since.into_iter().flatten().max()?;
-            let elapsed = Duration::try_from(cluster.clock.now().duration_since(since)).unwrap_or_default();
-            return Some(PATIENCE.saturating_sub(elapsed));
+            let ready = find(&claim.status.conditions, conditions::INITIALIZED)?.last_transition_time?;
+            let ready = Timestamp::from_second(ready.0).ok()?;
+            let created = pod.metadata.creation_timestamp.as_ref().map_or(ready, |time| time.0);
+            return Some(patience_left(cluster.clock.now(), ready, created, *self.kept.lock()));
         }
         match cluster.claims.get(&key) {
             Some(claim) if !is_leaving(&*claim) => None,
@@ -119,30 +168,75 @@ impl Reconcile for Nominations {
     const NAME: &'static str = "nominations";
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
-        let Some(pod) = self.context.cluster.pods.get(key) else { return Ok(None) };
-        let Some(name) = nominated(&pod).filter(|_| node_name(&pod).is_none() && !is_leaving(&*pod)) else {
-            return Ok(None);
-        };
-        match self.stands(&pod, name) {
+        let cluster = &self.context.cluster;
+        let Some(pod) = cluster.pods.get(key).filter(|pod| !is_leaving(&**pod)) else { return Ok(None) };
+        let Some(name) = cluster.promises.of(&pod) else { return Ok(None) };
+        match self.stands(&pod, &name) {
             None => Ok(None),
-            Some(left) if !left.is_zero() => Ok(Some(left)),
+            Some(left) if !left.is_zero() => {
+                let siblings = || cluster.promises.pods_on(&name);
+                let may_be_told = || !spreads(&pod) || Turns::new(cluster, &siblings()).need_not_be_taken(&pod, &name);
+                if nominated(&pod).is_none() && may_be_told() {
+                    // The scheduler tried before the node was there, and forgot.
+                    write_nomination(cluster, key, Some(&name)).await?;
+                }
+                Ok(Some(left.min(REMIND)))
+            }
             Some(_) => {
-                tracing::info!(pod = %key, node = name, "nomination taken back");
-                let patch = json!({"status": {"nominatedNodeName": null}});
-                self.context.cluster.pods.patch_status(key, &patch).await?;
+                tracing::info!(pod = %key, node = name, "promise taken back");
+                cluster.take_promise_back(key);
+                if nominated(&pod).is_some() {
+                    write_nomination(cluster, key, None).await?;
+                }
                 Ok(None)
             }
         }
     }
 }
 
+/// Pods that the scheduler was told to wait for a node.
+fn nominated_on(cluster: &Cluster, node: &str) -> Vec<Key> {
+    let pods = cluster.pods.list().into_iter();
+    pods.filter(|pod| node_name(pod).is_none() && nominated(pod) == Some(node)).map(|pod| Key::of(&*pod)).collect()
+}
+
+/// How long a pod may still wait for a node that is ready since then, if another was bound as promised when told. A pod
+/// that was made long after that is another one under the same name.
+fn patience_left(now: Timestamp, ready: Timestamp, created: Timestamp, kept: Option<Timestamp>) -> Duration {
+    let left = |patience: Duration, since: Timestamp| {
+        patience.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+    };
+    if Duration::try_from(created.duration_since(ready)).is_ok_and(|later| later > PATIENCE) {
+        return Duration::ZERO;
+    }
+    let since = ready.max(created);
+    left(PATIENCE, kept.map_or(since, |kept| kept.max(since))).min(left(LONGEST_PATIENCE, since))
+}
+
 fn is_initialized(node: &Node) -> bool {
     node.metadata.labels.as_ref().and_then(|labels| labels.get(INITIALIZED_LABEL)).is_some_and(|value| value == "true")
 }
 
-/// Since when a node is ready.
-fn ready_since(node: &Node) -> Option<jiff::Timestamp> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
-    ready.last_transition_time.as_ref().map(|time| time.0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_scheduler_is_waited_for_longer_but_not_for_ever() {
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).unwrap();
+        let left = |now: i64, kept: Option<i64>| patience_left(at(now), at(0), at(-5), kept.map(at)).as_secs();
+        assert_eq!(left(4, None), 6);
+        assert_eq!(left(12, None), 0);
+        assert_eq!(left(12, Some(-30)), 0, "what happened before the node was there says nothing");
+        assert_eq!(left(12, Some(11)), 9);
+        assert_eq!(left(55, Some(54)), 5);
+        assert_eq!(left(61, Some(60)), 0);
+    }
+
+    #[test]
+    fn a_pod_that_came_with_the_node_is_waited_for_but_not_one_that_came_long_after() {
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).unwrap();
+        assert_eq!(patience_left(at(4), at(0), at(2), None).as_secs(), 8);
+        assert_eq!(patience_left(at(100), at(0), at(99), None), Duration::ZERO);
+    }
 }

@@ -1,7 +1,11 @@
 //! One round: from all that is known now to claims and nominations.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures::{StreamExt, stream};
+use kube::ResourceExt;
 use millpond_plan::alternatives;
 use millpond_plan::market::Market;
 use millpond_plan::model::{NodeState, PodId, Snapshot};
@@ -9,19 +13,28 @@ use millpond_plan::plan::{Outcome, Settings, Target};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
 use millpond_runtime::meta::Key;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::Intents;
-use super::nominate::nominate;
 use super::waiting::Waiting;
 use crate::buffers::Fill;
+use crate::capi::autoscale::{Seen, grow, is_group};
+use crate::claims::claim_of;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
 use crate::metrics::{PROVISIONER, created_for};
+use crate::promises::{PROMISED_ANNOTATION, said};
+use crate::thinking::{in_the_background, thinking};
 
 const NOMINATED: Voice = Voice { component: "millpond", action: "Plan", reason: "Nominated", warning: false };
 const FAILED: Voice = Voice { component: "millpond", action: "Plan", reason: "FailedScheduling", warning: true };
+
+/// Promises that are written at a time; the cluster's own limit on writes holds as well.
+const AT_A_TIME: usize = 64;
+/// So many pods of a claim get an event; the claim itself names them all.
+const TOLD_OF_A_CLAIM: usize = 10;
 
 /// A round of planning.
 pub struct Round<'c> {
@@ -41,25 +54,24 @@ impl<'c> Round<'c> {
         let cluster = &self.context.cluster;
         let metrics = &self.context.metrics;
         let begun = Instant::now();
-        let snapshot = self.context.snapshot();
-        let market = Market::new(&snapshot);
-        let outcome = millpond_plan::plan_on(&snapshot, &market, &Settings::default());
-        let claims = self.claims(&snapshot, &market, &outcome);
-        metrics.planned(PROVISIONER, begun.elapsed());
+        let sizes = Seen::now(&cluster.machines);
+        let Draft { snapshot, market, outcome, promised, claims, taken, bought } = thinking(|| self.draft());
+        let planned = begun.elapsed();
+        metrics.planned(PROVISIONER, planned);
         metrics.plan_made(&outcome.report);
         let created = limits::create(self.context, claims, created_for::PODS).await?;
-        let nominations = self.nominations(&snapshot, &outcome, &created);
+        let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(
                 pods = outcome.report.pods,
                 nodes = outcome.plan.new_nodes.len(),
                 cost_micros_hour =
                     (outcome.report.cost_after - outcome.report.cost_before.min(outcome.report.cost_after)) / 1000,
-                gap = outcome.report.gap(),
                 "planned"
             );
         }
-        if created.iter().any(Option::is_none) {
+        let of_claims = created.iter().zip(&outcome.plan.new_nodes).filter(|(_, node)| !is_group(&snapshot, node.pool));
+        if grown.failed || of_claims.into_iter().any(|(claim, _)| claim.is_none()) {
             // A limit was reached meanwhile, or a write failed.
             self.waiting.look_again(Instant::now() + super::RETRY);
         }
@@ -72,42 +84,123 @@ impl<'c> Round<'c> {
                 cluster.recorder.tell(&*pod, FAILED, why);
             }
         }
-        for (key, node) in &nominations {
-            if let Some(pod) = cluster.pods.get(key) {
-                cluster.recorder.tell(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{node}"));
-            }
+        for (claim, pods) in created.iter().zip(&promised.new) {
+            claim.iter().for_each(|claim| self.tell(claim, pods));
         }
-        if !nominate(cluster, nominations).await {
-            self.waiting.look_again(Instant::now() + super::RETRY);
+        let this = &self;
+        let promise = |(node, pods): (String, Vec<Key>)| async move { this.promise(&node, &pods).await };
+        let promises = stream::iter(promised.starting).map(promise);
+        let written: Vec<Result<()>> = promises.buffer_unordered(AT_A_TIME).collect().await;
+        written.into_iter().collect::<Result<()>>()?;
+        let all = begun.elapsed();
+        let written = all.saturating_sub(planned);
+        tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
+        if self.waiting.fresh_since().is_none() {
+            self.judge(snapshot, market);
         }
         Ok(())
     }
 
-    /// A claim for each planned node, in the plan's order.
-    fn claims(&self, snapshot: &Snapshot, market: &Market, outcome: &Outcome) -> Vec<Option<NodeClaim>> {
-        let contents = alternatives::contents(snapshot, &outcome.plan);
-        let mut intents = Intents::new(self.context, snapshot, market);
-        let nodes = outcome.plan.new_nodes.iter().zip(&contents);
-        nodes.map(|(node, contents)| intents.claim(node, contents, None)).collect()
+    /// Finds out how good a plan is, for the metrics, while nobody waits for it: that takes longer than the plan.
+    fn judge(&self, snapshot: Snapshot, market: Arc<Market>) {
+        let metrics = Arc::clone(&self.context.metrics);
+        in_the_background(move || {
+            metrics.plan_judged(&millpond_plan::plan_on(&snapshot, &market, &Settings::default()).report);
+        });
     }
 
-    /// Which pod was promised which node: those that are yet to come. Others the scheduler finds by itself.
-    fn nominations(&self, snapshot: &Snapshot, outcome: &Outcome, created: &[Option<String>]) -> Vec<(Key, String)> {
-        let mut nominations = Vec::new();
-        for &(pod, target) in real(snapshot, outcome) {
-            let node = match target {
-                Target::New(node) => created.get(node as usize).cloned().flatten(),
-                Target::Existing(node) => {
-                    let node = &snapshot.nodes[node.index()];
-                    (node.state == NodeState::Starting).then(|| node.name.clone())
+    /// Decides.
+    fn draft(&self) -> Draft {
+        let begun = Instant::now();
+        let snapshot = self.context.snapshot_for_pods();
+        let taken = begun.elapsed();
+        let market = self.context.market(&snapshot);
+        let outcome = super::roomy::plan(&snapshot, &market);
+        let bought = begun.elapsed();
+        let promised = promised(&snapshot, &outcome);
+        let claims = self.claims(&snapshot, &market, &outcome, &promised);
+        Draft { snapshot, market, outcome, promised, claims, taken, bought }
+    }
+
+    /// A claim for each planned node, in the plan's order, promised to its pods.
+    fn claims(
+        &self,
+        snapshot: &Snapshot,
+        market: &Market,
+        outcome: &Outcome,
+        promised: &Promised,
+    ) -> Vec<Option<NodeClaim>> {
+        let contents = alternatives::contents(snapshot, &outcome.plan);
+        let mut intents = Intents::new(self.context, snapshot, market);
+        let nodes = outcome.plan.new_nodes.iter().zip(&contents).zip(&promised.new);
+        let claims = nodes.map(|((node, contents), pods)| {
+            let mut claim = intents.claim(node, contents, None)?;
+            if !pods.is_empty() {
+                claim.annotations_mut().insert(PROMISED_ANNOTATION.to_owned(), said(pods));
+            }
+            Some(claim)
+        });
+        claims.collect()
+    }
+
+    /// Promises a node that is starting to more pods.
+    async fn promise(&self, node: &str, pods: &[Key]) -> Result<()> {
+        let cluster = &self.context.cluster;
+        let of_node = || cluster.nodes.get(&Key::new("", node)).and_then(|node| claim_of(cluster, &node));
+        let Some(claim) = cluster.claims.get(&Key::new("", node)).or_else(of_node) else { return Ok(()) };
+        let mut all = cluster.promises.pods_of(&claim);
+        all.extend(pods.iter().filter(|pod| !all.contains(pod)).cloned().collect::<Vec<_>>());
+        let patch = json!({"metadata": {"annotations": {PROMISED_ANNOTATION: said(&all)}}});
+        match cluster.claims.patch(&Key::of(&*claim), &patch).await {
+            Ok(_) => self.tell(claim.name(), pods),
+            // The next round knows that it is gone.
+            Err(error) if error.is_not_found() => self.waiting.look_again(Instant::now() + super::RETRY),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn tell(&self, claim: &str, pods: &[Key]) {
+        let cluster = &self.context.cluster;
+        for pod in pods.iter().take(TOLD_OF_A_CLAIM).filter_map(|pod| cluster.pods.get(pod)) {
+            cluster.recorder.tell(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{claim}"));
+        }
+    }
+}
+
+/// What a round is about to do, and until when each step of deciding it took.
+struct Draft {
+    snapshot: Snapshot,
+    market: Arc<Market>,
+    outcome: Outcome,
+    promised: Promised,
+    claims: Vec<Option<NodeClaim>>,
+    taken: Duration,
+    bought: Duration,
+}
+
+/// Which nodes that are yet to come are for which pods. On others the scheduler puts pods by itself.
+struct Promised {
+    /// For each new node of the plan.
+    new: Vec<Vec<Key>>,
+    /// For nodes that are starting, by name.
+    starting: BTreeMap<String, Vec<Key>>,
+}
+
+fn promised(snapshot: &Snapshot, outcome: &Outcome) -> Promised {
+    let mut promised = Promised { new: vec![Vec::new(); outcome.plan.new_nodes.len()], starting: BTreeMap::new() };
+    for &(pod, target) in real(snapshot, outcome) {
+        match target {
+            Target::New(node) => promised.new[node as usize].push(key(snapshot, pod)),
+            Target::Existing(node) => {
+                let node = &snapshot.nodes[node.index()];
+                if node.state == NodeState::Starting {
+                    promised.starting.entry(node.name.clone()).or_default().push(key(snapshot, pod));
                 }
-            };
-            if let Some(node) = node {
-                nominations.push((key(snapshot, pod), node));
             }
         }
-        nominations
     }
+    promised
 }
 
 /// Where pods go, but for those of buffers: nobody is told about them.
@@ -124,13 +217,16 @@ fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
     verdicts.collect()
 }
 
-/// Pods that the scheduler should bind by itself.
+/// Pods that the scheduler should bind by itself: also to nodes of node groups, whose names nobody knows beforehand.
 fn expected(snapshot: &Snapshot, outcome: &Outcome) -> HashSet<Key> {
-    let is_running = |target: Target| match target {
-        Target::Existing(node) => snapshot.nodes[node.index()].state == NodeState::Running,
-        Target::New(_) => false,
+    let is_free = |target: Target| match target {
+        Target::Existing(node) => {
+            let node = &snapshot.nodes[node.index()];
+            node.state == NodeState::Running || node.pool.is_some_and(|pool| is_group(snapshot, pool))
+        }
+        Target::New(node) => is_group(snapshot, outcome.plan.new_nodes[node as usize].pool),
     };
-    let placements = real(snapshot, outcome).filter(|(_, target)| is_running(*target));
+    let placements = real(snapshot, outcome).filter(|(_, target)| is_free(*target));
     placements.map(|(pod, _)| key(snapshot, *pod)).collect()
 }
 

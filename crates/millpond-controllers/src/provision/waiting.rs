@@ -20,11 +20,14 @@ use super::{SOONEST_AGAIN, SOONEST_PROBE};
 use crate::context::Context;
 use crate::kinds::CapacityBuffer;
 use crate::metrics::Metrics;
+use crate::promises::Promises;
 
 #[derive(Default)]
 struct State {
     /// Pods that no round has looked at.
     fresh: HashSet<Key>,
+    /// When the first of them began to wait.
+    since: Option<Instant>,
     /// Pods that a round found no place for.
     hopeless: HashMap<Key, String>,
     /// Pods that the scheduler should bind by itself, to nodes that are there; looked at again if it does not.
@@ -49,13 +52,24 @@ pub(super) struct Waiting {
     state: Mutex<State>,
     changed: Notify,
     metrics: Arc<Metrics>,
+    promises: Arc<Promises>,
 }
 
 impl Waiting {
     pub(super) fn listen(context: &Context) -> Arc<Self> {
         let metrics = Arc::clone(&context.metrics);
-        let waiting = Arc::new(Self { state: Mutex::default(), changed: Notify::new(), metrics });
         let cluster = &context.cluster;
+        let promises = Arc::clone(&cluster.promises);
+        let waiting = Arc::new(Self { state: Mutex::default(), changed: Notify::new(), metrics, promises });
+        let (promised, weak) = (Arc::clone(&waiting), Arc::downgrade(cluster));
+        cluster.promises.on_change(move |key| {
+            let pod = weak.upgrade().and_then(|cluster| cluster.pods.get(key));
+            if pod.is_some_and(|pod| promised.needs_place(&pod)) {
+                promised.arrived(key.clone());
+            } else {
+                promised.left(key);
+            }
+        });
         let pods = Arc::clone(&waiting);
         cluster.pods.on_change(move |before, after| pods.pod_changed(before, after));
         waiting.helped_by(&cluster.pools, |pool| pool.metadata.generation);
@@ -67,6 +81,8 @@ impl Waiting {
         waiting
             .helped_by(&cluster.volume_claims, |claim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()));
         waiting.helped_by(&cluster.nodes, |node| (node.spec.clone(), node.metadata.labels.clone()));
+        let groups = Arc::clone(&waiting);
+        cluster.machines.on_change(move || groups.help());
         // What buffers are for.
         waiting.helped_by(&cluster.templates, |template| template.metadata.generation);
         waiting.helped_by(&cluster.deployments, |deployment| deployment.metadata.generation);
@@ -106,31 +122,46 @@ impl Waiting {
     fn pod_changed(&self, before: Option<&Arc<Pod>>, after: Option<&Arc<Pod>>) {
         let Some(pod) = after.or(before) else { return };
         let key = Key::of(&**pod);
-        let waits = after.is_some_and(|pod| needs_place(pod));
-        let waited = before.is_some_and(|pod| needs_place(pod));
-        let mut state = self.state.lock();
+        let waits = after.is_some_and(|pod| self.needs_place(pod));
+        let waited = before.is_some_and(|pod| self.needs_place(pod));
         match (waited, waits) {
-            (false, true) => {
-                state.fresh.insert(key);
-                state.arrivals += 1;
-                self.count(&state);
-                drop(state);
-                self.changed.notify_waiters();
-            }
+            (false, true) => self.arrived(key),
             (true, false) => {
-                state.fresh.remove(&key);
-                state.hopeless.remove(&key);
-                state.expected.remove(&key);
-                self.count(&state);
-                drop(state);
+                self.left(&key);
                 self.room_changed(before, after);
             }
-            (false, false) => {
-                drop(state);
-                self.room_changed(before, after);
-            }
+            (false, false) => self.room_changed(before, after),
             (true, true) => {}
         }
+    }
+
+    /// A pod waits no longer.
+    fn left(&self, key: &Key) {
+        let mut state = self.state.lock();
+        state.fresh.remove(key);
+        state.hopeless.remove(key);
+        state.expected.remove(key);
+        self.count(&state);
+    }
+
+    /// A pod waits that no round has looked at.
+    fn arrived(&self, key: Key) {
+        let mut state = self.state.lock();
+        if state.fresh.is_empty() {
+            state.since = Some(Instant::now());
+        }
+        state.fresh.insert(key);
+        state.arrivals += 1;
+        self.count(&state);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether a pod needs a node, and was not promised one.
+    fn needs_place(&self, pod: &Pod) -> bool {
+        let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+        let gated = gates.is_some_and(|gates| !gates.is_empty());
+        node_name(pod).is_none() && !has_ended(pod) && !is_leaving(pod) && !gated && self.promises.of(pod).is_none()
     }
 
     /// A pod that leaves makes room; one that comes may take that of a buffer.
@@ -166,8 +197,10 @@ impl Waiting {
         self.changed.notified()
     }
 
-    pub(super) fn has_fresh(&self) -> bool {
-        !self.state.lock().fresh.is_empty()
+    /// Since when somebody waits whom no round has looked at.
+    pub(super) fn fresh_since(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        state.since.filter(|_| !state.fresh.is_empty())
     }
 
     /// Counts pods that began to wait.
@@ -232,16 +265,4 @@ impl Waiting {
     pub(super) fn look_again(&self, at: Instant) {
         self.state.lock().again = Some(at);
     }
-}
-
-/// Whether a pod needs a node, and was not promised one.
-pub(super) fn needs_place(pod: &Pod) -> bool {
-    let gated =
-        pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty());
-    node_name(pod).is_none() && !has_ended(pod) && !is_leaving(pod) && !gated && nominated(pod).is_none()
-}
-
-/// The node that a pod was promised.
-pub(super) fn nominated(pod: &Pod) -> Option<&str> {
-    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
 }

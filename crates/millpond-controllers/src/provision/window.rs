@@ -1,12 +1,12 @@
 //! How long to gather pods before they are planned.
 //!
 //! A plan for many pods together is cheaper than many plans for a few. But nobody wants to wait a second for one pod.
-//! So the window asks who is still to come: ReplicaSets and StatefulSets say how many pods they want, and while they
-//! have fewer, and new ones keep arriving, it stays open. Pods that nobody announced wait for a moment only.
+//! So the window asks who is still to come: Deployments, ReplicaSets and StatefulSets say how many pods they want, and
+//! while they have fewer, and new ones keep arriving, it stays open. Pods that nobody announced wait for a moment only.
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -14,54 +14,90 @@ use crate::cluster::Cluster;
 
 /// No pod has come for this long: those that are there belong together.
 const QUIET: Duration = Duration::from_millis(10);
-/// Pods that nobody announced wait no longer, however many follow.
+/// Pods that nobody announced wait no longer than this after those that were, however many follow.
 const LONGEST_UNANNOUNCED: Duration = Duration::from_millis(50);
 /// Announced pods that do not come for this long are waited for no longer: somebody holds them up.
 const QUIET_ANNOUNCED: Duration = Duration::from_millis(250);
-/// The window closes after this long, whatever is announced.
-const LONGEST: Duration = Duration::from_secs(3);
+/// After this long the window closes, unless the rest of the announced pods is about to come.
+const LONG: Duration = Duration::from_secs(3);
+/// The window closes after this long, whatever is announced; Karpenter's does, too.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// A window that gathers pods.
 #[derive(Debug)]
 pub(super) struct Window {
     opened: Instant,
+    /// When the last pod came.
     last: Instant,
+    /// Pods that came since it opened.
+    arrived: u64,
+    /// Pods that are announced and not there yet.
+    missing: u64,
+    /// When that number last changed.
+    moved: Instant,
 }
 
 impl Window {
-    /// Opens with the first pod.
-    pub(super) fn open(now: Instant) -> Self {
-        Self { opened: now, last: now }
+    /// Opens for pods the first of which came at `since`, perhaps while others were planned for: it has waited long
+    /// enough, unless more were announced.
+    pub(super) fn open(since: Instant, now: Instant, missing: u64) -> Self {
+        Self { opened: since, last: now, arrived: 1, missing, moved: if missing > 0 { now } else { since } }
     }
 
-    /// Another pod has come.
-    pub(super) fn arrived(&mut self, now: Instant) {
-        self.last = now;
+    /// More pods have come, or were announced.
+    pub(super) fn look(&mut self, now: Instant, arrived: u64, missing: u64) {
+        if arrived > 0 {
+            self.last = now;
+            self.arrived += arrived;
+        }
+        if missing != self.missing {
+            self.missing = missing;
+            self.moved = now;
+        }
     }
 
     /// When it closes if nothing more comes.
-    pub(super) fn closes(&self, more_announced: bool) -> Instant {
-        let (quiet, longest) = if more_announced { (QUIET_ANNOUNCED, LONGEST) } else { (QUIET, LONGEST_UNANNOUNCED) };
-        (self.last + quiet).min(self.opened + longest)
+    pub(super) fn closes(&self) -> Instant {
+        let mut closes = (self.last + QUIET).min(self.moved + LONGEST_UNANNOUNCED);
+        if self.missing > 0 {
+            closes = closes.max(self.moved + QUIET_ANNOUNCED);
+        }
+        // Pods that follow closely on each other must not keep it open for ever.
+        closes.min(self.opened + if self.rest_is_near() { LONGEST } else { LONG })
+    }
+
+    /// Whether those that are missing will have come within the longest time, if they come as fast as the others did.
+    fn rest_is_near(&self) -> bool {
+        let so_far = self.moved - self.opened;
+        let all = (self.arrived + self.missing) as f64 / self.arrived as f64;
+        so_far.mul_f64(all) <= LONGEST
     }
 }
 
-/// Whether workloads want pods that are not there yet.
-pub(super) fn more_announced(cluster: &Cluster) -> bool {
-    let there = |uid: Option<String>| uid.map_or(0, |uid| cluster.pods.owned_by(&uid).len());
-    let replica_set = |set: &ReplicaSet| {
-        let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        wanted > 0 && there(set.uid()) < wanted as usize
+/// How many pods workloads want that are not there yet.
+pub(super) fn missing(cluster: &Cluster) -> u64 {
+    let lacks = |wanted: Option<i32>, uid: Option<String>| {
+        let wanted = u64::try_from(wanted.unwrap_or(1)).unwrap_or(0);
+        let there = |uid: String| cluster.pods.count_owned_by(&uid) as u64;
+        if wanted == 0 { 0 } else { wanted.saturating_sub(uid.map_or(0, there)) }
     };
+    // What its controller has not seen yet has no ReplicaSet that could announce anything.
+    let deployment = |deployment: &Deployment| {
+        let seen = deployment.status.as_ref().and_then(|status| status.observed_generation);
+        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        if seen.is_none() { lacks(replicas, None) } else { 0 }
+    };
+    let replica_set = |set: &ReplicaSet| lacks(set.spec.as_ref().and_then(|spec| spec.replicas), set.uid());
     // One that waits for each pod before it makes the next announces nothing.
     let stateful_set = |set: &StatefulSet| {
         let spec = set.spec.as_ref();
         let parallel = spec.and_then(|spec| spec.pod_management_policy.as_deref()) == Some("Parallel");
-        let wanted = spec.and_then(|spec| spec.replicas).unwrap_or(1);
-        parallel && wanted > 0 && there(set.uid()) < wanted as usize
+        if parallel { lacks(spec.and_then(|spec| spec.replicas), set.uid()) } else { 0 }
     };
-    cluster.replica_sets.list().iter().any(|set| replica_set(set))
-        || cluster.stateful_sets.list().iter().any(|set| stateful_set(set))
+    let deployments: u64 = cluster.deployments.list().iter().map(|one| deployment(one)).sum();
+    let replica_sets: u64 = cluster.replica_sets.list().iter().map(|set| replica_set(set)).sum();
+    let stateful_sets: u64 = cluster.stateful_sets.list().iter().map(|set| stateful_set(set)).sum();
+    deployments + replica_sets + stateful_sets
 }
 
 #[cfg(test)]
@@ -71,14 +107,55 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_was_not_announced_waits_for_a_moment_only() {
         let start = Instant::now();
-        let mut window = Window::open(start);
-        assert_eq!(window.closes(false) - start, QUIET);
+        let mut window = Window::open(start, start, 0);
+        assert_eq!(window.closes() - start, QUIET);
         for step in 1..20 {
-            window.arrived(start + QUIET * step / 2);
+            window.look(start + QUIET * step / 2, 1, 0);
         }
-        assert_eq!(window.closes(false) - start, LONGEST_UNANNOUNCED);
-        assert!(window.closes(true) - start > LONGEST_UNANNOUNCED);
-        window.arrived(start + LONGEST);
-        assert_eq!(window.closes(true) - start, LONGEST);
+        assert_eq!(window.closes() - start, LONGEST_UNANNOUNCED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_came_during_the_last_round_has_waited_enough() {
+        let start = Instant::now();
+        let now = start + LONGEST_UNANNOUNCED * 2;
+        assert!(Window::open(start, now, 0).closes() <= now);
+        assert_eq!(Window::open(start, now, 3).closes() - now, QUIET_ANNOUNCED, "but others are to come");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_announced_is_waited_for_while_others_come() {
+        let start = Instant::now();
+        let mut window = Window::open(start, start, 999);
+        assert_eq!(window.closes() - start, QUIET_ANNOUNCED);
+        // A thousand pods, two hundred a second: they are planned together.
+        for number in 1..1000 {
+            let now = start + Duration::from_millis(5) * number;
+            assert!(window.closes() > now, "closed before pod {number}");
+            window.look(now, 1, u64::from(999 - number));
+        }
+        assert_eq!(window.closes() - start, Duration::from_millis(5) * 999 + QUIET, "all are there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_rest_holds_up_nobody() {
+        let start = Instant::now();
+        let mut window = Window::open(start, start, 999);
+        // Twenty a second, as controllers with default limits make them.
+        for number in 1..=60 {
+            window.look(start + Duration::from_millis(50) * number, 1, u64::from(999 - number));
+        }
+        assert_eq!(window.closes() - start, LONG);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_never_comes_is_not_waited_for() {
+        let start = Instant::now();
+        let mut window = Window::open(start, start, 5);
+        // Others keep coming, but not those.
+        for step in 1..100 {
+            window.look(start + QUIET * step, 1, 5);
+        }
+        assert_eq!(window.closes() - start, QUIET_ANNOUNCED);
     }
 }

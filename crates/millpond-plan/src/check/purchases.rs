@@ -69,7 +69,12 @@ fn labels(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Viol
         (names.zone, snapshot.text(offering.zone), "its offering"),
         (names.capacity_type, offering.capacity_type.name(), "its offering"),
     ];
+    // A pool can say that its nodes come without them.
+    let none = Requirement::does_not_exist();
     for (key, expected, against) in fixed {
+        if pool.requirements.get(key) == Some(&none) {
+            continue;
+        }
         match node.labels.get(key) {
             None => missing(key),
             Some(value) if snapshot.text(value) != expected => wrong.push((key, value, against)),
@@ -242,6 +247,10 @@ impl Alternatives<'_> {
     fn label(&self, of: TypeId, offering: &Offering, key: Symbol) -> Option<Symbol> {
         let (snapshot, names) = (self.world.snapshot, &self.world.snapshot.names);
         let instance_type = &snapshot.types[of.index()];
+        let of_pool = snapshot.pools[self.node.pool.index()].requirements.get(key);
+        if of_pool == Some(&Requirement::does_not_exist()) {
+            return None;
+        }
         if key == names.zone {
             return Some(offering.zone);
         }

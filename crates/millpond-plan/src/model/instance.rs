@@ -1,5 +1,7 @@
 //! Instance types and how they are bought.
 
+use std::sync::Arc;
+
 use super::{Nanos, Resources};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
@@ -59,8 +61,8 @@ pub struct InstanceType {
     /// What pods can use: capacity without what the node keeps for itself.
     pub allocatable: Resources,
     /// Its labels. Zone and capacity type have the values of all its offerings; other labels may have several
-    /// values too (an operating system that is chosen at launch).
-    pub labels: Requirements,
+    /// values too (an operating system that is chosen at launch). Shared: snapshots are taken often, and types stay.
+    pub labels: Arc<Requirements>,
     /// Ways to buy it.
     pub offerings: Vec<Offering>,
     /// Types of greater priority are used first within their pool.

@@ -259,13 +259,18 @@ impl Snapshot {
     /// Adds a pool, and the texts that its nodes may carry as values of labels.
     pub fn add_pool(&mut self, pool: Pool) -> PoolId {
         self.symbols.intern(&pool.name);
-        for (_, requirement) in pool.requirements.iter() {
+        self.intern_usual(&pool.requirements);
+        self.pools.push(pool);
+        PoolId::from(self.pools.len() - 1)
+    }
+
+    /// Adds the texts that nodes may carry as values of labels which requirements leave open.
+    pub fn intern_usual(&mut self, requirements: &Requirements) {
+        for (_, requirement) in requirements.iter() {
             let (least, most) = requirement.bounds();
             let usual = least.or(most).map_or_else(|| "true".to_owned(), |number| number.to_string());
             self.symbols.intern(&usual);
         }
-        self.pools.push(pool);
-        PoolId::from(self.pools.len() - 1)
     }
 
     /// The text of a symbol.

@@ -2,6 +2,7 @@
 
 use super::{Nanos, ResourceId, Seconds, TypeId};
 use crate::requirement::Requirements;
+use crate::symbol::Symbol;
 use crate::taint::Taint;
 
 /// A pool of nodes.
@@ -47,6 +48,12 @@ impl Pool {
             disruption: Disruption::default(),
             not_ready: None,
         }
+    }
+
+    /// Whether its nodes have no such label, not even one that other nodes get when they are bought: the name of their
+    /// pool, zone, capacity type.
+    pub fn lacks(&self, key: Symbol) -> bool {
+        self.requirements.get(key).is_some_and(|wanted| wanted.named() == (&[], false) && wanted.allows_missing())
     }
 }
 

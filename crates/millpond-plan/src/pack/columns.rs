@@ -8,7 +8,7 @@
 
 use super::greedy::{Greedy, Pattern, candidates};
 use super::instance::Instance;
-use super::knapsack::{Content, Items, Knapsack};
+use super::knapsack::{Content, Items, Knapsack, Order};
 use super::parallel;
 use super::plan::{Nodes, Stock};
 use super::prices::{Prices, scaled_capacity};
@@ -18,41 +18,59 @@ use super::whole::Search;
 
 /// Rows of a group.
 const GROUP_ROWS: usize = 80;
-/// Promising bins of a group.
-const GROUP_BINS: usize = 40;
 /// Promising bins of the greedy plan that a group starts from.
 const SEED_BINS: usize = 24;
 /// New columns in a round.
 const COLUMNS_A_ROUND: usize = 24;
 /// Bins that are filled in a round that is not a full one.
 const HOT_BINS: usize = 12;
-/// Rounds of the first programme of a group, and of those for what is left.
-const FIRST_ROUNDS: usize = 40;
+/// Rounds of the programmes for what is left.
 const LATER_ROUNDS: usize = 4;
-/// How often the rest is solved again.
-const MAX_DIVES: usize = 3;
 /// A programme this close to the bound is good enough.
 const CLOSE_ENOUGH: f64 = 1.002;
 /// Weight of the values of earlier rounds in those that patterns are built for; the duals of a
 /// single round jump about.
 const SMOOTHING: f64 = 0.5;
-/// In a dive a pattern with at least this fraction is bought once more.
-const ROUND_UP_FROM: f64 = 0.5;
 
 /// Pivots of one programme, and how many of them take as long as a fill.
 const MAX_PIVOTS: usize = 400;
 const PIVOTS_AN_EVALUATION: usize = 2;
-/// A programme that gained less than this in so many rounds is done.
-const LEAST_GAIN: f64 = 1e-4;
+/// Rounds in which a programme must gain something.
 const PATIENCE: usize = 4;
 /// Of their price patterns must earn at the duals to be kept for what is left.
 const NEAR: f64 = 0.9;
 
-/// With more rows the budget is for other things than searches for the best pattern.
-const MAX_SEARCH_ROWS: usize = 1_000;
+/// With more rows the budget is for other things than the last tenth of a per cent of each group.
+const FEW_ROWS: usize = 1_000;
 /// Steps of such a search, and how many of them take as long as a fill.
 const SEARCH_STEPS: u64 = 2_000;
 const STEPS_AN_EVALUATION: u64 = 200;
+
+/// How much a group is worth.
+#[derive(Clone, Copy)]
+struct Pains {
+    /// Promising bins.
+    bins: usize,
+    /// Rounds of the first programme.
+    rounds: usize,
+    /// What it must gain in [`PATIENCE`] rounds to go on.
+    least_gain: f64,
+    /// How often what is left is solved again, and the fraction of a pattern that is bought as a whole one.
+    dives: usize,
+    round_up_from: f64,
+    /// Whether to search for the best pattern when none is found by filling.
+    search: bool,
+}
+
+impl Pains {
+    fn new(rows: usize) -> Self {
+        if rows <= FEW_ROWS {
+            return Self { bins: 40, rounds: 40, least_gain: 1e-4, dives: 3, round_up_from: 0.5, search: true };
+        }
+        // What many groups leave is pooled, and packed at least as well as the groups would by themselves.
+        Self { bins: 32, rounds: 30, least_gain: 3e-4, dives: 1, round_up_from: 0.3, search: false }
+    }
+}
 
 /// Packs all pods group by group; what could not be rounded remains in `left`.
 pub(super) fn place(
@@ -98,41 +116,50 @@ struct Group<'a> {
     left: Vec<u64>,
     scope: Option<usize>,
     bins: Vec<usize>,
+    /// For each of the bins the items that it may hold.
+    fitting: Vec<Vec<u32>>,
     pool: Vec<Pattern>,
     plan: Vec<Nodes>,
     work: u64,
     limit: u64,
+    pains: Pains,
 }
 
 impl<'a> Group<'a> {
     fn new(instance: &'a Instance, prices: &'a Prices, hand: &Hand, stock: &Stock, left: &[u64], limit: u64) -> Self {
-        let bins = candidates(instance, prices, hand, stock, GROUP_BINS);
+        let pains = Pains::new(instance.rows.len());
+        let bins = candidates(instance, prices, hand, stock, pains.bins);
         let fits = |row: usize, bin: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
         // Rows for which nothing is in stock have to stay.
         let rows: Vec<usize> =
             hand.rows.iter().copied().filter(|&row| bins.iter().any(|&bin| fits(row, bin))).collect();
+        let values = rows.iter().map(|&row| prices.values[row]).collect();
+        let left = rows.iter().map(|&row| left[row]).collect();
+        let items = Items::new(instance, rows);
         Self {
             instance,
             prices,
-            values: rows.iter().map(|&row| prices.values[row]).collect(),
-            left: rows.iter().map(|&row| left[row]).collect(),
-            items: Items::new(instance, rows),
+            values,
+            left,
             scope: hand.scope,
+            fitting: bins.iter().map(|&bin| items.fitting(instance, bin)).collect(),
+            items,
             bins,
             pool: Vec::new(),
             plan: Vec::new(),
             work: 0,
             limit,
+            pains,
         }
     }
 
     fn run(&mut self, knapsack: &mut Knapsack, stock: &mut Stock) {
         self.seed_pool(knapsack, stock);
-        for dive in 0..MAX_DIVES {
+        for dive in 0..self.pains.dives {
             if self.left.iter().all(|&left| left == 0) || self.work >= self.limit {
                 return;
             }
-            let rounds = if dive == 0 { FIRST_ROUNDS } else { LATER_ROUNDS };
+            let rounds = if dive == 0 { self.pains.rounds } else { LATER_ROUNDS };
             let solution = self.relax(knapsack, rounds);
             if !self.buy(solution, stock) {
                 return;
@@ -154,11 +181,14 @@ impl<'a> Group<'a> {
         self.pool = greedy.patterns();
     }
 
-    fn fill(&mut self, knapsack: &mut Knapsack, bin: usize, values: &[f64]) -> (f64, Content) {
+    /// A pattern for one of the bins, by its place.
+    fn fill(&mut self, knapsack: &mut Knapsack, at: usize, values: &[f64]) -> (f64, Content) {
         self.work += 1;
         let mut content = Content::new();
-        let offered = &self.instance.bins[bin];
-        let value = knapsack.fill(self.instance, &self.items, offered, values, &self.left, &mut content);
+        let bin = &self.instance.bins[self.bins[at]];
+        let offered = self.fitting[at].iter().copied();
+        let value =
+            knapsack.fill(self.instance, &self.items, bin, offered, Order::Any, values, &self.left, &mut content);
         (value, content)
     }
 
@@ -203,12 +233,12 @@ impl<'a> Group<'a> {
             let value = master.value();
             let before = values.len().checked_sub(PATIENCE).map(|round: usize| values[round]);
             values.push(value);
-            let stalled = before.is_some_and(|before: f64| value > before * (1.0 - LEAST_GAIN));
+            let stalled = before.is_some_and(|before: f64| value > before * (1.0 - self.pains.least_gain));
             if value <= least * CLOSE_ENOUGH || self.work >= self.limit || (stalled && thorough) {
                 break;
             }
             if stalled {
-                thorough = self.instance.rows.len() <= MAX_SEARCH_ROWS;
+                thorough = self.pains.search;
                 values.clear();
                 if !thorough {
                     break;
@@ -227,7 +257,7 @@ impl<'a> Group<'a> {
                 if added.is_empty() {
                     added = self.generate(knapsack, &pure, &pure, &mut hot, true);
                 }
-                thorough = added.is_empty() && self.instance.rows.len() <= MAX_SEARCH_ROWS;
+                thorough = added.is_empty() && self.pains.search;
             }
             if thorough {
                 added = self.search(knapsack, &smooth, &pure);
@@ -265,12 +295,14 @@ impl<'a> Group<'a> {
         hot: &mut Vec<(f64, usize)>,
         full: bool,
     ) -> Vec<Pattern> {
-        let bins: Vec<usize> = if full { self.bins.clone() } else { hot.iter().map(|&(_, bin)| bin).collect() };
+        let places: Vec<usize> =
+            if full { (0..self.bins.len()).collect() } else { hot.iter().map(|&(_, at)| at).collect() };
         let mut found: Vec<(f64, Pattern)> = Vec::new();
         let mut earned: Vec<(f64, usize)> = Vec::new();
-        for bin in bins {
-            let (value, content) = self.fill(knapsack, bin, values);
-            earned.push((value / self.cost(bin), bin));
+        for at in places {
+            let (value, content) = self.fill(knapsack, at, values);
+            let bin = self.bins[at];
+            earned.push((value / self.cost(bin), at));
             let worth: f64 = content.iter().map(|&(item, n)| duals[item] * n as f64).sum();
             let ratio = worth / self.cost(bin);
             if ratio > 1.0 + 1e-5 {
@@ -354,7 +386,7 @@ impl<'a> Group<'a> {
             let (pattern, amount) = &solution[at];
             let fraction = amount - (amount + 1e-6).floor();
             let fits = pattern.content.iter().all(|&(item, count)| self.left[item] >= count);
-            if fraction >= ROUND_UP_FROM && fits {
+            if fraction >= self.pains.round_up_from && fits {
                 any |= self.buy_cut(pattern, 1, stock);
             }
         }

@@ -6,8 +6,8 @@
 //! their bins), through a few rounds of mixing hashes.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use super::HashMap;
 use super::bits::BitSet;
 use super::model::{MAX_RESOURCES, Problem};
 
@@ -148,7 +148,7 @@ impl Instance {
     /// The instance with one bin of each kind, open to whoever may use any of them: a relaxation, in
     /// which zones do not matter.
     pub(super) fn merged(&self, kind_of: &[usize]) -> Self {
-        let mut numbers: HashMap<BitSet, usize> = HashMap::new();
+        let mut numbers: HashMap<BitSet, usize> = HashMap::default();
         let classes = self.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
         let mut sets = vec![BitSet::new(); classes];
         for (bin, offered) in self.bins.iter().enumerate() {
@@ -189,7 +189,7 @@ impl Instance {
     /// bin in common.
     pub(super) fn split(&mut self, sets: &[BitSet], divisible: impl Fn(&InstanceRow) -> bool) {
         let mut next = self.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
-        let mut first_of: HashMap<usize, usize> = HashMap::new();
+        let mut first_of: HashMap<usize, usize> = HashMap::default();
         let mut rows = Vec::with_capacity(self.rows.len());
         for row in std::mem::take(&mut self.rows) {
             if !divisible(&row) {
@@ -274,7 +274,7 @@ impl Instance {
 
     /// Numbers the exclusive groups that have several rows; the largest become dimensions.
     fn add_groups(&mut self, problem: &Problem) {
-        let mut members: HashMap<u32, Vec<usize>> = HashMap::new();
+        let mut members: HashMap<u32, Vec<usize>> = HashMap::default();
         for (index, row) in self.rows.iter().enumerate() {
             for &group in &problem.rows[row.origin].exclusive {
                 let rows = members.entry(group).or_default();
@@ -341,7 +341,7 @@ struct CanonicalOrder {
 
 impl CanonicalOrder {
     fn new(problem: &Problem, counts: &[u64], resources: usize) -> Self {
-        let mut numbers: HashMap<Cow<'_, BitSet>, usize> = HashMap::new();
+        let mut numbers: HashMap<Cow<'_, BitSet>, usize> = HashMap::default();
         let mut classes: Vec<BitSet> = Vec::new();
         let class_of_row: Vec<usize> = problem
             .rows
@@ -355,7 +355,7 @@ impl CanonicalOrder {
             })
             .collect();
         let mut class_keys = vec![0_u64; classes.len()];
-        let mut group_keys: HashMap<u32, u64> = HashMap::new();
+        let mut group_keys: HashMap<u32, u64> = HashMap::default();
         for ((row, &class), &count) in problem.rows.iter().zip(&class_of_row).zip(counts) {
             let mut key = mix(count ^ (u64::from(row.per_node_cap) << 20));
             for &amount in &row.request[..resources] {

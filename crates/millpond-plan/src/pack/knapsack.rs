@@ -8,7 +8,7 @@
 //! Both work on a bench: the items that matter, laid out side by side. A fill starts with a hundred of
 //! them and soon has only the few that still fit.
 
-use super::instance::{Dims, Instance, InstanceBin, MAX_DIMS, within};
+use super::instance::{Dims, Instance, InstanceBin, MAX_DIMS};
 
 /// Smallest reduced cost that counts, relative to values around one.
 const EPSILON: f64 = 1e-9;
@@ -24,8 +24,8 @@ pub(super) struct Items {
     pub(super) dims: usize,
     /// Scaled requests, item by item.
     weights: Vec<f64>,
-    requests: Vec<Dims<i64>>,
-    classes: Vec<usize>,
+    /// Requests, item by item.
+    requests: Vec<i64>,
     /// Most pods of the row on one node.
     pub(super) caps: Vec<u64>,
     /// For each item the others that exclude it; empty if none are excluded.
@@ -45,8 +45,7 @@ impl Items {
         Self {
             dims,
             weights,
-            requests: rows.iter().map(|row| of(row).request).collect(),
-            classes: rows.iter().map(|row| of(row).class).collect(),
+            requests: rows.iter().flat_map(|row| of(row).request.into_iter().take(dims)).collect(),
             caps: rows.iter().map(|row| of(row).cap).collect(),
             rivals,
             rows,
@@ -57,15 +56,7 @@ impl Items {
     pub(super) fn averages(dims: usize, means: impl Iterator<Item = Dims<f64>>) -> Self {
         let weights: Vec<f64> = means.flat_map(|mean| mean.into_iter().take(dims)).collect();
         let count = weights.len().checked_div(dims).unwrap_or(0);
-        Self {
-            rows: (0..count).collect(),
-            dims,
-            weights,
-            requests: Vec::new(),
-            classes: Vec::new(),
-            caps: Vec::new(),
-            rivals: Vec::new(),
-        }
+        Self { rows: (0..count).collect(), dims, weights, requests: Vec::new(), caps: Vec::new(), rivals: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -83,6 +74,25 @@ impl Items {
 
     fn weights_of(&self, item: usize) -> &[f64] {
         &self.weights[item * self.dims..(item + 1) * self.dims]
+    }
+
+    fn request(&self, item: usize) -> &[i64] {
+        &self.requests[item * self.dims..(item + 1) * self.dims]
+    }
+
+    /// Whether the room holds one pod.
+    fn fits(&self, item: usize, room: &Dims<i64>) -> bool {
+        self.request(item).iter().zip(room).all(|(amount, limit)| amount <= limit)
+    }
+
+    /// The items that one node of the bin may hold.
+    pub(super) fn fitting(&self, instance: &Instance, bin: usize) -> Vec<u32> {
+        let bin = &instance.bins[bin];
+        let holds = |item: &u32| {
+            let row = self.rows[*item as usize];
+            self.fits(*item as usize, &bin.capacity) && bin.classes.contains(instance.rows[row].class)
+        };
+        (0..self.len() as u32).filter(holds).collect()
     }
 }
 
@@ -104,6 +114,15 @@ fn rivals(instance: &Instance, rows: &[usize]) -> Vec<Vec<usize>> {
     rivals
 }
 
+/// The order in which items are offered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// No order in particular.
+    Any,
+    /// Those that earn most for what they take up on the node first.
+    Best,
+}
+
 /// What a node holds: items and how many of each, ascending by item.
 pub(super) type Content = Vec<(usize, u64)>;
 
@@ -115,6 +134,8 @@ pub(super) struct Knapsack {
     /// Prices of the dimensions at the vertex.
     pub(super) prices: Dims<f64>,
     bench: Bench,
+    /// Items of a fill, and how many of each were taken.
+    offered: Vec<usize>,
     taken: Vec<u64>,
     /// Items that one on the node excludes.
     excluded: Vec<bool>,
@@ -136,7 +157,7 @@ impl Knapsack {
                 self.bench.push(item, items.weights_of(item), value, upper);
             }
         }
-        self.bench.solve(items.dims, capacity);
+        self.bench.solve(items.dims, capacity, Order::Any);
         self.prices = self.bench.prices.map(|price| price.max(0.0));
         self.amounts.clear();
         self.amounts.resize(items.len(), 0.0);
@@ -148,31 +169,35 @@ impl Knapsack {
         worth
     }
 
-    /// Builds a pattern for one node from at most `left` of each item; its value is returned.
+    /// Builds a pattern for one node from at most `left` of each item; its value is returned. `offered` are items that
+    /// the bin may hold.
+    #[expect(clippy::too_many_arguments, reason = "the inner loop of packing: a struct of borrows would say no more")]
     pub(super) fn fill(
         &mut self,
         instance: &Instance,
         items: &Items,
         bin: &InstanceBin,
+        offered: impl Iterator<Item = u32>,
+        order: Order,
         values: &[f64],
         left: &[u64],
         content: &mut Content,
     ) -> f64 {
-        let (n, dims) = (items.len(), items.dims);
+        let dims = items.dims;
         let mut room = bin.capacity;
-        self.taken.clear();
-        self.taken.resize(n, 0);
+        // All zero between calls.
+        if self.taken.len() < items.len() {
+            self.taken.resize(items.len(), 0);
+        }
         self.excluded.clear();
         self.excluded.resize(items.rivals.len(), false);
         self.bench.clear();
-        for item in 0..n {
+        self.offered.clear();
+        for item in offered.map(|item| item as usize) {
             let most = left[item].min(items.caps[item]);
-            if most > 0
-                && values[item] > 0.0
-                && within(&items.requests[item], &room, dims)
-                && bin.classes.contains(items.classes[item])
-            {
+            if most > 0 && values[item] > 0.0 {
                 self.bench.push(item, items.weights_of(item), values[item], most as f64);
+                self.offered.push(item);
             }
         }
         for round in 0.. {
@@ -185,7 +210,8 @@ impl Knapsack {
                 for dim in 0..dims {
                     capacity[dim] = room[dim] as f64 * instance.unit[dim];
                 }
-                self.bench.solve(dims, &capacity);
+                // Later, what is left of the node is not what the order was made for.
+                self.bench.solve(dims, &capacity, if round == 0 { order } else { Order::Any });
                 any = self.take_whole(items, &mut room);
             }
             if !any {
@@ -193,22 +219,19 @@ impl Knapsack {
             }
             let excluded = &self.excluded;
             self.bench.retain(dims, |item, upper| {
-                upper > 0.0
-                    && within(&items.requests[item], &room, dims)
-                    && !excluded.get(item).is_some_and(|&excluded| excluded)
+                upper > 0.0 && items.fits(item, &room) && !excluded.get(item).is_some_and(|&excluded| excluded)
             });
         }
         content.clear();
-        let mut value = 0.0;
-        for item in 0..n {
+        for &item in &self.offered {
             // Bounds are floating: counts beyond 2⁵³ may come out a little high.
-            let taken = self.taken[item].min(left[item]).min(items.caps[item]);
+            let taken = std::mem::take(&mut self.taken[item]).min(left[item]).min(items.caps[item]);
             if taken > 0 {
                 content.push((item, taken));
-                value += values[item] * taken as f64;
             }
         }
-        value
+        content.sort_unstable();
+        content.iter().map(|&(item, taken)| values[item] * taken as f64).sum()
     }
 
     /// Takes the whole part of the vertex; says whether there was any.
@@ -233,7 +256,7 @@ impl Knapsack {
                 best = place;
             }
         }
-        let request = &items.requests[self.bench.items[best]];
+        let request = items.request(self.bench.items[best]);
         let most = (0..items.dims)
             .filter(|&dim| request[dim] > 0)
             .map(|dim| (room[dim] / request[dim]) as u64)
@@ -245,7 +268,7 @@ impl Knapsack {
 
     fn take(&mut self, items: &Items, place: usize, count: u64, room: &mut Dims<i64>) -> bool {
         let item = self.bench.items[place];
-        let request = &items.requests[item];
+        let request = items.request(item);
         let mut count = count;
         if self.excluded.get(item).is_some_and(|&excluded| excluded) {
             return false;
@@ -274,7 +297,8 @@ impl Knapsack {
 #[derive(Default)]
 struct Bench {
     items: Vec<usize>,
-    weights: Vec<f64>,
+    /// Dimension by dimension, so that loops over items run over numbers that stand side by side.
+    weights: [Vec<f64>; MAX_DIMS],
     values: Vec<f64>,
     upper: Vec<f64>,
     amounts: Vec<f64>,
@@ -282,6 +306,7 @@ struct Bench {
     /// Which way an item may go: one from its lower bound, minus one from its upper bound, zero for
     /// items that are basic.
     way: Vec<f64>,
+    gains: Vec<f64>,
     order: Vec<(f64, usize)>,
 }
 
@@ -291,14 +316,16 @@ const SLACK: usize = usize::MAX - MAX_DIMS;
 impl Bench {
     fn clear(&mut self) {
         self.items.clear();
-        self.weights.clear();
+        self.weights.iter_mut().for_each(Vec::clear);
         self.values.clear();
         self.upper.clear();
     }
 
     fn push(&mut self, item: usize, weights: &[f64], value: f64, upper: f64) {
         self.items.push(item);
-        self.weights.extend_from_slice(weights);
+        for (all, &weight) in self.weights.iter_mut().zip(weights) {
+            all.push(weight);
+        }
         self.values.push(value);
         self.upper.push(upper);
     }
@@ -312,7 +339,9 @@ impl Bench {
                     self.items[kept] = self.items[place];
                     self.values[kept] = self.values[place];
                     self.upper[kept] = self.upper[place];
-                    self.weights.copy_within(place * dims..(place + 1) * dims, kept * dims);
+                    for weights in &mut self.weights[..dims] {
+                        weights[kept] = weights[place];
+                    }
                 }
                 kept += 1;
             }
@@ -320,39 +349,42 @@ impl Bench {
         self.items.truncate(kept);
         self.values.truncate(kept);
         self.upper.truncate(kept);
-        self.weights.truncate(kept * dims);
+        self.weights[..dims].iter_mut().for_each(|weights| weights.truncate(kept));
     }
 
     /// Finds the best amounts within the capacity, and the prices that go with them.
-    fn solve(&mut self, dims: usize, capacity: &Dims<f64>) {
+    fn solve(&mut self, dims: usize, capacity: &Dims<f64>, order: Order) {
         self.prices = [0.0; MAX_DIMS];
         match dims {
             0 => {
                 self.amounts.clear();
                 self.amounts.extend_from_slice(&self.upper);
             }
-            1 => self.solve_in::<1>(capacity),
-            2 => self.solve_in::<2>(capacity),
-            3 => self.solve_in::<3>(capacity),
-            4 => self.solve_in::<4>(capacity),
-            5 => self.solve_in::<5>(capacity),
-            6 => self.solve_in::<6>(capacity),
-            7 => self.solve_in::<7>(capacity),
-            8 => self.solve_in::<8>(capacity),
-            9 => self.solve_in::<9>(capacity),
-            10 => self.solve_in::<10>(capacity),
-            11 => self.solve_in::<11>(capacity),
-            _ => self.solve_in::<MAX_DIMS>(capacity),
+            1 => self.solve_in::<1>(capacity, order),
+            2 => self.solve_in::<2>(capacity, order),
+            3 => self.solve_in::<3>(capacity, order),
+            4 => self.solve_in::<4>(capacity, order),
+            5 => self.solve_in::<5>(capacity, order),
+            6 => self.solve_in::<6>(capacity, order),
+            7 => self.solve_in::<7>(capacity, order),
+            8 => self.solve_in::<8>(capacity, order),
+            9 => self.solve_in::<9>(capacity, order),
+            10 => self.solve_in::<10>(capacity, order),
+            11 => self.solve_in::<11>(capacity, order),
+            _ => self.solve_in::<MAX_DIMS>(capacity, order),
         }
     }
 
-    fn solve_in<const D: usize>(&mut self, capacity: &Dims<f64>) {
+    fn solve_in<const D: usize>(&mut self, capacity: &Dims<f64>, order: Order) {
         let n = self.items.len();
         let mut level = [0.0; D];
         level.copy_from_slice(&capacity[..D]);
         self.way.clear();
         self.way.resize(n, 1.0);
-        self.start(&mut level);
+        match order {
+            Order::Any => self.start(&mut level),
+            Order::Best => _ = self.raise(0..n, &mut level),
+        }
         let mut basis: [usize; D] = std::array::from_fn(|dim| SLACK + dim);
         let mut inverse = [[0.0; D]; D];
         for (dim, row) in inverse.iter_mut().enumerate() {
@@ -411,29 +443,21 @@ impl Bench {
     /// Puts dense items at their upper bound while they fit: a feasible start that saves most of
     /// the steps when there are few pods of each row.
     fn start<const D: usize>(&mut self, level: &mut [f64; D]) {
-        let (weights, _) = self.weights.as_chunks::<D>();
-        let mut need = [0.0; D];
-        for (weights, &upper) in weights.iter().zip(&self.upper) {
-            for dim in 0..D {
-                need[dim] += weights[dim] * upper;
-            }
-        }
         let mut price = [0.0; D];
         for dim in 0..D {
-            if need[dim] > level[dim] {
+            let need: f64 = self.weights[dim].iter().zip(&self.upper).map(|(weight, upper)| weight * upper).sum();
+            if need > level[dim] {
                 price[dim] = 1.0 / level[dim].max(1e-12);
             }
         }
-        self.order.clear();
-        for (place, (weights, &value)) in weights.iter().zip(&self.values).enumerate() {
-            let mut weight = 0.0;
-            for dim in 0..D {
-                weight += price[dim] * weights[dim];
-            }
-            self.order.push((weight / value, place));
-        }
+        self.gains.clear();
+        self.gains.resize(self.items.len(), 0.0);
+        self.subtract_costs(&price.map(|price| -price));
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(self.gains.iter().zip(&self.values).map(|(cost, value)| cost / value).zip(0..));
         let by_density = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-        let mut rest = self.order.as_mut_slice();
+        let mut rest = order.as_mut_slice();
         while !rest.is_empty() {
             let now = rest.len().min(SORT_AT_ONCE);
             if rest.len() > now {
@@ -441,37 +465,54 @@ impl Bench {
             }
             let (first, others) = rest.split_at_mut(now);
             first.sort_unstable_by(by_density);
-            for &(_, place) in &*first {
-                let upper = self.upper[place];
-                let mut after = *level;
-                for dim in 0..D {
-                    after[dim] -= upper * weights[place][dim];
-                }
-                if after.iter().any(|&amount| amount < 0.0) {
-                    return;
-                }
-                *level = after;
-                self.way[place] = -1.0;
+            if !self.raise(first.iter().map(|&(_, place)| place), level) {
+                break;
             }
             rest = others;
+        }
+        self.order = order;
+    }
+
+    /// Puts items at their upper bound, one after the other, until one does not fit.
+    fn raise<const D: usize>(&mut self, places: impl Iterator<Item = usize>, level: &mut [f64; D]) -> bool {
+        for place in places {
+            let upper = self.upper[place];
+            let mut after = *level;
+            for dim in 0..D {
+                after[dim] -= upper * self.weights[dim][place];
+            }
+            if after.iter().any(|&amount| amount < 0.0) {
+                return false;
+            }
+            *level = after;
+            self.way[place] = -1.0;
+        }
+        true
+    }
+
+    /// Takes off the gains what each item takes up at the prices.
+    fn subtract_costs<const D: usize>(&mut self, prices: &[f64; D]) {
+        for (weights, &price) in self.weights.iter().zip(prices) {
+            for (gain, weight) in self.gains.iter_mut().zip(weights) {
+                *gain -= price * weight;
+            }
         }
     }
 
     /// The entering item: the one with the largest gain per pod.
-    fn choose<const D: usize>(&self, prices: &[f64; D]) -> Option<usize> {
-        let (weights, _) = self.weights.as_chunks::<D>();
+    fn choose<const D: usize>(&mut self, prices: &[f64; D]) -> Option<usize> {
+        self.gains.clear();
+        self.gains.extend_from_slice(&self.values);
+        self.subtract_costs(prices);
+        for (gain, way) in self.gains.iter_mut().zip(&self.way) {
+            *gain *= way;
+        }
+        let most = largest(&self.gains);
         let mut best = EPSILON;
         let mut choice = None;
-        for (place, ((weights, &value), &way)) in weights.iter().zip(&self.values).zip(&self.way).enumerate() {
-            let mut reduced = value;
-            for dim in 0..D {
-                reduced -= prices[dim] * weights[dim];
-            }
-            let gain = way * reduced;
-            if gain > best {
-                best = gain;
-                choice = Some(place);
-            }
+        if most > best {
+            best = most;
+            choice = self.gains.iter().position(|&gain| gain >= most);
         }
         for (dim, &price) in prices.iter().enumerate() {
             if -price > best {
@@ -484,12 +525,11 @@ impl Bench {
 
     /// The column of the entering item in terms of the basis.
     fn transformed<const D: usize>(&self, entering: usize, inverse: &[[f64; D]; D]) -> [f64; D] {
-        let (weights, _) = self.weights.as_chunks::<D>();
         std::array::from_fn(|row| {
             if entering >= SLACK {
                 return inverse[row][entering - SLACK];
             }
-            inverse[row].iter().zip(&weights[entering]).map(|(entry, weight)| entry * weight).sum()
+            inverse[row].iter().zip(&self.weights).map(|(entry, weights)| entry * weights[entering]).sum()
         })
     }
 
@@ -520,6 +560,20 @@ impl Bench {
         }
         (step, leaving)
     }
+}
+
+/// Numbers that are compared at a time: with a single one each comparison would wait for the last.
+const LANES: usize = 4;
+
+fn largest(values: &[f64]) -> f64 {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut most = [f64::NEG_INFINITY; LANES];
+    for chunk in chunks {
+        for lane in 0..LANES {
+            most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
+        }
+    }
+    most.iter().chain(rest).fold(f64::NEG_INFINITY, |most, &value| if value > most { value } else { most })
 }
 
 fn pivot<const D: usize>(inverse: &mut [[f64; D]; D], column: &[f64; D], leaving: usize) {

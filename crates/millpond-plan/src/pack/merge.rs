@@ -4,7 +4,7 @@
 //! nodes that have one. The pods of two nodes often fit a larger one at the same price or less: every
 //! node pays for its own overhead.
 
-use super::instance::{Instance, within};
+use super::instance::{Dims, Instance, within};
 use super::plan::{Nodes, Stock, merge, usage};
 use super::prices::Prices;
 
@@ -30,11 +30,11 @@ pub(super) fn pairs(
         plan.sort_by_cached_key(|nodes| (earned(nodes), nodes.clone()));
         let before = plan.len();
         let kinds = before.min(MAX_KINDS);
+        let used: Vec<Dims<i64>> = plan[..kinds].iter().map(|nodes| usage(instance, &nodes.content)).collect();
         for one in 0..kinds {
             for other in one..kinds {
-                let Some((bin, content)) = together(instance, by_price, stock, &plan, one, other) else {
-                    continue;
-                };
+                let both = [(&plan[one], &used[one]), (&plan[other], &used[other])];
+                let Some((bin, content)) = together(instance, by_price, stock, both) else { continue };
                 let times = if one == other { plan[one].times / 2 } else { plan[one].times.min(plan[other].times) };
                 let times = times.min(stock.left(bin));
                 if times == 0 {
@@ -62,11 +62,8 @@ fn together(
     instance: &Instance,
     by_price: &[usize],
     stock: &Stock,
-    plan: &[Nodes],
-    one: usize,
-    other: usize,
+    [(one, used), (other, more)]: [(&Nodes, &Dims<i64>); 2],
 ) -> Option<(usize, Vec<(usize, u64)>)> {
-    let (one, other) = (&plan[one], &plan[other]);
     // Free room costs nothing and is there anyway.
     let free = instance.is_free_stock(one.bin) || instance.is_free_stock(other.bin);
     if one.times == 0 || other.times == 0 || free {
@@ -75,9 +72,9 @@ fn together(
     let price = |bin: usize| instance.bins[bin].price;
     let most = price(one.bin).checked_add(price(other.bin))?;
     let least = price(one.bin).max(price(other.bin));
-    let mut used = usage(instance, &one.content);
-    for (sum, more) in used.iter_mut().zip(usage(instance, &other.content)) {
-        *sum = sum.checked_add(more)?;
+    let mut used = *used;
+    for (sum, more) in used.iter_mut().zip(more) {
+        *sum = sum.checked_add(*more)?;
     }
     let from = by_price.partition_point(|&bin| price(bin) < least);
     let bin = by_price[from..].iter().copied().take_while(|&bin| price(bin) <= most).find(|&bin| {

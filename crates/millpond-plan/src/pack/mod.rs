@@ -31,7 +31,7 @@ mod instance;
 mod knapsack;
 mod merge;
 mod model;
-mod parallel;
+pub(crate) mod parallel;
 mod plan;
 mod prices;
 mod repair;
@@ -49,6 +49,9 @@ pub use model::{Amounts, Bin, Bound, Budget, Choice, MAX_RESOURCES, NodeGroup, P
 use instance::Instance;
 use plan::{Nodes, Stock};
 use prices::Prices;
+
+/// Quick, and the same on every machine.
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 /// With fewer pods a row than this on average, relaxations say little about whole nodes.
 const PODS_A_ROW: f64 = 10.0;
@@ -80,30 +83,47 @@ pub fn choose(problem: &Problem, budget: Budget) -> Choice {
         return Candidate::new(&instance, &by_price, nodes, left, stock, 0).chosen(problem, &instance, 0);
     }
     scopes::divide(&mut instance);
+    let prices = Prices::new(&instance, budget.threads);
+    choose_at(problem, &instance, &prices, by_price, budget)
+}
+
+/// Chooses nodes, and proves what all pods that fit some bin cost at least. Where both go by the same prices, these are
+/// looked for once.
+pub fn choose_and_bound(problem: &Problem, budget: Budget) -> (Choice, Bound) {
+    let counts: Vec<u64> = problem.rows.iter().map(|row| row.count).collect();
+    let instance = Instance::new(problem);
+    if !Prices::are_shared(&instance) {
+        return parallel::both(budget.threads, || choose(problem, budget), || bound(problem, counts, budget));
+    }
+    let prices = Prices::new(&instance, budget.threads);
+    let choose = || choose_at(problem, &instance, &prices, plan::bins_by_price(&instance), budget);
+    parallel::both(budget.threads, choose, || bound::certify(problem, &instance, &prices, counts))
+}
+
+fn choose_at(problem: &Problem, instance: &Instance, prices: &Prices, by_price: Vec<usize>, budget: Budget) -> Choice {
     // Free room is filled before anything is bought, and can hold nothing more then.
     let by_price: Vec<usize> = by_price.into_iter().filter(|&bin| !instance.is_free_stock(bin)).collect();
-    let prices = Prices::new(&instance, budget.threads);
-    let mut best = first_plan(&instance, &prices, &by_price, budget.threads);
+    let mut best = first_plan(instance, prices, &by_price, budget.threads);
     let mut work = prices.work + best.work;
     if budget.evaluations > 0 {
         let pods: f64 = instance.rows.iter().map(|row| row.count as f64).sum();
         if instance.rows.len() <= FEW_ROWS || pods >= PODS_A_ROW * instance.rows.len() as f64 {
-            let better = improved_plan(&instance, &prices, &by_price, budget);
+            let better = improved_plan(instance, prices, &by_price, budget);
             work += better.work;
             best = best.better(better);
         }
         let Candidate { nodes, left, .. } = best;
-        let (nodes, more) = repair::improve(&instance, &prices, nodes, budget.evaluations, budget.threads);
+        let (nodes, more) = repair::improve(instance, prices, nodes, budget.evaluations, budget.threads);
         work += more;
-        let mut stock = Stock::new(&instance);
+        let mut stock = Stock::new(instance);
         for node in &nodes {
             stock.take(node.bin, node.times);
         }
         let few = instance.rows.len() <= FEW_ROWS;
-        let nodes = if few { merge::pairs(&instance, &prices, &by_price, &mut stock, nodes) } else { nodes };
-        best = Candidate::new(&instance, &by_price, nodes, left, stock, 0);
+        let nodes = if few { merge::pairs(instance, prices, &by_price, &mut stock, nodes) } else { nodes };
+        best = Candidate::new(instance, &by_price, nodes, left, stock, 0);
     }
-    best.chosen(problem, &instance, work)
+    best.chosen(problem, instance, work)
 }
 
 /// What the pods cost at least, without choosing nodes for them.

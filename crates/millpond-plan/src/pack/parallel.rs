@@ -2,9 +2,22 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Does two things, side by side where there are threads for it.
+pub(crate) fn both<A, B: Send>(threads: usize, one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    if threads < 2 {
+        let one = one();
+        return (one, other());
+    }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 /// Computes `task(0..count)`; results are in the order of the index, whoever computed them. Each
 /// thread keeps a state of its own, for working memory only.
-pub(super) fn map<S, T: Send>(
+pub(crate) fn map<S, T: Send>(
     threads: usize,
     count: usize,
     state: impl Fn() -> S + Sync,

@@ -7,8 +7,7 @@
 
 mod programme;
 
-use std::collections::HashMap;
-
+use super::HashMap;
 use super::ascent::{BinPrices, ascend};
 use super::hybrid::Hybrid;
 use super::instance::{Dims, Instance, InstanceRow, MAX_DIMS};
@@ -29,15 +28,21 @@ const VALUE_LEVELS: usize = 10;
 const MAX_OWN_STOCK: usize = 48;
 /// How often prices are improved row by row, each time with the bins that were in the way; and the
 /// steps of each time.
-const ASCENTS: usize = 2;
-const ASCENT_STEPS: usize = 24;
-/// Rows that an ascent takes for equal differ by less than this in the binary logarithms of their shares.
-const LUMP_STEP: f64 = 0.3;
+const ASCENTS: (usize, usize) = (2, 24);
+/// The same for a bound on few rows: it gains most of a per cent, and takes a few milliseconds.
+const PATIENT_ASCENTS: (usize, usize) = (3, 200);
+/// Rows that an ascent takes for equal differ by less than this in the binary logarithms of their shares; the first is
+/// for few rows.
+const LUMP_STEPS: (f64, f64) = (0.02, 0.3);
+/// So many rows are few to an ascent.
+const FEW_ROWS: usize = 1_000;
 /// Bins that can earn this share of their price are worth trying whatever their size.
 const GOOD: f64 = 0.95;
 /// Of what a row costs alone, in packing: pods that ride free in spare room must still be picked.
 const LEAST_VALUE: f64 = 0.02;
 
+/// Bins times rows for which a second thread takes longer to start than it saves.
+const LITTLE_WORK: usize = 1_000_000;
 /// A programme with whole pods for more rows takes too long.
 const MAX_WHOLE_ROWS: usize = 64;
 /// Steps of the search for what whole pods on a node are worth.
@@ -101,6 +106,13 @@ impl Prices {
         Self::for_purpose(instance, threads, Purpose::Bound)
     }
 
+    /// Whether prices to pack by prove as much as others would: there are no zones, in which rows are packed apart, and
+    /// too many rows for programmes with whole pods.
+    pub(super) fn are_shared(instance: &Instance) -> bool {
+        let kinds = instance.kinds().last().map_or(0, |last| last + 1);
+        kinds == instance.bins.len() && alike(instance).len() > MAX_WHOLE_ROWS
+    }
+
     fn for_purpose(instance: &Instance, threads: usize, purpose: Purpose) -> Self {
         let kind_of = instance.kinds();
         let one_each = kind_of.last().is_none_or(|last| last + 1 == instance.bins.len());
@@ -130,8 +142,12 @@ impl Prices {
         let all = Items::new(instance, (0..instance.rows.len()).collect());
         this.certify(instance, &all, threads, Purpose::Packing);
         if !exact {
-            for _ in 0..ASCENTS {
-                this.ascend(instance, &all, threads);
+            let patient = purpose == Purpose::Bound && instance.rows.len() <= FEW_ROWS;
+            let (ascents, steps) = if patient { PATIENT_ASCENTS } else { ASCENTS };
+            for _ in 0..ascents {
+                if !this.ascend(instance, &all, steps, threads) {
+                    break;
+                }
             }
         }
         if purpose == Purpose::Bound && !instance.limited_stock {
@@ -152,8 +168,8 @@ impl Prices {
         instance.price(bin) + self.rent[bin] * 0.999
     }
 
-    /// Improves the prices row by row; kept if the rows are worth more in the end.
-    fn ascend(&mut self, instance: &Instance, all: &Items, threads: usize) {
+    /// Improves the prices row by row; kept if the rows are worth more in the end, which is told.
+    fn ascend(&mut self, instance: &Instance, all: &Items, steps: usize, threads: usize) -> bool {
         let endless = |&bin: &usize| instance.bins[bin].stock == u64::MAX;
         let mut bins: Vec<BinPrices> = self
             .vectors
@@ -173,8 +189,9 @@ impl Prices {
             })
             .collect();
         let capped = |row: usize| instance.rows[row].cap < 16;
-        let lumps = similar(instance, |row| row.cap >= 16, LUMP_STEP);
-        ascend(instance, &lumps, &mut bins, ASCENT_STEPS);
+        let step = if instance.rows.len() <= FEW_ROWS { LUMP_STEPS.0 } else { LUMP_STEPS.1 };
+        let lumps = similar(instance, |row| row.cap >= 16, step);
+        ascend(instance, &lumps, &mut bins, steps);
         let mut next = self.with(instance, self.values.clone(), bins.iter().map(|one| one.prices).collect());
         for (index, row) in instance.rows.iter().enumerate() {
             if !capped(index) {
@@ -187,9 +204,11 @@ impl Prices {
             next.of_bin[one.bin] = index;
         }
         next.certify(instance, all, threads, Purpose::Packing);
-        if next.total(instance) > self.total(instance) {
+        let better = next.total(instance) > self.total(instance);
+        if better {
             *self = next;
         }
+        better
     }
 
     /// Raises the values as far as nodes cannot hold more than their price in whole pods.
@@ -335,6 +354,7 @@ impl Prices {
                 known == usize::MAX || shared[known].worth(instance, bin, stop(bin)) > limit(bin)
             })
             .collect();
+        let threads = if open.len() * instance.rows.len() < LITTLE_WORK { 1 } else { threads };
         let found = parallel::map(threads, open.len(), Knapsack::default, |knapsack, index| {
             let bin = open[index];
             let fitting = shared.iter().position(|one| one.worth(instance, bin, stop(bin)) <= limit(bin));
@@ -487,7 +507,7 @@ pub(super) fn scaled_capacity(instance: &Instance, bin: usize) -> Dims<f64> {
 fn promising(instance: &Instance, promise: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..instance.bins.len()).filter(|&bin| !instance.is_free_stock(bin)).collect();
     order.sort_by(|&a, &b| promise[b].total_cmp(&promise[a]).then(a.cmp(&b)));
-    let mut seen: HashMap<u32, usize> = HashMap::new();
+    let mut seen: HashMap<u32, usize> = HashMap::default();
     let turn = |&bin: &usize| {
         if promise[bin] < GOOD {
             return usize::MAX;
@@ -544,7 +564,7 @@ fn clusters(instance: &Instance) -> Vec<Cluster> {
 
 /// Rows that do not differ but in number: the same pods in several zones, where zones do not matter.
 fn alike(instance: &Instance) -> Vec<Vec<usize>> {
-    let mut places: HashMap<(usize, &Dims<i64>, u64, &[usize]), usize> = HashMap::new();
+    let mut places: HashMap<(usize, &Dims<i64>, u64, &[usize]), usize> = HashMap::default();
     let mut members: Vec<Vec<usize>> = Vec::new();
     for (index, row) in instance.rows.iter().enumerate() {
         let place = *places.entry((row.class, &row.request, row.cap, &row.groups)).or_insert_with(|| {
@@ -563,7 +583,7 @@ pub(super) fn similar(instance: &Instance, chosen: impl Fn(&InstanceRow) -> bool
         instance.rows.iter().any(|row| row.request[dim] != first)
     };
     let varied: Vec<usize> = (0..instance.dims).filter(differs).collect();
-    let mut places: HashMap<(usize, bool, [i32; MAX_DIMS + 1]), usize> = HashMap::new();
+    let mut places: HashMap<(usize, bool, [i32; MAX_DIMS + 1]), usize> = HashMap::default();
     let mut members: Vec<Vec<usize>> = Vec::new();
     for (index, row) in instance.rows.iter().enumerate().filter(|(_, row)| chosen(row)) {
         let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];

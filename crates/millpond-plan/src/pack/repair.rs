@@ -14,7 +14,7 @@ use super::prices::Prices;
 use super::scopes::Hand;
 
 /// Kinds of nodes in a piece.
-const PIECE: usize = 120;
+const PIECE: usize = 200;
 /// Nodes that are alike more often than this are the work of a relaxation; it knows better.
 const MAX_TIMES: u64 = 8;
 /// Promising bins of a piece.

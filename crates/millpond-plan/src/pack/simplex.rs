@@ -275,15 +275,16 @@ fn eliminate(inverse: &mut [f64], column: &[f64], leaving: usize, m: usize) {
     for entry in &mut *pivot {
         *entry *= scale;
     }
-    let rows = before.chunks_exact_mut(m).chain(after.chunks_exact_mut(m));
-    let factors = column[..leaving].iter().chain(&column[leaving + 1..]);
-    for (row, &factor) in rows.zip(factors) {
+    let pivot = &*pivot;
+    let update = |row: &mut [f64], factor: f64| {
         if factor != 0.0 {
-            for (entry, pivot) in row.iter_mut().zip(&*pivot) {
+            for (entry, pivot) in row.iter_mut().zip(pivot) {
                 *entry -= factor * pivot;
             }
         }
-    }
+    };
+    before.chunks_exact_mut(m).zip(&column[..leaving]).for_each(|(row, &factor)| update(row, factor));
+    after.chunks_exact_mut(m).zip(&column[leaving + 1..]).for_each(|(row, &factor)| update(row, factor));
 }
 
 /// Gauss-Jordan with partial pivoting; `None` if the matrix is singular.

@@ -7,7 +7,7 @@
 
 use super::greedy::subtract;
 use super::instance::Instance;
-use super::knapsack::{Content, Items, Knapsack};
+use super::knapsack::{Content, Items, Knapsack, Order};
 use super::plan::{Nodes, Stock};
 use super::prices::{Prices, scaled_capacity};
 
@@ -87,7 +87,8 @@ impl Group {
     fn fill(&mut self, instance: &Instance, knapsack: &mut Knapsack, bin: usize, stock: &mut Stock) -> Option<Nodes> {
         let offered = &instance.bins[bin];
         self.value_fullness(instance, bin);
-        knapsack.fill(instance, &self.items, offered, &self.here, &self.left, &mut self.content);
+        let holds = self.items.fitting(instance, bin).into_iter();
+        knapsack.fill(instance, &self.items, offered, holds, Order::Any, &self.here, &self.left, &mut self.content);
         let often = self.content.iter().map(|&(item, count)| self.left[item] / count).min()?;
         let times = often.min(stock.left(bin));
         for &(item, count) in &self.content {

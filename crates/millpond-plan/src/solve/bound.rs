@@ -14,7 +14,7 @@ use crate::pack::{self, BitSet, Bound};
 use crate::plan::BoundProof;
 
 use super::domains::{OfferSets, Part};
-use super::rows::{Purpose, amounts};
+use super::rows::{Packing, Purpose, amounts};
 use super::{Planned, Solver};
 
 /// A proof that is worked on while nodes are chosen, in the hope that every pod gets a place that some offer can hold.
@@ -41,6 +41,11 @@ impl Proving {
         Self { pods, problem, bound }
     }
 
+    /// A proof that there is already.
+    pub(super) fn done(pods: Vec<(ClassId, u32)>, problem: pack::Problem, bound: Bound) -> Self {
+        Self { pods, problem, bound: Proved::Now(bound) }
+    }
+
     fn wait(self) -> Self {
         let bound = match self.bound {
             Proved::Soon(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
@@ -54,7 +59,7 @@ impl Solver<'_> {
     /// Starts to prove what the plan costs at least, if it places every pod. With offers of several ranks it is not
     /// known before which of them will be used.
     pub(super) fn start_proof(&mut self) {
-        if self.market.ranks().len() > 1 {
+        if !self.settings.prove || self.market.ranks().len() > 1 {
             return;
         }
         let pods: Vec<(ClassId, u32)> = self
@@ -68,9 +73,26 @@ impl Solver<'_> {
             })
             .filter(|(_, count)| *count > 0)
             .collect();
-        if let Some(problem) = self.bound_problem(&pods) {
-            self.proving = Some(Proving::start(pods, problem, self.settings.budget));
+        let Some(packing) = self.bound_packing(&pods) else { return };
+        if self.is_plain(&pods) {
+            self.plain = Some((packing, pods));
+        } else {
+            self.proving = Some(Proving::start(pods, packing.problem, self.settings.budget));
         }
+    }
+
+    /// Whether to buy for these pods is the very problem that the bound is about: nothing is there, nothing is limited,
+    /// and no rule is about more than one pod and its node.
+    fn is_plain(&self, pods: &[(ClassId, u32)]) -> bool {
+        let is_plain = |class: &ClassId| {
+            let of = &self.snapshot.classes[class.index()];
+            of.problem.is_none() && of.host_ports.is_empty() && self.board.topology().is_free(*class)
+        };
+        !self.ledger.is_limited()
+            && self.min_values.is_empty()
+            && self.demand.classes.iter().all(is_plain)
+            && pods.iter().map(|(_, count)| *count as usize).sum::<usize>() == self.demand.total()
+            && !(0..self.snapshot.nodes.len() as u32).any(|node| self.board.is_open(SpotId(node)))
     }
 
     /// Whether any offer could hold a pod of the class by itself.
@@ -95,14 +117,17 @@ impl Solver<'_> {
 
     /// A lower bound on the price of what is bought, with its proof.
     pub(super) fn prove_bound(&mut self) -> Option<(u128, BoundProof)> {
+        if !self.settings.prove {
+            return None;
+        }
         let placed = |class: &ClassId| (*class, self.demand.count(*class) - self.left(*class));
         let pods: Vec<(ClassId, u32)> =
             self.demand.classes.iter().map(placed).filter(|(_, count)| *count > 0).collect();
         let proving = match self.proving.take() {
             Some(proving) if proving.pods == pods => proving,
             _ => {
-                let problem = self.bound_problem(&pods)?;
-                Proving::start(pods, problem, self.settings.budget)
+                let packing = self.bound_packing(&pods)?;
+                Proving::start(pods, packing.problem, self.settings.budget)
             }
         };
         let Proving { problem, bound: Proved::Now(bound), .. } = proving.wait() else { return None };
@@ -110,7 +135,7 @@ impl Solver<'_> {
     }
 
     /// The problem of placing some pods, without the rules that a plan could keep otherwise.
-    fn bound_problem(&mut self, pods: &[(ClassId, u32)]) -> Option<pack::Problem> {
+    fn bound_packing(&mut self, pods: &[(ClassId, u32)]) -> Option<Packing> {
         let free_room = self.room_before();
         let mut sets = OfferSets::default();
         let mut parts = Vec::with_capacity(pods.len());
@@ -127,11 +152,11 @@ impl Solver<'_> {
             self.drop_lower_ranks(&mut packing, &lowest);
         }
         self.add_free_room(&mut packing, &free_room);
-        Some(packing.problem)
+        Some(packing)
     }
 
     /// Bins below the least rank that a row's classes used are none of its bins.
-    fn drop_lower_ranks(&self, packing: &mut super::rows::Packing, lowest: &[Option<Rank>]) {
+    fn drop_lower_ranks(&self, packing: &mut Packing, lowest: &[Option<Rank>]) {
         let ranks: Vec<Rank> = packing.offers.iter().map(|offers| self.market.offer(offers[0]).rank).collect();
         if ranks.windows(2).all(|pair| pair[0] == pair[1]) {
             return;
@@ -147,7 +172,7 @@ impl Solver<'_> {
         }
     }
 
-    fn add_free_room(&mut self, packing: &mut super::rows::Packing, free_room: &[(SpotId, Resources)]) {
+    fn add_free_room(&mut self, packing: &mut Packing, free_room: &[(SpotId, Resources)]) {
         let dimensions: Vec<_> = packing.dimensions.clone();
         for (spot, free) in free_room {
             let Some(capacity) = amounts(free, &dimensions, false) else { continue };

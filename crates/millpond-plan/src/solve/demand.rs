@@ -1,7 +1,7 @@
 //! Pods that need a place, grouped by class.
 
-use crate::board::needs_place;
-use crate::model::{ClassId, PodId, Snapshot};
+use crate::board::kind_needs_place;
+use crate::model::{ClassId, PodId, PodKind, Snapshot};
 
 use super::order;
 
@@ -23,13 +23,13 @@ pub(super) struct Demand {
 impl Demand {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let mut count = vec![0_u32; snapshot.classes.len()];
+        let kinds: Vec<PodKind> = snapshot.classes.iter().map(|class| class.kind).collect();
         // Pods are large and many: each is looked at once.
         let mut needing: Vec<(PodId, ClassId)> = Vec::with_capacity(snapshot.pods.len());
         for (index, pod) in snapshot.pods.iter().enumerate() {
-            let id = PodId::from(index);
-            if needs_place(snapshot, id) {
+            if kind_needs_place(snapshot, pod, kinds[pod.class.index()]) {
                 count[pod.class.index()] += 1;
-                needing.push((id, pod.class));
+                needing.push((PodId::from(index), pod.class));
             }
         }
         let mut begin = Vec::with_capacity(count.len());

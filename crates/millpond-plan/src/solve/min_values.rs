@@ -33,6 +33,11 @@ impl MinValues {
         Self { by_pool }
     }
 
+    /// Whether no pool asks for anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_pool.is_empty()
+    }
+
     /// Leaves out offers that, once full, too few others could stand in for.
     pub(super) fn keep_flexible(&self, offers: &mut BitSet, market: &Market) {
         for (&pool, wanted) in &self.by_pool {

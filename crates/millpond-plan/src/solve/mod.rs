@@ -50,15 +50,21 @@ mod tests;
 use crate::board::{Board, SpotId};
 use crate::market::Market;
 use crate::model::{ClassId, PodId, Snapshot};
-use crate::pack::BitSet;
+use crate::pack::{BitSet, parallel};
 use crate::plan::{NewNode, Outcome, Plan, Settings, Target};
+use crate::topology::Topology;
 
 use demand::Demand;
 use ledger::Ledger;
 
 /// Plans a snapshot.
 pub fn plan(snapshot: &Snapshot, settings: &Settings) -> Outcome {
-    plan_on(snapshot, &Market::new(snapshot), settings)
+    if let Some(outcome) = crate::policy::plan(snapshot, settings) {
+        return outcome;
+    }
+    let of_pods = || (Demand::new(snapshot), Topology::new(snapshot));
+    let (market, (demand, topology)) = parallel::both(settings.budget.threads, || Market::new(snapshot), of_pods);
+    solve(snapshot, &market, demand, topology, settings)
 }
 
 /// Plans a snapshot whose market is known: it depends on pools, types and the classes of pods, not on the pods.
@@ -68,7 +74,11 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     if let Some(outcome) = crate::policy::plan(snapshot, settings) {
         return outcome;
     }
-    let mut solver = Solver::new(snapshot, market, *settings);
+    solve(snapshot, market, Demand::new(snapshot), Topology::new(snapshot), settings)
+}
+
+fn solve(snapshot: &Snapshot, market: &Market, demand: Demand, topology: Topology, settings: &Settings) -> Outcome {
+    let mut solver = Solver::new(snapshot, market, demand, topology, *settings);
     solver.fill_existing();
     solver.start_proof();
     solver.buy_bundles();
@@ -88,6 +98,9 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
     }
     outcome
 }
+
+/// Stands for no target while placements are put together; there are never so many nodes.
+const NOWHERE: Target = Target::New(u32::MAX);
 
 /// A node that the plan buys.
 #[derive(Debug, Clone)]
@@ -117,14 +130,18 @@ struct Solver<'s> {
     balance: offers::Balance,
     /// Whether any taint only discourages.
     soft_taints: bool,
+    /// Whether any pod would rather be on some nodes than on others.
+    wishes: bool,
     min_values: min_values::MinValues,
     work: u64,
     /// What is being proved about the cost.
     proving: Option<bound::Proving>,
+    /// Where what is bought and what is proved is one and the same problem: that, and the pods in it.
+    plain: Option<(rows::Packing, Vec<(ClassId, u32)>)>,
 }
 
 impl<'s> Solver<'s> {
-    fn new(snapshot: &'s Snapshot, market: &'s Market, settings: Settings) -> Self {
+    fn new(snapshot: &'s Snapshot, market: &'s Market, demand: Demand, topology: Topology, settings: Settings) -> Self {
         let mut on_sale = market.open(snapshot);
         on_sale.intersect(market.available());
         Self {
@@ -132,17 +149,19 @@ impl<'s> Solver<'s> {
             market,
             settings,
             on_sale,
-            demand: Demand::new(snapshot),
-            board: Board::new(snapshot, market),
+            demand,
+            board: Board::with_topology(snapshot, market, topology),
             ledger: Ledger::new(snapshot, market),
             filled: Vec::new(),
             planned: Vec::new(),
             on_board: false,
             balance: offers::Balance::new(snapshot, market),
             soft_taints: soft_taints(snapshot),
+            wishes: soft_taints(snapshot) || snapshot.classes.iter().any(|class| !class.node_preferences.is_empty()),
             min_values: min_values::MinValues::new(snapshot),
             work: 0,
             proving: None,
+            plain: None,
         }
     }
 
@@ -227,11 +246,13 @@ impl<'s> Solver<'s> {
     }
 
     fn assemble(&mut self) -> (Plan, Vec<PodId>) {
-        let mut targets: Vec<Option<Target>> = vec![None; self.snapshot.pods.len()];
+        // In place, with a mark where there is none: a list of its own for a million pods takes memory and time.
+        let mut placements: Vec<(PodId, Target)> = Vec::with_capacity(self.snapshot.pods.len());
+        placements.extend((0..self.snapshot.pods.len()).map(|pod| (PodId::from(pod), NOWHERE)));
         for &(class, spot, count) in &self.filled {
             let target = Target::Existing(crate::model::NodeId(spot.0));
             for pod in self.demand.take(class, count) {
-                targets[pod.index()] = Some(target);
+                placements[pod.index()].1 = target;
             }
         }
         let mut new_nodes = Vec::with_capacity(self.planned.len());
@@ -247,14 +268,15 @@ impl<'s> Solver<'s> {
             });
             for &(class, count) in &node.contents {
                 for pod in self.demand.take(class, count) {
-                    targets[pod.index()] = Some(target);
+                    placements[pod.index()].1 = target;
                 }
             }
         }
         let unplaced = self.demand.rest();
-        let mut placements = Vec::with_capacity(self.demand.total() - unplaced.len());
-        placements
-            .extend(targets.into_iter().enumerate().filter_map(|(pod, target)| Some((PodId::from(pod), target?))));
+        if self.demand.total() - unplaced.len() < placements.len() {
+            placements.retain(|(_, target)| *target != NOWHERE);
+            placements.shrink_to_fit();
+        }
         let plan = Plan { revision: self.snapshot.revision.clone(), new_nodes, removals: Vec::new(), placements };
         (plan, unplaced)
     }

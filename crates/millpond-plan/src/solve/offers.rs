@@ -1,5 +1,6 @@
 //! Which of several equally priced offers a node becomes.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use crate::market::{Market, Offer};
@@ -44,20 +45,27 @@ impl Balance {
 
 /// Offers in the order in which ties between them are broken by name.
 pub(super) fn sort_by_name(offers: &mut [usize], market: &Market, snapshot: &Snapshot) {
-    offers.sort_by_cached_key(|&offer| name(market.offer(offer), snapshot));
+    offers.sort_by(|&a, &b| by_name(market.offer(a), market.offer(b), snapshot));
 }
 
-fn name(offer: &Offer, snapshot: &Snapshot) -> impl Ord + use<> {
-    let kind = &snapshot.types[offer.instance_type.index()];
-    let offering = &kind.offerings[offer.offering as usize];
-    let mut labels: Vec<(String, String)> = offer
-        .labels
-        .iter()
-        .map(|(key, value)| (snapshot.text(key).to_owned(), snapshot.text(value).to_owned()))
-        .collect();
+/// By pool, type, zone and capacity type; labels are looked at only where all these are equal.
+fn by_name(a: &Offer, b: &Offer, snapshot: &Snapshot) -> Ordering {
+    let kind = |offer: &Offer| &snapshot.types[offer.instance_type.index()];
+    let offering = |offer: &Offer| &kind(offer).offerings[offer.offering as usize];
+    let pool = |offer: &Offer| &snapshot.pools[offer.pool.index()].name;
+    pool(a)
+        .cmp(pool(b))
+        .then_with(|| snapshot.text(kind(a).name).cmp(snapshot.text(kind(b).name)))
+        .then_with(|| snapshot.text(offering(a).zone).cmp(snapshot.text(offering(b).zone)))
+        .then_with(|| offering(a).capacity_type.cmp(&offering(b).capacity_type))
+        .then_with(|| labels(a, snapshot).cmp(&labels(b, snapshot)))
+}
+
+fn labels<'s>(offer: &Offer, snapshot: &'s Snapshot) -> Vec<(&'s str, &'s str)> {
+    let mut labels: Vec<_> =
+        offer.labels.iter().map(|(key, value)| (snapshot.text(key), snapshot.text(value))).collect();
     labels.sort_unstable();
-    let texts = (snapshot.pools[offer.pool.index()].name.clone(), snapshot.text(kind.name).to_owned());
-    (texts, snapshot.text(offering.zone).to_owned(), offering.capacity_type, labels)
+    labels
 }
 
 /// The best of offers in the order of names: what the pods like, then the emptiest zone, then the name.

@@ -5,6 +5,7 @@ use crate::model::ClassId;
 use crate::pack::{self, BitSet};
 
 use super::Solver;
+use super::bound::Proving;
 use super::domains::{OfferSets, Part};
 use super::offers;
 use super::rows::{Packing, Purpose};
@@ -16,6 +17,11 @@ impl Solver<'_> {
     /// Buys nodes for what is waiting: greater ranks first and, where something is limited, higher priorities
     /// first.
     pub(super) fn buy(&mut self) {
+        if let Some((packing, pods)) = self.plain.take() {
+            debug_assert!(self.would_buy(&packing), "what is proved is what is bought");
+            self.buy_plain(packing, pods);
+            return;
+        }
         let mut sets = OfferSets::to_fill();
         for classes in self.priority_groups() {
             for among in self.ranks() {
@@ -53,6 +59,29 @@ impl Solver<'_> {
             return;
         }
         let solution = self.choose_within_limits(&packing);
+        self.buy_chosen(packing, &solution, sets, among);
+    }
+
+    /// Whether the problem of all that is waiting is this one.
+    fn would_buy(&mut self, packing: &Packing) -> bool {
+        let mut sets = OfferSets::to_fill();
+        let waiting = self.waiting();
+        let parts = self.deal(&waiting, &mut sets);
+        let on_sale = self.on_sale.clone();
+        self.packing(&parts, &sets, &on_sale, Purpose::Plan).problem == packing.problem
+    }
+
+    /// Buys for all pods at once, where no rule is about more than a pod and its node.
+    fn buy_plain(&mut self, mut packing: Packing, pods: Vec<(ClassId, u32)>) {
+        if packing.problem.bins.is_empty() {
+            return;
+        }
+        let (choice, bound) = pack::choose_and_bound(&packing.problem, self.settings.budget);
+        self.proving = Some(Proving::done(pods, std::mem::take(&mut packing.problem), bound));
+        self.buy_chosen(packing, &choice, &OfferSets::default(), &BitSet::new());
+    }
+
+    fn buy_chosen(&mut self, packing: Packing, solution: &pack::Choice, sets: &OfferSets, among: &BitSet) {
         self.work += solution.work;
         let is_ruled = |members: &Vec<(ClassId, u32)>| members.iter().any(|(class, _)| self.is_ruled(*class));
         let ruled_rows: Vec<bool> = packing.members.iter().map(is_ruled).collect();
@@ -137,7 +166,7 @@ impl Solver<'_> {
     /// The offer that a node of a bin becomes.
     fn choose_offer(&self, group: &pack::NodeGroup, rows: &Rows) -> Option<usize> {
         let all = &rows.packing.offers[group.bin];
-        let wanted = rows.next(group);
+        let wanted = if self.wishes { rows.next(group) } else { Vec::new() };
         let choose = |offers: &[usize]| offers::choose(offers, &wanted, &self.balance, self.market, self.snapshot);
         if !self.ledger.is_limited() {
             return choose(all);

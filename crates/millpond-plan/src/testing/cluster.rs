@@ -332,7 +332,7 @@ impl Machine<'_> {
         labels.add(names.capacity_type, Requirement::one_of(bought), symbols);
         let mut allocatable = capacity.clone();
         allocatable.subtract(&reserved);
-        InstanceType { name, capacity, allocatable, labels, offerings, priority: 0 }
+        InstanceType { name, capacity, allocatable, labels: labels.into(), offerings, priority: 0 }
     }
 }
 
@@ -571,7 +571,7 @@ impl<'a> NodeSpec<'a> {
             .find(|one| Some(one.zone) == node.zone && Some(one.capacity_type) == node.capacity_type);
         node.price = node.price.or(bought.map(|one| one.price));
 
-        let mut wanted = made.labels.clone();
+        let mut wanted = Requirements::clone(&made.labels);
         if let Some(pool) = node.pool {
             wanted.add_all(&snapshot.pools[pool.index()].requirements, &snapshot.symbols);
         }

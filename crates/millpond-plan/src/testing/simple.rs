@@ -11,7 +11,7 @@ use crate::model::{
     Snapshot, TypeId,
 };
 use crate::plan::{NewNode, Outcome, Rule, Target, Verdict};
-use crate::requirement::Requirement;
+use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 
 /// Ways to choose open labels of one offering that are looked at.
@@ -59,7 +59,7 @@ fn label_choices(snapshot: &Snapshot, pool: &Pool, instance_type: &InstanceType,
         (names.zone, offering.zone),
         (names.capacity_type, bought),
     ];
-    let mut wanted = instance_type.labels.clone();
+    let mut wanted = Requirements::clone(&instance_type.labels);
     wanted.add_all(&pool.requirements, symbols);
     let mut choices: Vec<Vec<(Symbol, Symbol)>> = vec![fixed.to_vec()];
     for (key, requirement) in wanted.iter() {

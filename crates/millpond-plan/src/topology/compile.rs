@@ -169,9 +169,7 @@ impl<'s> Compiler<'s> {
         let mut by_trial = Vec::new();
         for (index, question) in self.ordered.iter().enumerate().filter(|(_, question)| question.owners.is_none()) {
             let selector = question.pods.first().and_then(|(selector, _)| selector.as_ref());
-            let named =
-                selector.and_then(|selector| selector.iter().find_map(|(key, one)| Some((key, one.only_value()?))));
-            match named {
+            match named_label(selector) {
                 Some(label) => by_label.entry(label).or_default().push(index),
                 None => by_trial.push(index),
             }
@@ -189,9 +187,26 @@ impl<'s> Compiler<'s> {
     }
 
     fn who_is_repelled(&mut self) {
-        for (counter, term) in std::mem::take(&mut self.repelling) {
-            for (index, class) in self.snapshot.classes.iter().enumerate() {
-                if self.matches(class, term.selector.as_ref(), &term.namespaces) {
+        let repelling = std::mem::take(&mut self.repelling);
+        if repelling.is_empty() {
+            return;
+        }
+        let classes = &self.snapshot.classes;
+        let mut by_label: HashMap<(Symbol, Symbol), Vec<usize>> = HashMap::new();
+        for (index, class) in classes.iter().enumerate() {
+            for label in class.labels.iter() {
+                by_label.entry(label).or_default().push(index);
+            }
+        }
+        let all: Vec<usize> = (0..classes.len()).collect();
+        let none = Vec::new();
+        for (counter, term) in repelling {
+            let labelled = match named_label(term.selector.as_ref()) {
+                Some(label) => by_label.get(&label).unwrap_or(&none),
+                None => &all,
+            };
+            for &index in labelled {
+                if self.matches(&classes[index], term.selector.as_ref(), &term.namespaces) {
                     self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });
                 }
             }
@@ -208,4 +223,9 @@ impl<'s> Compiler<'s> {
             rules.guards = guards.cloned().collect();
         }
     }
+}
+
+/// A label that a selector asks for by its one value.
+fn named_label(selector: Option<&Requirements>) -> Option<(Symbol, Symbol)> {
+    selector?.iter().find_map(|(key, one)| Some((key, one.only_value()?)))
 }

@@ -70,7 +70,7 @@ impl SimProvider {
             changed.as_mut().enable();
             let work = self.cloud.node_work(self.clock.now());
             let mut wake = work.next.map(|next| self.clock.until(next));
-            let make = work.make.into_iter().map(|record| (record.instance.id.clone(), Job::Make(Box::new(record))));
+            let make = work.make.into_iter().map(|id| (id, Job::Make));
             let remove = work.remove.into_iter().map(|(id, name)| (id, Job::Remove { name }));
             let jobs: Vec<(String, Job)> = make.chain(remove).collect();
             // Who was deleted in the meantime is not waited for.
@@ -105,7 +105,8 @@ impl SimProvider {
     async fn work(&self, id: &str, job: Job) -> Result<(), NodeError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         match job {
-            Job::Make(record) => {
+            Job::Make => {
+                let Some(record) = self.cloud.record(id) else { return Ok(()) };
                 match nodes.create(&PostParams::default(), &node(&record)).await {
                     Ok(_) => tracing::debug!(instance = id, node = record.instance.claim, "node registered"),
                     Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -125,7 +126,7 @@ impl SimProvider {
 
 /// One Node object to deal with.
 enum Job {
-    Make(Box<Record>),
+    Make,
     Remove { name: String },
 }
 

@@ -1,6 +1,7 @@
 //! The simulated cloud behind its lock: questions in, answers out, everything written down in between.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,6 +28,10 @@ const EVENTS: usize = 1024;
 #[derive(Debug)]
 pub struct Cloud {
     inner: Mutex<Inner>,
+    /// Held by who waits for the disk.
+    syncing: Mutex<()>,
+    /// Changes up to this one survive a power cut.
+    durable: AtomicU64,
     events: broadcast::Sender<InstanceEvent>,
     changed: Notify,
 }
@@ -36,13 +41,15 @@ struct Inner {
     state: State,
     calls: Calls,
     journal: Option<Journal>,
+    /// The last change that must survive a power cut before anybody is told of it.
+    must_last: u64,
 }
 
 /// What there is to do about Node objects.
 #[derive(Debug, Default)]
 pub(super) struct NodeWork {
-    /// To be made now.
-    pub(super) make: Vec<Record>,
+    /// Of which instances to make one now.
+    pub(super) make: Vec<String>,
     /// To be taken away now: the instance's id and the node's name.
     pub(super) remove: Vec<(String, String)>,
     /// When to look again.
@@ -66,7 +73,8 @@ impl Cloud {
 
     fn with(inner: Inner) -> Self {
         let (events, _) = broadcast::channel(EVENTS);
-        Self { inner: Mutex::new(inner), events, changed: Notify::new() }
+        let (syncing, durable) = (Mutex::new(()), AtomicU64::new(0));
+        Self { inner: Mutex::new(inner), syncing, durable, events, changed: Notify::new() }
     }
 
     /// Gives the cloud as a whole another script, which begins to hold now. The one that holds already goes on.
@@ -94,6 +102,7 @@ impl Cloud {
         let class = class.map(str::to_owned);
         inner.keep(Change::Script { class, script: Box::new(script.clone()), since: now }, Durable::Yes)?;
         drop(inner);
+        self.sync()?;
         self.changed.notify_waiters();
         Ok(())
     }
@@ -121,6 +130,17 @@ impl Cloud {
         most: impl Fn(&OfferingKey) -> Option<u32>,
         now: Timestamp,
     ) -> Result<Launched, ProviderError> {
+        let launched = self.launch(request, most, now);
+        self.sync().and(launched)
+    }
+
+    /// The same; to be answered once [`Self::sync`] has returned.
+    pub(super) fn launch(
+        &self,
+        request: &LaunchRequest,
+        most: impl Fn(&OfferingKey) -> Option<u32>,
+        now: Timestamp,
+    ) -> Result<Launched, ProviderError> {
         self.at(now, |inner, now| {
             let (change, answer) = inner.state.launch(request, most, now).answer(now);
             change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))?;
@@ -130,6 +150,12 @@ impl Cloud {
 
     /// Asks for the end of an instance.
     pub fn delete(&self, id: &str, now: Timestamp) -> Result<(), ProviderError> {
+        let ended = self.end(id, now);
+        self.sync().and(ended)
+    }
+
+    /// The same; to be answered once [`Self::sync`] has returned.
+    pub(super) fn end(&self, id: &str, now: Timestamp) -> Result<(), ProviderError> {
         self.at(now, |inner, now| {
             let change = inner.state.end(id, now)?;
             change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))
@@ -138,11 +164,23 @@ impl Cloud {
 
     /// The instance of an id, as far as the cloud tells of it by now.
     pub fn get(&self, id: &str, now: Timestamp) -> Result<Instance, ProviderError> {
+        let found = self.find(id, now);
+        self.sync().and(found)
+    }
+
+    /// The same; to be answered once [`Self::sync`] has returned.
+    pub(super) fn find(&self, id: &str, now: Timestamp) -> Result<Instance, ProviderError> {
         self.at(now, |inner, now| inner.state.get(id, now))
     }
 
     /// All instances that the cloud tells of by now, by id.
     pub fn list(&self, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
+        let found = self.find_all(now);
+        self.sync().and(found)
+    }
+
+    /// The same; to be answered once [`Self::sync`] has returned.
+    pub(super) fn find_all(&self, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
         self.at(now, |inner, now| Ok(inner.state.list(now)))
     }
 
@@ -156,7 +194,7 @@ impl Cloud {
 
     /// Takes an instance back after a notice, as a script can do: for tests.
     pub fn interrupt(&self, id: &str, notice: Duration, now: Timestamp) -> Result<(), ProviderError> {
-        self.at(now, |inner, now| {
+        let told = self.at(now, |inner, now| {
             let ends = now.after(notice);
             // An instance that ends earlier anyway has nothing to be told.
             let record = inner.state.records.get(id).filter(|record| !record.is_gone(now));
@@ -166,7 +204,35 @@ impl Cloud {
                 let _ = self.events.send(InstanceEvent::Interrupted { id: id.to_owned(), at: ends.time() });
             }
             Ok(())
-        })
+        });
+        self.sync().and(told)
+    }
+
+    /// Whether all that anybody may be told of survives a power cut.
+    pub(super) fn is_durable(&self) -> bool {
+        self.inner.lock().must_last <= self.durable.load(Ordering::Acquire)
+    }
+
+    /// Waits for the disk until all that anybody may be told of survives a power cut. One sync serves all who wait.
+    pub(super) fn sync(&self) -> Result<(), ProviderError> {
+        if self.is_durable() {
+            return Ok(());
+        }
+        let _turn = self.syncing.lock();
+        if self.is_durable() {
+            return Ok(());
+        }
+        let (file, last) = {
+            let inner = self.inner.lock();
+            let Some(journal) = &inner.journal else { return Ok(()) };
+            (journal.file().map_err(|error| not_written(&error))?, journal.last())
+        };
+        if let Err(error) = file.sync_data() {
+            self.inner.lock().journal.iter_mut().for_each(Journal::give_up);
+            return Err(not_written(&error));
+        }
+        self.durable.store(last, Ordering::Release);
+        Ok(())
     }
 
     /// What happens to instances by itself, from now on. Somebody must ask something, or [`super::SimProvider::run`],
@@ -195,7 +261,7 @@ impl Cloud {
             } else if record.ends.is_some() {
                 work.remove.push((record.instance.id.clone(), record.instance.claim.clone()));
             } else {
-                work.make.push(record.clone());
+                work.make.push(record.instance.id.clone());
             }
         }
         work.next = next.map(Millis::timestamp);
@@ -227,6 +293,10 @@ impl Cloud {
         let _ = inner.go_on(now, &mut events);
         let after = inner.state.version;
         drop(inner);
+        if !events.is_empty() {
+            // Whether it could be written down shows in the answer.
+            let _ = self.sync();
+        }
         for event in events {
             // Nobody listens: nobody misses it.
             let _ = self.events.send(event);
@@ -236,6 +306,10 @@ impl Cloud {
         }
         result
     }
+}
+
+fn not_written(error: &std::io::Error) -> ProviderError {
+    ProviderError::Other { message: format!("the cloud could not write down what was asked for: {error}") }
 }
 
 /// Whether a change must survive a power cut before it is answered.
@@ -249,9 +323,10 @@ impl Inner {
     /// Writes a change down, then lets it hold.
     fn keep(&mut self, change: Change, durable: Durable) -> Result<(), ProviderError> {
         if let Some(journal) = &mut self.journal {
-            journal.add(&change, durable == Durable::Yes).map_err(|error| ProviderError::Other {
-                message: format!("the cloud could not write down what was asked for: {error}"),
-            })?;
+            journal.add(&change).map_err(|error| not_written(&error))?;
+            if durable == Durable::Yes {
+                self.must_last = journal.last();
+            }
         }
         self.state.apply(change);
         self.tidy();

@@ -6,6 +6,9 @@
 //! e0338d19 {"ending":{"id":"sim://default/i-0c7b…","ends":1794803400000}}
 //! ```
 //!
+//! Who adds lines does not wait for the disk; who answers does ([`Journal::last`], [`Journal::file`]): one sync serves all
+//! that were added before it began.
+//!
 //! A line is the CRC-32 of its text and the text. A last line that is torn is the write that a crash cut off: nobody
 //! was answered, and it is dropped. A wrong line before the last is damage, and nothing is guessed. When most lines
 //! tell of what is no more, the file is written anew and renamed into place.
@@ -14,6 +17,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -70,11 +74,13 @@ struct Header {
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     /// Bytes that are known to be whole lines.
     length: u64,
     lines: usize,
-    /// A write failed and could not be undone: nothing can be added any more.
+    /// Counts what was added since the file was opened.
+    added: u64,
+    /// A write failed and could not be undone, or a sync failed: nothing can be added any more.
     broken: bool,
     /// Held as long as the file is.
     _lock: File,
@@ -95,34 +101,33 @@ impl Journal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io("read"))?;
         let Readable { changes, length, lines } = read(path, &bytes)?;
-        let mut journal = Self { path: path.to_owned(), file, length, lines, broken: false, _lock: lock };
+        let mut journal =
+            Self { path: path.to_owned(), file: Arc::new(file), length, lines, added: 0, broken: false, _lock: lock };
         if length < bytes.len() as u64 {
             tracing::warn!(file = %path.display(), bytes = bytes.len() as u64 - length, "dropped a torn last record");
             journal.file.set_len(length).map_err(io("shorten"))?;
         }
         if lines == 0 {
-            journal.add_lines(&line(&Header { format: FORMAT }), 1, true).map_err(io("write"))?;
+            journal.add_lines(&line(&Header { format: FORMAT }), 1).map_err(io("write"))?;
+            journal.file.sync_data().map_err(io("write"))?;
             sync_directory(path).map_err(io("write"))?;
         }
         Ok((journal, changes))
     }
 
-    /// Adds a change. When this returns, a change that is `durable` survives a power cut; any other only the end of
-    /// the process.
-    pub(super) fn add(&mut self, change: &Change, durable: bool) -> io::Result<()> {
-        self.add_lines(&line(change), 1, durable)
+    /// Adds a change. When this returns it survives the end of the process, but no power cut yet.
+    pub(super) fn add(&mut self, change: &Change) -> io::Result<()> {
+        self.add_lines(&line(change), 1)
     }
 
-    fn add_lines(&mut self, text: &[u8], lines: usize, durable: bool) -> io::Result<()> {
-        if self.broken {
-            return Err(io::Error::other("an earlier write failed"));
-        }
+    fn add_lines(&mut self, text: &[u8], lines: usize) -> io::Result<()> {
+        self.usable()?;
         // The file is opened for appending: what a failed write left behind must not stand before the next line.
-        let written = self.file.write_all(text).and_then(|()| if durable { self.file.sync_data() } else { Ok(()) });
-        match written {
+        match (&*self.file).write_all(text) {
             Ok(()) => {
                 self.length += text.len() as u64;
                 self.lines += lines;
+                self.added += 1;
                 Ok(())
             }
             Err(error) => {
@@ -130,6 +135,25 @@ impl Journal {
                 Err(error)
             }
         }
+    }
+
+    fn usable(&self) -> io::Result<()> {
+        if self.broken { Err(io::Error::other("an earlier write failed")) } else { Ok(()) }
+    }
+
+    /// The number of the last change that was added.
+    pub(super) fn last(&self) -> u64 {
+        self.added
+    }
+
+    /// The file to sync: then all that was added until now survives a power cut.
+    pub(super) fn file(&self) -> io::Result<Arc<File>> {
+        self.usable().map(|()| Arc::clone(&self.file))
+    }
+
+    /// A sync failed: nobody knows what is on the disk.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
     }
 
     /// Whether most of the file is about what is no more.
@@ -151,7 +175,7 @@ impl Journal {
         file.write_all(&text)?;
         file.sync_all()?;
         std::fs::rename(&new_path, &self.path)?;
-        self.file = file;
+        self.file = Arc::new(file);
         self.length = text.len() as u64;
         self.lines = lines;
         // Until the new name is durable, a power cut brings the old file back, without what would be added now.

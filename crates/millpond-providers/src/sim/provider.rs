@@ -13,6 +13,7 @@ use millpond_api::node_class::NodeClass;
 use millpond_api::sim_script::Verb;
 use millpond_runtime::clock::Clock;
 use parking_lot::Mutex;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::broadcast;
 
 use super::calls;
@@ -31,12 +32,14 @@ pub struct SimProvider {
     pub(super) client: Client,
     pub(super) clock: Clock,
     shelf: Mutex<Shelf>,
+    /// Held by the one who has the disk waited for, on behalf of all who wait.
+    syncing: tokio::sync::Mutex<()>,
 }
 
 impl SimProvider {
     /// A provider of a cloud's instances, whose nodes are made through the client.
     pub fn new(cloud: Arc<Cloud>, client: Client, clock: Clock) -> Self {
-        Self { cloud, client, clock, shelf: Mutex::default() }
+        Self { cloud, client, clock, shelf: Mutex::default(), syncing: tokio::sync::Mutex::default() }
     }
 
     /// With own catalogues.
@@ -69,7 +72,10 @@ impl SimProvider {
         travel(fault.delay / 2).await;
         let result = match fault.error {
             Some(error) => Err(error),
-            None => perform(&self.cloud, self.clock.now()),
+            None => {
+                let answer = perform(&self.cloud, self.clock.now());
+                self.settle().await.and(answer)
+            }
         };
         travel(fault.delay - fault.delay / 2).await;
         if fault.lost {
@@ -77,6 +83,23 @@ impl SimProvider {
             return Err(ProviderError::Other { message });
         }
         result
+    }
+
+    /// Waits until what was done, or seen, survives a power cut; others may go on meanwhile.
+    async fn settle(&self) -> Result<(), ProviderError> {
+        if self.cloud.is_durable() {
+            return Ok(());
+        }
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return self.cloud.sync();
+        }
+        let _turn = self.syncing.lock().await;
+        if self.cloud.is_durable() {
+            return Ok(());
+        }
+        let cloud = Arc::clone(&self.cloud);
+        let synced = tokio::task::spawn_blocking(move || cloud.sync()).await;
+        synced.unwrap_or_else(|_| Err(ProviderError::Other { message: "the cloud is being stopped".to_owned() }))
     }
 
     fn catalog_of(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
@@ -112,21 +135,21 @@ impl Provider for SimProvider {
             let catalog = self.usable(&request.class)?;
             let class = Some(request.class.metadata.name.as_str());
             let most = |offering: &OfferingKey| most(&catalog, offering);
-            self.call(Verb::Create, class, |cloud, now| cloud.create(request, most, now)).await
+            self.call(Verb::Create, class, |cloud, now| cloud.launch(request, most, now)).await
         }
         .boxed()
     }
 
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
-        self.call(Verb::Delete, class_of(id), move |cloud, now| cloud.delete(id, now)).boxed()
+        self.call(Verb::Delete, class_of(id), move |cloud, now| cloud.end(id, now)).boxed()
     }
 
     fn get<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Instance, ProviderError>> {
-        self.call(Verb::Get, class_of(id), move |cloud, now| cloud.get(id, now)).boxed()
+        self.call(Verb::Get, class_of(id), move |cloud, now| cloud.find(id, now)).boxed()
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Instance>, ProviderError>> {
-        self.call(Verb::List, None, Cloud::list).boxed()
+        self.call(Verb::List, None, Cloud::find_all).boxed()
     }
 
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use millpond_api::sim_script::parse;
 use millpond_providers::sim::{Cloud, OpenError, SimProvider};
-use millpond_providers::{Instance, LaunchRequest};
+use millpond_providers::{Instance, LaunchRequest, Provider as _};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -175,4 +175,19 @@ async fn the_file_does_not_grow_with_what_is_no_more() {
     drop(cloud);
     assert_eq!(found(&path, now).into_iter().map(|it| it.id).collect::<Vec<_>>(), [kept.id]);
     assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn launches_side_by_side_are_all_written_down() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("cloud");
+    let request = requests();
+    let provider = SimProvider::new(Arc::new(Cloud::open(&path).expect("a cloud")), no_api(), clock());
+    let requests: Vec<LaunchRequest> = (0..40).map(&request).collect();
+    let launched = futures::future::join_all(requests.iter().map(|request| provider.create(request))).await;
+    let mut ids: Vec<String> =
+        launched.into_iter().map(|launched| launched.expect("an instance").instance.id).collect();
+    ids.sort();
+    let copy = killed(&path, directory.path());
+    assert_eq!(found(&copy, at(0)).into_iter().map(|it| it.id).collect::<Vec<_>>(), ids);
 }

@@ -92,7 +92,8 @@ fn conditions(mut known: Vec<NodeCondition>, now: &Time) -> Vec<NodeCondition> {
     known
 }
 
-fn node_info(node: &Node) -> NodeSystemInfo {
+/// What a stand-in says of its machine.
+pub fn node_info(node: &Node) -> NodeSystemInfo {
     let label = |name: &str, default: &str| node.labels().get(name).cloned().unwrap_or_else(|| default.to_owned());
     let uid = node.uid().unwrap_or_default();
     NodeSystemInfo {

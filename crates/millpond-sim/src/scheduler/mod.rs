@@ -12,7 +12,7 @@ pub mod storage;
 mod actions;
 mod world;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -27,7 +27,7 @@ use crate::meta::{Key, node_name};
 use actions::{Actions, Bound, Nominate};
 use fit::preempt::{self, Budget};
 use fit::reason::Preemption;
-use fit::snapshot::{PodEntry, ShapeId};
+use fit::snapshot::{Interned, PodEntry, ShapeId};
 use fit::{Cycle, Decision, FitCache, FitError, PodKey, Reason};
 use inbox::Inbox;
 use queue::{Change, PodQueue};
@@ -124,8 +124,16 @@ impl Scheduler {
         for name in &news.namespaces {
             room |= self.world.take_namespace(name, self.cluster.namespaces.get(&Key::new("", name)).as_deref());
         }
+        let mut changed: Vec<&str> = Vec::new();
         for name in &news.nodes {
-            room |= self.world.take_node(name, self.cluster.nodes.get(&Key::new("", name)).as_deref());
+            match self.cluster.nodes.get(&Key::new("", name)) {
+                Some(node) => changed.extend(self.world.take_node(&node).then_some(name.as_str())),
+                None => {
+                    self.world.snapshot.remove_node(name);
+                    // Spread constraints may hold with one domain less.
+                    room = true;
+                }
+            }
         }
         let mut company = false;
         for key in &news.pods {
@@ -145,10 +153,28 @@ impl Scheduler {
             }
         }
         if room {
-            self.queue.wake(Change::Room, now);
-        } else if company {
+            return self.queue.wake(Change::Room, now);
+        }
+        if company {
             self.queue.wake(Change::Company, now);
         }
+        self.wake_for(&changed, now);
+    }
+
+    /// Tries those again who may be helped by nodes that changed, or have more room: who was promised one of them, and
+    /// who finds enough beside those.
+    fn wake_for(&mut self, nodes: &[&str], now: Instant) {
+        let snapshot = &self.world.snapshot;
+        let slots: Vec<_> = nodes.iter().filter_map(|name| snapshot.slot(name)).collect();
+        if slots.is_empty() {
+            return;
+        }
+        let expected: HashSet<Key> = slots.iter().flat_map(|slot| self.world.expected(*slot)).collect();
+        let mut known: HashMap<ShapeId, bool> = HashMap::new();
+        self.queue.wake_where(now, |key, asks| {
+            let may_help = || slots.iter().any(|slot| fit::may_help(snapshot, *slot, &asks.shape));
+            expected.contains(key) || *known.entry(asks.id).or_insert_with(may_help)
+        });
     }
 
     fn schedule(&mut self, key: &Key) {
@@ -168,8 +194,10 @@ impl Scheduler {
             && let Some(known) = self.refusals.get(&shape.id).filter(|known| known.generation == generation)
         {
             let error = known.error.clone();
-            return self.refuse(key, &pod, &error, Nominate::Keep);
+            return self.refuse(key, &pod, &error, Nominate::Keep, Some(shape));
         }
+        // Volumes change without a node's doing.
+        let asks = volumes.is_idle().then(|| shape.clone());
         let cycle = Cycle::prepare(&self.world.snapshot, &uid, &shape, &volumes);
         match fit::decide(&cycle, &mut self.cache, nominated) {
             Decision::Place(slot) => {
@@ -178,11 +206,12 @@ impl Scheduler {
             }
             Decision::Refused { mut error, curable } => {
                 if error.nodes == 0 {
-                    return self.refuse(key, &pod, &error, Nominate::Nowhere);
+                    // No rule refused it: any node is news to it.
+                    return self.refuse(key, &pod, &error, Nominate::Nowhere, None);
                 }
                 if error.before_nodes.is_some() {
                     error.preemption = Some(Preemption::NotTried);
-                    return self.refuse(key, &pod, &error, Nominate::Keep);
+                    return self.refuse(key, &pod, &error, Nominate::Keep, asks);
                 }
                 let offset = self.cluster.names.below(curable.len());
                 match preempt::find(&cycle, &curable, nominated, &budgets(&self.cluster), offset) {
@@ -199,7 +228,7 @@ impl Scheduler {
                             self.refusals.insert(shape.id, Remembered { generation, error: error.clone() });
                             self.refusals.retain(|_, known| known.generation == generation);
                         }
-                        self.refuse(key, &pod, &error, nominate);
+                        self.refuse(key, &pod, &error, nominate, asks);
                     }
                 }
             }
@@ -208,15 +237,20 @@ impl Scheduler {
 
     /// Counts a pod as placed and binds it.
     fn place(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, claims: &[String], node: &str) {
-        self.world.assume(uid, pod, node);
+        let expected = self.world.assume(uid, pod, node);
         let waiting = storage::waiting_claims(&self.cluster, pod, claims);
+        let place = node.to_owned();
         let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
         let key = key.clone();
         self.bindings.spawn(async move {
             let outcome = actions.bind(&pod, &node, &waiting).await;
             Bound { key, uid: pod.uid().unwrap_or_default().into(), outcome }
         });
-        self.queue.wake(Change::Company, Instant::now());
+        let now = Instant::now();
+        self.queue.wake(Change::Company, now);
+        if let Some(other) = expected.filter(|other| *other != place) {
+            self.wake_for(&[&other], now);
+        }
     }
 
     /// Gives up the place of a pod that could not be bound.
@@ -237,12 +271,17 @@ impl Scheduler {
         }
     }
 
-    /// Parks a pod and says why. `nominate` says what becomes of its nomination.
-    fn refuse(&mut self, key: &Key, pod: &Arc<Pod>, error: &FitError, nominate: Nominate) {
-        if nominate == Nominate::Nowhere {
-            self.world.withdraw(pod);
+    /// Parks a pod and says why. `nominate` says what becomes of its nomination, `asks` what would help it.
+    fn refuse(&mut self, key: &Key, pod: &Arc<Pod>, error: &FitError, nominate: Nominate, asks: Option<Interned>) {
+        if nominate == Nominate::Nowhere
+            && let Some(node) = self.world.withdraw(pod)
+        {
+            // Room that was kept for it is everybody's.
+            self.wake_for(&[&node], Instant::now());
         }
-        self.queue.park(key, wants_company(error));
+        // Where it was refused for something else than room, any change may bring another answer.
+        let asks = asks.filter(|_| error.lacks_only_room());
+        self.queue.park(key, wants_company(error), asks);
         let (actions, pod, message) = (Arc::clone(&self.actions), Arc::clone(pod), error.to_string());
         self.tasks.spawn(async move { actions.tell_refusal(&pod, &message, &nominate).await });
     }
@@ -251,12 +290,12 @@ impl Scheduler {
     fn preempt(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, node: &str, victims: &[PodKey], error: &FitError) {
         self.world.nominate(uid, pod, node);
         let lesser = self.world.lesser_nominations(pod, node);
-        self.refuse(key, pod, error, Nominate::To(node.to_owned()));
+        self.refuse(key, pod, error, Nominate::To(node.to_owned()), None);
         let victims: Vec<Key> = victims.iter().filter_map(|victim| self.world.key_of(victim)).collect();
         let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
         for key in &lesser {
             if let Some(lesser) = self.cluster.pods.get(key) {
-                self.world.withdraw(&lesser);
+                let _ = self.world.withdraw(&lesser);
             }
         }
         self.tasks.spawn(async move { actions.evict(&pod, &node, &victims, &lesser).await });

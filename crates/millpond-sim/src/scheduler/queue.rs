@@ -1,4 +1,9 @@
 //! Pods that wait for a place: ready to be tried, backing off, or parked until something changes.
+//!
+//! Who has no place is parked until something happens that may help it; then it waits for a moment that grows with each
+//! try. kube-scheduler lets such a pod back off for a second and more, but since 1.33 only as long as there are others
+//! to try; here, where a try takes next to no time, all are tried soon, and the moment keeps a pod that others help in
+//! vain over and over from being all that is done. Only those whose binding failed wait for as long as there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -6,10 +11,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::fit::snapshot::Interned;
 use crate::meta::Key;
 
 /// The wait after the first failed try; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// The same where something happened meanwhile that may help.
+const FIRST_MOMENT: Duration = Duration::from_millis(20);
 /// The longest wait.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
@@ -39,18 +47,21 @@ enum Place {
     Out,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     priority: i32,
     attempts: u32,
     last_try: Option<Instant>,
     place: Place,
+    /// What it asks of nodes, where nothing else decides.
+    asks: Option<Interned>,
 }
 
 impl Waiting {
-    fn backoff_until(&self) -> Option<Instant> {
-        let doublings = self.attempts.checked_sub(1)?.min(8);
-        Some(self.last_try? + FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF))
+    /// When it is to be tried again, by the wait after its first try.
+    fn waits_until(&self, first: Duration) -> Option<Instant> {
+        let doublings = self.attempts.checked_sub(1)?.min(9);
+        Some(self.last_try? + first.saturating_mul(1 << doublings).min(LONGEST_BACKOFF))
     }
 }
 
@@ -68,7 +79,7 @@ impl PodQueue {
     /// Adds a pod that is not known yet.
     pub fn add(&mut self, key: &Key, priority: i32, now: Instant) {
         if !self.pods.contains_key(key) {
-            let waiting = Waiting { priority, attempts: 0, last_try: None, place: Place::Out };
+            let waiting = Waiting { priority, attempts: 0, last_try: None, place: Place::Out, asks: None };
             self.pods.insert(key.clone(), waiting);
             self.make_ready(key, now);
         }
@@ -87,10 +98,8 @@ impl PodQueue {
 
     /// Takes the pod that is next: the highest priority, then the longest wait.
     pub fn pop(&mut self, now: Instant) -> Option<Key> {
-        while self.backoff.first().is_some_and(|(until, ..)| *until <= now) {
-            if let Some((_, _, key)) = self.backoff.first().cloned() {
-                self.make_ready(&key, now);
-            }
+        while let Some((_, _, key)) = self.backoff.first().filter(|(until, ..)| *until <= now).cloned() {
+            self.make_ready(&key, now);
         }
         let (.., key) = self.ready.first()?.clone();
         self.unplace(&key);
@@ -105,16 +114,17 @@ impl PodQueue {
         !self.ready.is_empty()
     }
 
-    /// When the next pod is done backing off.
+    /// When the next pod has waited long enough.
     pub fn next_wake(&self) -> Option<Instant> {
         self.backoff.first().map(|(until, ..)| *until)
     }
 
-    /// Parks a pod that was tried and has no place.
-    pub fn park(&mut self, key: &Key, wants_company: bool) {
+    /// Parks a pod that was tried and has no place. `asks` is what it asks of nodes, if only nodes can help it.
+    pub fn park(&mut self, key: &Key, wants_company: bool, asks: Option<Interned>) {
         self.unplace(key);
         if let Some(waiting) = self.pods.get_mut(key) {
             waiting.place = Place::Parked { wants_company };
+            waiting.asks = asks;
             self.parked.insert(key.clone());
         }
     }
@@ -122,14 +132,19 @@ impl PodQueue {
     /// Tries a pod again after its back-off, whatever happens meanwhile.
     pub fn retry(&mut self, key: &Key, now: Instant) {
         self.unplace(key);
-        self.back_off(key, now);
+        self.back_off(key, now, FIRST_BACKOFF);
     }
 
     /// Tries a parked pod again since it changed itself.
     pub fn wake_one(&mut self, key: &Key, now: Instant) {
         if self.parked.contains(key) {
-            self.retry(key, now);
+            self.wake_up(key, now);
         }
+    }
+
+    fn wake_up(&mut self, key: &Key, now: Instant) {
+        self.unplace(key);
+        self.back_off(key, now, FIRST_MOMENT);
     }
 
     /// Tries parked pods again that a change might help.
@@ -139,7 +154,16 @@ impl PodQueue {
             Change::Company => self.parked.iter().filter(|key| self.wants_company(key)).cloned().collect(),
         };
         for key in helped {
-            self.retry(&key, now);
+            self.wake_up(&key, now);
+        }
+    }
+
+    /// Tries parked pods again that changed nodes might help, by what they ask for; as kube-scheduler's hints do.
+    pub fn wake_where(&mut self, now: Instant, mut helps: impl FnMut(&Key, &Interned) -> bool) {
+        let asks = |key: &Key| self.pods.get(key).and_then(|waiting| waiting.asks.as_ref());
+        let helped = self.parked.iter().filter(|key| asks(key).is_none_or(|asks| helps(key, asks)));
+        for key in helped.cloned().collect::<Vec<_>>() {
+            self.wake_up(&key, now);
         }
     }
 
@@ -147,11 +171,11 @@ impl PodQueue {
         self.pods.get(key).is_some_and(|waiting| waiting.place == Place::Parked { wants_company: true })
     }
 
-    fn back_off(&mut self, key: &Key, now: Instant) {
+    fn back_off(&mut self, key: &Key, now: Instant, first: Duration) {
         let Some(waiting) = self.pods.get(key) else {
             return;
         };
-        match waiting.backoff_until().filter(|until| *until > now) {
+        match waiting.waits_until(first).filter(|until| *until > now) {
             Some(until) => {
                 self.sequence += 1;
                 let sequence = self.sequence;
@@ -213,30 +237,65 @@ mod tests {
         for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("d", 5)] {
             queue.add(&key(name), priority, now);
         }
-        let order: Vec<String> = std::iter::from_fn(|| queue.pop(now)).map(|key| key.name).collect();
+        let soon = now + FIRST_MOMENT;
+        let order: Vec<String> = std::iter::from_fn(|| queue.pop(soon)).map(|key| key.name).collect();
         assert_eq!(order, ["b", "d", "a", "c"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn parked_pods_come_back_when_something_changes_but_not_too_soon() {
+    async fn parked_pods_come_back_when_something_changes_but_hold_up_nobody() {
         let start = Instant::now();
         let mut queue = PodQueue::default();
         queue.add(&key("a"), 0, start);
         queue.add(&key("b"), 0, start);
         for (name, wants_company) in [("a", false), ("b", true)] {
             assert_eq!(queue.pop(start), Some(key(name)));
-            queue.park(&key(name), wants_company);
+            queue.park(&key(name), wants_company, None);
         }
         assert_eq!((queue.pop(start), queue.next_wake()), (None, None));
         queue.wake(Change::Company, start);
-        assert_eq!(queue.next_wake(), Some(start + FIRST_BACKOFF));
-        assert_eq!(queue.pop(start), None);
-        assert_eq!(queue.pop(start + FIRST_BACKOFF), Some(key("b")));
+        queue.add(&key("new"), 0, start);
+        assert_eq!((queue.pop(start), queue.pop(start)), (Some(key("new")), None), "who was just tried waits");
+        assert_eq!(queue.next_wake(), Some(start + FIRST_MOMENT));
+        assert_eq!(queue.pop(start + FIRST_MOMENT), Some(key("b")));
         let later = start + Duration::from_mins(1);
         queue.wake(Change::Room, later);
         assert_eq!(queue.pop(later), Some(key("a")), "its back-off has long passed");
         queue.remove(&key("a"));
         assert!(!queue.contains(&key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_wakes_those_that_it_may_help() {
+        let now = Instant::now();
+        let mut queue = PodQueue::default();
+        let asks = |name: &str| Interned {
+            id: name.len() as u64,
+            shape: std::sync::Arc::new(crate::scheduler::fit::Shape::of_running(
+                &k8s_openapi::api::core::v1::Pod::default(),
+            )),
+        };
+        for name in ["a", "bb", "ccc"] {
+            queue.add(&key(name), 0, now);
+            queue.pop(now);
+            queue.park(&key(name), false, (name != "ccc").then(|| asks(name)));
+        }
+        queue.wake_where(now, |_, asks| asks.id == 2);
+        let soon = now + FIRST_MOMENT;
+        let order: Vec<String> = std::iter::from_fn(|| queue.pop(soon)).map(|key| key.name).collect();
+        assert_eq!(order, ["bb", "ccc"], "of the last one nobody knows what would help");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_failed_waits_to_the_end() {
+        let start = Instant::now();
+        let mut queue = PodQueue::default();
+        queue.add(&key("a"), 0, start);
+        queue.pop(start);
+        queue.retry(&key("a"), start);
+        assert_eq!((queue.pop(start), queue.has_ready()), (None, false));
+        assert_eq!(queue.next_wake(), Some(start + FIRST_BACKOFF));
+        assert_eq!(queue.pop(start + FIRST_BACKOFF), Some(key("a")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node as NodeObject, Pod};
 use kube::ResourceExt;
 
 use super::fit::labels::Selector;
-use super::fit::snapshot::Interned;
+use super::fit::snapshot::{Interned, Slot};
 use super::fit::{Node, PodKey, Shape, ShapeContext, Snapshot};
 use super::{SCHEDULER_NAME, entry};
 use crate::cluster::Cluster;
@@ -74,13 +74,8 @@ impl World {
     }
 
     /// Takes in a node; says whether that may help somebody.
-    pub(super) fn take_node(&mut self, name: &str, node: Option<&NodeObject>) -> bool {
-        if let Some(node) = node {
-            return self.snapshot.set_node(Node::view(node));
-        }
-        self.snapshot.remove_node(name);
-        // Spread constraints may hold with one domain less.
-        true
+    pub(super) fn take_node(&mut self, node: &NodeObject) -> bool {
+        self.snapshot.set_node(Node::view(node))
     }
 
     /// Takes in a pod.
@@ -167,11 +162,12 @@ impl World {
         self.snapshot.remove_pod(uid).is_some() || was_expected
     }
 
-    /// Counts a pod as placed.
-    pub(super) fn assume(&mut self, uid: &PodKey, pod: &Pod, node: &str) {
-        self.snapshot.withdraw(uid);
+    /// Counts a pod as placed; the node where it was expected.
+    pub(super) fn assume(&mut self, uid: &PodKey, pod: &Pod, node: &str) -> Option<String> {
+        let expected = self.withdraw(pod);
         self.set_running(uid, pod, node);
         self.assumed.insert(PodKey::clone(uid), node.to_owned());
+        expected
     }
 
     /// Whether a pod counts as placed though the API does not say so yet.
@@ -192,9 +188,17 @@ impl World {
         self.snapshot.nominate(uid, entry(pod, node, shape));
     }
 
-    /// Expects a pod nowhere any more.
-    pub(super) fn withdraw(&mut self, pod: &Pod) {
-        self.snapshot.withdraw(&pod.uid().unwrap_or_default());
+    /// Expects a pod nowhere any more; the node where it was expected.
+    pub(super) fn withdraw(&mut self, pod: &Pod) -> Option<String> {
+        let uid = pod.uid().unwrap_or_default();
+        let expected = self.snapshot.nomination(&uid).map(|entry| entry.node.clone());
+        self.snapshot.withdraw(&uid);
+        expected
+    }
+
+    /// Pods that are expected on a node.
+    pub(super) fn expected(&self, slot: Slot) -> impl Iterator<Item = Key> + '_ {
+        self.snapshot.state(slot).nominated.iter().filter_map(|uid| self.key_of(uid))
     }
 
     /// Pods of lower priority that are expected on a node.

@@ -14,7 +14,7 @@ use super::claim::claim;
 use super::deployment::revision::drop_empty;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, template_of_tree, template_tree};
 use crate::meta::{Key, controller_reference};
 use crate::names::hash_name;
 use crate::scheduler::fit::labels::Selector;
@@ -86,12 +86,12 @@ pub fn hash_of(revision: &ControllerRevision) -> String {
 pub fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
-    serde_json::from_value(template).ok()
+    template_of_tree(&template)
 }
 
 /// The form in which Kubernetes keeps a template: a patch that replaces it.
 fn data_of(template: &PodTemplateSpec) -> Value {
-    let mut template = serde_json::to_value(template).unwrap_or_default();
+    let mut template = template_tree(template);
     drop_empty(&mut template);
     template["$patch"] = json!("replace");
     json!({"spec": {"template": template}})

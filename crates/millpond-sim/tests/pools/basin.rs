@@ -1,6 +1,6 @@
 //! An embedded API with stand-ins, a simulated cloud and Millpond's controllers on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use millpond_providers::Provider;
 use millpond_providers::sim::{Cloud, SimProvider};
 use millpond_sim::meta::{Key, node_name, phase};
 use millpond_sim::{Nodes, Options, StandIns};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -199,6 +200,7 @@ impl Basin {
             "ScalingAdvice",
             "ScalingFeedback",
             "LimitRange",
+            "MachineDeployment",
         ];
         if namespaced.contains(&types.kind.as_str()) {
             Api::default_namespaced_with(self.client.clone(), &resource)
@@ -320,6 +322,18 @@ impl Basin {
 
     pub(crate) fn claims(&self) -> Vec<Arc<NodeClaim>> {
         self.cluster().claims.list()
+    }
+
+    /// The names of all claims that are written from now on.
+    pub(crate) fn claims_from_now_on(&self) -> Arc<Mutex<HashSet<String>>> {
+        let seen: Arc<Mutex<HashSet<String>>> = Arc::default();
+        let all = Arc::clone(&seen);
+        self.cluster().claims.on_change(move |_, after| {
+            if let Some(claim) = after {
+                all.lock().insert(claim.name().to_owned());
+            }
+        });
+        seen
     }
 
     pub(crate) fn describe(&self) -> String {

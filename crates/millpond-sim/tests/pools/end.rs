@@ -344,6 +344,19 @@ async fn a_claim_that_names_a_wrong_machine_takes_its_own_along() {
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_made_to_name_no_machine_ends_with_its_own() {
+    let basin = Basin::start().await;
+    let claim = one_node(&basin, 1).await;
+    basin.scale("web", 0).await;
+    name_wrongly(&basin, &claim).await;
+    let begun = Instant::now();
+    until_gone(&basin, &claim).await;
+    let its_own = |instance: &millpond_providers::Instance| instance.id == claim.status.provider_id;
+    assert!(!basin.instances().iter().any(its_own), "its machine is gone with it");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
 /// Writes an id of no machine into a claim.
 async fn name_wrongly(basin: &Basin, claim: &NodeClaim) {
     let api: kube::Api<NodeClaim> = kube::Api::all(basin.client.clone());

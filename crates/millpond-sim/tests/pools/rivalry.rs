@@ -1,12 +1,10 @@
 //! Nodes go while other things happen: pods come, machines are out of stock, some pods can't be helped.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use millpond_sim::meta::node_name;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::basin::{Basin, pods_of, running};
@@ -30,18 +28,6 @@ async fn allow(basin: &Basin, cores: &[&str]) {
     basin.patch("karpenter.sh/v1", "NodePool", "default", patch).await;
 }
 
-/// Every claim that was ever written.
-fn count_claims(basin: &Basin) -> Arc<Mutex<HashSet<String>>> {
-    let seen: Arc<Mutex<HashSet<String>>> = Arc::default();
-    let all = Arc::clone(&seen);
-    basin.cluster().claims.on_change(move |_, after| {
-        if let Some(claim) = after {
-            all.lock().insert(claim.name().to_owned());
-        }
-    });
-    seen
-}
-
 fn pod_names(basin: &Basin) -> BTreeSet<String> {
     pods_of(basin.cluster(), "web").iter().map(|pod| pod.name_any()).collect()
 }
@@ -51,7 +37,7 @@ async fn growth_and_savings_do_not_fight() {
     let basin = Basin::bare().await;
     basin.class("default", json!({"sim": {"registrationDelay": "20s"}})).await;
     basin.pool("default", eager(json!({}))).await;
-    let seen = count_claims(&basin);
+    let seen = basin.claims_from_now_on();
     basin.deployment("web", 10, "900m", json!({})).await;
     for replicas in [30, 5, 25, 12, 40, 8, 20] {
         basin.pass(Duration::from_secs(37)).await;
@@ -77,7 +63,7 @@ async fn a_replacement_that_is_out_of_stock_disturbs_nobody() {
     basin.until_running("web", 1).await;
     basin.until_quiet().await;
     let (node, pods) = (basin.nodes()[0].name_any(), pod_names(&basin));
-    let seen = count_claims(&basin);
+    let seen = basin.claims_from_now_on();
     allow(&basin, &["2", "8"]).await;
     basin.until("a replacement was tried", |_| seen.lock().len() > 1).await;
     basin.pass(Duration::from_mins(10)).await;

@@ -1,29 +1,13 @@
 //! Offerings that are not to be had.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use millpond_api::condition::is_true;
 use millpond_api::node_class::UnavailableOffering;
 use millpond_controllers::cluster::Cluster;
 use millpond_controllers::metrics;
-use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::basin::{Basin, key};
 use crate::fuse::Fuse;
-
-/// Counts every claim that was ever written.
-fn count_claims(basin: &Basin) -> Arc<Mutex<HashSet<String>>> {
-    let seen: Arc<Mutex<HashSet<String>>> = Arc::default();
-    let all = Arc::clone(&seen);
-    basin.cluster().claims.on_change(move |_, after| {
-        if let Some(claim) = after {
-            all.lock().insert(claim.name().to_owned());
-        }
-    });
-    seen
-}
 
 #[tokio::test(start_paused = true)]
 async fn the_next_best_is_bought_when_the_cheapest_are_out_of_stock() {
@@ -33,7 +17,7 @@ async fn the_next_best_is_bought_when_the_cheapest_are_out_of_stock() {
         ["1x", "2x", "4x", "8x"].iter().map(|size| json!({"instanceType": format!("*-{size}-*")})).collect();
     basin.class("default", json!({"sim": {"stockOuts": out}})).await;
     basin.pool("default", json!({})).await;
-    let seen = count_claims(&basin);
+    let seen = basin.claims_from_now_on();
     basin.deployment("web", 6, "900m", json!({})).await;
     basin.until_running("web", 6).await;
     let came = basin.claims().iter().filter(|claim| is_true(&claim.status.conditions, "Ready")).count();
@@ -49,7 +33,7 @@ async fn when_nothing_is_to_be_had_it_is_probed_now_and_then() {
     let script = json!({"stockOuts": [{"until": "2026-01-01T00:30:00Z"}]});
     basin.class("default", json!({"backoff": backoff, "sim": script})).await;
     basin.pool("default", json!({})).await;
-    let seen = count_claims(&basin);
+    let seen = basin.claims_from_now_on();
     basin.deployment("web", 4, "1", json!({})).await;
     basin.pass(std::time::Duration::from_mins(25)).await;
     let written = seen.lock().len();

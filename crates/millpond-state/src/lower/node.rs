@@ -1,5 +1,6 @@
 //! A node as far as it alone decides what it is to the planner.
 
+use millpond_api::capi::names;
 use millpond_api::karpenter::{DO_NOT_DISRUPT, INITIALIZED_LABEL, UNREGISTERED_TAINT};
 use millpond_plan::model::{Labels, Resources, Seconds, Snapshot};
 use millpond_plan::symbol::Symbol;
@@ -12,11 +13,12 @@ use crate::objects::cluster::Node;
 use crate::objects::meta::condition;
 
 /// Taints that a node has while it starts and loses by itself.
-const EPHEMERAL: [&str; 4] = [
+const EPHEMERAL: [&str; 5] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     "node.cloudprovider.kubernetes.io/uninitialized",
     UNREGISTERED_TAINT,
+    "node.cluster.x-k8s.io/uninitialized",
 ];
 
 /// Prefixes of such taints.
@@ -47,6 +49,8 @@ pub(crate) struct NodeEntry {
     /// `karpenter.sh/initialized`, where it says anything.
     pub(crate) initialized: bool,
     pub(crate) do_not_disrupt: bool,
+    /// Namespace and name of its Machine, where Cluster API wrote it down.
+    pub(crate) machine: Option<(Box<str>, Box<str>)>,
 }
 
 /// Labels of a node: under the names of today, the hostname always among them.
@@ -103,5 +107,9 @@ pub(crate) fn lower(node: &Node<'_>, tables: &mut Snapshot) -> NodeEntry {
         leaving,
         initialized: node.metadata.labels.get(INITIALIZED_LABEL) == Some("true"),
         do_not_disrupt: keep,
+        machine: annotations.get(names::NODE_MACHINE).map(|machine| {
+            let namespace = annotations.get(names::NODE_CLUSTER_NAMESPACE).unwrap_or("default");
+            (namespace.into(), machine.into())
+        }),
     }
 }

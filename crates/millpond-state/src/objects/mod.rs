@@ -5,6 +5,7 @@
 
 pub mod advisor;
 pub mod cluster;
+pub mod cluster_api;
 pub mod meta;
 pub mod pod;
 pub mod storage;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Deserializer};
 use self::cluster::{
     ConfigMap, DisruptionBudget, LimitRange, Namespace, Node, PriorityClass, StoredTemplate, Workload,
 };
+use self::cluster_api::{ApiKind, Raw};
 use self::pod::Pod;
 use self::storage::{Claim, CsiNode, PersistentVolume, StorageClass};
 
@@ -72,6 +74,8 @@ pub enum Kind {
     ScalingConstraint,
     /// A catalogue of instance types, in some.
     ConfigMap,
+    /// Machines of Cluster API, and what says how many there are and what they are.
+    ClusterApi(ApiKind),
 }
 
 /// The node classes of different providers.
@@ -96,7 +100,7 @@ impl ClassKind {
 }
 
 /// API groups and names of the kinds.
-const KINDS: [(&str, &str, Kind); 28] = [
+const KINDS: [(&str, &str, Kind); 35] = [
     ("", "Pod", Kind::Pod),
     ("", "Node", Kind::Node),
     ("", "Namespace", Kind::Namespace),
@@ -125,6 +129,14 @@ const KINDS: [(&str, &str, Kind); 28] = [
     ("sa.gardener.cloud", "ScalingConstraint", Kind::ScalingConstraint),
     ("sa.gardener.cloud", "ScalingConstraints", Kind::ScalingConstraint),
     ("sa.gardener.cloud", "ClusterScalingConstraint", Kind::ScalingConstraint),
+    (cluster_api::GROUP, "MachineDeployment", Kind::ClusterApi(ApiKind::MachineDeployment)),
+    (cluster_api::GROUP, "MachineSet", Kind::ClusterApi(ApiKind::MachineSet)),
+    (cluster_api::GROUP, "MachinePool", Kind::ClusterApi(ApiKind::MachinePool)),
+    (cluster_api::GROUP, "Machine", Kind::ClusterApi(ApiKind::Machine)),
+    (cluster_api::GROUP, "Cluster", Kind::ClusterApi(ApiKind::Cluster)),
+    // Every provider has its own; see `cluster_api::look_up`.
+    (cluster_api::INFRASTRUCTURE, "MachineTemplate", Kind::ClusterApi(ApiKind::MachineTemplate)),
+    (cluster_api::BOOTSTRAP, "ConfigTemplate", Kind::ClusterApi(ApiKind::ConfigTemplate)),
 ];
 
 /// Kinds that are known to have nothing to do with planning: skipped without a word.
@@ -197,6 +209,9 @@ pub fn look_up(api_version: &str, name: &str) -> Known {
     if let Some((.., kind)) = KINDS.iter().find(|(known, kind, _)| *known == group && *kind == name) {
         return Known::Used(*kind);
     }
+    if let Some(known) = cluster_api::look_up(group, name) {
+        return known;
+    }
     if IRRELEVANT.contains(&name) {
         return Known::Irrelevant;
     }
@@ -250,9 +265,17 @@ pub enum Object<'a> {
     ScalingConstraint(Box<ScalingConstraint>),
     /// A catalogue of instance types, in some.
     ConfigMap(ConfigMap<'a>),
+    /// Machines of Cluster API, and what says how many there are and what they are.
+    ClusterApi(ApiKind, Box<Raw>),
 }
 
 impl<'a> Object<'a> {
+    /// Reads the JSON of an object of a kind: here and not where it is asked for, since it is a lot of code.
+    #[inline(never)]
+    pub fn from_json(kind: Kind, text: &'a str) -> serde_json::Result<Self> {
+        Self::read(kind, &mut serde_json::Deserializer::from_str(text))
+    }
+
     /// Reads an object of a kind.
     pub fn read<'de: 'a, D: Deserializer<'de>>(kind: Kind, from: D) -> Result<Self, D::Error> {
         Ok(match kind {
@@ -277,6 +300,7 @@ impl<'a> Object<'a> {
             Kind::NodeClass(class) => Self::NodeClass(class, Box::new(NodeClass::deserialize(from)?)),
             Kind::ScalingConstraint => Self::ScalingConstraint(Box::new(ScalingConstraint::deserialize(from)?)),
             Kind::ConfigMap => Self::ConfigMap(ConfigMap::deserialize(from)?),
+            Kind::ClusterApi(kind) => Self::ClusterApi(kind, Box::new(Raw::deserialize(from)?)),
         })
     }
 
@@ -302,6 +326,7 @@ impl<'a> Object<'a> {
             Self::NodeClass(class, _) => Kind::NodeClass(*class),
             Self::ScalingConstraint(_) => Kind::ScalingConstraint,
             Self::ConfigMap(_) => Kind::ConfigMap,
+            Self::ClusterApi(kind, _) => Kind::ClusterApi(*kind),
         }
     }
 
@@ -327,6 +352,7 @@ impl<'a> Object<'a> {
             Self::NodeClass(_, class) => &class.metadata.uid,
             Self::ScalingConstraint(constraint) => &constraint.metadata.uid,
             Self::ConfigMap(map) => &map.metadata.uid,
+            Self::ClusterApi(_, raw) => &raw.metadata.uid,
         };
         uid.is_empty()
     }
@@ -353,12 +379,13 @@ impl<'a> Object<'a> {
             Self::NodeClass(_, class) => ("", &class.metadata.name),
             Self::ScalingConstraint(constraint) => (&constraint.metadata.namespace, &constraint.metadata.name),
             Self::ConfigMap(map) => (map.metadata.namespace(), &map.metadata.name),
+            Self::ClusterApi(_, raw) => (namespace_of(&raw.metadata), &raw.metadata.name),
         }
     }
 }
 
 /// The namespace of an object, `default` where none is said.
-fn namespace_of(metadata: &millpond_api::meta::ObjectMeta) -> &str {
+pub(crate) fn namespace_of(metadata: &millpond_api::meta::ObjectMeta) -> &str {
     if metadata.namespace.is_empty() { "default" } else { &metadata.namespace }
 }
 

@@ -102,7 +102,9 @@ pub struct Annotations<'a>(pub Vec<(&'static str, Text<'a>)>);
 pub const PODS_LISTED: &str = "millpond.dev/pods-listed";
 
 /// Annotations that mean something here.
-pub const ANNOTATIONS: [&str; 9] = [
+pub const ANNOTATIONS: [&str; 11] = [
+    millpond_api::capi::names::NODE_MACHINE,
+    millpond_api::capi::names::NODE_CLUSTER_NAMESPACE,
     millpond_api::karpenter::DO_NOT_DISRUPT,
     PODS_LISTED,
     "cluster-autoscaler.kubernetes.io/safe-to-evict",

@@ -122,6 +122,7 @@ fn type_of(kind: Kind) -> Option<&'static str> {
         | Kind::PersistentVolume
         | Kind::CsiNode
         | Kind::ConfigMap
+        | Kind::ClusterApi(_)
         | Kind::NodeClass(_) => return None,
     })
 }

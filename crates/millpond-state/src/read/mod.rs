@@ -11,17 +11,15 @@
 //! something has to be said about the object, its tree is read as well, in which every value knows its place.
 
 mod advisor;
-mod de;
 mod diagnostic;
 mod fields;
 mod json;
-mod tree;
-mod yaml;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use millpond_api::document::{de, tree, yaml};
 use millpond_api::meta::Invalid;
 
 pub(crate) use diagnostic::shorten_quoted;
@@ -184,14 +182,19 @@ impl Reader {
         else {
             return;
         };
-        let mut from = serde_json::Deserializer::from_str(object);
-        if let Ok(read) = Object::read(kind, &mut from) {
+        if let Ok(read) = Object::from_json(kind, object) {
             if read.is_by_hand() {
                 tree().iter().for_each(|tree| self.warn_of_fields(kind, tree));
             }
             // Of these something may have to be said later.
-            let is_judged =
-                matches!(kind, Kind::NodePool | Kind::ScalingConstraint | Kind::CapacityBuffer | Kind::NodeOverlay);
+            let is_judged = matches!(
+                kind,
+                Kind::NodePool
+                    | Kind::ScalingConstraint
+                    | Kind::CapacityBuffer
+                    | Kind::NodeOverlay
+                    | Kind::ClusterApi(_)
+            );
             let origin = is_judged.then(|| places.of(object));
             return self.take(&read, origin, &mut |reader, invalid| match tree() {
                 Ok(tree) => reader.invalid(&read, &tree, invalid),

@@ -134,7 +134,7 @@ impl Taking<'_> {
             left: None,
         });
         let priority = template.priority;
-        InstanceType { name, offerings: offerings.collect(), capacity, allocatable, labels: all, priority }
+        InstanceType { name, offerings: offerings.collect(), capacity, allocatable, labels: all.into(), priority }
     }
 
     fn advisor_capacity(&mut self, amounts: &Amounts) -> Resources {

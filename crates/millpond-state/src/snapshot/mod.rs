@@ -3,6 +3,7 @@
 mod advisor;
 mod budgets;
 mod buffers;
+mod groups;
 mod nodes;
 mod options;
 mod pods;
@@ -17,10 +18,13 @@ use std::sync::Arc;
 use millpond_plan::model::{Limits, Seconds, Snapshot};
 
 pub use buffers::buffer_of;
+pub use groups::{Group, GroupMachine};
 pub use options::{DefaultSpread, Options, PoolsOf};
+pub(crate) use types::Lowered;
 pub use types::add_types;
 
 use self::pools::Catalogs;
+use crate::groups::NodeGroups;
 use crate::read::{Severity, shorten_quoted};
 use crate::state::{Origin, Overlays, State};
 
@@ -72,14 +76,23 @@ impl State {
             taking.pools(&mut catalogs);
         }
         taking.advisor_pools(&mut catalogs);
+        let members = taking.node_groups();
         taking.default_pool(&mut catalogs);
         taking.default_types(&mut catalogs);
-        taking.nodes(&catalogs);
+        taking.nodes(&catalogs, &members);
+        taking.limit_groups(&members);
         taking.pods();
         taking.attach_limits(&catalogs);
         let Taking { snapshot, mut notes, .. } = taking;
         notes.dedup();
         Taken { snapshot, notes }
+    }
+}
+
+impl State {
+    /// Node groups of Cluster API, by kind, namespace and name.
+    pub fn node_groups(&self, options: &NodeGroups) -> Vec<Group<'_>> {
+        groups::gather(self, options)
     }
 }
 

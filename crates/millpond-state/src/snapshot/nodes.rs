@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use millpond_api::amounts::Amounts;
-use millpond_api::karpenter::NodeClaim;
 use millpond_api::karpenter::conditions::INSTANCE_TERMINATING;
+use millpond_api::karpenter::{NodeClaim, UNREGISTERED_TAINT};
 use millpond_api::labels;
 use millpond_api::meta::true_condition;
 use millpond_plan::model::{
@@ -14,6 +14,7 @@ use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
 
 use super::Taking;
+use super::groups::Members;
 use super::pools::Catalogs;
 use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
 use crate::lower::pod::effect;
@@ -27,8 +28,8 @@ const POOL_LABELS: [&str; 4] = [
 ];
 
 impl Taking<'_> {
-    /// All nodes, and claims whose node is not there yet, by name.
-    pub(super) fn nodes(&mut self, catalogs: &Catalogs) {
+    /// All nodes, and claims and machines whose node is not there yet, by name.
+    pub(super) fn nodes(&mut self, catalogs: &Catalogs, members: &Members<'_>) {
         let state = self.state;
         let by_provider: BTreeMap<&str, &NodeClaim> =
             state.claims.values().map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
@@ -36,24 +37,41 @@ impl Taking<'_> {
             state.claims.values().map(|claim| (claim.status.node_name.as_str(), claim)).collect();
         let mut nodes: Vec<Node> = Vec::with_capacity(state.nodes.len());
         let mut with_node: HashSet<&str> = HashSet::new();
+        let launching = state.claims.values().any(|claim| claim.status.provider_id.is_empty());
         for (name, entry) in &state.nodes {
             let of_provider = Some(&*entry.provider_id).filter(|id| !id.is_empty()).and_then(|id| by_provider.get(id));
             let claim = of_provider.or_else(|| by_node.get(&**name)).copied();
+            if claim.is_none() && launching && self.is_unregistered(entry) {
+                // Sooner than the claim that it is of knows its machine: counted with that claim, not twice.
+                continue;
+            }
             with_node.extend(claim.map(|claim| claim.metadata.name.as_str()));
-            nodes.push(self.node(name, entry, claim, catalogs));
+            nodes.push(self.node(name, entry, claim, catalogs, members));
         }
         for (name, claim) in &state.claims {
             if !with_node.contains(&**name) {
                 nodes.push(self.claimed(claim, catalogs));
             }
         }
+        nodes.extend(self.coming_nodes(members));
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         self.snapshot.nodes = nodes;
     }
 
-    fn node(&mut self, name: &str, entry: &NodeEntry, claim: Option<&NodeClaim>, catalogs: &Catalogs) -> Node {
-        let pool = self.pool_of(&entry.labels);
-        let state = self.state_of(entry, claim, pool);
+    fn node(
+        &mut self,
+        name: &str,
+        entry: &NodeEntry,
+        claim: Option<&NodeClaim>,
+        catalogs: &Catalogs,
+        members: &Members<'_>,
+    ) -> Node {
+        let member = members.of(name).filter(|_| claim.is_none());
+        let pool = member.map(|member| member.pool).or_else(|| self.pool_of(&entry.labels));
+        let state = match member {
+            Some(member) => self.state_of_member(entry, member),
+            None => self.state_of(entry, claim, pool),
+        };
         let starting = state == NodeState::Starting;
         let taints = entry.taints.iter().filter(|taint| !starting || !self.is_startup(taint, claim, pool));
         let taints = taints.copied().collect();
@@ -61,7 +79,13 @@ impl Taking<'_> {
         node.state = state;
         node.schedulable = entry.schedulable;
         node.taints = taints;
-        let of = self.type_of(&node, catalogs);
+        let of = match member {
+            Some(member) => self.only_type(member.pool).cloned(),
+            None => self.type_of(&node, catalogs),
+        };
+        if member.is_some() {
+            node.price = of.as_ref().and_then(|of| of.offerings.first()).map(|offering| offering.price);
+        }
         let known = |report: &Resources, promise: Option<&Amounts>, of: Option<&Resources>, snapshot: &mut Snapshot| {
             // A node that has just come reports nothing yet, or not yet its devices.
             let mut all = match promise.filter(|_| starting) {
@@ -180,6 +204,11 @@ impl Taking<'_> {
             }
         };
         if starting { NodeState::Starting } else { NodeState::Running }
+    }
+
+    /// Whether nobody has said yet whose node it is.
+    fn is_unregistered(&self, entry: &NodeEntry) -> bool {
+        entry.taints.iter().any(|taint| self.snapshot.text(taint.key) == UNREGISTERED_TAINT)
     }
 
     /// Whether a taint goes away by itself, or something takes it away when the node is ready.

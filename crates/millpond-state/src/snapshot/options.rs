@@ -5,6 +5,8 @@ use std::sync::Arc;
 use millpond_api::catalog::overlay::Overlay;
 use millpond_api::catalog::{Catalog, built_in};
 
+use crate::groups::NodeGroups;
+
 /// How objects become a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -34,6 +36,8 @@ pub struct Options {
     pub pools_of: PoolsOf,
     /// Leave aside what node classes say is out of stock: for whoever knows it better.
     pub ignore_stock: bool,
+    /// How node groups of Cluster API become pools.
+    pub node_groups: NodeGroups,
     /// What the snapshot was taken from; a count of changes where none is given.
     pub revision: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! Node pools: requirements, limits, disruption, and the types of their node class.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use millpond_api::catalog::{Catalog, Provider};
 use millpond_api::duration::NillableDuration;
@@ -16,8 +17,9 @@ use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
 
-use super::types::{self, TypesKey};
+use super::types::{self, Lowered, TypesKey};
 use super::{Options, Taking};
+use crate::groups::GroupRef;
 use crate::lower::pod::effect;
 use crate::lower::select::{current_name, operator};
 use crate::objects::ClassKind;
@@ -106,6 +108,61 @@ impl<'c> Source<'c> {
     }
 }
 
+impl Source<'_> {
+    fn types_key(&self) -> TypesKey {
+        TypesKey {
+            catalog: self.catalog.name.clone(),
+            kubelet: self.kubelet.clone(),
+            overlays: self.overlays.clone(),
+            missing: self.missing.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+impl State {
+    /// Gets ready for many snapshots by the same options: lists of types are translated once, not for each of them.
+    /// To be called before each snapshot; it does nothing as long as nothing has changed.
+    pub fn prepare(&mut self, options: &Options) {
+        if !options.ignore_stock {
+            // What is out of stock changes with the time.
+            return;
+        }
+        for spread in &options.default_spread {
+            self.tables.symbols.intern(&spread.key);
+        }
+        let missing = self.unprepared(options);
+        for (key, catalog) in missing {
+            let lowered = Lowered::new(key, &catalog, &mut self.tables);
+            self.types.push(Arc::new(lowered));
+        }
+    }
+
+    /// Lists of types that are not translated yet.
+    fn unprepared(&self, options: &Options) -> Vec<(TypesKey, Arc<Catalog>)> {
+        let mut missing: Vec<(TypesKey, Arc<Catalog>)> = Vec::new();
+        let snapshot = Snapshot::new(0);
+        let mut taking = Taking { state: self, options, overlays: self.overlays(options), snapshot, notes: Vec::new() };
+        for (pool, origin) in self.pools.values() {
+            let source = taking.source(pool, origin.as_ref());
+            let key = source.types_key();
+            if self.lowered_types(&key).is_none() && missing.iter().all(|(known, _)| *known != key) {
+                let catalog = self.overlaid_of(&source, options).unwrap_or_else(|| Arc::new(source.catalog.clone()));
+                missing.push((key, catalog));
+            }
+        }
+        missing
+    }
+
+    fn lowered_types(&self, key: &TypesKey) -> Option<&Arc<Lowered>> {
+        self.types.iter().find(|lowered| lowered.key == *key)
+    }
+
+    fn overlaid_of(&self, source: &Source<'_>, options: &Options) -> Option<Arc<Catalog>> {
+        self.overlaid(source.catalog, &source.labels, source.overlays.as_deref(), options)
+    }
+}
+
 impl Taking<'_> {
     pub(super) fn pools(&mut self, catalogs: &mut Catalogs) {
         for (pool, origin) in self.state.pools.values() {
@@ -160,19 +217,17 @@ impl Taking<'_> {
 
     /// The types of a source, shared with the pools that have the same.
     fn types(&mut self, source: &Source<'_>, catalogs: &mut Catalogs) -> Vec<TypeId> {
-        let key = TypesKey {
-            catalog: source.catalog.name.clone(),
-            kubelet: source.kubelet.clone(),
-            overlays: source.overlays.clone(),
-            missing: source.missing.clone(),
-            labels: source.labels.clone(),
-        };
+        let key = source.types_key();
         if let Some((_, types)) = catalogs.known.iter().find(|(known, _)| *known == key) {
             return types.clone();
         }
-        let only = source.overlays.as_deref();
-        let overlaid = self.state.overlaid(source.catalog, &source.labels, only, self.options);
-        let types = types::add(overlaid.as_deref().unwrap_or(source.catalog), &source.kubelet, &mut self.snapshot);
+        let types = match self.state.lowered_types(&key) {
+            Some(lowered) => lowered.add_to(&mut self.snapshot),
+            None => {
+                let overlaid = self.state.overlaid_of(source, self.options);
+                types::add(overlaid.as_deref().unwrap_or(source.catalog), &source.kubelet, &mut self.snapshot)
+            }
+        };
         types::mark_missing(&source.missing, &types, &mut self.snapshot);
         for id in &types {
             catalogs.add_named(self.snapshot.types[id.index()].name, *id);
@@ -310,7 +365,9 @@ impl<'s> Taking<'s> {
     /// A pool for clusters that have none: on-demand, linux, amd64, of the general families. The smallest machines
     /// are left out: their price per core is the lowest, and a plan would be hundreds of them.
     pub(super) fn default_pool(&mut self, catalogs: &mut Catalogs) {
-        if !self.snapshot.pools.is_empty() || !self.options.default_pool {
+        // Node groups of a fixed size buy nothing.
+        let is_fixed = |pool: &Pool| pool.replicas.is_some() && GroupRef::of_pool(&pool.name).is_some();
+        if !self.snapshot.pools.iter().all(is_fixed) || !self.options.default_pool {
             return;
         }
         let catalog = self.options.default_catalog();

@@ -11,7 +11,7 @@ use millpond_plan::symbol::Symbol;
 
 /// What a list of types depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TypesKey {
+pub(crate) struct TypesKey {
     pub(super) catalog: String,
     pub(super) kubelet: Kubelet,
     /// Names of overlays; none for all of them.
@@ -20,6 +20,36 @@ pub(super) struct TypesKey {
     pub(super) missing: Vec<UnavailableOffering>,
     /// Labels of the pool that overlays ask for.
     pub(super) labels: LabelValues,
+}
+
+/// Types of a catalogue in the words of a state's tables.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub(super) key: TypesKey,
+    types: Vec<InstanceType>,
+    well_known: Vec<Symbol>,
+}
+
+impl Lowered {
+    /// Of a catalogue with overlays on top. The tables learn its words.
+    pub(super) fn new(key: TypesKey, catalog: &Catalog, tables: &mut Snapshot) -> Self {
+        let before = tables.well_known.clone();
+        add(catalog, &key.kubelet, tables);
+        let types = std::mem::take(&mut tables.types);
+        // Whose catalogue it is may change: then its labels are no longer well known.
+        let well_known = std::mem::replace(&mut tables.well_known, before);
+        Self { key, types, well_known }
+    }
+
+    /// Adds the types to a snapshot that began with the same tables.
+    pub(super) fn add_to(&self, snapshot: &mut Snapshot) -> Vec<TypeId> {
+        let first = snapshot.types.len();
+        snapshot.types.extend(self.types.iter().cloned());
+        snapshot.well_known.extend(&self.well_known);
+        snapshot.well_known.sort_unstable();
+        snapshot.well_known.dedup();
+        (first..snapshot.types.len()).map(TypeId::from).collect()
+    }
 }
 
 /// Adds the types of a catalogue to a snapshot, as the nodes of a pool without settings of its own have them.
@@ -76,7 +106,8 @@ fn lower(catalog: &Catalog, of: &catalog::InstanceType, kubelet: &Kubelet, snaps
     let offerings = offerings.collect();
     let capacity = resources(&of.node_capacity(kubelet), snapshot);
     let allocatable = resources(&of.node_allocatable(kubelet), snapshot);
-    InstanceType { name: snapshot.symbols.intern(&of.name), capacity, allocatable, labels, offerings, priority: 0 }
+    let name = snapshot.symbols.intern(&of.name);
+    InstanceType { name, capacity, allocatable, labels: labels.into(), offerings, priority: 0 }
 }
 
 fn resources(of: &catalog::Resources, snapshot: &mut Snapshot) -> Resources {

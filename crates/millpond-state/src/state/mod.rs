@@ -1,6 +1,7 @@
 //! The index: the latest of each object, pods as shapes.
 
 mod buffers;
+mod cluster_api;
 mod entries;
 mod overlays;
 
@@ -18,6 +19,7 @@ use millpond_plan::model::{Labels, Resources, Snapshot};
 
 pub use buffers::Unresolved;
 pub(crate) use buffers::is_active;
+pub(crate) use cluster_api::{ClusterApi, GroupEntry, MachineEntry};
 pub(crate) use entries::{
     BudgetEntry, ClaimEntry, ClaimRef, PodEntry, PodPhase, PriorityEntry, StorageClassEntry, Template, VolumeEntry,
     WorkloadEntry,
@@ -30,6 +32,7 @@ use crate::lower::{node, select};
 use crate::objects::meta::Metadata;
 use crate::objects::pod::{Pod, PodSpec, PodStatus};
 use crate::objects::{ClassKind, Kind, Object};
+use crate::snapshot::Lowered;
 
 /// Shapes that no pod has any more are let go when there are this many, and twice as many as after the last time.
 const SWEEP_FROM: usize = 4096;
@@ -92,7 +95,11 @@ pub struct State {
     pub(crate) limit_ranges: Names<Resources>,
     pub(crate) buffers: Names<(CapacityBuffer, Option<Origin>)>,
     pub(crate) overlays: BTreeMap<Box<str>, (Overlay, Option<Origin>)>,
+    /// Machines and groups of them.
+    pub(crate) cluster_api: ClusterApi,
     memory: overlays::Memory,
+    /// Lists of types that were translated before.
+    pub(crate) types: Vec<Arc<Lowered>>,
 }
 
 impl Default for State {
@@ -129,7 +136,9 @@ impl State {
             limit_ranges: BTreeMap::new(),
             buffers: BTreeMap::new(),
             overlays: BTreeMap::new(),
+            cluster_api: ClusterApi::default(),
             memory: overlays::Memory::default(),
+            types: Vec::new(),
         }
     }
 
@@ -250,7 +259,8 @@ impl State {
                 if let Some(first) = pool.validate().into_iter().next() {
                     return Err(first);
                 }
-                crate::snapshot::pools::requirements(pool, &mut self.tables)?;
+                let requirements = crate::snapshot::pools::requirements(pool, &mut self.tables)?;
+                self.tables.intern_usual(&requirements);
                 if self.pools.get(name).is_none_or(|(known, _)| known.spec.template != pool.spec.template) {
                     self.forget_overlaid();
                 }
@@ -286,6 +296,7 @@ impl State {
                 })?;
                 put(self.catalogs.entry(namespace.into()).or_default().insert(name.into(), Arc::new(catalog)))
             }
+            Object::ClusterApi(kind, raw) => self.cluster_api.take(*kind, raw, origin),
         })
     }
 
@@ -320,6 +331,31 @@ impl State {
         }
         self.pods.entry(namespace.into()).or_default().insert(name, entry);
         Ok(Applied::Added)
+    }
+
+    /// Keeps room on a node for a pod that has none and was not nominated for any: somebody promised it. Holds until the
+    /// pod is applied in another version.
+    pub fn promise(&mut self, namespace: &str, name: &str, node: Option<&str>) {
+        let entry = self.pods.get_mut(namespace).and_then(|pods| pods.get_mut(name));
+        let Some(entry) = entry.filter(|entry| matches!(entry.phase, PodPhase::Pending | PodPhase::Gated)) else {
+            return;
+        };
+        let node = node.map(|node| self.tables.symbols.intern(node));
+        self.changes += u64::from(entry.node != node);
+        entry.node = node;
+    }
+
+    /// Whether a node has enough for a pod beside others; none if the node or the pod is not known.
+    pub fn has_enough<'p>(
+        &self,
+        node: &str,
+        pod: (&str, &str),
+        others: impl Iterator<Item = (&'p str, &'p str)>,
+    ) -> Option<bool> {
+        let entry = |(namespace, name): (&str, &str)| self.pods.get(namespace)?.get(name);
+        let mut left = self.nodes.get(node)?.allocatable.clone();
+        others.filter_map(entry).for_each(|other| left.subtract(&other.shape.class.requests));
+        Some(left.first_lacking(&entry(pod)?.shape.class.requests).is_none())
     }
 
     fn made_up_name(&self, namespace: &str, prefix: &str) -> Box<str> {
@@ -375,6 +411,7 @@ impl State {
             Kind::NodeClass(class) => self.classes.remove(&(class, name.into())).is_some(),
             Kind::ScalingConstraint => remove(&mut self.constraints, namespace, name),
             Kind::ConfigMap => remove(&mut self.catalogs, namespace, name),
+            Kind::ClusterApi(kind) => self.cluster_api.forget(kind, namespace, name),
         };
         self.changes += u64::from(gone);
         if matches!(kind, Kind::NodeOverlay | Kind::NodePool | Kind::NodeClass(_) | Kind::ConfigMap) {

@@ -1,7 +1,7 @@
 //! NodeOverlays of a cluster: which are used, which others are in the way of, and catalogues with them on top.
 //!
 //! Judging overlays and laying them over a catalogue looks at every offering there is. What came of it is kept until an
-//! overlay, a pool, a class or a catalogue changes.
+//! overlay, a pool, a class or a catalogue changes; so are lists of types in the planner's words.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,6 +125,7 @@ impl State {
     /// Something changed that overlays, or what they are laid over, depend on.
     pub(super) fn forget_overlaid(&mut self) {
         self.memory = Memory::default();
+        self.types.clear();
     }
 }
 

@@ -36,6 +36,43 @@ fn a_pod_that_did_not_change_is_not_lowered_again() {
 }
 
 #[test]
+fn a_promise_holds_until_another_version_comes() {
+    let mut state = State::new();
+    apply(&mut state, &pod("a", 1, 1));
+    state.promise("shop", "a", Some("one"));
+    state.promise("shop", "nobody", Some("one"));
+    let node = r#"{"metadata": {"name": "one"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}}"#;
+    let node = Object::read(Kind::Node, &mut serde_json::Deserializer::from_str(node)).expect("a node");
+    state.apply(&node).expect("it is applied");
+    let held = |state: &State| {
+        let snapshot = state.snapshot(NOW, &Options::default()).snapshot;
+        snapshot.pods[0].node.is_some()
+    };
+    assert!(held(&state));
+    apply(&mut state, &pod("a", 1, 1));
+    assert!(held(&state), "nothing changed");
+    state.promise("shop", "a", None);
+    assert!(!held(&state));
+    state.promise("shop", "a", Some("one"));
+    apply(&mut state, &pod("a", 2, 1));
+    assert!(!held(&state));
+}
+
+#[test]
+fn a_node_has_enough_for_so_many() {
+    let mut state = State::new();
+    let node = r#"{"metadata": {"name": "one"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}}"#;
+    let node = Object::read(Kind::Node, &mut serde_json::Deserializer::from_str(node)).expect("a node");
+    state.apply(&node).expect("it is applied");
+    for name in ["a", "b", "c"] {
+        apply(&mut state, &pod(name, 1, 1));
+    }
+    let enough = |others: &[&str]| state.has_enough("one", ("shop", "a"), others.iter().map(|name| ("shop", *name)));
+    assert_eq!((enough(&["b"]), enough(&["b", "c"])), (Some(true), Some(false)));
+    assert_eq!(state.has_enough("two", ("shop", "a"), std::iter::empty()), None);
+}
+
+#[test]
 fn what_is_deleted_is_gone() {
     let mut state = State::new();
     apply(&mut state, &pod("a", 1, 1));

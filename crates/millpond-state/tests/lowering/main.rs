@@ -9,6 +9,7 @@ mod golden;
 mod index;
 mod limit_ranges;
 mod mistakes;
+mod node_groups;
 mod nodes;
 mod overlays;
 mod pools;

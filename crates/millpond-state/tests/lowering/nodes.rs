@@ -142,6 +142,18 @@ fn a_claim_without_a_node_is_a_node_that_starts() {
 }
 
 #[test]
+fn a_node_that_comes_before_its_claim_knows_of_it_is_not_counted_twice() {
+    let early = node("", "providerID: 'kwok://x', taints: [{key: karpenter.sh/unregistered, effect: NoExecute}]", "");
+    let (_, claimed) = only(&format!("{early}{}", claim("", "")));
+    assert_eq!(claimed.name, "general-abc");
+    let (_, there) = only(&format!("{early}{}", claim("", "providerID: 'kwok://x'")));
+    assert_eq!((&*there.name, there.state), ("one", NodeState::Starting));
+    // Files may leave the claims out.
+    let (_, alone) = only(&early);
+    assert_eq!(alone.name, "one");
+}
+
+#[test]
 fn a_claim_tells_more_of_its_node() {
     let of_node = node(
         &format!("labels: {{{LABELS}}}"),

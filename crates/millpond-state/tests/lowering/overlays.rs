@@ -1,9 +1,12 @@
 //! NodeOverlays of a cluster: prices and resources of what pools can buy.
 
-use millpond_plan::model::{CapacityType, Snapshot};
+use std::sync::Arc;
+
+use millpond_plan::model::{CapacityType, Snapshot, TypeId};
+use millpond_plan::plan::Settings;
 use millpond_state::{Options, Taken};
 
-use crate::support::{errors, read, taken};
+use crate::support::{errors, read, taken, words};
 
 const TYPE: &str = "c-2x-amd64-linux";
 
@@ -116,4 +119,44 @@ fn mistakes_are_placed() {
         errors(&text),
         ["test.yaml:3:101: NodeOverlay/own: field `spec.requirements[0]`: `In` on `a` takes at least one value, not 0"]
     );
+}
+
+#[test]
+fn types_that_were_translated_before_are_the_same_until_something_changes() {
+    let options = Options { ignore_stock: true, ..Options::default() };
+    let pods = "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeSelector: {team: red}, containers: [{name: a, resources: {requests: {example.com/fpga: 1}}}]}}\n";
+    let dear = overlay("dear", "requirements: [], price: '0.5', capacity: {example.com/fpga: 2}");
+    let text = format!("{pods}{}{dear}", pool("red", "team: red"));
+    let mut state = read(&text).state;
+    let plain = state.snapshot(0, &options).snapshot;
+    state.prepare(&options);
+    let (first, second) = (state.snapshot(0, &options).snapshot, state.snapshot(0, &options).snapshot);
+    let all = |snapshot: &Snapshot| -> Vec<String> {
+        let described = |of: &millpond_plan::model::InstanceType| {
+            let labels: std::collections::BTreeMap<&str, String> = of
+                .labels
+                .iter()
+                .map(|(key, values)| (snapshot.text(key), values.describe(&snapshot.symbols, 9).to_string()))
+                .collect();
+            let prices: Vec<u64> = of.offerings.iter().map(|offering| offering.price).collect();
+            format!("{} {labels:?} {prices:?} {}", snapshot.text(of.name), words(&of.allocatable, snapshot))
+        };
+        snapshot.types.iter().map(described).collect()
+    };
+    assert_eq!(all(&first), all(&plain));
+    assert_eq!(all(&second), all(&plain));
+    let shared = |one: &Snapshot, other: &Snapshot| Arc::ptr_eq(&one.types[0].labels, &other.types[0].labels);
+    assert!(shared(&first, &second) && !shared(&first, &plain), "translated once");
+    let bought = |snapshot: &Snapshot| -> Vec<(String, u64)> {
+        let plan = millpond_plan::plan(snapshot, &Settings::default()).plan;
+        let name = |of: TypeId| snapshot.text(snapshot.types[of.index()].name).to_owned();
+        plan.new_nodes.iter().map(|node| (name(node.instance_type), node.price)).collect()
+    };
+    assert_eq!(bought(&first).len(), 1);
+    assert_eq!(bought(&first), bought(&plain));
+
+    assert!(state.delete(millpond_state::objects::Kind::NodeOverlay, "", "dear"));
+    state.prepare(&options);
+    let cheap = state.snapshot(0, &options).snapshot;
+    assert_ne!(offered(&cheap, "red"), offered(&first, "red"), "without the overlay");
 }

@@ -156,11 +156,11 @@ mod tests {
     fn every_part_has_a_key_of_its_own() {
         let mut keys: Vec<_> = CLUSTER_PARTS.iter().map(|part| part.key().unwrap()).collect();
         keys.push(Part::E2E_TEST.key().unwrap());
-        for part in [Part::KARPENTER_RIVAL, Part::KARPENTER, Part::KARPENTER_SUITE] {
+        for part in [Part::KARPENTER_RIVAL, Part::KARPENTER, Part::KARPENTER_SUITE, Part::CLUSTER_API] {
             keys.push(part.key().unwrap());
         }
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 4);
+        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 5);
     }
 }

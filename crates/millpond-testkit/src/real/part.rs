@@ -8,6 +8,19 @@ use ring::digest::{Context as Digest, SHA256};
 
 use super::{kubernetes_version, modules};
 
+/// A line that is put into a source of somebody else's module while it is built: what no flag of the program can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Addition {
+    /// The module.
+    pub(super) module: &'static str,
+    /// The file within it.
+    pub(super) file: &'static str,
+    /// The line that it goes before. It is there exactly once, else the build fails.
+    pub(super) before: &'static str,
+    /// What is added.
+    pub(super) line: &'static str,
+}
+
 /// One binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -26,6 +39,8 @@ pub struct Part {
     pub(super) data_module: &'static str,
     /// Files that are used together with the binary.
     pub(super) data_files: &'static [&'static str],
+    /// What is added to the sources.
+    pub(super) addition: Option<Addition>,
 }
 
 impl Part {
@@ -95,6 +110,38 @@ impl Part {
         ..Self::KUBERNETES
     };
 
+    /// Cluster API's core manager, with its definitions and webhooks. Its webhook server would listen beyond loopback,
+    /// and has no flag for that.
+    pub const CLUSTER_API: Self = Self {
+        name: "cluster-api-core",
+        folder: "realcluster/cluster-api",
+        package: "sigs.k8s.io/cluster-api/core",
+        data_module: "sigs.k8s.io/cluster-api",
+        data_files: &[
+            "core/config/webhook/manifests.yaml",
+            "core/config/crd/bases/addons.cluster.x-k8s.io_clusterresourcesetbindings.yaml",
+            "core/config/crd/bases/addons.cluster.x-k8s.io_clusterresourcesets.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_clusterclasses.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_clusters.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machinedeployments.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machinedrainrules.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machinepools.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machines.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machinesets.yaml",
+            "core/config/crd/bases/ipam.cluster.x-k8s.io_ipaddressclaims.yaml",
+            "core/config/crd/bases/ipam.cluster.x-k8s.io_ipaddresses.yaml",
+            "core/config/crd/bases/runtime.cluster.x-k8s.io_extensionconfigs.yaml",
+        ],
+        addition: Some(Addition {
+            module: "sigs.k8s.io/cluster-api",
+            file: "core/main.go",
+            before: "Port:     webhookPort,",
+            line: "Host: \"127.0.0.1\",",
+        }),
+        ..Self::KUBERNETES
+    };
+
     const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };
     const KUBERNETES: Self = Self {
         name: "",
@@ -104,6 +151,7 @@ impl Part {
         tells_version: false,
         data_module: "",
         data_files: &[],
+        addition: None,
     };
 
     /// The module that pins the part.
@@ -148,6 +196,8 @@ impl Part {
         let flags = self.flags()?;
         let words = self.verb().iter().copied().chain(flags.iter().map(String::as_str)).chain([self.package]);
         let words = words.chain(self.data_files.iter().copied());
+        let added = self.addition.map(|it| [it.module, it.file, it.before, it.line]);
+        let words = words.chain(added.into_iter().flatten());
         for word in words {
             digest.update(word.as_bytes());
             digest.update(b"\n");

@@ -69,6 +69,17 @@ pub(crate) const EVERYTHING: &[List] = &[
     optional("/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses"),
     optional("/apis/sa.gardener.cloud/v1alpha1/scalingconstraints"),
     optional("/apis/sa.gardener.cloud/v1alpha1/clusterscalingconstraints"),
+    watched(optional("/apis/cluster.x-k8s.io/v1beta2/machinedeployments")),
+    watched(optional("/apis/cluster.x-k8s.io/v1beta2/machines")),
+    optional("/apis/cluster.x-k8s.io/v1beta2/machinesets"),
+    optional("/apis/cluster.x-k8s.io/v1beta2/machinepools"),
+    optional("/apis/cluster.x-k8s.io/v1beta2/clusters"),
+    optional("/apis/bootstrap.cluster.x-k8s.io/v1beta1/kubeadmconfigtemplates"),
+    optional("/apis/infrastructure.cluster.x-k8s.io/v1beta1/vspheremachinetemplates"),
+    optional("/apis/infrastructure.cluster.x-k8s.io/v1beta1/azuremachinetemplates"),
+    optional("/apis/infrastructure.cluster.x-k8s.io/v1beta1/dockermachinetemplates"),
+    optional("/apis/infrastructure.cluster.x-k8s.io/v1beta1/byomachinetemplates"),
+    optional("/apis/infrastructure.cluster.x-k8s.io/v1beta2/awsmachinetemplates"),
 ];
 
 /// Millpond's node classes, with the catalogues that they may name.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use kube::Client;
+use millpond_controllers::capi::autoscale::GroupOptions;
 use millpond_controllers::cluster::Options;
 use millpond_controllers::leader::Candidate;
 use millpond_controllers::run::Controllers;
@@ -15,6 +16,7 @@ use millpond_runtime::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
 use super::kinds;
+use super::node_groups::NodeGroupArgs;
 use super::up::{Signals, default_data_dir, say};
 
 /// The Lease that decides who leads.
@@ -41,6 +43,11 @@ pub(crate) struct ControllerArgs {
     /// Namespace of the Lease by which one of several controllers leads
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     leader_namespace: String,
+    #[command(flatten)]
+    node_groups: NodeGroupArgs,
+    /// The cluster that Cluster API's machines are in, if it is not the one that their nodes are in
+    #[arg(long, value_name = "FILE")]
+    management_kubeconfig: Option<PathBuf>,
 }
 
 /// Runs until Ctrl-C or SIGTERM.
@@ -56,9 +63,10 @@ async fn control(args: ControllerArgs) -> anyhow::Result<()> {
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
     kinds::require(&client, kinds::SERVED_WITHIN).await?;
     let cloud = open_cloud(&args.data_dir)?;
+    let options = options(&args).await?;
     let stop = CancellationToken::new();
     say(&format!("Millpond controls a cluster of Kubernetes {}; Ctrl-C stops it.\n", version.git_version))?;
-    let work = tokio::spawn(lead(client, cloud, args, stop.clone()));
+    let work = tokio::spawn(lead(client, cloud, options, args, stop.clone()));
     tokio::pin!(work);
     tokio::select! {
         () = signals.next() => {}
@@ -73,10 +81,30 @@ async fn control(args: ControllerArgs) -> anyhow::Result<()> {
     say("Stopped.\n")
 }
 
+/// What the controllers are told.
+async fn options(args: &ControllerArgs) -> anyhow::Result<Options> {
+    let management = match args.management_kubeconfig.as_deref() {
+        Some(file) => {
+            let client = super::cluster::connect_controllers(Some(file), None).await?;
+            client.apiserver_version().await.context("cannot speak to the management cluster")?;
+            Some(client)
+        }
+        None => None,
+    };
+    let node_groups = GroupOptions { management, ..args.node_groups.options() };
+    Ok(Options { advise: args.advise, node_groups, ..Options::default() })
+}
+
 /// Acts whenever this one leads, until it is stopped.
-async fn lead(client: Client, cloud: Arc<Cloud>, args: ControllerArgs, stop: CancellationToken) -> anyhow::Result<()> {
+async fn lead(
+    client: Client,
+    cloud: Arc<Cloud>,
+    options: Options,
+    args: ControllerArgs,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     if args.no_leader_election {
-        let crew = Crew::start(client, cloud, args.advise, &stop);
+        let crew = Crew::start(client, cloud, options, &stop);
         stop.cancelled().await;
         crew.ended().await;
         return Ok(());
@@ -86,7 +114,7 @@ async fn lead(client: Client, cloud: Arc<Cloud>, args: ControllerArgs, stop: Can
     while candidate.elected(&stop).await {
         tracing::info!(identity, "leads");
         let term = stop.child_token();
-        let crew = Crew::start(client.clone(), Arc::clone(&cloud), args.advise, &term);
+        let crew = Crew::start(client.clone(), Arc::clone(&cloud), options.clone(), &term);
         candidate.lead(&stop).await;
         term.cancel();
         crew.ended().await;
@@ -110,6 +138,13 @@ pub(crate) fn open_cloud(directory: &std::path::Path) -> anyhow::Result<Arc<Clou
     Ok(Arc::new(cloud))
 }
 
+/// Threads for one of those who share a process: tasks on the same threads wait in one line, so that a pod that waits
+/// for a node would wait behind all that kubelets have to say, and a request behind a plan.
+pub(crate) fn own_threads(name: &str) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads.thread_name(name).enable_all().build().with_context(|| format!("cannot start the threads of {name}"))
+}
+
 /// All controllers with the providers that they use.
 pub(crate) struct Crew {
     controllers: Controllers,
@@ -117,12 +152,11 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts them; they stop with the token. With `advise` they tell what they would do, and do nothing.
-    pub(crate) fn start(client: Client, cloud: Arc<Cloud>, advise: bool, stop: &CancellationToken) -> Self {
+    /// Starts them; they stop with the token.
+    pub(crate) fn start(client: Client, cloud: Arc<Cloud>, options: Options, stop: &CancellationToken) -> Self {
         let provider = Arc::new(SimProvider::new(cloud, client.clone(), Clock::Machine));
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
-        let controllers =
-            Controllers::start(client, Options { advise, ..Options::default() }, [provider as Arc<dyn Provider>], stop);
+        let controllers = Controllers::start(client, options, [provider as Arc<dyn Provider>], stop);
         Self { controllers, booting }
     }
 

@@ -99,6 +99,11 @@ impl ObjectArgs {
         self.place.connect()
     }
 
+    /// The kubeconfig and the context that were named.
+    pub(crate) fn cluster(&self) -> (Option<&Path>, Option<&str>) {
+        (self.place.kubeconfig.as_deref(), self.place.context.as_deref())
+    }
+
     /// The time to act at.
     pub(crate) fn now(&self) -> i64 {
         self.now.unwrap_or_else(current_time)

@@ -18,6 +18,7 @@ pub(crate) enum InstallCommand {
     #[command(after_help = "Examples:
   millpond install crds | kubectl apply -f -
   millpond install crds nodepools.karpenter.sh nodeclasses.millpond.dev
+  millpond install crds --with cluster-api
   millpond install crds -o json")]
     Crds(CrdsArgs),
 }
@@ -28,9 +29,18 @@ pub(crate) struct CrdsArgs {
     /// Only these, by name; all without it
     #[arg(value_name = "NAME")]
     names: Vec<String>,
+    /// Those of somebody else as well, for a cluster where nobody else brings them
+    #[arg(long, value_name = "WHOSE")]
+    with: Vec<Others>,
     /// How to print them
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Others {
+    /// Cluster API's kinds and those of its providers, with open schemas; never beside Cluster API itself
+    ClusterApi,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -44,7 +54,11 @@ enum Output {
 /// Prints what is asked for.
 pub(crate) fn run(command: &InstallCommand, out: &mut impl Write) -> anyhow::Result<()> {
     let InstallCommand::Crds(args) = command;
-    let definitions = choose(crd::all(), &args.names)?;
+    let mut all = crd::all();
+    if args.with.contains(&Others::ClusterApi) {
+        all.extend(crd::cluster_api());
+    }
+    let definitions = choose(all, &args.names)?;
     let text = match args.output {
         Output::Yaml => definitions.iter().map(|one| format!("---\n{}", crd::to_yaml(one))).collect(),
         Output::Json => super::as_json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions}))?,
@@ -74,10 +88,23 @@ mod tests {
     use super::*;
 
     fn printed(names: &[&str], output: Output) -> anyhow::Result<String> {
+        printed_with(names, &[], output)
+    }
+
+    fn printed_with(names: &[&str], with: &[Others], output: Output) -> anyhow::Result<String> {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let mut out = Vec::new();
-        run(&InstallCommand::Crds(CrdsArgs { names, output }), &mut out)?;
+        run(&InstallCommand::Crds(CrdsArgs { names, with: with.to_vec(), output }), &mut out)?;
         Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn other_peoples_kinds_are_printed_when_asked_for() {
+        let name = "machinedeployments.cluster.x-k8s.io";
+        assert!(!printed(&[], Output::Yaml).unwrap().contains(name));
+        assert!(printed(&[name], Output::Yaml).is_err());
+        let yaml = printed_with(&[name], &[Others::ClusterApi], Output::Yaml).unwrap();
+        assert!(yaml.contains("name: machinedeployments.cluster.x-k8s.io\n"), "{yaml}");
     }
 
     #[test]

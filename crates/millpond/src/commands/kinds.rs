@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::wait::{await_condition, conditions};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use millpond_api::crd;
 use serde_json::Value;
@@ -17,10 +17,11 @@ use crate::failure::{Code, Failure};
 /// Who these definitions belong to.
 const MANAGER: &str = "millpond";
 
-/// Applies every definition and waits until its kind is served. What is there already is not written again.
+/// Applies every definition, those of Cluster API too, and waits until its kind is served. What is there already is
+/// not written again.
 pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
-    let api = Api::<CustomResourceDefinition>::all(client.clone());
-    let definitions = crd::all();
+    let api = definitions(client);
+    let definitions = [crd::all(), crd::cluster_api()].concat();
     try_join_all(definitions.iter().map(|definition| install_one(&api, definition))).await.map(drop)
 }
 
@@ -67,14 +68,24 @@ async fn missing(client: &Client) -> kube::Result<Vec<String>> {
     Ok(missing)
 }
 
-async fn install_one(api: &Api<CustomResourceDefinition>, definition: &Value) -> anyhow::Result<()> {
+/// Definitions as trees: nothing here looks into their schemas, which are a lot to read.
+fn definitions(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::erase::<CustomResourceDefinition>(&()))
+}
+
+async fn install_one(api: &Api<DynamicObject>, definition: &Value) -> anyhow::Result<()> {
     let name = crd::name(definition);
     let params = PatchParams::apply(MANAGER).force();
     let applied = api.patch(name, &params, &Patch::Apply(definition)).await;
     applied.with_context(|| format!("cannot put the definition `{name}` in place"))?;
-    let served = await_condition(api.clone(), name, conditions::is_crd_established()).await;
+    let served = await_condition(api.clone(), name, is_established).await;
     served.with_context(|| format!("the definition `{name}` is not served"))?;
     Ok(())
+}
+
+fn is_established(definition: Option<&DynamicObject>) -> bool {
+    let conditions = definition.and_then(|definition| definition.data.pointer("/status/conditions")?.as_array());
+    conditions.into_iter().flatten().any(|known| known["type"] == "Established" && known["status"] == "True")
 }
 
 #[cfg(test)]
@@ -99,7 +110,7 @@ mod tests {
             list.items.into_iter().map(|item| (item.metadata.name, item.metadata.resource_version)).collect::<Vec<_>>()
         };
         let first = versions().await;
-        assert_eq!(first.len(), crd::all().len());
+        assert_eq!(first.len(), crd::all().len() + crd::cluster_api().len());
         install(&client).await.unwrap();
         assert_eq!(versions().await, first);
     }

@@ -20,11 +20,11 @@ pub(crate) struct ListArgs {
 
     /// Go on, and print what changes (table and wide; a cluster, not files)
     #[arg(short, long)]
-    watch: bool,
+    pub(crate) watch: bool,
 
     /// How it is printed
     #[arg(short, long, value_enum, default_value = "table")]
-    output: Output,
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,11 +103,11 @@ pub(crate) fn run<L: List>(
     }
 }
 
-fn not_watched(message: &str, hint: &str) -> anyhow::Error {
+pub(crate) fn not_watched(message: &str, hint: &str) -> anyhow::Error {
     Failure { message: message.to_owned(), code: Some(Code::Usage), hint: Some(hint.to_owned()) }.into()
 }
 
-fn structured(list: &impl List, output: Output) -> anyhow::Result<String> {
+pub(crate) fn structured(list: &impl List, output: Output) -> anyhow::Result<String> {
     match output {
         Output::Json => as_json(&list.view()),
         Output::Yaml => as_yaml(&list.view()),
@@ -126,12 +126,12 @@ impl Grid {
         self.columns.iter().position(|(head, _)| *head == name).unwrap_or(0)
     }
 
-    fn page(&self) -> String {
+    pub(crate) fn page(&self) -> String {
         format!("{}\n\n{}\n", self.table().text(), self.footer)
     }
 
     /// Rows that are new, that say something else but for their age, or that are gone.
-    fn changes(&self, before: &Self) -> String {
+    pub(crate) fn changes(&self, before: &Self) -> String {
         let (age, state) = (self.column(self.age), self.column(self.state));
         let old: BTreeMap<&str, &Vec<String>> = before.rows.iter().map(|row| (row[0].as_str(), row)).collect();
         let same = |row: &Vec<String>, other: &Vec<String>| {

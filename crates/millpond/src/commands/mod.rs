@@ -19,6 +19,7 @@ pub(crate) mod inventory;
 pub(crate) mod kinds;
 pub(crate) mod listing;
 pub(crate) mod node;
+pub(crate) mod node_groups;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod reference;

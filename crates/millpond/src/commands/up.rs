@@ -10,13 +10,16 @@ use clap::Args;
 use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
+use millpond_controllers::cluster::Options as ControllerOptions;
 use millpond_providers::sim::Cloud;
 use millpond_sim::demo::{self, DemoOptions};
-use millpond_sim::{Nodes, Options, StandIns};
+use millpond_sim::{Nodes, Options, Part, StandIns};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::controller::{Crew, open_cloud};
+use super::controller::{Crew, open_cloud, own_threads};
+use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
 use crate::failure::{Code, Failure};
 
@@ -52,6 +55,8 @@ pub(crate) struct UpArgs {
     /// Append one JSON line per request to this file
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
+    #[command(flatten)]
+    node_groups: NodeGroupArgs,
 }
 
 /// Where data is kept when nobody says otherwise.
@@ -67,10 +72,11 @@ pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
     args.data_dir = std::path::absolute(&args.data_dir).context("cannot tell where the data directory is")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    runtime.block_on(up(args))
+    let (of_controllers, of_stand_ins) = (own_threads("controllers")?, own_threads("stand-ins")?);
+    runtime.block_on(up(args, of_controllers.handle(), of_stand_ins.handle()))
 }
 
-async fn up(args: UpArgs) -> anyhow::Result<()> {
+async fn up(args: UpArgs, of_controllers: &Handle, of_stand_ins: &Handle) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let mut options = EmbeddedOptions::new(&args.data_dir);
     options.memory = args.memory;
@@ -84,8 +90,23 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     if !args.bare {
         super::kinds::install(&client).await?;
     }
-    let stand_ins = (!args.bare).then(|| start_stand_ins(client.clone(), stop.clone()));
-    let crew = if args.bare { None } else { Some(Crew::start(client.clone(), cloud(&args)?, args.advise, &stop)) };
+    // A client for each: within one, requests wait in line.
+    let own_client = || kube::Client::new(embedded.service(), "default");
+    let stand_ins = (!args.bare).then(|| {
+        let _theirs = of_stand_ins.enter();
+        start_stand_ins(own_client(), stop.clone())
+    });
+    let options = ControllerOptions {
+        advise: args.advise,
+        node_groups: args.node_groups.options(),
+        ..ControllerOptions::default()
+    };
+    let crew = if args.bare {
+        None
+    } else {
+        let _theirs = of_controllers.enter();
+        Some(Crew::start(own_client(), cloud(&args)?, options, &stop))
+    };
     if let Some(crew) = &crew {
         embedded.server().add_metrics(crew.metrics());
     }
@@ -122,9 +143,11 @@ fn cloud(args: &UpArgs) -> anyhow::Result<Arc<Cloud>> {
     if args.memory { Ok(Arc::new(Cloud::in_memory())) } else { open_cloud(&args.data_dir) }
 }
 
-/// In embedded mode nobody else plays kubelet, so every node is simulated.
+/// In embedded mode nobody else plays kubelet, so every node is simulated; nor is anybody there who turns Machines
+/// into nodes.
 fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {
-    StandIns::builder(client).options(Options { nodes: Nodes::All, ..Options::default() }).spawn(stop)
+    let options = Options { nodes: Nodes::All, ..Options::default() };
+    StandIns::builder(client).with_all(Part::CLUSTER_API).options(options).spawn(stop)
 }
 
 /// Turns a failed start into one line and advice.

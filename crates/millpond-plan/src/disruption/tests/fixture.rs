@@ -70,7 +70,7 @@ impl Cluster {
             name,
             allocatable: capacity.clone(),
             capacity,
-            labels,
+            labels: labels.into(),
             offerings: offerings.collect(),
             priority: 0,
         };

@@ -1,7 +1,6 @@
 //! The linear programme over clusters of rows and fractional patterns.
 
-use std::collections::HashMap;
-
+use super::super::HashMap;
 use super::super::bits::BitSet;
 use super::super::instance::{Dims, Instance, MAX_DIMS};
 use super::super::knapsack::{Items, Knapsack};
@@ -41,7 +40,7 @@ fn stations(instance: &Instance, row: usize) -> Vec<Station> {
     let stocked: Vec<usize> = (0..instance.bins.len()).filter(|bin| !endless(bin)).collect();
     let mut step = if stocked.len() <= MAX_STOCK_ROWS { 0.0 } else { 0.25 };
     let averages = loop {
-        let mut places: HashMap<(&BitSet, Vec<i64>), usize> = HashMap::new();
+        let mut places: HashMap<(&BitSet, Vec<i64>), usize> = HashMap::default();
         let mut members: Vec<Vec<usize>> = Vec::new();
         for &bin in &stocked {
             let offered = &instance.bins[bin];

@@ -163,6 +163,24 @@ impl<'a> Cycle<'a> {
     }
 }
 
+/// Whether a node that came or changed may help a pod that waits and is not expected there, as far as that can be told
+/// without a look at others.
+pub fn may_help(snapshot: &Snapshot, slot: Slot, shape: &Shape) -> bool {
+    if !(shape.hard_spread.is_empty() && shape.required_affinity.is_empty()) {
+        // A node makes a domain.
+        return true;
+    }
+    let state = snapshot.state(slot);
+    let is_lesser = |pod: &PodEntry| pod.shape.shape.priority < shape.priority;
+    let mut usage = state.usage.clone();
+    let expected = state.nominated.iter().filter_map(|key| snapshot.nomination(key));
+    expected.filter(|rival| !is_lesser(rival)).for_each(|rival| usage.add(&rival.shape.shape));
+    match check_local(shape, &VolumeDemands::default(), snapshot.node(slot), &usage) {
+        Ok(()) => true,
+        Err(refusal) => refusal.curable && state.pods.iter().any(|key| snapshot.pod(key).is_some_and(is_lesser)),
+    }
+}
+
 /// The rules that look at one node only, in kube-scheduler's order; the first that fails speaks.
 pub fn check_local(shape: &Shape, volumes: &VolumeDemands, node: &Node, usage: &Usage) -> Result<(), Refusal> {
     if node.unschedulable && taints::is_kept_away(&[Node::cordon_taint()], &shape.tolerations) {

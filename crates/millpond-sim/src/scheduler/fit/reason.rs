@@ -104,6 +104,12 @@ pub enum Preemption {
 }
 
 impl FitError {
+    /// Whether every node refused it for want of room.
+    pub fn lacks_only_room(&self) -> bool {
+        let is_room = |reason: &Reason| matches!(reason, Reason::Insufficient(_) | Reason::TooManyPods);
+        self.reasons.keys().all(is_room)
+    }
+
     /// Counts a reason for one more node.
     pub fn count(&mut self, reason: &Reason) {
         match self.reasons.get_mut(reason) {

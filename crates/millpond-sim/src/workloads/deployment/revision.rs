@@ -11,6 +11,7 @@ use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use super::rollout::Limits;
+use crate::kinds::template_tree;
 use crate::meta::{annotation, controller_reference};
 use crate::names::hash_name;
 
@@ -136,7 +137,7 @@ fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String 
 
 /// A template without its hash label and without empty fields, so that equal means equal.
 fn comparable(template: &PodTemplateSpec) -> Value {
-    let mut value = serde_json::to_value(template).unwrap_or_default();
+    let mut value = template_tree(template);
     if let Some(labels) = value.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(HASH_LABEL);
     }

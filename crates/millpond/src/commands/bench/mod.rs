@@ -1,6 +1,7 @@
 //! `millpond bench`: figures as commands, so that anybody can measure them again.
 
 mod api;
+mod groups;
 mod load;
 mod planner;
 mod pools;
@@ -31,6 +32,8 @@ enum What {
     Mixes(planner::MixesArgs),
     /// Let pods wait on the embedded API, and time until they have nodes
     Pools(pools::PoolsArgs),
+    /// Let pods wait for many node groups of Cluster API, and time until all groups have their sizes
+    Groups(groups::GroupsArgs),
 }
 
 /// Runs a benchmark.
@@ -43,5 +46,6 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
         What::Consolidate(args) => planner::consolidate(args),
         What::Mixes(args) => planner::mixes(args),
         What::Pools(args) => pools::run(&args),
+        What::Groups(args) => groups::run(&args),
     }
 }

@@ -1,6 +1,6 @@
 //! `millpond bench pools`: how soon pods that wait have nodes, on the embedded API with the simulated cloud.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,23 +12,29 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use millpond_apiserver::{Embedded, EmbeddedOptions};
 use millpond_controllers::cluster::{Cluster, Options};
+use millpond_controllers::promises::PROMISED_ANNOTATION;
 use millpond_controllers::run::Controllers;
 use millpond_providers::sim::{Cloud, SimProvider};
 use millpond_providers::{Instance, InstanceEvent, LaunchRequest, Launched, Provider, ProviderError, RepairPolicy};
 use millpond_runtime::clock::Clock;
+use millpond_runtime::kinds::Kind as _;
 use millpond_runtime::meta::node_name;
+use millpond_runtime::raw::Raw;
 use millpond_sim::{Nodes, StandIns};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use super::report::{Goal, Report};
+use crate::commands::controller::own_threads;
 use crate::commands::kinds;
 
 /// Pods of so many sizes.
@@ -56,30 +62,48 @@ pub(crate) struct PoolsArgs {
     /// Catalogue of instance types
     #[arg(long, value_name = "NAME", default_value = "aws")]
     catalog: String,
+    /// Also count requests to the API: by whom, which verb, which kind
+    #[arg(long)]
+    requests: bool,
 }
 
 /// Runs the benchmark and prints its figures.
 pub(crate) fn run(args: &PoolsArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    let report = runtime.block_on(measure(args))?;
-    std::io::stdout().write_all(report.table().as_bytes()).context("cannot write to stdout")
+    // As `millpond up` has them.
+    let (of_controllers, of_stand_ins) = (own_threads("controllers")?, own_threads("stand-ins")?);
+    let requests = Requests::default();
+    let report = runtime.block_on(measure(args, &requests, of_controllers.handle(), of_stand_ins.handle()))?;
+    let counts = if args.requests { requests.table() } else { String::new() };
+    let text = format!("{}{counts}", report.table());
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }
 
-async fn measure(args: &PoolsArgs) -> anyhow::Result<Report> {
+async fn measure(
+    args: &PoolsArgs,
+    requests: &Requests,
+    of_controllers: &Handle,
+    of_stand_ins: &Handle,
+) -> anyhow::Result<Report> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
-    let client = Client::new(embedded.service(), "default");
+    let client = requests.counted(&embedded, "pods");
     kinds::install(&client).await?;
     let stop = CancellationToken::new();
     let options = millpond_sim::Options { nodes: Nodes::All, ..millpond_sim::Options::default() };
-    let stand_ins = StandIns::builder(client.clone()).options(options).spawn(stop.clone());
+    let theirs = of_stand_ins.enter();
+    let stand_ins = StandIns::builder(requests.counted(&embedded, "stand-ins")).options(options).spawn(stop.clone());
+    drop(theirs);
     let cloud = Arc::new(Cloud::open(directory.path().join("cloud.json")).context("cannot make a cloud")?);
-    let provider = Arc::new(SimProvider::new(cloud, client.clone(), Clock::Machine));
+    let theirs = of_controllers.enter();
+    let provider = Arc::new(SimProvider::new(cloud, requests.counted(&embedded, "cloud"), Clock::Machine));
     let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
     let timed = Arc::new(Timed { provider, calls: Mutex::default() });
+    let own_client = requests.counted(&embedded, "controllers");
     let controllers =
-        Controllers::start(client.clone(), Options::default(), [Arc::clone(&timed) as Arc<dyn Provider>], &stop);
+        Controllers::start(own_client, Options::default(), [Arc::clone(&timed) as Arc<dyn Provider>], &stop);
+    drop(theirs);
     let cluster = Arc::clone(&controllers.context().cluster);
     pool(&client, &args.catalog).await?;
 
@@ -157,11 +181,12 @@ async fn steadily(
 fn promises(cluster: &Cluster) -> Arc<Mutex<HashMap<String, String>>> {
     let promised: Arc<Mutex<HashMap<String, String>>> = Arc::default();
     let all = Arc::clone(&promised);
-    cluster.pods.on_change(move |_, after| {
-        let Some(pod) = after else { return };
-        let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
-        if let (Some(name), Some(claim)) = (pod.metadata.name.clone(), nominated) {
-            all.lock().entry(name).or_insert(claim);
+    cluster.claims.on_change(move |_, after| {
+        let Some(claim) = after else { return };
+        let pods = claim.annotations().get(PROMISED_ANNOTATION).map_or("", String::as_str).split_ascii_whitespace();
+        let mut all = all.lock();
+        for (_, name) in pods.filter_map(|pod| pod.split_once('/')) {
+            all.entry(name.to_owned()).or_insert_with(|| claim.name_any());
         }
     });
     promised
@@ -169,10 +194,8 @@ fn promises(cluster: &Cluster) -> Arc<Mutex<HashMap<String, String>>> {
 
 async fn until_bound(cluster: &Cluster, prefix: &str, count: usize) -> anyhow::Result<()> {
     let mut changes = cluster.changes();
-    let bound = || {
-        let of_prefix = |pod: &Arc<Pod>| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
-        cluster.pods.list().iter().filter(|pod| of_prefix(pod) && node_name(pod).is_some()).count()
-    };
+    let of_prefix = |pod: &Arc<Pod>| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
+    let bound = || cluster.pods.list().iter().filter(|pod| of_prefix(pod) && node_name(pod).is_some()).count();
     let all = async {
         while bound() < count {
             let _ = changes.changed().await;
@@ -180,7 +203,9 @@ async fn until_bound(cluster: &Cluster, prefix: &str, count: usize) -> anyhow::R
         }
     };
     if tokio::time::timeout(PATIENCE, all).await.is_err() {
-        bail!("only {} of {count} pods are bound after {PATIENCE:?}", bound());
+        let waits = cluster.pods.list().into_iter().find(|pod| of_prefix(pod) && node_name(pod).is_none());
+        let why = waits.map(|pod| format!("; `{}` is {}", pod.name_any(), json!(pod.status))).unwrap_or_default();
+        bail!("only {} of {count} pods are bound after {PATIENCE:?}{why}", bound());
     }
     Ok(())
 }
@@ -192,8 +217,8 @@ async fn create(client: &Client, name: String, index: usize) -> anyhow::Result<(
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": format!("app-{size}")}},
         "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}]},
     });
-    let api: Api<Pod> = Api::default_namespaced(client.clone());
-    let pod = serde_json::from_value(pod).context("a pod")?;
+    let pod = Pod::read(&pod.to_string()).and_then(|pod| Raw::of(&pod)).context("a pod")?;
+    let api = Pod::api(client, client.default_namespace());
     api.create(&PostParams::default(), &pod).await.context("cannot create a pod")?;
     Ok(())
 }
@@ -227,6 +252,47 @@ async fn pool(client: &Client, catalog: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Requests to the API: by whom, verb and kind.
+#[derive(Clone, Default)]
+struct Requests(Arc<Mutex<BTreeMap<(&'static str, String), u64>>>);
+
+impl Requests {
+    /// A client whose requests are counted.
+    fn counted(&self, embedded: &Embedded, who: &'static str) -> Client {
+        let counts = Arc::clone(&self.0);
+        let service = embedded.service().map_request(move |request: http::Request<kube::client::Body>| {
+            *counts.lock().entry((who, what(request.method(), request.uri()))).or_default() += 1;
+            request
+        });
+        Client::new(service, "default")
+    }
+
+    fn table(&self) -> String {
+        let counts = self.0.lock();
+        let mut rows: Vec<_> = counts.iter().collect();
+        rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let lines = rows.iter().map(|((who, what), count)| format!("{count:>8}  {who:<12}  {what}\n"));
+        format!("\nREQUESTS\n{}", lines.collect::<String>())
+    }
+}
+
+/// A request in two words: verb and kind.
+fn what(method: &http::Method, uri: &http::Uri) -> String {
+    let parts: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
+    let parts = parts.get(if parts.first() == Some(&"api") { 2 } else { 3 }..).unwrap_or_default();
+    let parts = match parts {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        parts => parts,
+    };
+    let kind = match parts {
+        [kind, _, part, ..] => format!("{kind}/{part}"),
+        [kind, ..] => (*kind).to_owned(),
+        [] => "other".to_owned(),
+    };
+    let watches = uri.query().is_some_and(|query| query.contains("watch=true"));
+    format!("{} {kind}", if watches { "WATCH" } else { method.as_str() })
+}
+
 /// A provider that notes when it was first asked for each claim.
 struct Timed {
     provider: Arc<SimProvider>,
@@ -257,6 +323,10 @@ impl Provider for Timed {
 
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
         self.provider.catalog(class)
+    }
+
+    fn take_catalogs(&self, catalogs: &[Arc<Catalog>]) {
+        self.provider.take_catalogs(catalogs);
     }
 
     fn drifted<'a>(

@@ -127,7 +127,8 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) 
         file::write(path, &text, Readers::Owner)?;
     }
     let snapshot = &input.snapshot;
-    let settings = Settings { policy: args.policy, consolidate: args.consolidate, budget: args.budget };
+    let settings =
+        Settings { policy: args.policy, consolidate: args.consolidate, budget: args.budget, ..Settings::default() };
     if args.compare {
         let text = compare::run(snapshot, settings, args.check, args.output)?;
         emit(args, &text, out)?;

@@ -10,6 +10,7 @@ use millpond_plan::symbol::Symbol;
 use serde_json::{Value, json};
 
 use super::budgets::Budgets;
+use super::cluster_api;
 use super::facts::Facts;
 use crate::commands::input::{self, Input, InputArgs, Purpose};
 use crate::commands::inventory::{loads, price, share, state};
@@ -23,9 +24,13 @@ const SHOWN: usize = 6;
 /// Arguments of `pool get`.
 #[derive(Debug, Args)]
 pub(crate) struct PoolGetArgs {
-    /// The pool
-    #[arg(value_name = "NAME")]
-    name: String,
+    /// The pool; after the name of a Cluster API cluster, one of its node pools
+    #[arg(value_names = ["CLUSTER", "NAME"], num_args = 1..=2, required = true)]
+    names: Vec<String>,
+
+    /// The namespace of the Cluster API cluster
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    namespace: String,
 
     #[command(flatten)]
     input: InputArgs,
@@ -36,9 +41,11 @@ pub(crate) struct PoolGetArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub(super) enum Output {
     /// A page for people
     Table,
+    /// The same, and what a node of the pool offers to the scheduler
+    Wide,
     /// One object
     Json,
     /// The same as YAML
@@ -46,11 +53,17 @@ enum Output {
 }
 
 pub(super) fn run(args: &PoolGetArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    let name = match &args.names[..] {
+        [cluster, name] => {
+            return cluster_api::get(cluster, name, &args.namespace, &args.input.objects, args.output, out);
+        }
+        names => names.first().map(String::as_str).unwrap_or_default(),
+    };
     let input = input::load(&args.input, Purpose::List, talk)?;
     let snapshot = &input.snapshot;
-    let id = snapshot.find_pool(&args.name).ok_or_else(|| super::missing(snapshot, &args.name))?;
+    let id = snapshot.find_pool(name).ok_or_else(|| super::missing(snapshot, name))?;
     let text = match args.output {
-        Output::Table => page(&input, id),
+        Output::Table | Output::Wide => page(&input, id),
         Output::Json => as_json(&view(&input, id))?,
         Output::Yaml => as_yaml(&view(&input, id))?,
     };

@@ -7,6 +7,7 @@ use millpond_plan::model::{NodeId, PoolId};
 use serde_json::{Value, json};
 
 use super::budgets::policy;
+use super::cluster_api;
 use super::facts::Facts;
 use crate::commands::input::Input;
 use crate::commands::inventory::{Sum, loads, share};
@@ -17,11 +18,22 @@ use crate::commands::words::{amount, memory, span};
 /// Arguments of `pool list`.
 #[derive(Debug, Args)]
 pub(crate) struct PoolListArgs {
+    /// A Cluster API cluster: its node pools; without it, pools of this cluster
+    #[arg(value_name = "CLUSTER")]
+    cluster: Option<String>,
+
+    /// The namespace of that cluster
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    namespace: String,
+
     #[command(flatten)]
     list: ListArgs,
 }
 
 pub(super) fn run(args: &PoolListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    if let Some(cluster) = &args.cluster {
+        return cluster_api::list(cluster, &args.namespace, &args.list, out);
+    }
     listing::run(&args.list, out, talk, |input| Ok(pools(input)))
 }
 

@@ -1,10 +1,10 @@
 //! `millpond pool`: the pools of a cluster.
 //!
-//! `list` and `get` read whatever the planner reads: NodePools, and the pools of ScalingConstraints. Pools that belong
-//! to something else (the machine deployments of a Cluster API cluster) come in through [`facts::Facts`] too, and get
-//! their verbs beside these.
+//! `list` and `get` read whatever the planner reads: NodePools, and the pools of ScalingConstraints. Node pools of a
+//! Cluster API cluster have its name before theirs, and verbs of their own: [`cluster_api`].
 
 mod budgets;
+mod cluster_api;
 mod facts;
 mod get;
 mod list;
@@ -17,7 +17,7 @@ use millpond_plan::model::Snapshot;
 
 use crate::failure::{Code, Failure};
 
-/// See what pools there are, what they hold and what they cost
+/// See what pools there are, what they hold and what they cost; set node pools of Cluster API clusters
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// List pools with nodes, price and what is used of their limits
@@ -27,6 +27,7 @@ pub(crate) enum PoolCommand {
     #[command(after_help = "Examples:
   millpond pool list
   millpond pool list -o wide --watch
+  millpond pool list my-cluster -n clusters
   millpond pool list -f examples/karpenter --now 2026-11-16T08:00:00Z")]
     List(Box<list::PoolListArgs>),
 
@@ -34,8 +35,33 @@ pub(crate) enum PoolCommand {
     #[command(after_help = "Examples:
   millpond pool get general
   millpond pool get general -f examples/karpenter --now 2026-11-16T08:00:00Z
-  millpond pool get general -o yaml")]
+  millpond pool get general -o yaml
+  millpond pool get my-cluster md-0 -o wide")]
     Get(Box<get::PoolGetArgs>),
+
+    /// Make or change a node pool of a Cluster API cluster, as a file says
+    ///
+    /// Files are those of `tanzu cluster node-pool set`, with GPUs. A new pool is copied
+    /// from another one; what the file leaves out stays as it is. What will be made,
+    /// changed in place and rolled out is shown first.
+    #[command(after_help = "Examples:
+  millpond pool set my-cluster -f gpu.yaml --dry-run
+  millpond pool set my-cluster -f gpu.yaml --base-machine-deployment md-0
+  millpond pool set my-cluster -f gpu.yaml --yes")]
+    Set(cluster_api::SetArgs),
+
+    /// Give a node pool of a Cluster API cluster another number of machines
+    #[command(after_help = "Examples:
+  millpond pool scale my-cluster md-0 --replicas 5")]
+    Scale(cluster_api::ScaleArgs),
+
+    /// Delete a node pool of a Cluster API cluster, with its machines
+    ///
+    /// The last pool of a cluster stays. Templates go when no machine needs them any more.
+    #[command(after_help = "Examples:
+  millpond pool delete my-cluster gpu --dry-run
+  millpond pool delete my-cluster gpu --wait --timeout 30m")]
+    Delete(cluster_api::DeleteArgs),
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
@@ -43,6 +69,9 @@ pub(crate) fn run(command: &PoolCommand, out: &mut impl Write, talk: &mut impl W
     match command {
         PoolCommand::List(args) => list::run(args, out, talk),
         PoolCommand::Get(args) => get::run(args, out, talk),
+        PoolCommand::Set(args) => cluster_api::set(args, out, talk),
+        PoolCommand::Scale(args) => cluster_api::scale(args, out, talk),
+        PoolCommand::Delete(args) => cluster_api::delete(args, out, talk),
     }
 }
 

@@ -23,6 +23,7 @@ enum Page {
     Convert,
     CustomKinds,
     Metrics,
+    NodePoolFiles,
     PlanSchema,
 }
 
@@ -33,6 +34,7 @@ pub(crate) fn run(args: &ReferenceArgs, out: &mut impl Write) -> anyhow::Result<
         Page::Convert => convert::page(),
         Page::CustomKinds => custom_kinds::page(),
         Page::Metrics => metrics::page()?,
+        Page::NodePoolFiles => millpond_controllers::capi::pools::parity::page(),
         Page::PlanSchema => super::plan::schema()?,
     };
     super::print(out, &text)

@@ -19,14 +19,16 @@ impl Place {
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(crate) struct Tree<'a> {
-    pub(crate) place: Place,
-    pub(crate) value: Value<'a>,
+pub struct Tree<'a> {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub value: Value<'a>,
 }
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
     /// A text, number or the like.
     Scalar(Scalar<'a>),
     /// A list.
@@ -37,33 +39,42 @@ pub(crate) enum Value<'a> {
 
 /// The key of a map.
 #[derive(Debug, Clone)]
-pub(crate) struct Key<'a> {
-    pub(crate) place: Place,
-    pub(crate) text: Cow<'a, str>,
+pub struct Key<'a> {
+    /// Where it stands.
+    pub place: Place,
+    /// What it is.
+    pub text: Cow<'a, str>,
 }
 
 /// A text with or without quotes.
 #[derive(Debug, Clone)]
-pub(crate) struct Scalar<'a> {
-    pub(crate) text: Cow<'a, str>,
+pub struct Scalar<'a> {
+    /// What stands there.
+    pub text: Cow<'a, str>,
     /// Without quotes: it may be a number, a boolean or null.
-    pub(crate) plain: bool,
+    pub plain: bool,
 }
 
 /// What a scalar is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Meaning {
+pub enum Meaning {
+    /// Nothing.
     Null,
+    /// Yes or no.
     Bool(bool),
+    /// A whole number that is not below zero.
     Unsigned(u64),
+    /// A whole number.
     Signed(i64),
+    /// Another number.
     Float(f64),
+    /// Text.
     Text,
 }
 
 impl Scalar<'_> {
     /// What it is, as Kubernetes' reader of YAML takes it: `yes`, `no`, `on` and `off` are booleans.
-    pub(crate) fn meaning(&self) -> Meaning {
+    pub fn meaning(&self) -> Meaning {
         if !self.plain {
             return Meaning::Text;
         }
@@ -94,7 +105,7 @@ impl Scalar<'_> {
 }
 
 /// The first key that is there twice.
-pub(crate) fn refuse_twice<'k, 'a>(entries: &'k [(Key<'a>, Tree<'a>)]) -> Result<(), &'k Key<'a>> {
+pub fn refuse_twice<'k, 'a>(entries: &'k [(Key<'a>, Tree<'a>)]) -> Result<(), &'k Key<'a>> {
     // Maps of Kubernetes are short, and comparing all is then cheaper than sorting; large ones are data.
     if entries.len() <= 16 {
         let twice = |index: usize| entries[..index].iter().any(|(key, _)| key.text == entries[index].0.text);
@@ -107,7 +118,7 @@ pub(crate) fn refuse_twice<'k, 'a>(entries: &'k [(Key<'a>, Tree<'a>)]) -> Result
 
 impl<'a> Tree<'a> {
     /// The value of a key.
-    pub(crate) fn get(&self, key: &str) -> Option<&Tree<'a>> {
+    pub fn get(&self, key: &str) -> Option<&Tree<'a>> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|(name, _)| name.text == key).map(|(_, value)| value),
             _ => None,
@@ -115,19 +126,20 @@ impl<'a> Tree<'a> {
     }
 
     /// The text of a scalar.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(scalar) if scalar.meaning() == Meaning::Text => Some(&scalar.text),
             _ => None,
         }
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    /// Whether it says nothing.
+    pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
 
     /// What stands there, for messages: nothing for lists and maps.
-    pub(crate) fn shown(&self) -> &str {
+    pub fn shown(&self) -> &str {
         match &self.value {
             Value::Scalar(scalar) => &scalar.text,
             _ => "",
@@ -135,7 +147,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Where a field such as `spec.requirements[2].key` is, or else the innermost part of its path that is there.
-    pub(crate) fn locate(&self, field: &str) -> (Place, &str) {
+    pub fn locate(&self, field: &str) -> (Place, &str) {
         let (mut here, mut place, mut rest) = (self, self.place, field);
         while !rest.is_empty() {
             let step = match (&here.value, rest.strip_prefix('[')) {
@@ -165,7 +177,7 @@ impl<'a> Tree<'a> {
     }
 
     /// How much a copy takes: one for each value, and one for every 64 bytes of text.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         1 + match &self.value {
             Value::Scalar(scalar) => scalar.text.len() / 64,
             Value::List(entries) => entries.iter().map(Tree::weight).sum(),

@@ -14,25 +14,27 @@ use super::tree::{Key, Meaning, Place, Tree, Value};
 
 /// A value that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// Where.
-    pub(crate) place: Option<Place>,
+    pub place: Option<Place>,
     /// In which field, from the outermost on.
-    pub(crate) field: String,
+    pub field: String,
     /// What stands there.
-    pub(crate) text: String,
+    pub text: String,
     /// What is wrong with it.
-    pub(crate) problem: String,
+    pub problem: String,
 }
 
 /// The most of a text that a message repeats; hostile ones are as long as the file.
-pub(crate) const LIMIT_SHOWN: usize = 60;
+pub const LIMIT_SHOWN: usize = 60;
 
-pub(crate) fn shorten(text: &str) -> String {
+/// A text, cut where a message has had enough of it.
+pub fn shorten(text: &str) -> String {
     shorten_to(text, LIMIT_SHOWN)
 }
 
-pub(crate) fn shorten_to(text: &str, limit: usize) -> String {
+/// The same, cut after so many letters.
+pub fn shorten_to(text: &str, limit: usize) -> String {
     let mut shown: String = text.chars().take(limit).collect();
     if shown.len() < text.len() {
         shown.push('…');

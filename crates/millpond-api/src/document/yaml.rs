@@ -11,19 +11,21 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 use super::tree::{Key, Place, Scalar, Tree, Value};
 
 /// The most values that aliases may add to a file. Ten thousand uses of a template of a hundred values fit.
-pub(crate) const LIMIT_ALIASED: usize = 1_000_000;
+pub const LIMIT_ALIASED: usize = 1_000_000;
 /// How deep values may lie in each other; no kind of Kubernetes comes near.
-pub(crate) const LIMIT_DEPTH: usize = 100;
+pub const LIMIT_DEPTH: usize = 100;
 
 /// Why a file cannot be read on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broken {
-    pub(crate) place: Place,
-    pub(crate) problem: String,
+pub struct Broken {
+    /// Where.
+    pub place: Place,
+    /// What is wrong there.
+    pub problem: String,
 }
 
 /// Reads all documents; `each` gets every one, and the entries of its `items` before it, with true.
-pub(crate) fn read<'a>(text: &'a str, each: &mut dyn FnMut(Tree<'a>, bool)) -> Result<(), Broken> {
+pub fn read<'a>(text: &'a str, each: &mut dyn FnMut(Tree<'a>, bool)) -> Result<(), Broken> {
     let limits = options! {
         flow_nesting_limit: LIMIT_DEPTH, block_nesting_limit: LIMIT_DEPTH, emit_comments: false,
         simple_key_max_lookahead: 4096

@@ -1,0 +1,181 @@
+//! Node groups of Cluster API that grow and shrink with their pods, by the cluster-autoscaler's annotations.
+//!
+//! ```text
+//!  management cluster                       workload cluster (often the same)
+//!  MachineDeployments … ─▶ mirrors ─┐              pods, nodes
+//!  templates ─▶ templates ──────────┴▶ State ◀────────┘
+//!                                       │
+//!       provision: a round plans pods over all pools ─▶ grow: replicas += n
+//!       shrink: idle nodes, unneeded for long enough ─▶ delete-machine on the Machine, replicas −1
+//!       tend: machines that failed (health), least sizes, misspelt annotations, sizes to remember
+//! ```
+//!
+//! Nothing here makes or drains machines: Cluster API does. A group is written on condition that nobody changed it since
+//! it was planned with, so that two controllers can never both take the last machine that the maximum allows.
+//! Where Cluster API is not installed, all of this sleeps.
+
+mod grow;
+mod health;
+mod idle;
+mod replicas;
+mod shrink;
+mod templates;
+mod tend;
+mod watch;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use millpond_runtime::clock::Clock;
+use millpond_runtime::events::{Recorder, Sender};
+use millpond_runtime::mirror::{Mirror, Writer};
+use millpond_state::groups::{Discovery, NodeGroups, Use};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch::Sender as Watch;
+
+pub(crate) use grow::{Seen, grow, is_group};
+pub(crate) use health::Health;
+pub(crate) use shrink::Shrinker;
+pub(crate) use tend::Tender;
+
+use crate::cluster::FIELD_MANAGER;
+use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachinePool, MachineSet};
+use crate::news::News;
+
+/// What can be set about node groups.
+#[derive(Clone, Default)]
+pub struct GroupOptions {
+    /// Where the machines are, if that is another cluster than the one that their nodes are in.
+    pub management: Option<Client>,
+    /// Which groups are scaled; all that say how, if nothing is given.
+    pub discovery: Vec<Discovery>,
+    /// Groups below their least size are brought up to it.
+    pub enforce_min: bool,
+}
+
+impl fmt::Debug for GroupOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupOptions")
+            .field("management", &self.management.is_some())
+            .field("discovery", &self.discovery)
+            .field("enforce_min", &self.enforce_min)
+            .finish()
+    }
+}
+
+/// Whether Cluster API is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// Nobody has looked yet.
+    Unknown,
+    /// It is not installed.
+    Absent,
+    /// It is, and all was listed.
+    Present,
+}
+
+type Listener = Box<dyn Fn() + Send + Sync>;
+
+/// Machines, and groups of them, as they are in the management cluster.
+pub struct Machines {
+    /// The settings.
+    pub options: GroupOptions,
+    /// The management cluster.
+    pub client: Client,
+    /// MachineDeployments.
+    pub deployments: Arc<Mirror<MachineDeployment>>,
+    /// MachineSets.
+    pub sets: Arc<Mirror<MachineSet>>,
+    /// MachinePools.
+    pub pools: Arc<Mirror<MachinePool>>,
+    /// Machines.
+    pub machines: Arc<Mirror<Machine>>,
+    /// Clusters.
+    pub clusters: Arc<Mirror<CapiCluster>>,
+    /// Groups that get nothing for now.
+    pub(crate) health: Health,
+    /// Events about machines and groups: they are told where these are.
+    pub(crate) recorder: Recorder,
+    /// The same, without repeating itself.
+    pub(crate) news: News,
+    /// Nodes that nobody needs, as of the last look.
+    pub(crate) unneeded: std::sync::atomic::AtomicUsize,
+    sender: Mutex<Option<Sender>>,
+    presence: Watch<Presence>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl Machines {
+    /// Nothing is watched yet.
+    pub(crate) fn new(
+        workload: &Client,
+        options: &crate::cluster::Options,
+        recorder: &Recorder,
+        clock: &Clock,
+    ) -> Self {
+        let groups = options.node_groups.clone();
+        let client = groups.management.clone().unwrap_or_else(|| workload.clone());
+        let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
+        let (recorder, sender) = match &groups.management {
+            Some(management) => {
+                let (recorder, sender) = Recorder::new(options.events.then(|| management.clone()), clock.clone());
+                (recorder, Some(sender))
+            }
+            None => (recorder.clone(), None),
+        };
+        Self {
+            deployments: Arc::new(Mirror::new(writer.clone(), None)),
+            sets: Arc::new(Mirror::new(writer.clone(), None)),
+            pools: Arc::new(Mirror::new(writer.clone(), None)),
+            machines: Arc::new(Mirror::new(writer.clone(), None)),
+            clusters: Arc::new(Mirror::new(writer, None)),
+            health: Health::new(options.seed),
+            news: News::new(recorder.clone()),
+            recorder,
+            unneeded: std::sync::atomic::AtomicUsize::new(0),
+            sender: Mutex::new(sender),
+            presence: Watch::new(Presence::Unknown),
+            listeners: RwLock::default(),
+            client,
+            options: groups,
+        }
+    }
+
+    /// Calls `listener` when something changed that may let a group take pods.
+    pub(crate) fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.listeners.write().push(Box::new(listener));
+    }
+
+    pub(crate) fn tell_change(&self) {
+        self.listeners.read().iter().for_each(|listener| listener());
+    }
+
+    /// How groups become pools: open for pods, or as they are.
+    pub(crate) fn as_pools(&self, used: Use) -> NodeGroups {
+        NodeGroups { used, discovery: self.options.discovery.clone(), held: self.health.held() }
+    }
+
+    /// Whether there are groups, as far as is known.
+    pub(crate) fn is_present(&self) -> bool {
+        *self.presence.borrow() == Presence::Present
+    }
+
+    /// Waits until it is known whether there are groups, and which; not for ever, as the management cluster may be
+    /// another one and away.
+    pub(crate) async fn wait_until_settled(&self) {
+        let mut presence = self.presence.subscribe();
+        let settled = presence.wait_for(|presence| *presence != Presence::Unknown);
+        let _ = tokio::time::timeout(SETTLED_WITHIN, settled).await;
+    }
+
+    /// Waits until Cluster API is there.
+    pub(crate) async fn wait_until_present(&self) {
+        // An error would mean that the sender is gone, but it lives as long as `self`.
+        let _ = self.presence.subscribe().wait_for(|presence| *presence == Presence::Present).await;
+    }
+}
+
+/// Nobody waits longer than this for a management cluster that does not answer.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,148 @@
+//! Writing how many machines a group has: within its bounds, and on condition that nobody changed it since it was
+//! planned with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use millpond_api::capi::{Problems, node_group};
+use millpond_runtime::error::Result;
+use millpond_runtime::kinds::Kind;
+use millpond_runtime::meta::Key;
+use millpond_runtime::mirror::Mirror;
+use millpond_state::groups::{GroupKind, GroupRef};
+use serde_json::{Value, json};
+
+use super::Machines;
+use crate::kinds::{MachineDeployment, MachinePool, MachineSet};
+
+/// Tries against others who write the same object: Cluster API writes its status whenever a machine moves.
+const TRIES: usize = 10;
+
+/// What came of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resized {
+    /// It has another size.
+    Done,
+    /// Somebody changed its size or its bounds: it has to be planned with anew.
+    Changed,
+}
+
+/// A kind with a number of machines.
+trait Scalable: Kind {
+    fn spec(&self) -> &Value;
+
+    fn replicas(&self) -> Option<i64> {
+        self.spec().get("replicas").and_then(Value::as_i64)
+    }
+}
+
+impl Scalable for MachineDeployment {
+    fn spec(&self) -> &Value {
+        &self.spec
+    }
+}
+
+impl Scalable for MachineSet {
+    fn spec(&self) -> &Value {
+        &self.spec
+    }
+}
+
+impl Scalable for MachinePool {
+    fn spec(&self) -> &Value {
+        &self.spec
+    }
+}
+
+impl Machines {
+    /// Changes the size of a group from what it was to something else.
+    pub(super) async fn resize(&self, of: &GroupRef, from: Option<i64>, to: i64) -> Result<Resized> {
+        match of.kind {
+            GroupKind::MachineDeployment => resize(&self.deployments, of, from, to).await,
+            GroupKind::MachineSet => resize(&self.sets, of, from, to).await,
+            GroupKind::MachinePool => resize(&self.pools, of, from, to).await,
+        }
+    }
+
+    /// The sizes of all groups.
+    pub(super) fn sizes(&self) -> BTreeMap<GroupRef, Option<i64>> {
+        let mut all = BTreeMap::new();
+        add(&self.deployments, GroupKind::MachineDeployment, &mut all);
+        add(&self.sets, GroupKind::MachineSet, &mut all);
+        add(&self.pools, GroupKind::MachinePool, &mut all);
+        all
+    }
+
+    /// Writes annotations of a group.
+    pub(super) async fn annotate(&self, of: &GroupRef, annotations: &Value) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": annotations}});
+        let key = Key::new(&of.namespace, &of.name);
+        match of.kind {
+            GroupKind::MachineDeployment => self.deployments.patch(&key, &patch).await.map(drop),
+            GroupKind::MachineSet => self.sets.patch(&key, &patch).await.map(drop),
+            GroupKind::MachinePool => self.pools.patch(&key, &patch).await.map(drop),
+        }
+    }
+
+    /// Tells something about a group; what was just told is not repeated if it is news of a state.
+    pub(super) fn tell(&self, of: &GroupRef, voice: millpond_runtime::events::Voice, note: &str, once: bool) {
+        let key = Key::new(&of.namespace, &of.name);
+        macro_rules! tell {
+            ($mirror:ident) => {
+                if let Some(object) = self.$mirror.get(&key) {
+                    match once {
+                        true => self.news.tell(&*object, voice, note),
+                        false => self.recorder.tell(&*object, voice, note),
+                    }
+                }
+            };
+        }
+        match of.kind {
+            GroupKind::MachineDeployment => tell!(deployments),
+            GroupKind::MachineSet => tell!(sets),
+            GroupKind::MachinePool => tell!(pools),
+        }
+    }
+}
+
+fn add<K: Scalable>(mirror: &Mirror<K>, kind: GroupKind, all: &mut BTreeMap<GroupRef, Option<i64>>) {
+    for object in mirror.list() {
+        let Key { namespace, name } = Key::of(&*object);
+        all.insert(GroupRef::new(kind, &namespace, &name), object.replicas());
+    }
+}
+
+async fn resize<K: Scalable>(mirror: &Mirror<K>, of: &GroupRef, from: Option<i64>, to: i64) -> Result<Resized> {
+    let key = Key::new(&of.namespace, &of.name);
+    let mut object = mirror.get(&key);
+    for _ in 0..TRIES {
+        let Some(known) = object else { return Ok(Resized::Changed) };
+        if known.replicas() != from || !is_within(&*known, from.unwrap_or(0), to) {
+            return Ok(Resized::Changed);
+        }
+        let version = known.resource_version().unwrap_or_default();
+        let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": to}});
+        match mirror.patch(&key, &patch).await {
+            Ok(_) => return Ok(Resized::Done),
+            Err(error) if error.is_conflict() => {
+                object = match mirror.fetch(&key).await {
+                    Ok(now) => Some(Arc::new(now)),
+                    Err(error) if error.is_not_found() => None,
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) if error.is_not_found() => return Ok(Resized::Changed),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Resized::Changed)
+}
+
+/// Whether a size is within the bounds that the group has now; one that is beyond them may come nearer.
+fn is_within<K: Scalable>(object: &K, from: i64, to: i64) -> bool {
+    match node_group::bounds(object.annotations(), &Problems::new()) {
+        Ok(Some((min, max))) => (to <= max || to < from) && (to >= min || to > from),
+        _ => false,
+    }
+}

@@ -1,0 +1,107 @@
+//! Finding out whether Cluster API is there, and watching it from then on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_state::objects::Kind as StateKind;
+use millpond_state::objects::cluster_api::ApiKind;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::templates::Templates;
+use super::{Machines, Presence};
+use crate::cluster::Cluster;
+
+/// Cluster API that is not there is looked for again after this long: somebody may install it.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+impl Machines {
+    /// Every change goes into the planner's index.
+    pub(crate) fn feed(self: &Arc<Self>, cluster: &Arc<Cluster>) {
+        let kind = StateKind::ClusterApi;
+        cluster.feed(&self.deployments, kind(ApiKind::MachineDeployment), |_| true);
+        cluster.feed(&self.sets, kind(ApiKind::MachineSet), |_| true);
+        cluster.feed(&self.pools, kind(ApiKind::MachinePool), |_| true);
+        cluster.feed(&self.machines, kind(ApiKind::Machine), |_| true);
+        cluster.feed(&self.clusters, kind(ApiKind::Cluster), |_| true);
+        macro_rules! listen {
+            ($($mirror:ident),+) => {$(
+                let machines = Arc::downgrade(self);
+                self.$mirror.on_change(move |_, _| {
+                    if let Some(machines) = machines.upgrade() {
+                        machines.tell_change();
+                    }
+                });
+            )+};
+        }
+        // Not clusters: a paused one says so in its groups, where it matters.
+        listen!(deployments, sets, pools, machines, clusters);
+    }
+
+    /// Watches until the token is cancelled, once there is something to watch.
+    pub(crate) fn watch(self: &Arc<Self>, cluster: &Arc<Cluster>, tracker: &TaskTracker, stop: &CancellationToken) {
+        if let Some(sender) = self.sender.lock().take() {
+            tracker.spawn(sender.run(stop.clone()));
+        }
+        let (machines, cluster, tasks, stop) = (Arc::clone(self), Arc::clone(cluster), tracker.clone(), stop.clone());
+        tracker.spawn(async move {
+            let found = tokio::select! {
+                () = stop.cancelled() => return,
+                found = machines.look() => found,
+            };
+            machines.run(&cluster, &tasks, &stop, found).await;
+        });
+    }
+
+    /// Looks until it is there; tells whether MachinePools are, too.
+    async fn look(&self) -> bool {
+        loop {
+            match self.client.list_api_group_resources(&version()).await {
+                Ok(list) if list.resources.iter().any(|kind| kind.name == "machinedeployments") => {
+                    return list.resources.iter().any(|kind| kind.name == "machinepools");
+                }
+                Ok(_) => drop(self.presence.send_replace(Presence::Absent)),
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    self.presence.send_replace(Presence::Absent);
+                }
+                Err(error) => tracing::debug!(%error, "cannot tell whether Cluster API is there, will look again"),
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn run(self: &Arc<Self>, cluster: &Arc<Cluster>, tasks: &TaskTracker, stop: &CancellationToken, pools: bool) {
+        let streaming = cluster.options.streaming_lists;
+        let templates = Templates::new(Arc::clone(self), cluster);
+        tasks.spawn(Arc::clone(&self.deployments).run(streaming, stop.clone()));
+        tasks.spawn(Arc::clone(&self.sets).run(streaming, stop.clone()));
+        tasks.spawn(Arc::clone(&self.machines).run(streaming, stop.clone()));
+        tasks.spawn(Arc::clone(&self.clusters).run(streaming, stop.clone()));
+        if pools {
+            tasks.spawn(Arc::clone(&self.pools).run(streaming, stop.clone()));
+        }
+        let ready = async {
+            self.deployments.wait_until_ready().await;
+            self.sets.wait_until_ready().await;
+            self.machines.wait_until_ready().await;
+            self.clusters.wait_until_ready().await;
+            if pools {
+                self.pools.wait_until_ready().await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = ready => {}
+        }
+        templates.fetch_all().await;
+        self.presence.send_replace(Presence::Present);
+        self.tell_change();
+        tracing::info!(groups = self.deployments.len(), machines = self.machines.len(), "Cluster API is there");
+        templates.run(stop.clone()).await;
+    }
+}
+
+/// Group and version that are watched.
+fn version() -> String {
+    millpond_api::capi::Version::V1Beta2.api_version()
+}

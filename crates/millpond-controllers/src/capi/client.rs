@@ -1,0 +1,115 @@
+//! Which version of Cluster API a cluster serves, and a client that speaks the other one where it must.
+//!
+//! Controllers and verbs are written for v1beta2. Where only v1beta1 is served, requests are sent there instead;
+//! answers come back as they are, and the views of `millpond_api::capi` read both shapes.
+
+use http::Request;
+use kube::Client;
+use kube::client::Body;
+use millpond_api::capi::{GROUP, Version};
+
+/// A client of a cluster with Cluster API.
+#[derive(Clone)]
+pub struct Connection {
+    /// Speaks v1beta2, whatever is served.
+    pub client: Client,
+    /// What is served: objects come and go in this shape.
+    pub version: Version,
+}
+
+/// Finds out what is served; none if there is no Cluster API.
+pub async fn connect(client: &Client) -> kube::Result<Option<Connection>> {
+    for version in [Version::V1Beta2, Version::V1Beta1] {
+        match client.list_api_group_resources(&version.api_version()).await {
+            Ok(list) if list.resources.iter().any(|resource| resource.name == "machinedeployments") => {
+                let client = match version {
+                    Version::V1Beta2 => client.clone(),
+                    Version::V1Beta1 => downgraded(client),
+                };
+                return Ok(Some(Connection { client, version }));
+            }
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// A client whose requests for v1beta2 go to v1beta1.
+fn downgraded(client: &Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let inner = client.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let inner = inner.clone();
+        async move { inner.send(downgrade(request).await?).await }
+    });
+    Client::new(service, namespace)
+}
+
+/// Rewrites the path of a request, and the `apiVersion` of what it brings.
+async fn downgrade(request: Request<Body>) -> kube::Result<Request<Body>> {
+    let (mut parts, body) = request.into_parts();
+    let Some(uri) = old_uri(&parts.uri.to_string()) else { return Ok(Request::from_parts(parts, body)) };
+    parts.uri = uri.parse().map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))?;
+    let bytes = body.collect_bytes().await?;
+    let old = serde_json::from_slice(&bytes).ok().and_then(old_body);
+    // The length may have changed; it is written anew.
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    let body = old.map_or_else(|| Body::from(bytes), Body::from);
+    Ok(Request::from_parts(parts, body))
+}
+
+fn old_uri(uri: &str) -> Option<String> {
+    let new = format!("/apis/{GROUP}/{}", Version::V1Beta2.name());
+    let old = format!("/apis/{GROUP}/{}", Version::V1Beta1.name());
+    let at = uri.find(&new)?;
+    let rest = &uri[at + new.len()..];
+    let whole = rest.is_empty() || rest.starts_with(['/', '?']);
+    whole.then(|| format!("{}{old}{rest}", &uri[..at]))
+}
+
+fn old_body(mut object: serde_json::Value) -> Option<Vec<u8>> {
+    let version = object.get_mut("apiVersion")?;
+    if version.as_str() != Some(&Version::V1Beta2.api_version()) {
+        return None;
+    }
+    *version = Version::V1Beta1.api_version().into();
+    serde_json::to_vec(&object).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_of_cluster_api_are_rewritten_and_no_others() {
+        let path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machinedeployments?watch=true";
+        assert_eq!(
+            old_uri(path).as_deref(),
+            Some("/apis/cluster.x-k8s.io/v1beta1/namespaces/default/machinedeployments?watch=true")
+        );
+        assert_eq!(
+            old_uri("https://a:1/apis/cluster.x-k8s.io/v1beta2").unwrap(),
+            "https://a:1/apis/cluster.x-k8s.io/v1beta1"
+        );
+        for path in
+            ["/api/v1/nodes", "/apis/infrastructure.cluster.x-k8s.io/v1beta2/x", "/apis/cluster.x-k8s.io/v1beta20/x"]
+        {
+            assert_eq!(old_uri(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn bodies_follow() {
+        let new =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "spec": {"replicas": 1}});
+        let old: serde_json::Value = serde_json::from_slice(&old_body(new).unwrap()).unwrap();
+        assert_eq!(old["apiVersion"], "cluster.x-k8s.io/v1beta1");
+        assert_eq!(old["spec"]["replicas"], 1);
+        assert_eq!(old_body(json!({"apiVersion": "autoscaling/v1", "kind": "Scale"})), None);
+        assert_eq!(old_body(json!({"metadata": {}})), None);
+    }
+}

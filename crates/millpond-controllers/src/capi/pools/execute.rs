@@ -1,0 +1,372 @@
+//! Does what a plan says: by server-side apply, as one field manager, at the revision that the plan was made for.
+//!
+//! Templates come first and the pool last, so that nothing ever names what is not there. When a write fails, what was
+//! made goes again. When somebody else was faster, everything is read and planned anew.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, WatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use millpond_api::capi::names;
+use millpond_api::capi::pool_file::PoolFile;
+use serde_json::{Map, Value, json};
+
+use super::fetch::{Kinds, PoolError, doing, fetch, named_templates};
+use super::{ChangePlan, Current, DeletePlan, MADE_FOR, MANAGER, Options, Write, name_of, plan};
+use crate::capi::client::Connection;
+use crate::kinds::{Machine, MachineDeployment};
+
+/// How often a plan is made anew because somebody else was faster.
+const LIMIT_TRIES: usize = 5;
+/// A template that nobody names is left alone for so long: another run may be about to name it.
+const YOUNG: Duration = Duration::from_secs(600);
+/// A watch ends after this long and is begun anew, so that one that was silently cut is noticed.
+const WATCH_SECONDS: u32 = 240;
+/// How long to wait where nothing can be watched.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Carries out a plan for a file; gives the plan that was carried out, which is another one if somebody else was
+/// faster.
+pub async fn set(
+    connection: &Connection,
+    current: &Current,
+    plan_made: ChangePlan,
+    file: &PoolFile,
+    options: &Options,
+) -> Result<ChangePlan, PoolError> {
+    let mut made = plan_made;
+    for _ in 0..LIMIT_TRIES {
+        match carry_out(&connection.client, &made.writes).await {
+            Ok(()) => return Ok(made),
+            Err(problem) if is_conflict(&problem) => {}
+            Err(problem) => return Err(problem),
+        }
+        let anew = fetch(connection, &current.namespace, &current.cluster).await?;
+        made = plan(&anew, file, options).map_err(PoolError::Refused)?;
+    }
+    Err(PoolError::Conflict(made.object))
+}
+
+fn is_conflict(problem: &PoolError) -> bool {
+    matches!(problem, PoolError::Api { source: kube::Error::Api(status), .. } if status.code == 409)
+}
+
+/// Writes in order; on a failure, takes away what was made.
+async fn carry_out(client: &Client, writes: &[Write]) -> Result<(), PoolError> {
+    let (mut kinds, mut made) = (Kinds::default(), Vec::new());
+    for write in writes {
+        match put(client, &mut kinds, write).await {
+            Ok(created) => made.extend(created),
+            Err(problem) => return Err(take_back(client, made, problem).await),
+        }
+    }
+    Ok(())
+}
+
+/// An object that was made: where it lives and what it is called.
+type Made = (ApiResource, String, String);
+
+async fn take_back(client: &Client, made: Vec<Made>, problem: PoolError) -> PoolError {
+    let mut left = Vec::new();
+    for (resource, namespace, name) in made.into_iter().rev() {
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(_) => left.push(format!("{}/{name}", resource.kind)),
+        }
+    }
+    if left.is_empty() { problem } else { PoolError::LeftBehind { problem: problem.to_string(), left } }
+}
+
+/// Writes one object; tells where it is if it was made.
+async fn put(client: &Client, kinds: &mut Kinds, write: &Write) -> Result<Option<Made>, PoolError> {
+    let object = &write.object;
+    let (kind, name) = (object["kind"].as_str().unwrap_or_default(), name_of(object));
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let resource = resource(client, kinds, object).await?;
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let words = format!("write {kind} `{name}`");
+    let Some(live) = &write.live else {
+        // A template of that name has that content; then there is nothing to make.
+        let is_there = api.get_opt(name).await.map_err(doing(words.clone()))?;
+        if is_there.is_some_and(|there| there.data["spec"] == object["spec"]) {
+            return Ok(None);
+        }
+        api.patch(name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await.map_err(doing(words))?;
+        return Ok(Some((resource, namespace.to_owned(), name.to_owned())));
+    };
+    let mut object = object.clone();
+    if let Some(patch) = removal(live, &object) {
+        // What others own too does not go by leaving it out: it is taken away first, with all else that changes, so
+        // that machines are replaced once.
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let answer = api.patch(name, &params, &Patch::Merge(&patch)).await.map_err(doing(words.clone()))?;
+        object["metadata"]["resourceVersion"] = json!(answer.metadata.resource_version);
+    }
+    api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await.map_err(doing(words))?;
+    Ok(None)
+}
+
+async fn resource(client: &Client, kinds: &mut Kinds, object: &Value) -> Result<ApiResource, PoolError> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let (group, version) = object["apiVersion"].as_str().unwrap_or_default().split_once('/').unwrap_or_default();
+    let core = match kind {
+        "MachineDeployment" => Some("machinedeployments"),
+        "Cluster" => Some("clusters"),
+        _ => None,
+    };
+    if let (Some(plural), millpond_api::capi::GROUP) = (core, group) {
+        return Ok(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural));
+    }
+    let found = kinds.resource(client, group, Some(version), kind).await?;
+    found.ok_or_else(|| {
+        let refusal = super::Refusal::new(kind, format!("the cluster does not know `{group}/{version}`"));
+        PoolError::Refused(vec![refusal.why(super::Why::NotFound)])
+    })
+}
+
+/// A merge patch, if something goes that is there now.
+fn removal(live: &Value, object: &Value) -> Option<Value> {
+    let roots: &[&[&str]] = match object["kind"].as_str() {
+        Some("MachineDeployment") => &[&["spec"], &["metadata", "labels"], &["metadata", "annotations"]],
+        Some("Cluster") => &[&["spec", "topology", "workers", "machineDeployments"]],
+        _ => &[&["spec", "topology", "nodePools"]],
+    };
+    let (mut patch, mut removes) = (json!({}), false);
+    for root in roots {
+        let (before, after) = (super::draft::at(live, root), super::draft::at(object, root));
+        let (before, after) = (before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null));
+        removes |= loses(before, after);
+        if before != after {
+            super::draft::put(&mut patch, root, difference(before, after));
+        }
+    }
+    if !removes {
+        return None;
+    }
+    patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+    Some(patch)
+}
+
+/// Whether something of the one is not in the other.
+fn loses(before: &Value, after: &Value) -> bool {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            before.iter().any(|(key, value)| after.get(key).is_none_or(|after| loses(value, after)))
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            before.len() > after.len() || before.iter().zip(after).any(|(before, after)| loses(before, after))
+        }
+        (Value::Null, _) => false,
+        (_, after) => after.is_null(),
+    }
+}
+
+/// A merge patch from the one to the other.
+fn difference(before: &Value, after: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (before, after) else { return after.clone() };
+    let mut patch = Map::new();
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    for (key, value) in new {
+        match old.get(key) {
+            Some(before) if before == value => {}
+            Some(before) => drop(patch.insert(key.clone(), difference(before, value))),
+            None => drop(patch.insert(key.clone(), value.clone())),
+        }
+    }
+    patch.into()
+}
+
+/// Removes templates that were made for pools and that nobody names any more; those of `gone` at once, others only
+/// when they are old enough that nobody can be about to name them. Gives their names.
+pub async fn collect(
+    connection: &Connection,
+    namespace: &str,
+    cluster: &str,
+    gone: Option<&str>,
+    now: Timestamp,
+) -> Result<Vec<String>, PoolError> {
+    let current = fetch(connection, namespace, cluster).await?;
+    let mut kinds = Kinds::default();
+    let mut collected = Vec::new();
+    for template in unused(&current, gone, now) {
+        let resource = resource(&connection.client, &mut kinds, template).await?;
+        let api = Api::<DynamicObject>::namespaced_with(connection.client.clone(), namespace, &resource);
+        let metadata = &template["metadata"];
+        let as_read = Preconditions {
+            uid: metadata["uid"].as_str().map(ToOwned::to_owned),
+            resource_version: metadata["resourceVersion"].as_str().map(ToOwned::to_owned),
+        };
+        let params = DeleteParams { preconditions: Some(as_read), ..DeleteParams::default() };
+        match api.delete(name_of(template), &params).await {
+            Ok(_) => collected.push(format!("{}/{}", resource.kind, name_of(template))),
+            // Gone already, or somebody has just done something to it.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(source) => return Err(doing(format!("delete {} `{}`", resource.kind, name_of(template)))(source)),
+        }
+    }
+    Ok(collected)
+}
+
+/// Templates of pools that no MachineDeployment and no MachineSet names.
+fn unused<'c>(current: &'c Current, gone: Option<&str>, now: Timestamp) -> Vec<&'c Value> {
+    let named = named_templates(&current.deployments, &current.sets);
+    let is_named = |it: &Value| named.iter().any(|by| it["kind"] == by.kind.as_str() && name_of(it) == by.name);
+    let is_old = |it: &Value| {
+        let created = it["metadata"]["creationTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        created.is_some_and(|created| now.duration_since(created).unsigned_abs() >= YOUNG && now > created)
+    };
+    let of = |it: &Value| it["metadata"]["labels"][MADE_FOR].as_str().map(ToOwned::to_owned);
+    let may_go = |it: &&Value| of(it).is_some_and(|pool| Some(pool.as_str()) == gone || is_old(it));
+    current.templates.iter().filter(|it| !is_named(it)).filter(may_go).collect()
+}
+
+/// Begins to delete a pool; gives the MachineDeployment to wait for.
+pub async fn delete(connection: &Connection, current: &Current, made: &DeletePlan) -> Result<(), PoolError> {
+    if let Some(write) = &made.write {
+        return carry_out(&connection.client, std::slice::from_ref(write)).await;
+    }
+    let Some(name) = &made.deployment else { return Ok(()) };
+    let api = Api::<MachineDeployment>::namespaced(connection.client.clone(), &current.namespace);
+    match api.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(source) => Err(doing(format!("delete MachineDeployment `{name}`"))(source)),
+    }
+}
+
+/// What is left of a pool that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaving {
+    /// Its machines, with their phases.
+    pub machines: Vec<(String, String)>,
+    /// Whether its MachineDeployment is still there.
+    pub deployment: bool,
+}
+
+/// Follows a pool until it is gone; `progress` hears of every change.
+pub async fn wait_gone(
+    connection: &Connection,
+    namespace: &str,
+    deployment: &str,
+    mut progress: impl FnMut(&Leaving),
+) -> Result<(), PoolError> {
+    let deployments = Api::<MachineDeployment>::namespaced(connection.client.clone(), namespace);
+    let machines = Api::<Machine>::namespaced(connection.client.clone(), namespace);
+    let selector = format!("{}={deployment}", names::DEPLOYMENT_NAME);
+    let mut told: Option<Leaving> = None;
+    loop {
+        let list = machines.list(&ListParams::default().labels(&selector)).await.map_err(doing("list Machines"))?;
+        let there = deployments.get_opt(deployment).await;
+        let there = there.map_err(doing(format!("read MachineDeployment `{deployment}`")))?;
+        let phase = |it: &Machine| it.status["phase"].as_str().unwrap_or("Pending").to_owned();
+        let left = Leaving {
+            machines: list.items.iter().map(|it| (it.name().to_owned(), phase(it))).collect(),
+            deployment: there.is_some(),
+        };
+        if told.as_ref() != Some(&left) {
+            progress(&left);
+        }
+        if left.machines.is_empty() && !left.deployment {
+            return Ok(());
+        }
+        told = Some(left);
+        let version = list.metadata.resource_version.unwrap_or_default();
+        // Machines first; once they are gone, the MachineDeployment itself.
+        let is_last = told.as_ref().is_some_and(|left| left.machines.is_empty());
+        match there.filter(|_| is_last) {
+            Some(there) => {
+                let params =
+                    WatchParams::default().fields(&format!("metadata.name={deployment}")).timeout(WATCH_SECONDS);
+                changed(&deployments, &params, &there.metadata.resource_version.unwrap_or_default()).await;
+            }
+            None => {
+                changed(&machines, &WatchParams::default().labels(&selector).timeout(WATCH_SECONDS), &version).await;
+            }
+        }
+    }
+}
+
+/// The revision to watch the pools of a namespace from.
+pub async fn revision(connection: &Connection, namespace: &str) -> Result<String, PoolError> {
+    let api = Api::<MachineDeployment>::namespaced(connection.client.clone(), namespace);
+    let list = api.list(&ListParams::default().limit(1)).await.map_err(doing("list MachineDeployments"))?;
+    Ok(list.metadata.resource_version.unwrap_or_default())
+}
+
+/// Waits until a pool of a namespace has changed, or may have.
+pub async fn wait_change(connection: &Connection, namespace: &str, revision: &str) {
+    let api = Api::<MachineDeployment>::namespaced(connection.client.clone(), namespace);
+    changed(&api, &WatchParams::default().timeout(WATCH_SECONDS), revision).await;
+}
+
+/// Ends with the first event, and with anything that keeps events away: then it is time to look again too.
+async fn changed<K>(api: &Api<K>, params: &WatchParams, version: &str)
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    match api.watch(params, version).await {
+        Ok(events) => {
+            let mut events = std::pin::pin!(events);
+            let _ = events.next().await;
+        }
+        // A server that refuses watches is asked again, but not all the time.
+        Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment(spec: Value, annotations: Value) -> Value {
+        json!({"kind": "MachineDeployment", "metadata": {"name": "a", "annotations": annotations, "resourceVersion": "7"}, "spec": spec})
+    }
+
+    #[test]
+    fn nothing_is_taken_away_by_a_patch_when_nothing_goes() {
+        let live = deployment(json!({"replicas": 1}), json!({"x": "1"}));
+        assert_eq!(removal(&live, &deployment(json!({"replicas": 2, "more": {}}), json!({"x": "2", "y": "1"}))), None);
+    }
+
+    #[test]
+    fn what_goes_is_taken_away_at_the_revision_that_was_read() {
+        let live = deployment(json!({"replicas": 1, "template": {"a": 1, "b": [1, 2]}}), json!({"x": "1", "y": "2"}));
+        let wanted = deployment(json!({"replicas": 2, "template": {"b": [1]}}), json!({"y": "2"}));
+        assert_eq!(
+            removal(&live, &wanted),
+            Some(json!({
+                "spec": {"replicas": 2, "template": {"a": null, "b": [1]}},
+                "metadata": {"annotations": {"x": null}, "resourceVersion": "7"},
+            }))
+        );
+    }
+
+    #[test]
+    fn templates_go_when_nobody_names_them_and_nobody_is_about_to() {
+        let template = |name: &str, created: &str| {
+            json!({"kind": "VSphereMachineTemplate", "metadata": {
+                "name": name, "creationTimestamp": created, "labels": {MADE_FOR: "c-a"}}})
+        };
+        let named = json!({"spec": {"template": {"spec": {
+            "infrastructureRef": {"apiGroup": "g", "kind": "VSphereMachineTemplate", "name": "of-a-set"}}}}});
+        let mut current = super::super::tests::empty();
+        current.sets = vec![named];
+        current.templates = vec![
+            template("of-a-set", "2026-11-17T08:00:00Z"),
+            template("old", "2026-11-17T08:00:00Z"),
+            template("young", "2026-11-17T08:59:00Z"),
+            json!({"kind": "VSphereMachineTemplate", "metadata": {"name": "not-ours", "creationTimestamp": "2026-11-17T08:00:00Z"}}),
+        ];
+        let now = "2026-11-17T09:00:00Z".parse().unwrap();
+        let names = |gone: Option<&str>| unused(&current, gone, now).iter().map(|it| name_of(it)).collect::<Vec<_>>();
+        assert_eq!(names(None), ["old"]);
+        assert_eq!(names(Some("c-a")), ["old", "young"]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Plans for pods that the scheduler deals out by itself.
+//!
+//! Pods that have to take turns because of a spread cannot be told where they belong (`turns.rs`). Where a zone has
+//! several nodes for them, the scheduler mixes them by scores of its own, and a plan at least cost, which fills every node
+//! to the brim with what goes well together, does not come out of that: some pods are left, and more nodes are bought for
+//! them. Such pods need few nodes with room to spare. Karpenter's rules buy such nodes; they are taken if they are not
+//! much dearer than the least cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_plan::market::Market;
+use millpond_plan::model::{ClassId, Snapshot};
+use millpond_plan::plan::{Outcome, Policy, Settings, Target};
+use millpond_plan::symbol::Symbol;
+
+/// What room to spare may cost, in hundredths of what is bought at least cost: about what is bought in further rounds
+/// otherwise.
+const WORTH_PERCENT: u128 = 125;
+
+/// The plan at least cost, unless it leaves the scheduler a choice that it cannot be trusted with.
+pub(super) fn plan(snapshot: &Snapshot, market: &Market) -> Outcome {
+    // How good it is, is found out when nobody waits for it.
+    let settings = Settings { prove: false, ..Settings::default() };
+    let least = millpond_plan::plan_on(snapshot, market, &settings);
+    if !is_loose(snapshot, &least) {
+        return least;
+    }
+    let settings = Settings { policy: Policy::Karpenter, ..settings };
+    let roomy = millpond_plan::plan_on(snapshot, market, &settings);
+    if is_worth_it(&least, &roomy) { roomy } else { least }
+}
+
+fn is_worth_it(least: &Outcome, roomy: &Outcome) -> bool {
+    let bought = |outcome: &Outcome| outcome.plan.new_nodes.iter().map(|node| u128::from(node.price)).sum::<u128>();
+    roomy.report.unplaced.len() <= least.report.unplaced.len()
+        && roomy.plan.new_nodes.len() < least.plan.new_nodes.len()
+        && bought(roomy) * 100 <= bought(least) * WORTH_PERCENT
+}
+
+/// Whether several new nodes of one domain are for pods that take turns.
+fn is_loose(snapshot: &Snapshot, outcome: &Outcome) -> bool {
+    let mut counts: BTreeMap<(u32, ClassId), u32> = BTreeMap::new();
+    for &(pod, target) in &outcome.plan.placements {
+        let class = snapshot.pods[pod.index()].class;
+        let spreads = snapshot.classes[class.index()].spread.iter().any(|spread| spread.hard);
+        if let (Target::New(node), true) = (target, spreads) {
+            *counts.entry((node, class)).or_default() += 1;
+        }
+    }
+    let mut nodes: BTreeMap<(Symbol, Symbol), BTreeSet<u32>> = BTreeMap::new();
+    for ((node, class), count) in counts {
+        let labels = &outcome.plan.new_nodes[node as usize].labels;
+        let hard = snapshot.classes[class.index()].spread.iter().filter(|spread| spread.hard);
+        for spread in hard.filter(|spread| count > spread.max_skew) {
+            if let Some(domain) = labels.get(spread.key) {
+                nodes.entry((spread.key, domain)).or_default().insert(node);
+            }
+        }
+    }
+    nodes.values().any(|nodes| nodes.len() > 1)
+}

@@ -1,0 +1,66 @@
+//! Objects of Cluster API: as they are. Views of `millpond_api::capi` read them, whichever version they are of.
+
+use millpond_api::meta::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Kind, Known};
+
+/// The group of Cluster API's own kinds.
+pub(super) const GROUP: &str = millpond_api::capi::GROUP;
+/// What the groups of infrastructure providers end with.
+pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+/// The group of bootstrap providers.
+pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+
+/// A kind of Cluster API that planning looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ApiKind {
+    /// So many machines alike, replaced step by step when their template changes.
+    MachineDeployment,
+    /// So many machines alike.
+    MachineSet,
+    /// So many machines alike, by the word of a cloud.
+    MachinePool,
+    /// A machine.
+    Machine,
+    /// A cluster: may be paused.
+    Cluster,
+    /// What machines are: of whichever infrastructure.
+    MachineTemplate,
+    /// How machines start: of whichever bootstrap provider.
+    ConfigTemplate,
+}
+
+/// An object as it is.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Raw {
+    /// The kind as it was written; templates are told apart by it.
+    #[serde(default)]
+    pub kind: String,
+    /// Name, labels and so on.
+    pub metadata: ObjectMeta,
+    /// What is asked for.
+    #[serde(default)]
+    pub spec: Value,
+    /// What is.
+    #[serde(default)]
+    pub status: Value,
+}
+
+/// What is known of other kinds of Cluster API and its providers: templates by how their names end, and that all others
+/// have nothing to do with planning.
+pub(super) fn look_up(group: &str, name: &str) -> Option<Known> {
+    let of_infrastructure =
+        group.strip_suffix(INFRASTRUCTURE).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    if of_infrastructure && name.ends_with("MachineTemplate") {
+        return Some(Known::Used(Kind::ClusterApi(ApiKind::MachineTemplate)));
+    }
+    if group == BOOTSTRAP && name.ends_with("ConfigTemplate") {
+        return Some(Known::Used(Kind::ClusterApi(ApiKind::ConfigTemplate)));
+    }
+    // A misspelt kind of the group itself is worth a word.
+    let of_others = group != GROUP && group.ends_with(".x-k8s.io") && group.contains("cluster.x-k8s.io");
+    let others = ["ClusterClass", "MachineHealthCheck", "MachineDrainRule"];
+    (of_others || group == GROUP && others.contains(&name)).then_some(Known::Irrelevant)
+}

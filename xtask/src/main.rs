@@ -38,6 +38,8 @@ enum Task {
     Generate(generate::Args),
     /// Start a real Kubernetes control plane on loopback, until Ctrl-C
     RealCluster(real_cluster::Args),
+    /// Build the real parts that the tests need into the cache, ahead of them
+    RealParts,
     /// Run Kubernetes' own conformance tests against Millpond
     K8sConformance(conformance::Args),
     /// Run Karpenter's own end-to-end suite against Millpond
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
+        Task::RealParts => real_cluster::ensure_parts(&test::wanted_parts()).map(drop),
         Task::K8sConformance(args) => conformance::run(&args),
         Task::KarpenterSuite(args) => karpenter::run(&args).map(drop),
         Task::Race(args) => race::run(&args),

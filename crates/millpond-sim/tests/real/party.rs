@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use millpond_sim::cluster::Cluster;
 use millpond_sim::{Nodes, Options, Part, StandIns};
 use millpond_testkit::{RealCluster, RealClusterBuilder};
@@ -72,12 +73,11 @@ impl Party {
         }
     }
 
-    pub(crate) async fn create(&self, object: Value) -> Result<()> {
+    pub(crate) async fn create(&self, object: Value) -> Result<DynamicObject> {
         let object: DynamicObject = serde_json::from_value(object)?;
         let types = object.types.clone().context("a kind")?;
         let api = self.api(&types.api_version, &types.kind);
-        api.create(&PostParams::default(), &object).await.with_context(|| format!("create {object:?}"))?;
-        Ok(())
+        api.create(&PostParams::default(), &object).await.with_context(|| format!("create {object:?}"))
     }
 
     pub(crate) async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: Value) -> Result<()> {
@@ -115,6 +115,38 @@ impl Party {
             Ok(outcome) => outcome.map(|()| last),
             Err(_) => bail!("{kind} {name} never came to be as wanted: {last:#}"),
         }
+    }
+
+    /// The first version of a new pod that is as wanted. Sees each version, also those that the next one follows at once.
+    pub(crate) async fn first_version(
+        &self,
+        created: &DynamicObject,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let name = created.name_any();
+        let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let since = created.resource_version().context("a resource version")?;
+        let mut versions = self.api("v1", "Pod").watch(&params, &since).await?.boxed();
+        let wanted = async {
+            while let Some(event) = versions.try_next().await? {
+                if let WatchEvent::Modified(pod) = event {
+                    let pod = serde_json::to_value(pod)?;
+                    if wanted(&pod) {
+                        return Ok(pod);
+                    }
+                }
+            }
+            bail!("the watch of pod {name} ended")
+        };
+        tokio::time::timeout(PATIENCE, wanted)
+            .await
+            .with_context(|| format!("pod {name} never came to be as wanted"))?
+    }
+
+    /// The pods that are there, by name.
+    pub(crate) async fn pod_names(&self) -> Result<Vec<String>> {
+        let pods = self.api("v1", "Pod").list(&ListParams::default()).await?;
+        Ok(pods.items.iter().map(ResourceExt::name_any).collect())
     }
 
     /// Removes all pods at once.

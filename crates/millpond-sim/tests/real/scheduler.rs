@@ -141,7 +141,8 @@ async fn prepare(party: &Party) -> Result<()> {
             "value": value, "preemptionPolicy": policy})
     };
     party.create(class("high", 1000, "PreemptLowerPriority")).await?;
-    party.create(class("polite", 1000, "Never")).await
+    party.create(class("polite", 1000, "Never")).await?;
+    Ok(())
 }
 
 /// `n4`, or `refused: …`, with what was promised.
@@ -156,7 +157,7 @@ async fn judge(party: &Party, case: &Case) -> Result<String> {
             .await?;
         party.read_until(("v1", "Pod", &name), |pod| pod["status"]["phase"] == "Running").await?;
     }
-    party
+    let created = party
         .create(json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "labels": case.labels}, "spec": case.spec,
         }))
@@ -168,9 +169,8 @@ async fn judge(party: &Party, case: &Case) -> Result<String> {
             format!("refused: {} {}", one["reason"].as_str().unwrap_or("-"), one["message"].as_str().unwrap_or("-"))
         })
     };
-    let pod = party
-        .read_until(("v1", "Pod", "new"), |pod| pod["spec"]["nodeName"].is_string() || refusal(pod).is_some())
-        .await?;
+    let pod =
+        party.first_version(&created, |pod| pod["spec"]["nodeName"].is_string() || refusal(pod).is_some()).await?;
     let mut outcome = match pod["spec"]["nodeName"].as_str() {
         Some(node) => node.to_owned(),
         None => refusal(&pod).unwrap_or_default(),
@@ -178,9 +178,7 @@ async fn judge(party: &Party, case: &Case) -> Result<String> {
     if let Some(node) = pod["status"]["nominatedNodeName"].as_str() {
         let settled = party.read_until(("v1", "Pod", "new"), |pod| pod["spec"]["nodeName"].is_string()).await?;
         outcome = format!("{outcome} | promised {node}, bound to {}", settled["spec"]["nodeName"]);
-        let survivors: Vec<String> =
-            party.cluster.pods.list().iter().filter_map(|pod| pod.metadata.name.clone()).collect();
-        outcome = format!("{outcome} | left {survivors:?}");
+        outcome = format!("{outcome} | left {:?}", party.pod_names().await?);
     }
     party.remove_pods().await?;
     Ok(outcome)

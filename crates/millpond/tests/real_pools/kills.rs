@@ -1,0 +1,104 @@
+//! Controllers are killed with SIGKILL, again and again: the end is that of an undisturbed run, and no machine leaks.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::stack::{Stack, World, holds, requirements};
+
+const PODS: usize = 12;
+/// Pods of which the disruption budget lets no more be away.
+const LEAST: usize = 10;
+
+type Shape = BTreeMap<(String, usize), usize>;
+type Moment = (&'static str, fn(&World) -> bool);
+
+/// Moments of a scale-up at which controllers die.
+const WHILE_GROWING: [Moment; 4] = [
+    ("a claim is there", |world| !world.claims.is_empty()),
+    ("a machine is launched", |world| world.claims.values().any(|claim| holds(claim, "Launched"))),
+    ("a node is there", |world| !world.nodes.is_empty()),
+    ("a pod runs", |world| world.running("web") > 0),
+];
+
+/// Moments of a consolidation at which they die.
+const WHILE_SAVING: [Moment; 4] = [
+    ("a replacement is asked for", |world| world.claims.len() > 3),
+    ("a replacement is there", |world| world.nodes.len() > 3),
+    ("a node is tainted", |world| world.nodes.values().any(is_disrupted)),
+    ("a claim leaves", |world| world.claims.values().any(|claim| claim.metadata.deletion_timestamp.is_some())),
+];
+
+fn is_disrupted(node: &k8s_openapi::api::core::v1::Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == "karpenter.sh/disrupted")
+}
+
+fn is_settled(world: &World) -> bool {
+    let stays = |claim: &kube::api::DynamicObject| claim.metadata.deletion_timestamp.is_none();
+    world.running("web") == PODS
+        && world.of_app("web").count() == PODS
+        && world.claims.len() == world.nodes.len()
+        && world.claims.values().all(|claim| stays(claim) && holds(claim, "Ready"))
+        && !world.nodes.values().any(is_disrupted)
+}
+
+async fn grow(stack: &mut Stack, moments: &[Moment]) -> Result<Shape> {
+    stack.class("default", json!({"sim": {"registrationDelay": "2s"}})).await?;
+    let disruption = json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]});
+    let template = json!({"spec": {"requirements": requirements(&["8"])}});
+    stack.pool("default", json!({"spec": {"disruption": disruption, "template": template}})).await?;
+    stack
+        .create(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+                       "spec": {"minAvailable": LEAST, "selector": {"matchLabels": {"app": "web"}}}}))
+        .await?;
+    stack.deployment("web", PODS as i32, "1500m", json!({})).await?;
+    for (what, is_now) in moments {
+        stack.until(what, is_now).await?;
+        stack.kill()?;
+    }
+    stack.until("all pods run", is_settled).await?;
+    Ok(stack.world.shape())
+}
+
+/// Small machines are allowed from now on: the node that is nearly empty does not pay any more.
+async fn save(stack: &mut Stack, moments: &[Moment]) -> Result<Shape> {
+    let before = stack.world.shape();
+    let patch = json!({"spec": {"template": {"spec": {"requirements": requirements(&["2", "8"])}}}});
+    stack.patch(("karpenter.sh/v1", "NodePool", "default"), patch).await?;
+    let enough = |world: &World| {
+        let ready = world.ready("web");
+        ensure!(ready >= LEAST, "only {ready} pods are ready");
+        Ok(())
+    };
+    for (what, is_now) in moments {
+        // Too late for one moment, it dies in the next.
+        stack.until_and(what, |world| is_now(world) || is_saved(world, &before), enough).await?;
+        stack.kill()?;
+    }
+    stack.until_and("it is settled", |world| is_saved(world, &before), enough).await?;
+    Ok(stack.world.shape())
+}
+
+fn is_saved(world: &World, before: &Shape) -> bool {
+    is_settled(world) && world.shape() != *before
+}
+
+#[tokio::test]
+#[ignore = "needs the real cluster"]
+async fn real_pools_end_the_same_however_often_controllers_are_killed() -> Result<()> {
+    let mut stack = Stack::start().await?;
+    let grown = grow(&mut stack, &[]).await?;
+    let saved = save(&mut stack, &[]).await?;
+    assert_ne!(grown, saved, "there is something to save");
+    stack.clear().await?;
+    assert_eq!(stack.machines()?, [""; 0], "machines leaked");
+    assert_eq!(grow(&mut stack, &WHILE_GROWING).await?, grown);
+    assert_eq!(stack.machines()?, stack.world.machines(), "every machine has its claim");
+    assert_eq!(save(&mut stack, &WHILE_SAVING).await?, saved);
+    assert_eq!(stack.machines()?, stack.world.machines(), "every machine has its claim");
+    stack.clear().await?;
+    assert_eq!(stack.machines()?, [""; 0], "machines leaked");
+    Ok(())
+}

@@ -1,0 +1,375 @@
+//! The real cluster with `millpond controller` beside it, and what tests need to see of both.
+//!
+//! Nothing here sleeps: watches on pods, nodes and claims tell what happened.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::stream::select_all;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, ResourceExt as _};
+use millpond_providers::sim::Cloud;
+use millpond_testkit::{Process, RealCluster};
+use serde_json::{Value, json};
+
+/// How long anything may take; only what never happens takes so long.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+/// Kinds that are in a namespace.
+const NAMESPACED: [&str; 3] = ["Deployment", "Pod", "PodDisruptionBudget"];
+
+/// What the watches tell.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) pods: BTreeMap<String, Pod>,
+    pub(crate) nodes: BTreeMap<String, Node>,
+    pub(crate) claims: BTreeMap<String, DynamicObject>,
+}
+
+enum News {
+    Pod(Event<Pod>),
+    Node(Event<Node>),
+    Claim(Event<DynamicObject>),
+}
+
+pub(crate) struct Stack {
+    pub(crate) world: World,
+    client: Client,
+    news: Pin<Box<dyn Stream<Item = Result<News>> + Send>>,
+    engine: Option<Process>,
+    starts: usize,
+    /// Ends after the engine.
+    cluster: RealCluster,
+}
+
+impl Stack {
+    /// A cluster with everything but the controllers.
+    pub(crate) async fn start() -> Result<Self> {
+        let cluster = RealCluster::builder().controller_manager("*").scheduler().kwok().start()?;
+        install_crds(&cluster)?;
+        let client = cluster.client().await?;
+        let config = watcher::Config::default;
+        let pods = watcher(Api::<Pod>::default_namespaced(client.clone()), config());
+        let nodes = watcher(Api::<Node>::all(client.clone()), config());
+        let claims = watcher(api(&client, "karpenter.sh/v1", "NodeClaim"), config());
+        let news = select_all([
+            pods.map(|event| Ok(News::Pod(event?))).boxed(),
+            nodes.map(|event| Ok(News::Node(event?))).boxed(),
+            claims.map(|event| Ok(News::Claim(event?))).boxed(),
+        ]);
+        let mut stack =
+            Self { world: World::default(), client, news: Box::pin(news), engine: None, starts: 0, cluster };
+        stack.hire()?;
+        Ok(stack)
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.cluster.folder().join("millpond")
+    }
+
+    /// Starts the controllers.
+    pub(crate) fn hire(&mut self) -> Result<()> {
+        self.starts += 1;
+        let mut command = Command::new(binary());
+        command.arg("controller").arg("--kubeconfig").arg(self.cluster.kubeconfig());
+        command.arg("--data-dir").arg(self.data_dir()).arg("--no-leader-election");
+        let label = format!("millpond-{}", self.starts);
+        self.engine = Some(Process::spawn(&label, &mut command, self.cluster.folder())?);
+        Ok(())
+    }
+
+    /// Ends the controllers with SIGKILL, and starts others.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.engine.take().context("controllers run")?.kill()?;
+        self.hire()
+    }
+
+    /// Stops the controllers and tells the ids of all machines that there are.
+    pub(crate) fn machines(&mut self) -> Result<Vec<String>> {
+        self.engine.take().context("controllers run")?.kill()?;
+        let cloud = Cloud::open(&self.data_dir().join("cloud.json"))?;
+        let mut ids: Vec<String> =
+            cloud.instances(jiff::Timestamp::now()).into_iter().map(|machine| machine.id).collect();
+        ids.sort();
+        drop(cloud);
+        self.hire()?;
+        Ok(ids)
+    }
+
+    /// Creates an object of any kind.
+    pub(crate) async fn create(&self, object: Value) -> Result<()> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let name = object["metadata"]["name"].clone();
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let api = api(&self.client, &version, &kind);
+        api.create(&PostParams::default(), &object).await.with_context(|| format!("create {kind} {name}"))?;
+        Ok(())
+    }
+
+    pub(crate) async fn patch(&self, of: (&str, &str, &str), patch: Value) -> Result<()> {
+        let (version, kind, name) = of;
+        let api = api(&self.client, version, kind);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .with_context(|| format!("patch {name}"))?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete(&self, of: (&str, &str, &str)) -> Result<()> {
+        let (version, kind, name) = of;
+        let api = api(&self.client, version, kind);
+        api.delete(name, &DeleteParams::background()).await.with_context(|| format!("delete {name}"))?;
+        Ok(())
+    }
+
+    pub(crate) async fn class(&self, name: &str, more: Value) -> Result<()> {
+        let mut spec = json!({"provider": "sim", "catalog": "kwok"});
+        merge(&mut spec, &more);
+        let version = "millpond.dev/v1alpha1";
+        self.create(json!({"apiVersion": version, "kind": "NodeClass", "metadata": {"name": name}, "spec": spec})).await
+    }
+
+    /// A pool of linux nodes of the class `default` that nothing disrupts, and more.
+    pub(crate) async fn pool(&self, name: &str, more: Value) -> Result<()> {
+        let mut pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+            "spec": {
+                "template": {"spec": {
+                    "nodeClassRef": {"group": "millpond.dev", "kind": "NodeClass", "name": "default"},
+                    "requirements": requirements(&[]),
+                }},
+                "disruption": {"consolidateAfter": "Never"},
+            },
+        });
+        merge(&mut pool, &more);
+        self.create(pool).await
+    }
+
+    /// A Deployment of pods that ask for cores.
+    pub(crate) async fn deployment(&self, name: &str, replicas: i32, cpu: &str, more: Value) -> Result<()> {
+        let mut pod = json!({
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}],
+        });
+        merge(&mut pod, &more);
+        self.create(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
+            },
+        }))
+        .await
+    }
+
+    pub(crate) async fn scale(&self, name: &str, replicas: i32) -> Result<()> {
+        self.patch(("apps/v1", "Deployment", name), json!({"spec": {"replicas": replicas}})).await
+    }
+
+    /// Follows the watches until the world is as wanted.
+    pub(crate) async fn until(&mut self, what: &str, wanted: impl Fn(&World) -> bool) -> Result<()> {
+        self.until_and(what, wanted, |_| Ok(())).await
+    }
+
+    /// The same, and looks at the world after each change.
+    pub(crate) async fn until_and(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&World) -> bool,
+        mut look: impl FnMut(&World) -> Result<()>,
+    ) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !wanted(&self.world) {
+            match tokio::time::timeout_at(deadline, self.news.next()).await {
+                Ok(news) => self.world.take(news.context("the watches ended")??),
+                Err(_) => {
+                    let log = self.engine.as_ref().map(Process::log_tail).unwrap_or_default();
+                    bail!("waited in vain for {what}\n{}\n{log}", self.world.describe());
+                }
+            }
+            look(&self.world).with_context(|| format!("while {what}"))?;
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.ensure_running()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn until_running(&mut self, app: &str, count: usize) -> Result<()> {
+        self.until(&format!("{count} pods of {app} run"), |world| world.running(app) == count).await
+    }
+
+    /// Takes everything away that a case made, and waits until nothing is left.
+    pub(crate) async fn clear(&mut self) -> Result<()> {
+        for (version, kind) in
+            [("apps/v1", "Deployment"), ("policy/v1", "PodDisruptionBudget"), ("karpenter.sh/v1", "NodePool")]
+        {
+            let api = api(&self.client, version, kind);
+            api.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
+        }
+        self.until("everything goes", |world| {
+            world.pods.is_empty() && world.nodes.is_empty() && world.claims.is_empty()
+        })
+        .await?;
+        let classes = api(&self.client, "millpond.dev/v1alpha1", "NodeClass");
+        classes.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
+        Ok(())
+    }
+}
+
+impl World {
+    fn take(&mut self, news: News) {
+        match news {
+            News::Pod(event) => follow(&mut self.pods, event),
+            News::Node(event) => follow(&mut self.nodes, event),
+            News::Claim(event) => follow(&mut self.claims, event),
+        }
+    }
+
+    pub(crate) fn of_app<'w>(&'w self, app: &'w str) -> impl Iterator<Item = &'w Pod> {
+        self.pods.values().filter(move |pod| pod.labels().get("app").is_some_and(|label| label == app))
+    }
+
+    /// Pods that run and stay.
+    pub(crate) fn running(&self, app: &str) -> usize {
+        self.of_app(app).filter(|pod| is_running(pod) && pod.metadata.deletion_timestamp.is_none()).count()
+    }
+
+    pub(crate) fn ready(&self, app: &str) -> usize {
+        self.of_app(app).filter(|pod| is_ready(pod)).count()
+    }
+
+    /// The node of the only pod of an app.
+    pub(crate) fn node_of(&self, app: &str) -> Result<&Node> {
+        let pod = self.of_app(app).next().with_context(|| format!("no pod of {app}"))?;
+        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).context("the pod has no node")?;
+        self.nodes.get(name).with_context(|| format!("no node {name}"))
+    }
+
+    /// Nodes by type and number of pods.
+    pub(crate) fn shape(&self) -> BTreeMap<(String, usize), usize> {
+        let mut shape = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            let on = |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(name);
+            let pods = self.pods.values().filter(on).count();
+            *shape.entry((label(node, "node.kubernetes.io/instance-type").to_owned(), pods)).or_default() += 1;
+        }
+        shape
+    }
+
+    /// Ids of the machines that claims name.
+    pub(crate) fn machines(&self) -> Vec<String> {
+        let id = |claim: &DynamicObject| claim.data["status"]["providerID"].as_str().unwrap_or_default().to_owned();
+        let mut ids: Vec<String> = self.claims.values().map(id).collect();
+        ids.sort();
+        ids
+    }
+
+    fn describe(&self) -> String {
+        let mut lines = Vec::new();
+        for (name, claim) in &self.claims {
+            let conditions = claim.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let conditions =
+                conditions.iter().map(|one| format!("{}={} {}", one["type"], one["status"], one["message"]));
+            let leaving = claim.metadata.deletion_timestamp.is_some();
+            lines.push(format!("claim {name} leaving={leaving} {}", conditions.collect::<Vec<_>>().join("; ")));
+        }
+        for (name, node) in &self.nodes {
+            lines.push(format!("node {name} {:?}", node.spec.as_ref().and_then(|spec| spec.taints.as_ref())));
+        }
+        for (name, pod) in &self.pods {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            lines.push(format!("pod {name} {phase:?} on {node:?}, nominated {nominated:?}"));
+        }
+        lines.join("\n")
+    }
+}
+
+fn follow<K: kube::Resource>(known: &mut BTreeMap<String, K>, event: Event<K>) {
+    match event {
+        Event::Init => known.clear(),
+        Event::InitApply(object) | Event::Apply(object) => drop(known.insert(object.name_any(), object)),
+        Event::Delete(object) => drop(known.remove(&object.name_any())),
+        Event::InitDone => {}
+    }
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+/// The label of a node.
+pub(crate) fn label<'n>(node: &'n Node, key: &str) -> &'n str {
+    node.labels().get(key).map_or("", String::as_str)
+}
+
+/// Whether a condition of a claim is true.
+pub(crate) fn holds(claim: &DynamicObject, condition: &str) -> bool {
+    let conditions = claim.data["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == condition && one["status"] == "True"))
+}
+
+/// On-demand linux nodes, of so many cores if that is said.
+pub(crate) fn requirements(cores: &[&str]) -> Value {
+    let one_of = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let mut all = vec![
+        one_of("kubernetes.io/os", &["linux"]),
+        one_of("kubernetes.io/arch", &["amd64"]),
+        one_of("karpenter.sh/capacity-type", &["on-demand"]),
+    ];
+    if !cores.is_empty() {
+        all.push(one_of("karpenter.kwok.sh/instance-cpu", cores));
+    }
+    Value::Array(all)
+}
+
+/// Merges objects, the second into the first.
+pub(crate) fn merge(target: &mut Value, more: &Value) {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        if value.is_object() && target[key].is_object() {
+            merge(&mut target[key], value);
+        } else {
+            target[key] = value.clone();
+        }
+    }
+}
+
+fn api(client: &Client, version: &str, kind: &str) -> Api<DynamicObject> {
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    if NAMESPACED.contains(&kind) {
+        Api::default_namespaced_with(client.clone(), &resource)
+    } else {
+        Api::all_with(client.clone(), &resource)
+    }
+}
+
+fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_millpond"))
+}
+
+fn install_crds(cluster: &RealCluster) -> Result<()> {
+    let output = Command::new(binary()).args(["install", "crds"]).output().context("run millpond")?;
+    ensure!(output.status.success(), "`millpond install crds`: {}", String::from_utf8_lossy(&output.stderr));
+    let kubectl = cluster.kubectl()?;
+    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &String::from_utf8(output.stdout)?)?;
+    kubectl.run(&["wait", "--for=condition=Established", "--timeout=60s", "crds", "--all"])?;
+    Ok(())
+}

@@ -192,17 +192,19 @@ impl Stack {
         while !wanted(&self.world) {
             match tokio::time::timeout_at(deadline, self.news.next()).await {
                 Ok(news) => self.world.take(news.context("the watches ended")??),
-                Err(_) => {
-                    let log = self.engine.as_ref().map(Process::log_tail).unwrap_or_default();
-                    bail!("waited in vain for {what}\n{}\n{log}", self.world.describe());
-                }
+                Err(_) => bail!("waited in vain for {what}\n{}", self.describe()),
             }
-            look(&self.world).with_context(|| format!("while {what}"))?;
+            look(&self.world).with_context(|| format!("while {what}\n{}", self.describe()))?;
         }
         if let Some(engine) = &mut self.engine {
             engine.ensure_running()?;
         }
         Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let log = self.engine.as_ref().map(Process::log_tail).unwrap_or_default();
+        format!("{}\n{log}", self.world.describe())
     }
 
     pub(crate) async fn until_running(&mut self, app: &str, count: usize) -> Result<()> {
@@ -285,7 +287,11 @@ impl World {
             lines.push(format!("claim {name} leaving={leaving} {}", conditions.collect::<Vec<_>>().join("; ")));
         }
         for (name, node) in &self.nodes {
-            lines.push(format!("node {name} {:?}", node.spec.as_ref().and_then(|spec| spec.taints.as_ref())));
+            lines.push(format!(
+                "node {name} gone={:?} {:?}",
+                node.metadata.deletion_timestamp,
+                node.spec.as_ref().and_then(|spec| spec.taints.as_ref())
+            ));
         }
         for (name, pod) in &self.pods {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());

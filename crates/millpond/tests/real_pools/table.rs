@@ -1,5 +1,7 @@
 //! What settings of pools do on a real cluster, each in short; in depth they are tested under virtual time.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -26,6 +28,10 @@ async fn real_pools_do_what_their_settings_say() -> Result<()> {
     drains_end_in_time(&mut stack).await.context("terminationGracePeriod")?;
     stack.clear().await?;
     reserved_resources_are_not_for_pods(&mut stack).await.context("reserved resources")?;
+    stack.clear().await?;
+    limits_hold_at_every_instant(&mut stack).await.context("limits")?;
+    stack.clear().await?;
+    the_next_best_comes_when_the_cheapest_are_gone(&mut stack).await.context("stock-outs")?;
     stack.clear().await?;
     assert_eq!(stack.machines()?, [""; 0], "machines leaked");
     Ok(())
@@ -213,5 +219,47 @@ async fn reserved_resources_are_not_for_pods(stack: &mut Stack) -> Result<()> {
     ensure!(amount(&status.capacity, "cpu") == "4", "{status:?}");
     ensure!(amount(&status.allocatable, "cpu") == "3250m", "{status:?}");
     ensure!(amount(&status.allocatable, "pods") == "5", "{status:?}");
+    Ok(())
+}
+
+async fn limits_hold_at_every_instant(stack: &mut Stack) -> Result<()> {
+    const NODES: usize = 3;
+    stack.class("default", json!({})).await?;
+    stack.pool("default", of_two_cores(json!({"spec": {"limits": {"cpu": (2 * NODES).to_string()}}}))).await?;
+    // Several batches: none of them may overlook what another one has just decided.
+    for app in ["a", "b", "c"] {
+        stack.deployment(app, 3, "1500m", json!({})).await?;
+    }
+    let within = |world: &World| {
+        ensure!(world.claims.len() <= NODES, "{} claims of two cores each", world.claims.len());
+        Ok(())
+    };
+    let running = |world: &World| ["a", "b", "c"].map(|app| world.running(app)).iter().sum::<usize>();
+    stack.until_and("what fits runs", |world| running(world) == NODES, within).await?;
+    // One more batch finds the pool full; a node that is freed is used again.
+    let freed = ["a", "b", "c"].into_iter().find(|app| stack.world.running(app) > 0).context("somebody runs")?;
+    let before = stack.world.running(freed);
+    stack.scale(freed, 0).await?;
+    let others = |world: &World| running(world) - world.running(freed);
+    stack.until_and("others take the place", |world| others(world) == NODES, within).await?;
+    ensure!(before > 0 && stack.world.nodes.len() <= NODES, "{} nodes", stack.world.nodes.len());
+    Ok(())
+}
+
+async fn the_next_best_comes_when_the_cheapest_are_gone(stack: &mut Stack) -> Result<()> {
+    // All but the types of 16 cores and more, in all zones: far more than forty offerings.
+    let out: Vec<Value> =
+        ["1x", "2x", "4x", "8x"].iter().map(|size| json!({"instanceType": format!("*-{size}-*")})).collect();
+    stack.class("default", json!({"sim": {"stockOuts": out}})).await?;
+    stack.pool("default", json!({})).await?;
+    stack.deployment("web", 6, "900m", json!({})).await?;
+    let mut seen = BTreeSet::new();
+    let note = |world: &World| {
+        seen.extend(world.claims.keys().cloned());
+        Ok(())
+    };
+    stack.until_and("all pods run", |world| world.running("web") == 6, note).await?;
+    let came = stack.world.claims.values().filter(|claim| holds(claim, "Launched")).count();
+    ensure!(seen.len() <= 2 * came, "{} claims for {came} nodes", seen.len());
     Ok(())
 }

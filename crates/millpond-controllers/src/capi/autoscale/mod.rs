@@ -17,6 +17,7 @@
 mod grow;
 mod health;
 mod idle;
+mod meant;
 mod replicas;
 mod shrink;
 mod templates;
@@ -37,6 +38,7 @@ use tokio::sync::watch::Sender as Watch;
 
 pub(crate) use grow::{Seen, grow, is_group};
 pub(crate) use health::Health;
+pub(crate) use meant::Meant;
 pub(crate) use shrink::Shrinker;
 pub(crate) use tend::Tender;
 
@@ -96,6 +98,8 @@ pub struct Machines {
     pub clusters: Arc<Mirror<CapiCluster>>,
     /// Groups that get nothing for now.
     pub(crate) health: Health,
+    /// Which pods the last plan put together on nodes of groups.
+    pub(crate) meant: Meant,
     /// Events about machines and groups: they are told where these are.
     pub(crate) recorder: Recorder,
     /// The same, without repeating itself.
@@ -132,6 +136,7 @@ impl Machines {
             machines: Arc::new(Mirror::new(writer.clone(), None)),
             clusters: Arc::new(Mirror::new(writer, None)),
             health: Health::new(options.seed),
+            meant: Meant::default(),
             news: News::new(recorder.clone()),
             recorder,
             unneeded: std::sync::atomic::AtomicUsize::new(0),

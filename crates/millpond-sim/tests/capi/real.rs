@@ -61,7 +61,7 @@ async fn real_cluster_api_and_the_stand_in_agree() -> Result<()> {
     let stand_ins = StandIns::builder(client.clone()).only(PLAYED).options(options).spawn(token.clone());
     let port = real.access().server.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
     let kubeconfig = std::fs::read_to_string(real.kubeconfig())?;
-    let scene = Scene { client, look: LOOK, patience: PATIENCE, port, kubeconfig };
+    let scene = Scene { client, look: LOOK, patience: PATIENCE, port, kubeconfig, clock: None };
     macro_rules! tell {
         ($($story:ident),+) => {$(
             let started = std::time::Instant::now();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use millpond_api::capi::names;
+use millpond_api::capi::{Version, names};
+use millpond_controllers::capi::client;
 use millpond_controllers::kinds::MachineDeployment;
 use millpond_plan::plan::Settings;
 use millpond_runtime::meta::Key;
@@ -377,4 +378,52 @@ async fn another_controller_asks_for_nothing_twice() {
     let again = sizes_written(&basin);
     basin.pass(Duration::from_mins(2)).await;
     assert_eq!((again.lock().clone(), lacking(&basin)), (BTreeMap::new(), (0, 0)));
+}
+
+const OLD_API: &str = "cluster.x-k8s.io/v1beta1";
+
+/// A cluster whose Cluster API is of before v1beta2, and controllers.
+async fn start_old() -> (Basin, Arc<Yard>) {
+    let mut basin = Basin::without_controllers().await;
+    for mut definition in millpond_api::crd::cluster_api() {
+        let versions = definition["spec"]["versions"].as_array_mut().expect("versions");
+        versions.retain(|version| version["name"] != "v1beta2");
+        versions[0]["storage"] = true.into();
+        basin.create(definition).await;
+    }
+    let connection = loop {
+        if let Some(connection) = client::connect(&basin.client).await.expect("an answer") {
+            break connection;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(connection.version, Version::V1Beta1);
+    let yard = Yard::open(&connection.client);
+    basin.hire(Fuse::none());
+    (basin, yard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_scaled_where_only_the_old_version_is_served() {
+    let (basin, yard) = start_old().await;
+    yard.set("w", Kind { labels: json!({"purpose": "worker"}), ..Kind::new("4", "16Gi") });
+    let mut group = machine_deployment("w", 0, "worker");
+    group["apiVersion"] = OLD_API.into();
+    for path in ["/infrastructureRef", "/bootstrap/configRef"] {
+        let reference = group["spec"]["template"]["spec"].pointer_mut(path).expect("a reference");
+        reference["apiVersion"] = reference["apiGroup"].take();
+    }
+    let mut annotations = sized("4", "16Gi");
+    merge(&mut annotations, &json!({names::MIN_SIZE: "0", names::MAX_SIZE: "5"}));
+    group["metadata"]["annotations"] = annotations;
+    basin.create(group).await;
+    basin.deployment("web", 4, "1500m", json!({})).await;
+    basin.until_running("web", 4).await;
+    assert_eq!(basin.get(OLD_API, "MachineDeployment", "w").await["spec"]["replicas"], 2);
+    basin.scale("web", 1).await;
+    until_size(&basin, "w", 1).await;
+    basin.scale("web", 0).await;
+    until_size(&basin, "w", 0).await;
+    basin.until("all nodes are gone", |cluster| cluster.nodes.is_empty()).await;
+    basin.until_quiet().await;
 }

@@ -42,6 +42,7 @@ pub(crate) use meant::Meant;
 pub(crate) use shrink::Shrinker;
 pub(crate) use tend::Tender;
 
+use crate::capi::client::Switch;
 use crate::cluster::FIELD_MANAGER;
 use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachinePool, MachineSet};
 use crate::news::News;
@@ -84,7 +85,7 @@ type Listener = Box<dyn Fn() + Send + Sync>;
 pub struct Machines {
     /// The settings.
     pub options: GroupOptions,
-    /// The management cluster.
+    /// The management cluster; speaks v1beta2, whatever is served.
     pub client: Client,
     /// MachineDeployments.
     pub deployments: Arc<Mirror<MachineDeployment>>,
@@ -106,6 +107,9 @@ pub struct Machines {
     pub(crate) news: News,
     /// Nodes that nobody needs, as of the last look.
     pub(crate) unneeded: std::sync::atomic::AtomicUsize,
+    /// The same cluster, spoken to as it is, to ask what is served.
+    plain: Client,
+    switch: Switch,
     sender: Mutex<Option<Sender>>,
     presence: Watch<Presence>,
     listeners: RwLock<Vec<Listener>>,
@@ -120,7 +124,9 @@ impl Machines {
         clock: &Clock,
     ) -> Self {
         let groups = options.node_groups.clone();
-        let client = groups.management.clone().unwrap_or_else(|| workload.clone());
+        let plain = groups.management.clone().unwrap_or_else(|| workload.clone());
+        let switch = Switch::default();
+        let client = switch.around(&plain);
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let (recorder, sender) = match &groups.management {
             Some(management) => {
@@ -144,6 +150,8 @@ impl Machines {
             presence: Watch::new(Presence::Unknown),
             listeners: RwLock::default(),
             client,
+            plain,
+            switch,
             options: groups,
         }
     }

@@ -8,3 +8,4 @@ mod scene;
 mod seeds;
 mod stories;
 mod tanzu;
+mod verbs;

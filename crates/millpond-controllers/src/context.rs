@@ -140,6 +140,7 @@ impl Context {
         }
         let mut snapshot = self.cluster.snapshot(&options).snapshot;
         self.stock.mark(&mut snapshot);
+        self.cluster.machines.meant.tell(&mut snapshot);
         snapshot
     }
 

@@ -3,6 +3,9 @@
 //! Controllers and verbs are written for v1beta2. Where only v1beta1 is served, requests are sent there instead;
 //! answers come back as they are, and the views of `millpond_api::capi` read both shapes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::Request;
 use kube::Client;
 use kube::client::Body;
@@ -17,18 +20,41 @@ pub struct Connection {
     pub version: Version,
 }
 
+impl Connection {
+    /// Speaks one version, whatever else is served.
+    pub fn at(version: Version, client: &Client) -> Self {
+        let client = match version {
+            Version::V1Beta2 => client.clone(),
+            Version::V1Beta1 => Switch::to(version).around(client),
+        };
+        Self { client, version }
+    }
+}
+
 /// Finds out what is served; none if there is no Cluster API.
 pub async fn connect(client: &Client) -> kube::Result<Option<Connection>> {
+    Ok(served(client).await?.map(|served| Connection::at(served.version, client)))
+}
+
+/// What a server has of Cluster API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The newest version that is known here.
+    pub(crate) version: Version,
+    /// Whether there are MachinePools.
+    pub(crate) pools: bool,
+}
+
+/// Asks what is served; none if there is no Cluster API.
+pub(crate) async fn served(client: &Client) -> kube::Result<Option<Served>> {
     for version in [Version::V1Beta2, Version::V1Beta1] {
         match client.list_api_group_resources(&version.api_version()).await {
-            Ok(list) if list.resources.iter().any(|resource| resource.name == "machinedeployments") => {
-                let client = match version {
-                    Version::V1Beta2 => client.clone(),
-                    Version::V1Beta1 => downgraded(client),
-                };
-                return Ok(Some(Connection { client, version }));
+            Ok(list) => {
+                let has = |name: &str| list.resources.iter().any(|resource| resource.name == name);
+                if has("machinedeployments") {
+                    return Ok(Some(Served { version, pools: has("machinepools") }));
+                }
             }
-            Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -36,15 +62,33 @@ pub async fn connect(client: &Client) -> kube::Result<Option<Connection>> {
     Ok(None)
 }
 
-/// A client whose requests for v1beta2 go to v1beta1.
-fn downgraded(client: &Client) -> Client {
-    let namespace = client.default_namespace().to_owned();
-    let inner = client.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        async move { inner.send(downgrade(request).await?).await }
-    });
-    Client::new(service, namespace)
+/// Which version requests go to. Whoever watches has its client before it is known what is served.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// Requests go to this version.
+    pub(crate) fn to(version: Version) -> Self {
+        let switch = Self::default();
+        switch.set(version);
+        switch
+    }
+
+    /// From now on, requests go to this version.
+    pub(crate) fn set(&self, version: Version) {
+        self.0.store(version == Version::V1Beta1, Ordering::Relaxed);
+    }
+
+    /// A client whose requests for v1beta2 go wherever the switch says.
+    pub(crate) fn around(&self, client: &Client) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let (inner, old) = (client.clone(), Arc::clone(&self.0));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (inner, old) = (inner.clone(), old.load(Ordering::Relaxed));
+            async move { inner.send(if old { downgrade(request).await? } else { request }).await }
+        });
+        Client::new(service, namespace)
+    }
 }
 
 /// Rewrites the path of a request, and the `apiVersion` of what it brings.

@@ -60,6 +60,7 @@ impl<'c> Round<'c> {
         metrics.planned(PROVISIONER, planned);
         metrics.plan_made(&outcome.report);
         let created = limits::create(self.context, claims, created_for::PODS).await?;
+        cluster.machines.meant.remember(&snapshot, &outcome);
         let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(

@@ -1,5 +1,7 @@
 //! Room on nodes that are there, or on their way, is used before anything is bought.
 
+use std::collections::HashMap;
+
 use crate::board::SpotId;
 use crate::model::{ClassId, NodeState};
 
@@ -12,10 +14,53 @@ impl Solver<'_> {
             return;
         }
         self.expect_domains_on_offer();
-        for class in self.waiting() {
-            self.fill_with(class);
+        let meant = self.meant();
+        let waiting = self.waiting();
+        let priority = |class: &ClassId| self.snapshot.classes[class.index()].priority;
+        for equals in waiting.chunk_by(|a, b| priority(a) == priority(b)) {
+            for class in equals {
+                self.fill_as_meant(*class, meant.get(class).map_or(&[], Vec::as_slice));
+            }
+            equals.iter().for_each(|&class| self.fill_with(class));
         }
         self.board.topology_mut().expect_nothing();
+    }
+
+    /// Where an earlier plan put pods of a class.
+    fn meant(&self) -> HashMap<ClassId, Vec<(SpotId, u32)>> {
+        let mut meant: HashMap<ClassId, Vec<(SpotId, u32)>> = HashMap::new();
+        for &(node, class, count) in &self.snapshot.meant {
+            meant.entry(class).or_default().push((SpotId(node.0), count));
+        }
+        meant
+    }
+
+    /// Puts pods where an earlier plan put them, as far as they still fit there.
+    fn fill_as_meant(&mut self, class: ClassId, meant: &[(SpotId, u32)]) {
+        let of = &self.snapshot.classes[class.index()];
+        if self.board.topology().is_free(class) && of.host_ports.is_empty() {
+            for &(node, count) in meant {
+                if self.board.suits(class, node) {
+                    let room = self.board.room(class, node).min(u64::from(count.min(self.left(class)))) as u32;
+                    self.fill(class, node, room);
+                }
+            }
+            return;
+        }
+        // One on each node in turn: a rule that was in the way may not be any more.
+        let mut meant = meant.to_vec();
+        loop {
+            let before = self.left(class);
+            for (node, count) in &mut meant {
+                if *count > 0 && self.left(class) > 0 && self.board.check(class, *node).is_ok() {
+                    self.fill(class, *node, 1);
+                    *count -= 1;
+                }
+            }
+            if self.left(class) == before {
+                return;
+            }
+        }
     }
 
     fn fill_with(&mut self, class: ClassId) {

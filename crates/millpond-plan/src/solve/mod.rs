@@ -19,7 +19,8 @@
 //!    In small plans, nodes that the others make superfluous are left out again (`squeeze`).
 //! 6. Limits are checked node by node, before anything is bought (`ledger`); where they are in the way of the cheapest
 //!    nodes, others are chosen (`limits`).
-//! 7. The report says what it costs, what it costs at least, and why pods have no place (`report`).
+//! 7. Where nodes are on their way that nobody says the contents of, they are bought once more on paper (`again`).
+//! 8. The report says what it costs, what it costs at least, and why pods have no place (`report`).
 //!
 //! Wishes of pods (preferred affinity, soft spread, soft taints) never make a plan dearer: they choose among nodes
 //! that are there and among offers of equal price. What could not be kept for free is counted in the report.
@@ -28,6 +29,7 @@
 //! offers of one price the one that pods like best, then the zone with the fewest nodes of the pool, then pool,
 //! type, zone and capacity type by name.
 
+mod again;
 mod bound;
 mod bundles;
 mod demand;
@@ -78,6 +80,21 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
 }
 
 fn solve(snapshot: &Snapshot, market: &Market, demand: Demand, topology: Topology, settings: &Settings) -> Outcome {
+    let outcome = solve_once(snapshot, market, demand, topology, settings);
+    let outcome = again::better(snapshot, market, settings, outcome);
+    if settings.consolidate {
+        return crate::disruption::consolidate(snapshot, market, outcome, settings).outcome;
+    }
+    outcome
+}
+
+fn solve_once(
+    snapshot: &Snapshot,
+    market: &Market,
+    demand: Demand,
+    topology: Topology,
+    settings: &Settings,
+) -> Outcome {
     let mut solver = Solver::new(snapshot, market, demand, topology, *settings);
     solver.fill_existing();
     solver.start_proof();
@@ -91,12 +108,7 @@ fn solve(snapshot: &Snapshot, market: &Market, demand: Demand, topology: Topolog
     while solver.give_back_spare() {
         solver.mend();
     }
-
-    let outcome = solver.finish();
-    if settings.consolidate {
-        return crate::disruption::consolidate(snapshot, market, outcome, settings).outcome;
-    }
-    outcome
+    solver.finish()
 }
 
 /// Stands for no target while placements are put together; there are never so many nodes.

@@ -138,3 +138,96 @@ fn limits_that_are_far_away_take_no_work() {
     };
     assert_eq!(work("cpu=12 memory=4000Gi nodes=500"), work("cpu=12"));
 }
+
+/// Two nodes on their way, and pods that fit on them in one way only: 5 + 3 + 2 and 4 + 3 + 3.
+fn tight() -> Cluster {
+    let pods = [("a", 5), ("b", 4), ("c", 3), ("d", 3), ("e", 3), ("f", 2)];
+    let cluster = Cluster::new()
+        .machine("ten", "cpu=10 memory=40Gi", |machine| machine.zones("a").price(100))
+        .pool("general", |pool| pool)
+        .node("one", "ten", |node| node.pool("general").starting())
+        .node("two", "ten", |node| node.pool("general").starting());
+    pods.into_iter().fold(cluster, |cluster, (name, cpu)| cluster.pod(name, &format!("cpu={cpu}"), |pod| pod))
+}
+
+/// Says that an earlier plan put these pods on a node.
+fn meant(snapshot: &mut Snapshot, node: &str, pods: &str) {
+    let node = snapshot.find_node(node).unwrap();
+    for pod in pods.split(' ') {
+        let pod = snapshot.find_pod(&format!("default/{pod}")).unwrap();
+        snapshot.meant.push((node, snapshot.pods[pod.index()].class, 1));
+    }
+}
+
+#[test]
+fn pods_go_where_an_earlier_plan_put_them() {
+    let told = |snapshot: &mut Snapshot| {
+        meant(snapshot, "one", "a c f");
+        meant(snapshot, "two", "b d e");
+    };
+    check(
+        tight().edit(told),
+        "on one: a c f
+         on two: b d e",
+    );
+}
+
+#[test]
+fn nodes_on_their_way_are_packed_as_when_they_were_bought() {
+    // Class by class, the last pod would be left over.
+    check(
+        tight(),
+        "on one: a c f
+         on two: b d e",
+    );
+    // What runs stays where it is, and takes room that is not bought again.
+    let running = tight().node("zero", "ten", |node| node.pool("general")).pod("old", "cpu=8", |pod| pod.on("zero"));
+    check(
+        running.pod("g", "cpu=2", |pod| pod),
+        "on one: a c g
+         on two: b d e
+         on zero: f",
+    );
+}
+
+#[test]
+fn what_was_meant_holds_as_far_as_it_fits() {
+    // Somebody else was faster on one of the nodes: who was meant for it looks elsewhere.
+    let faster = tight().pod("z", "cpu=9", |pod| pod.on("two")).edit(|snapshot| {
+        meant(snapshot, "one", "a c f");
+        meant(snapshot, "two", "b d e");
+    });
+    check(
+        faster,
+        "buy general/ten/a/on-demand: b d e
+         on one: a c f",
+    );
+    // Those of a higher priority come first, wherever they were meant to go.
+    let urgent = tight().pod("z", "cpu=10", |pod| pod.priority(1)).edit(|snapshot| {
+        meant(snapshot, "one", "a c f");
+        meant(snapshot, "two", "b d e");
+    });
+    check(
+        urgent,
+        "buy general/ten/a/on-demand: a c f
+         on one: z
+         on two: b d e",
+    );
+}
+
+#[test]
+fn spread_pods_go_where_they_were_meant_in_turns() {
+    let cluster = tight().pods(4, "web", "cpu=1", |pod| pod.spread("kubernetes.io/hostname", 2)).edit(|snapshot| {
+        snapshot.pods.retain(|pod| pod.name.starts_with("web"));
+        let class = snapshot.pods[0].class;
+        for node in ["one", "two"] {
+            let node = snapshot.find_node(node).unwrap();
+            snapshot.meant.push((node, class, 2));
+        }
+    });
+    check(
+        cluster,
+        "on one: web-0 web-2
+         on two: web-1 web-3",
+    );
+}

@@ -20,6 +20,7 @@
 
 pub mod cluster;
 pub mod conditions;
+pub mod crowd;
 pub mod deployment;
 pub mod externals;
 pub mod health_check;

@@ -7,21 +7,30 @@ use serde_json::{Value, json};
 
 use crate::pond::Pond;
 use crate::scene::{CORE, Scene, answer, condition, name, template_reference};
-use crate::stories;
+use crate::{stories, verbs};
 
 macro_rules! embedded {
-    ($($story:ident),+) => {$(
+    ($($room:ident::$story:ident),+) => {$(
         #[tokio::test(start_paused = true)]
         async fn $story() {
             let pond = Pond::start().await;
-            stories::$story(&pond.scene).await;
+            $room::$story(&pond.scene).await;
             pond.until_quiet().await;
             pond.stop().await;
         }
     )+};
 }
 
-embedded!(scale, marked, rollout, versions, paused, end);
+embedded!(
+    stories::scale,
+    stories::marked,
+    stories::rollout,
+    stories::versions,
+    stories::paused,
+    stories::end,
+    verbs::verbs,
+    verbs::autoscale
+);
 
 /// Patches the spec of a pool.
 async fn change(scene: &Scene, pool: &str, spec: Value) {

@@ -5,5 +5,7 @@ mod embedded;
 mod pond;
 mod real;
 mod scene;
+mod seeds;
 mod stories;
 mod tanzu;
+mod verbs;

@@ -42,14 +42,15 @@ impl Pond {
         millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");
         tokio::spawn(lifecycle::run(Arc::clone(&server), LifecycleOptions { controllers: true }));
         let client = Client::new(server.service_for(Identity::administrator("test")), "default");
-        for definition in [millpond_api::crd::cluster_api(), fake_kinds()].concat() {
+        for definition in [millpond_api::crd::all(), millpond_api::crd::cluster_api(), fake_kinds()].concat() {
             install(&client, &definition).await;
         }
         let token = CancellationToken::new();
         let options = Options { seed: 1, virtual_start: Some(start), nodes: Nodes::Marked, ..Options::default() };
         let parts = StandIns::builder(client.clone()).with_all(Part::CLUSTER_API);
         let stand_ins = parts.options(options).spawn(token.clone());
-        let scene = Scene { client, look: LOOK, patience: PATIENCE, port: 6443, kubeconfig: "none".to_owned() };
+        let clock = Some(millpond_sim::clock::Clock::virtual_from(start));
+        let scene = Scene { client, look: LOOK, patience: PATIENCE, port: 6443, kubeconfig: "none".to_owned(), clock };
         Self { scene, server, token, stand_ins }
     }
 

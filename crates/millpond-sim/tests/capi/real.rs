@@ -10,14 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pond::{Pond, install};
 use crate::scene::{Scene, fake_kinds};
-use crate::stories::{self, Told};
+use crate::stories::Told;
+use crate::{stories, verbs};
 
 /// How long a step may take; only one that never gets there takes so long.
 const PATIENCE: Duration = Duration::from_mins(4);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The parts that are played beside Cluster API's manager.
-const PLAYED: [Part; 3] = [Part::Infrastructure, Part::Kubelets, Part::NodeLifecycle];
+const PLAYED: [Part; 4] = [Part::Infrastructure, Part::Kubelets, Part::NodeLifecycle, Part::Scheduler];
 
 /// Tells a story in virtual time, in a runtime of its own.
 fn told_by_stand_in(story: impl AsyncFnOnce(&Scene) -> Told + Send + 'static) -> Told {
@@ -46,7 +47,7 @@ async fn real_cluster_api_and_the_stand_in_agree() -> Result<()> {
     let real =
         RealCluster::builder().controller_manager("namespace-controller,garbage-collector-controller").start()?;
     let client = real.client().await?;
-    for definition in fake_kinds() {
+    for definition in [millpond_api::crd::all(), fake_kinds()].concat() {
         install(&client, &definition).await;
     }
     let mut manager = ClusterApi::start(&real)?;
@@ -61,17 +62,26 @@ async fn real_cluster_api_and_the_stand_in_agree() -> Result<()> {
     let stand_ins = StandIns::builder(client.clone()).only(PLAYED).options(options).spawn(token.clone());
     let port = real.access().server.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
     let kubeconfig = std::fs::read_to_string(real.kubeconfig())?;
-    let scene = Scene { client, look: LOOK, patience: PATIENCE, port, kubeconfig };
+    let scene = Scene { client, look: LOOK, patience: PATIENCE, port, kubeconfig, clock: None };
     macro_rules! tell {
-        ($($story:ident),+) => {$(
+        ($($room:ident::$story:ident),+) => {$(
             let started = std::time::Instant::now();
-            let told = stories::$story(&scene).await;
+            let told = $room::$story(&scene).await;
             manager.ensure_running()?;
             println!("{}: {:.1} s", stringify!($story), started.elapsed().as_secs_f64());
-            compare(stringify!($story), &told, &told_by_stand_in(async |scene: &Scene| stories::$story(scene).await));
+            compare(stringify!($story), &told, &told_by_stand_in(async |scene: &Scene| $room::$story(scene).await));
         )+};
     }
-    tell!(scale, marked, rollout, versions, paused, end);
+    tell!(
+        stories::scale,
+        stories::marked,
+        stories::rollout,
+        stories::versions,
+        stories::paused,
+        stories::end,
+        verbs::verbs,
+        verbs::autoscale
+    );
     token.cancel();
     stand_ins.ended().await;
     Ok(())

@@ -1,11 +1,17 @@
 //! An API server with Cluster API on it, whoever plays that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
+use millpond_controllers::cluster::Options;
+use millpond_controllers::run::Controllers;
+use millpond_providers::Provider;
+use millpond_sim::clock::Clock;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// The core group, at the version that everybody writes.
 pub(crate) const CORE: &str = "cluster.x-k8s.io/v1beta2";
@@ -26,6 +32,21 @@ pub(crate) struct Scene {
     /// The API server as Cluster API reaches it: port, and a kubeconfig for the secret that leads there.
     pub(crate) port: u16,
     pub(crate) kubeconfig: String,
+    /// What time it is; none where it is the machine's.
+    pub(crate) clock: Option<Clock>,
+}
+
+/// Millpond's controllers at work.
+pub(crate) struct Crew {
+    controllers: Controllers,
+    stop: CancellationToken,
+}
+
+impl Crew {
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.controllers.ended().await;
+    }
 }
 
 impl Scene {
@@ -162,10 +183,27 @@ impl Scene {
         .await;
     }
 
+    /// Starts Millpond's controllers, without a cloud of their own.
+    pub(crate) async fn hire(&self) -> Crew {
+        let stop = CancellationToken::new();
+        let virtual_start = self.clock.as_ref().map(Clock::now);
+        let options = Options { seed: 7, virtual_start, ..Options::default() };
+        let providers: [Arc<dyn Provider>; 0] = [];
+        let controllers = Controllers::start(self.client.clone(), options, providers, &stop);
+        controllers.context().cluster.wait_until_ready().await;
+        Crew { controllers, stop }
+    }
+
     /// A pool of a Cluster, from its first template.
     pub(crate) async fn pool(&self, cluster: &str, name: &str, replicas: i64) {
+        self.annotated_pool(cluster, name, replicas, json!({})).await;
+    }
+
+    /// The same with annotations.
+    pub(crate) async fn annotated_pool(&self, cluster: &str, name: &str, replicas: i64, annotations: Value) {
         self.create(json!({
-            "apiVersion": CORE, "kind": "MachineDeployment", "metadata": {"name": name, "namespace": "default"},
+            "apiVersion": CORE, "kind": "MachineDeployment",
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
             "spec": {
                 "clusterName": cluster, "replicas": replicas,
                 "template": {"spec": {

@@ -10,7 +10,7 @@ use crate::scene::{CORE, INFRASTRUCTURE, Scene, answer, name, template_reference
 pub(crate) type Told = Vec<(&'static str, Value)>;
 
 /// The status of a pool, without what differs from run to run.
-fn pool_status(pool: &Value) -> Value {
+pub(crate) fn pool_status(pool: &Value) -> Value {
     let status = &pool["status"];
     let counters = ["replicas", "readyReplicas", "availableReplicas", "upToDateReplicas", "phase"];
     let mut told: Value = counters.iter().map(|key| ((*key).to_owned(), status[*key].clone())).collect();

@@ -1,11 +1,17 @@
 //! Node groups of Cluster API that grow and shrink with their pods.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_api::capi::names;
+use futures::{StreamExt, stream};
+use millpond_api::capi::{Version, names};
+use millpond_controllers::capi::client;
 use millpond_controllers::kinds::MachineDeployment;
+use millpond_plan::plan::Settings;
 use millpond_runtime::meta::Key;
+use millpond_sim::capi::crowd;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::basin::{Basin, merge};
@@ -304,4 +310,120 @@ async fn node_pools_and_node_groups_serve_pods_together() {
     let of_machines = basin.nodes().len() - basin.claims().len();
     assert_eq!((replicas(&basin, "w"), of_machines), (1, 1), "each serves those that ask for it");
     assert!(!basin.claims().is_empty());
+}
+
+/// Counts how often each group was given another size.
+fn sizes_written(basin: &Basin) -> Arc<Mutex<BTreeMap<String, usize>>> {
+    let written: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+    let counts = Arc::clone(&written);
+    basin.cluster().machines.deployments.on_change(move |before, after| {
+        if let Some((before, after)) = before.zip(after)
+            && before.spec["replicas"] != after.spec["replicas"]
+        {
+            *counts.lock().entry(Key::of(&**after).name).or_default() += 1;
+        }
+    });
+    written
+}
+
+/// What a plan over all that is there now would buy, and how many pods it would leave without a place.
+fn lacking(basin: &Basin) -> (usize, usize) {
+    let outcome = millpond_plan::plan(&basin.context().snapshot_for_pods(), &Settings::default());
+    (outcome.plan.new_nodes.len(), outcome.report.unplaced.len())
+}
+
+/// A hundred groups and three thousand pods that wait, before any controller is there.
+async fn crowd() -> Basin {
+    let basin = Basin::without_controllers().await;
+    for definition in millpond_api::crd::cluster_api() {
+        basin.create(definition).await;
+    }
+    let objects = (0..100).map(crowd::group).chain((0..3_000).map(crowd::pod));
+    stream::iter(objects).map(|object| basin.create(object)).buffer_unordered(64).for_each(async |_| ()).await;
+    basin
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_groups_get_their_sizes_at_once_and_none_twice() {
+    let mut basin = crowd().await;
+    basin.hire(Fuse::none());
+    let written = sizes_written(&basin);
+    basin.until("groups grow", |_| !written.lock().is_empty()).await;
+    // Nobody makes machines: for minutes the same pods wait for the same machines, and are planned for again and again.
+    basin.pass(Duration::from_mins(2)).await;
+    let most = written.lock().values().copied().max();
+    assert_eq!((lacking(&basin), most), ((0, 0), Some(1)));
+    // A few more pods bring a few more machines, not another packing of all.
+    let before: i64 = (0..100).map(|number| replicas(&basin, &format!("group-{number:03}"))).sum();
+    for number in 3_000..3_020 {
+        basin.create(crowd::pod(number)).await;
+    }
+    basin.pass(Duration::from_mins(1)).await;
+    let after: i64 = (0..100).map(|number| replicas(&basin, &format!("group-{number:03}"))).sum();
+    assert!(after - before <= 20, "{before} → {after}");
+    assert_eq!(lacking(&basin), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_controller_asks_for_nothing_twice() {
+    let mut basin = crowd().await;
+    basin.hire(Fuse::none());
+    let written = sizes_written(&basin);
+    basin.until("groups grow", |_| !written.lock().is_empty()).await;
+    basin.pass(Duration::from_secs(5)).await;
+    assert_eq!(lacking(&basin), (0, 0));
+    // It knows what is written, and not what was meant by it.
+    basin.kill();
+    basin.hire_another(Fuse::none());
+    let again = sizes_written(&basin);
+    basin.pass(Duration::from_mins(2)).await;
+    assert_eq!((again.lock().clone(), lacking(&basin)), (BTreeMap::new(), (0, 0)));
+}
+
+const OLD_API: &str = "cluster.x-k8s.io/v1beta1";
+
+/// A cluster whose Cluster API is of before v1beta2, and controllers.
+async fn start_old() -> (Basin, Arc<Yard>) {
+    let mut basin = Basin::without_controllers().await;
+    for mut definition in millpond_api::crd::cluster_api() {
+        let versions = definition["spec"]["versions"].as_array_mut().expect("versions");
+        versions.retain(|version| version["name"] != "v1beta2");
+        versions[0]["storage"] = true.into();
+        basin.create(definition).await;
+    }
+    let connection = loop {
+        if let Some(connection) = client::connect(&basin.client).await.expect("an answer") {
+            break connection;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(connection.version, Version::V1Beta1);
+    let yard = Yard::open(&connection.client);
+    basin.hire(Fuse::none());
+    (basin, yard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_scaled_where_only_the_old_version_is_served() {
+    let (basin, yard) = start_old().await;
+    yard.set("w", Kind { labels: json!({"purpose": "worker"}), ..Kind::new("4", "16Gi") });
+    let mut group = machine_deployment("w", 0, "worker");
+    group["apiVersion"] = OLD_API.into();
+    for path in ["/infrastructureRef", "/bootstrap/configRef"] {
+        let reference = group["spec"]["template"]["spec"].pointer_mut(path).expect("a reference");
+        reference["apiVersion"] = reference["apiGroup"].take();
+    }
+    let mut annotations = sized("4", "16Gi");
+    merge(&mut annotations, &json!({names::MIN_SIZE: "0", names::MAX_SIZE: "5"}));
+    group["metadata"]["annotations"] = annotations;
+    basin.create(group).await;
+    basin.deployment("web", 4, "1500m", json!({})).await;
+    basin.until_running("web", 4).await;
+    assert_eq!(basin.get(OLD_API, "MachineDeployment", "w").await["spec"]["replicas"], 2);
+    basin.scale("web", 1).await;
+    until_size(&basin, "w", 1).await;
+    basin.scale("web", 0).await;
+    until_size(&basin, "w", 0).await;
+    basin.until("all nodes are gone", |cluster| cluster.nodes.is_empty()).await;
+    basin.until_quiet().await;
 }

@@ -17,6 +17,7 @@
 mod grow;
 mod health;
 mod idle;
+mod meant;
 mod replicas;
 mod shrink;
 mod templates;
@@ -37,9 +38,11 @@ use tokio::sync::watch::Sender as Watch;
 
 pub(crate) use grow::{Seen, grow, is_group};
 pub(crate) use health::Health;
+pub(crate) use meant::Meant;
 pub(crate) use shrink::Shrinker;
 pub(crate) use tend::Tender;
 
+use crate::capi::client::Switch;
 use crate::cluster::FIELD_MANAGER;
 use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachinePool, MachineSet};
 use crate::news::News;
@@ -82,7 +85,7 @@ type Listener = Box<dyn Fn() + Send + Sync>;
 pub struct Machines {
     /// The settings.
     pub options: GroupOptions,
-    /// The management cluster.
+    /// The management cluster; speaks v1beta2, whatever is served.
     pub client: Client,
     /// MachineDeployments.
     pub deployments: Arc<Mirror<MachineDeployment>>,
@@ -96,12 +99,17 @@ pub struct Machines {
     pub clusters: Arc<Mirror<CapiCluster>>,
     /// Groups that get nothing for now.
     pub(crate) health: Health,
+    /// Which pods the last plan put together on nodes of groups.
+    pub(crate) meant: Meant,
     /// Events about machines and groups: they are told where these are.
     pub(crate) recorder: Recorder,
     /// The same, without repeating itself.
     pub(crate) news: News,
     /// Nodes that nobody needs, as of the last look.
     pub(crate) unneeded: std::sync::atomic::AtomicUsize,
+    /// The same cluster, spoken to as it is, to ask what is served.
+    plain: Client,
+    switch: Switch,
     sender: Mutex<Option<Sender>>,
     presence: Watch<Presence>,
     listeners: RwLock<Vec<Listener>>,
@@ -116,7 +124,9 @@ impl Machines {
         clock: &Clock,
     ) -> Self {
         let groups = options.node_groups.clone();
-        let client = groups.management.clone().unwrap_or_else(|| workload.clone());
+        let plain = groups.management.clone().unwrap_or_else(|| workload.clone());
+        let switch = Switch::default();
+        let client = switch.around(&plain);
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let (recorder, sender) = match &groups.management {
             Some(management) => {
@@ -132,6 +142,7 @@ impl Machines {
             machines: Arc::new(Mirror::new(writer.clone(), None)),
             clusters: Arc::new(Mirror::new(writer, None)),
             health: Health::new(options.seed),
+            meant: Meant::default(),
             news: News::new(recorder.clone()),
             recorder,
             unneeded: std::sync::atomic::AtomicUsize::new(0),
@@ -139,6 +150,8 @@ impl Machines {
             presence: Watch::new(Presence::Unknown),
             listeners: RwLock::default(),
             client,
+            plain,
+            switch,
             options: groups,
         }
     }

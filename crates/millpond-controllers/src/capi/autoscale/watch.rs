@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::templates::Templates;
 use super::{Machines, Presence};
+use crate::capi::client::{Served, served};
 use crate::cluster::Cluster;
 
 /// Cluster API that is not there is looked for again after this long: somebody may install it.
@@ -53,17 +54,16 @@ impl Machines {
         });
     }
 
-    /// Looks until it is there; tells whether MachinePools are, too.
+    /// Looks until it is there, and speaks its version from then on; tells whether MachinePools are, too.
     async fn look(&self) -> bool {
         loop {
-            match self.client.list_api_group_resources(&version()).await {
-                Ok(list) if list.resources.iter().any(|kind| kind.name == "machinedeployments") => {
-                    return list.resources.iter().any(|kind| kind.name == "machinepools");
+            match served(&self.plain).await {
+                Ok(Some(Served { version, pools })) => {
+                    self.switch.set(version);
+                    tracing::debug!(version = version.name(), "Cluster API is served");
+                    return pools;
                 }
-                Ok(_) => drop(self.presence.send_replace(Presence::Absent)),
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    self.presence.send_replace(Presence::Absent);
-                }
+                Ok(None) => drop(self.presence.send_replace(Presence::Absent)),
                 Err(error) => tracing::debug!(%error, "cannot tell whether Cluster API is there, will look again"),
             }
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -99,9 +99,4 @@ impl Machines {
         tracing::info!(groups = self.deployments.len(), machines = self.machines.len(), "Cluster API is there");
         templates.run(stop.clone()).await;
     }
-}
-
-/// Group and version that are watched.
-fn version() -> String {
-    millpond_api::capi::Version::V1Beta2.api_version()
 }

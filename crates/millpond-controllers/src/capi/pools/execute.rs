@@ -15,7 +15,7 @@ use millpond_api::capi::pool_file::PoolFile;
 use serde_json::{Map, Value, json};
 
 use super::fetch::{Kinds, PoolError, doing, fetch, named_templates};
-use super::{ChangePlan, Current, DeletePlan, MADE_FOR, MANAGER, Options, Write, name_of, plan};
+use super::{ChangePlan, Current, DeletePlan, MADE_FOR, MANAGER, Options, Why, Write, name_of, plan, plan_delete};
 use crate::capi::client::Connection;
 use crate::kinds::{Machine, MachineDeployment};
 
@@ -227,11 +227,27 @@ fn unused<'c>(current: &'c Current, gone: Option<&str>, now: Timestamp) -> Vec<&
     current.templates.iter().filter(|it| !is_named(it)).filter(may_go).collect()
 }
 
-/// Begins to delete a pool; gives the MachineDeployment to wait for.
+/// Begins to delete a pool. An entry is taken out of the list as it is then: when somebody else was faster, the list is
+/// read anew, and a pool that has gone meanwhile is gone.
 pub async fn delete(connection: &Connection, current: &Current, made: &DeletePlan) -> Result<(), PoolError> {
-    if let Some(write) = &made.write {
-        return carry_out(&connection.client, std::slice::from_ref(write)).await;
+    let mut next = made.write.clone();
+    for _ in 0..LIMIT_TRIES {
+        let Some(write) = next else { return delete_deployment(connection, current, made).await };
+        match carry_out(&connection.client, std::slice::from_ref(&write)).await {
+            Err(problem) if is_conflict(&problem) => {}
+            done => return done,
+        }
+        let anew = fetch(connection, &current.namespace, &current.cluster).await?;
+        next = match plan_delete(&anew, &made.pool) {
+            Ok(made) => made.write,
+            Err(refusals) if refusals.iter().all(|refusal| refusal.why == Why::NotFound) => return Ok(()),
+            Err(refusals) => return Err(PoolError::Refused(refusals)),
+        };
     }
+    Err(PoolError::Conflict(format!("the list of pools of cluster `{}`", current.cluster)))
+}
+
+async fn delete_deployment(connection: &Connection, current: &Current, made: &DeletePlan) -> Result<(), PoolError> {
     let Some(name) = &made.deployment else { return Ok(()) };
     let api = Api::<MachineDeployment>::namespaced(connection.client.clone(), &current.namespace);
     match api.delete(name, &DeleteParams::default()).await {

@@ -7,6 +7,8 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
+use crate::workloads::scaled::most_unavailable;
+
 /// How a deployment replaces its Machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
@@ -39,12 +41,12 @@ impl Limits {
         }
     }
 
-    /// Machines that may be unavailable. With neither surge nor unavailability nothing could ever move.
+    /// Machines that may be unavailable.
     pub fn max_unavailable(&self) -> i64 {
         match self.strategy {
-            Strategy::Rolling { .. } if self.replicas == 0 => 0,
-            Strategy::Rolling { max_surge: 0, max_unavailable: 0 } => 1.min(self.replicas),
-            Strategy::Rolling { max_unavailable, .. } => max_unavailable.min(self.replicas),
+            Strategy::Rolling { max_surge, max_unavailable } => {
+                most_unavailable(self.replicas, max_surge, max_unavailable)
+            }
             Strategy::OnDelete => 0,
         }
     }

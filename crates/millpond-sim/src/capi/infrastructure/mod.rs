@@ -31,6 +31,9 @@ const FINALIZER: &str = "sim.millpond.dev/infrastructure";
 pub const FAILS: &str = "sim.millpond.dev/machine-fails";
 /// On a Machine, or the template of Machines: how long it takes to boot, such as `30s` (annotation).
 pub const BOOTS_AFTER: &str = "sim.millpond.dev/boot-after";
+/// On a Machine, the template of Machines, or what an infrastructure template makes: what it really has, such as
+/// `cpu=8,memory=32Gi,nvidia.com/gpu=1` (annotation). Own hosts have it in no other object.
+pub const OFFERS: &str = "sim.millpond.dev/machine-offers";
 
 /// Plays providers, Machine by Machine.
 pub struct Infrastructure {
@@ -185,6 +188,8 @@ impl Infrastructure {
             set: set.as_deref(),
             infrastructure: infrastructure.at(&["spec"]),
             bootstrap: bootstrap.as_ref().map(|found| found.at(&["spec"])),
+            // Annotations of the Machine are copied to what is made for it.
+            offers: annotation(&infrastructure.object, OFFERS),
         };
         Ok(node::make(&sources, id))
     }

@@ -29,6 +29,8 @@ pub struct Sources<'a> {
     pub infrastructure: &'a Value,
     /// `spec` of the bootstrap configuration.
     pub bootstrap: Option<&'a Value>,
+    /// What the machine is said to have: [`super::OFFERS`].
+    pub offers: Option<&'a str>,
 }
 
 /// The Node, with the id of its machine.
@@ -50,7 +52,7 @@ pub fn make(sources: &Sources<'_>, provider_id: &str) -> Node {
     labels.extend(offer.labels.clone());
     let taints: Vec<Taint> =
         offer.taints.iter().filter_map(|taint| serde_json::from_value(json!(taint)).ok()).collect();
-    let capacity = capacity(&offer);
+    let capacity = capacity(&offer, sources.offers);
     let mut node = Node {
         metadata: ObjectMeta {
             name: Some(name),
@@ -97,8 +99,13 @@ fn offer(sources: &Sources<'_>) -> NodeOffer {
     NodeOffer::read(&sources, &Problems::new())
 }
 
-fn capacity(offer: &NodeOffer) -> BTreeMap<String, Quantity> {
+fn capacity(offer: &NodeOffer, said: Option<&str>) -> BTreeMap<String, Quantity> {
     let mut amounts = offer.capacity.0.clone();
+    for (name, text) in said.unwrap_or_default().split(',').filter_map(|part| part.trim().split_once('=')) {
+        if let Ok(amount) = amounts::parse(name, text) {
+            amounts.insert(name.to_owned(), amount);
+        }
+    }
     let catalog = offer.machine_type.as_deref().and_then(|name| catalog::built_in("aws")?.find(name));
     let known = catalog.map(|instance| instance.capacity().amounts().0).unwrap_or_default();
     let defaults = [("cpu", DEFAULT_CPU_MILLIS), ("memory", DEFAULT_MEMORY), ("ephemeral-storage", DEFAULT_DISK)];
@@ -121,7 +128,8 @@ mod tests {
         }))
         .expect("a machine");
         let set: MachineSet = serde_json::from_value(set.clone()).expect("a set");
-        let sources = Sources { machine: &machine, set: Some(&set), infrastructure, bootstrap: Some(bootstrap) };
+        let bootstrap = Some(bootstrap);
+        let sources = Sources { machine: &machine, set: Some(&set), infrastructure, bootstrap, offers: None };
         make(&sources, "sim:///1")
     }
 

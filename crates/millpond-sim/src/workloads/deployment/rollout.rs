@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::super::scaled::{Round, resolve};
+use super::super::scaled::{Round, most_unavailable, resolve};
 
 /// What the API server fills in when a strategy states nothing.
 const DEFAULT_STEP: &str = "25%";
@@ -41,12 +41,10 @@ impl Limits {
             resolve(value.unwrap_or(&default), replicas, round).unwrap_or_default()
         };
         let max_surge = read(steps.and_then(|steps| steps.max_surge.as_ref()), Round::Up);
-        let mut max_unavailable = read(steps.and_then(|steps| steps.max_unavailable.as_ref()), Round::Down);
-        if max_surge == 0 && max_unavailable == 0 {
-            // Something has to give, or the rollout would stand still.
-            max_unavailable = 1;
-        }
-        Self { replicas, rolling, max_surge, max_unavailable: max_unavailable.min(replicas) }
+        let max_unavailable = read(steps.and_then(|steps| steps.max_unavailable.as_ref()), Round::Down);
+        let [all, surge, unavailable] = [replicas, max_surge, max_unavailable].map(i64::from);
+        let max_unavailable = i32::try_from(most_unavailable(all, surge, unavailable)).unwrap_or(replicas);
+        Self { replicas, rolling, max_surge, max_unavailable }
     }
 
     /// The most pods that may exist at a time.

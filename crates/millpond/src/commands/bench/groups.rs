@@ -20,8 +20,9 @@ use millpond_controllers::kinds::MachineDeployment;
 use millpond_controllers::run::Controllers;
 use millpond_plan::plan::Settings;
 use millpond_providers::Provider;
+use millpond_sim::capi::crowd;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::report::{Goal, Report};
@@ -33,8 +34,6 @@ const IN_FLIGHT: usize = 64;
 const QUIET: Duration = Duration::from_secs(2);
 /// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Groups and their pods carry one of so many labels; every other pod may go anywhere.
-const TEAMS: usize = 25;
 
 /// Arguments of `millpond bench groups`.
 #[derive(Debug, Args)]
@@ -63,11 +62,11 @@ async fn measure(args: &GroupsArgs) -> anyhow::Result<Report> {
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
     let client = Client::new(embedded.service(), "default");
     kinds::install(&client).await?;
-    let groups = (0..args.groups).map(group);
+    let groups = (0..args.groups).map(crowd::group);
     let api: Api<MachineDeployment> = Api::default_namespaced(client.clone());
     create(&api, groups).await.context("cannot make the node groups")?;
     let api: Api<Pod> = Api::default_namespaced(client.clone());
-    create(&api, (0..args.pods).map(pod)).await.context("cannot make the pods")?;
+    create(&api, (0..args.pods).map(crowd::pod)).await.context("cannot make the pods")?;
 
     let stop = CancellationToken::new();
     let providers: [Arc<dyn Provider>; 0] = [];
@@ -117,49 +116,4 @@ where
     };
     stream::iter(objects.map(create)).buffer_unordered(IN_FLIGHT).try_collect::<Vec<()>>().await?;
     Ok(())
-}
-
-/// Groups of different sizes, a few with taints or GPUs.
-fn group(number: usize) -> Value {
-    let cpu = [4, 8, 16, 32][number % 4];
-    let memory = cpu * [2, 4, 8][number % 3];
-    let capacity = "capacity.cluster-autoscaler.kubernetes.io";
-    let size = "cluster.x-k8s.io/cluster-api-autoscaler-node-group";
-    let mut annotations = json!({
-        format!("{size}-min-size"): "0",
-        format!("{size}-max-size"): "100",
-        format!("{capacity}/cpu"): cpu.to_string(),
-        format!("{capacity}/memory"): format!("{memory}Gi"),
-        format!("{capacity}/labels"): format!("team=t{}", number % TEAMS),
-    });
-    if number % 10 == 9 {
-        annotations[format!("{capacity}/gpu-type")] = "nvidia.com/gpu".into();
-        annotations[format!("{capacity}/gpu-count")] = "2".into();
-    }
-    if number % 10 == 8 {
-        annotations[format!("{capacity}/taints")] = "dedicated=batch:NoSchedule".into();
-    }
-    json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
-        "metadata": {"name": format!("group-{number:03}"), "annotations": annotations},
-        "spec": {
-            "clusterName": "bench", "replicas": 0, "selector": {"matchLabels": {}},
-            "template": {"spec": {"clusterName": "bench", "bootstrap": {"dataSecretName": "none"}}},
-        },
-    })
-}
-
-/// Pods of twenty sizes; half of them want the nodes of a team.
-fn pod(number: usize) -> Value {
-    let size = number % 20;
-    let requests = json!({"cpu": format!("{}m", 100 + 170 * size), "memory": format!("{}Mi", 128 + 200 * size)});
-    let selector =
-        if number.is_multiple_of(2) { json!({"team": format!("t{}", number / 2 % TEAMS)}) } else { json!({}) };
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("pod-{number:05}")},
-        "spec": {
-            "nodeSelector": selector,
-            "containers": [{"name": "c", "image": "app:1", "resources": {"requests": requests}}],
-        },
-    })
 }

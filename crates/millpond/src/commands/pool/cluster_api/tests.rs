@@ -213,6 +213,54 @@ async fn a_pool_goes_with_all_that_was_made_for_it_but_never_the_last() {
 }
 
 #[tokio::test]
+async fn an_entry_goes_out_of_the_list_as_it_is_by_then() {
+    let client = api_server().await;
+    kinds::install(&client).await.unwrap();
+    let entry = |name: &str| json!({"name": name, "class": "worker", "replicas": 1});
+    let topology = |names: &[&str]| {
+        let entries: Vec<Value> = names.iter().map(|name| entry(name)).collect();
+        json!({"topology": {"classRef": {"name": "tkg"}, "version": "v1.34.1", "workers": {"machineDeployments": entries}}})
+    };
+    let metadata = json!({"name": "my-cluster", "namespace": "default"});
+    create(
+        &client,
+        json!({"apiVersion": CORE, "kind": "Cluster", "metadata": metadata, "spec": topology(&["a", "b"])}),
+    )
+    .await
+    .unwrap();
+    let connection = client::connect(&client).await.unwrap().unwrap();
+    let clusters = api(&client, CORE, "Cluster");
+    let somebody_else = async |names: &[&str]| {
+        let patch = json!({"spec": topology(names)});
+        clusters.patch("my-cluster", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    };
+    let left = async || -> Vec<String> {
+        let found = clusters.get("my-cluster").await.unwrap();
+        let list = found.data["spec"]["topology"]["workers"]["machineDeployments"].as_array().cloned();
+        list.unwrap_or_default().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+    };
+    // A pool is added after the plan was made: it stays.
+    let current = fetch(&connection, "default", "my-cluster").await.unwrap();
+    let made = plan_delete(&current, "a").unwrap();
+    somebody_else(&["a", "b", "c"]).await;
+    execute::delete(&connection, &current, &made).await.unwrap();
+    assert_eq!(left().await, ["b", "c"]);
+    // Somebody else was faster: all is as it should be.
+    let current = fetch(&connection, "default", "my-cluster").await.unwrap();
+    let made = plan_delete(&current, "b").unwrap();
+    somebody_else(&["c", "d"]).await;
+    execute::delete(&connection, &current, &made).await.unwrap();
+    assert_eq!(left().await, ["c", "d"]);
+    // It became the last one meanwhile.
+    let current = fetch(&connection, "default", "my-cluster").await.unwrap();
+    let made = plan_delete(&current, "c").unwrap();
+    somebody_else(&["c"]).await;
+    let problem = execute::delete(&connection, &current, &made).await.unwrap_err().to_string();
+    assert!(problem.contains("`c` is the last pool of cluster `my-cluster`"), "{problem}");
+    assert_eq!(left().await, ["c"]);
+}
+
+#[tokio::test]
 async fn a_server_with_the_old_version_alone_is_spoken_to_in_its_own() {
     let client = api_server().await;
     let definitions = api_of_definitions(&client);

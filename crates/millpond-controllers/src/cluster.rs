@@ -159,6 +159,9 @@ impl Cluster {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         // Of nominations there are many, and claims should not wait behind them.
         let of_pods = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
+        // A node that was decided on comes before what is written of those that are on their way: a pod waits for it, and
+        // so does the next round.
+        let of_intents = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
         let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
         let of_node = |pod: &Pod| node_name(pod).map(str::to_owned);
@@ -173,7 +176,7 @@ impl Cluster {
             pods: Arc::new(Mirror::new(of_pods, Some(of_node))),
             nodes: Arc::new(Mirror::new(writer.clone(), Some(of_machine))),
             pools: plain(&writer),
-            claims: Arc::new(Mirror::new(writer.clone(), Some(of_pool))),
+            claims: Arc::new(Mirror::new(writer.clone(), Some(of_pool)).urgent_through(of_intents)),
             classes: plain(&writer),
             limits: plain(&writer),
             budgets: plain(&writer),

@@ -49,6 +49,8 @@ pub type IndexBy<K> = fn(&K) -> Option<String>;
 /// A copy of all objects of one kind.
 pub struct Mirror<K> {
     writer: Writer,
+    /// For what others wait for.
+    urgent: Writer,
     shelf: Arc<Shelf>,
     labelled: Option<&'static str>,
     kind: PhantomData<fn() -> K>,
@@ -61,13 +63,20 @@ impl<K: Kind> Mirror<K> {
         let index_by =
             index_by.map(|index_by| -> shelf::IndexBy { Box::new(move |object| index_by(&typed(Arc::clone(object)))) });
         let shelf = Arc::new(Shelf::new(K::kind(&()), read, index_by));
-        Self { writer, shelf, labelled: None, kind: PhantomData }
+        Self { urgent: writer.clone(), writer, shelf, labelled: None, kind: PhantomData }
     }
 
     /// Only of objects with a label.
     #[must_use]
     pub fn labelled(mut self, label: &'static str) -> Self {
         self.labelled = Some(label);
+        self
+    }
+
+    /// Creates, and patches that others wait for, go through another writer: they do not queue behind all the rest.
+    #[must_use]
+    pub fn urgent_through(mut self, writer: Writer) -> Self {
+        self.urgent = writer;
         self
     }
 
@@ -134,6 +143,13 @@ impl<K: Kind> Mirror<K> {
         self.shelf.wait_until_told(version(written.meta())).await;
     }
 
+    /// The same for all that were written. A watch tells in order, so that only the last one is waited for: of a crowd
+    /// that waits for one each, all would be woken by every event.
+    pub async fn wait_until_all_told(&self, written: &[Arc<K>]) {
+        let last = written.iter().map(|object| version(object.meta())).max();
+        self.shelf.wait_until_told(last.unwrap_or_default()).await;
+    }
+
     /// Keeps the copy up to date until the token is cancelled.
     ///
     /// Objects are read one by one: one that cannot be read would otherwise end every list and watch of its kind.
@@ -160,7 +176,7 @@ impl<K: Kind> Mirror<K> {
     pub async fn create(&self, object: &K) -> Result<Arc<K>> {
         let key = Key::of(object);
         let created = match Raw::of(object) {
-            Ok(object) => self.writer.create(self.api(&key), object).await,
+            Ok(object) => self.urgent.create(self.api(&key), object).await,
             Err(error) => Err(kube::Error::SerdeError(error)),
         };
         self.written("create", &key, created.and_then(read))
@@ -169,6 +185,12 @@ impl<K: Kind> Mirror<K> {
     /// Merges a patch into an object.
     pub async fn patch(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
         let patched = self.writer.patch(self.api(key), &key.name, None, patch).await;
+        self.written("patch", key, patched.and_then(read))
+    }
+
+    /// The same, before what nobody waits for.
+    pub async fn patch_urgently(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
+        let patched = self.urgent.patch(self.api(key), &key.name, None, patch).await;
         self.written("patch", key, patched.and_then(read))
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use kube::runtime::watcher::{Config, Event};
+use kube::{Api, Resource as _};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -204,6 +204,12 @@ impl Shelf {
     /// Takes an event of an object that may be unreadable. Such a one is as if it were not there, whatever it was
     /// before: acting on what it no longer says would be worse, and nothing could be written to it.
     fn take_raw(&self, event: Event<Raw>) {
+        if let Event::Apply(object) = &event
+            && self.knows(object.meta())
+        {
+            // The answer of an own write was sooner: it need not be read again.
+            return self.tell_version(version(object.meta()));
+        }
         let read = |object: Raw| (self.read)(&object).map_err(|error| self.set_aside(&object, &error)).ok();
         let event = match event {
             Event::Init => Some(Event::Init),
@@ -239,12 +245,22 @@ impl Shelf {
                 self.ready.send_replace(true);
             }
             Event::Apply(object) => {
-                let version = version(object.head());
                 self.put(&object, false);
-                self.told.send_if_modified(|told| std::mem::replace(told, version.max(*told)) < version);
+                self.tell_version(version(object.head()));
             }
             Event::Delete(object) => self.take_end(&object),
         }
+    }
+
+    /// Whether an object is held in this version, or a newer one.
+    fn knows(&self, head: &ObjectMeta) -> bool {
+        let known = |entry: &Entry| Some(entry.uid()) == head.uid.as_deref() && entry.version >= version(head);
+        self.state.read().objects.get(&Key::of_meta(head)).is_some_and(known)
+    }
+
+    /// The watch has told of a version.
+    fn tell_version(&self, version: u64) {
+        self.told.send_if_modified(|told| std::mem::replace(told, version.max(*told)) < version);
     }
 
     fn take_end(&self, object: &Object) {

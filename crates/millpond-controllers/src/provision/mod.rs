@@ -25,17 +25,22 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use intent::{ALTERNATIVES, Intent, Intents, counts_no_more};
 pub use nominate::Nominations;
 pub(crate) use nominate::nominate;
-pub use round::Round;
 pub(crate) use turns::spreads;
 
 use crate::context::Context;
+use round::{Round, Unjudged};
 use waiting::Waiting;
 use window::Window;
 
 /// Pods without a place are planned for again this long after something changed, not sooner.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
+/// Pods that the scheduler should bind to nodes that are there, and whose room others may have taken, are planned for again
+/// this long after the last round: meanwhile it binds the rest.
+const SOONEST_DISPLACED: Duration = Duration::from_millis(50);
 /// Offerings that were out of stock are not probed more often than this: each probe is a claim that may fail.
 const SOONEST_PROBE: Duration = Duration::from_mins(1);
+/// How good a plan is, is found out when no other was made for this long.
+const JUDGED_AFTER: Duration = Duration::from_secs(1);
 /// A failed round is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -54,17 +59,24 @@ impl Provisioner {
 
     /// Plans until the token is cancelled; a round that is under way is finished.
     pub async fn run(self, stop: CancellationToken) {
+        let mut unjudged = None;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 () = self.until_due() => {}
+                () = tokio::time::sleep(JUDGED_AFTER), if unjudged.is_some() => {
+                    unjudged.take().into_iter().for_each(|plan: Unjudged| plan.judge(&self.context));
+                    continue;
+                }
             }
             self.gather(&stop).await;
-            let round = Round::new(&self.context, &self.waiting).run().await;
-            if let Err(error) = round {
-                tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
-                self.waiting.look_again(Instant::now() + RETRY);
+            match Round::new(&self.context, &self.waiting).run().await {
+                Ok(planned) => unjudged = Some(planned),
+                Err(error) => {
+                    tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
+                    self.waiting.look_again(Instant::now() + RETRY);
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::{self, FuturesUnordered};
+use futures::stream;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use millpond_api::condition::find;
@@ -58,12 +58,11 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
             }
         };
         let written = stream::iter(pods.iter().map(write)).buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await;
-        let told = written.into_iter().flatten().map(async |pod| cluster.pods.wait_until_told(&pod).await);
-        let mut told: FuturesUnordered<_> = told.collect();
-        if told.is_empty() {
+        let written: Vec<Arc<Pod>> = written.into_iter().flatten().collect();
+        if written.is_empty() {
             return;
         }
-        let all = async { while told.next().await.is_some() {} };
+        let all = cluster.pods.wait_until_all_told(&written);
         if tokio::time::timeout(HEARD_WITHIN, all).await.is_err() {
             tracing::debug!(node, "nominations were not heard of in time");
         }

@@ -1,6 +1,6 @@
 //! One round: from all that is known now to claims and nominations.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Intents;
-use super::waiting::Waiting;
+use super::waiting::{Expected, Waiting};
 use crate::buffers::Fill;
 use crate::capi::autoscale::{Seen, grow, is_group};
 use crate::claims::claim_of;
@@ -37,7 +37,7 @@ const AT_A_TIME: usize = 64;
 const TOLD_OF_A_CLAIM: usize = 10;
 
 /// A round of planning.
-pub struct Round<'c> {
+pub(super) struct Round<'c> {
     context: &'c Context,
     waiting: &'c Waiting,
 }
@@ -47,8 +47,8 @@ impl<'c> Round<'c> {
         Self { context, waiting }
     }
 
-    /// Plans and acts.
-    pub async fn run(self) -> Result<()> {
+    /// Plans and acts; gives what it planned for, to be judged when nobody waits.
+    pub(super) async fn run(self) -> Result<Unjudged> {
         let _turn = self.context.turn.lock().await;
         self.waiting.begin();
         let cluster = &self.context.cluster;
@@ -96,18 +96,7 @@ impl<'c> Round<'c> {
         let all = begun.elapsed();
         let written = all.saturating_sub(planned);
         tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
-        if self.waiting.fresh_since().is_none() {
-            self.judge(snapshot, market);
-        }
-        Ok(())
-    }
-
-    /// Finds out how good a plan is, for the metrics, while nobody waits for it: that takes longer than the plan.
-    fn judge(&self, snapshot: Snapshot, market: Arc<Market>) {
-        let metrics = Arc::clone(&self.context.metrics);
-        in_the_background(move || {
-            metrics.plan_judged(&millpond_plan::plan_on(&snapshot, &market, &Settings::default()).report);
-        });
+        Ok(Unjudged { snapshot, market })
     }
 
     /// Decides.
@@ -152,7 +141,7 @@ impl<'c> Round<'c> {
         let mut all = cluster.promises.pods_of(&claim);
         all.extend(pods.iter().filter(|pod| !all.contains(pod)).cloned().collect::<Vec<_>>());
         let patch = json!({"metadata": {"annotations": {PROMISED_ANNOTATION: said(&all)}}});
-        match cluster.claims.patch(&Key::of(&*claim), &patch).await {
+        match cluster.claims.patch_urgently(&Key::of(&*claim), &patch).await {
             Ok(_) => self.tell(claim.name(), pods),
             // The next round knows that it is gone.
             Err(error) if error.is_not_found() => self.waiting.look_again(Instant::now() + super::RETRY),
@@ -166,6 +155,22 @@ impl<'c> Round<'c> {
         for pod in pods.iter().take(TOLD_OF_A_CLAIM).filter_map(|pod| cluster.pods.get(pod)) {
             cluster.recorder.tell(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{claim}"));
         }
+    }
+}
+
+/// What a plan was made for.
+pub(super) struct Unjudged {
+    snapshot: Snapshot,
+    market: Arc<Market>,
+}
+
+impl Unjudged {
+    /// Finds out how good the plan is, for the metrics. That takes longer than the plan, and all threads.
+    pub(super) fn judge(self, context: &Context) {
+        let metrics = Arc::clone(&context.metrics);
+        in_the_background(move || {
+            metrics.plan_judged(&millpond_plan::plan_on(&self.snapshot, &self.market, &Settings::default()).report);
+        });
     }
 }
 
@@ -218,17 +223,19 @@ fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
     verdicts.collect()
 }
 
-/// Pods that the scheduler should bind by itself: also to nodes of node groups, whose names nobody knows beforehand.
-fn expected(snapshot: &Snapshot, outcome: &Outcome) -> HashSet<Key> {
-    let is_free = |target: Target| match target {
+/// Pods that the scheduler should bind by itself, and where: also to nodes of node groups, whose names nobody knows
+/// beforehand.
+fn expected(snapshot: &Snapshot, outcome: &Outcome) -> Expected {
+    let node_of = |target: Target| match target {
         Target::Existing(node) => {
             let node = &snapshot.nodes[node.index()];
-            node.state == NodeState::Running || node.pool.is_some_and(|pool| is_group(snapshot, pool))
+            let is_free = node.state == NodeState::Running || node.pool.is_some_and(|pool| is_group(snapshot, pool));
+            is_free.then(|| node.name.clone())
         }
-        Target::New(node) => is_group(snapshot, outcome.plan.new_nodes[node as usize].pool),
+        Target::New(node) => is_group(snapshot, outcome.plan.new_nodes[node as usize].pool).then(String::new),
     };
-    let placements = real(snapshot, outcome).filter(|(_, target)| is_free(*target));
-    placements.map(|(pod, _)| key(snapshot, *pod)).collect()
+    let placements = real(snapshot, outcome);
+    placements.filter_map(|&(pod, target)| Some((key(snapshot, pod), node_of(target)?))).collect()
 }
 
 fn key(snapshot: &Snapshot, pod: PodId) -> Key {

@@ -16,11 +16,44 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::nominate::PATIENCE;
-use super::{SOONEST_AGAIN, SOONEST_PROBE};
+use super::{SOONEST_AGAIN, SOONEST_DISPLACED, SOONEST_PROBE};
 use crate::context::Context;
 use crate::kinds::CapacityBuffer;
 use crate::metrics::Metrics;
 use crate::promises::Promises;
+
+/// Pods that the scheduler should bind by itself, with the node where the plan has them. That of a node group has no name
+/// yet, and stands for none here.
+#[derive(Default)]
+pub(super) struct Expected {
+    by_pod: HashMap<Key, String>,
+    /// How many on each node.
+    on: HashMap<String, usize>,
+}
+
+impl Expected {
+    fn remove(&mut self, pod: &Key) -> Option<String> {
+        let node = self.by_pod.remove(pod)?;
+        if let Some(count) = self.on.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.on.remove(&node);
+            }
+        }
+        Some(node)
+    }
+}
+
+impl FromIterator<(Key, String)> for Expected {
+    fn from_iter<I: IntoIterator<Item = (Key, String)>>(pods: I) -> Self {
+        let by_pod: HashMap<Key, String> = pods.into_iter().collect();
+        let mut on = HashMap::new();
+        for node in by_pod.values() {
+            *on.entry(node.clone()).or_default() += 1;
+        }
+        Self { by_pod, on }
+    }
+}
 
 #[derive(Default)]
 struct State {
@@ -31,7 +64,9 @@ struct State {
     /// Pods that a round found no place for.
     hopeless: HashMap<Key, String>,
     /// Pods that the scheduler should bind by itself, to nodes that are there; looked at again if it does not.
-    expected: HashSet<Key>,
+    expected: Expected,
+    /// Somebody else came where one of them was expected: it may have lost its place.
+    displaced: bool,
     /// Buffers that are to be filled.
     buffers: HashSet<Key>,
     /// One of them is new, or another.
@@ -124,14 +159,30 @@ impl Waiting {
         let key = Key::of(&**pod);
         let waits = after.is_some_and(|pod| self.needs_place(pod));
         let waited = before.is_some_and(|pod| self.needs_place(pod));
-        match (waited, waits) {
-            (false, true) => self.arrived(key),
-            (true, false) => {
-                self.left(&key);
-                self.room_changed(before, after);
-            }
-            (false, false) => self.room_changed(before, after),
-            (true, true) => {}
+        let home = |pod: Option<&Arc<Pod>>| {
+            pod.filter(|pod| !has_ended(pod)).and_then(|pod| node_name(pod).map(str::to_owned))
+        };
+        let (was_on, is_on) = (home(before), home(after));
+        if let Some(node) = is_on.as_ref().filter(|_| was_on != is_on) {
+            self.came(&key, node);
+        }
+        if waits != waited {
+            if waits { self.arrived(key) } else { self.left(&key) }
+        }
+        // A pod that leaves makes room; one that comes may take that of a buffer.
+        if !waits && (after.is_none() || was_on != is_on) {
+            self.help();
+        }
+    }
+
+    /// A pod came to a node.
+    fn came(&self, pod: &Key, node: &str) {
+        let mut state = self.state.lock();
+        let expected = state.expected.remove(pod);
+        if expected.as_deref() != Some(node) && state.expected.on.contains_key(node) && !state.displaced {
+            state.displaced = true;
+            drop(state);
+            self.changed.notify_waiters();
         }
     }
 
@@ -162,16 +213,6 @@ impl Waiting {
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
         let gated = gates.is_some_and(|gates| !gates.is_empty());
         node_name(pod).is_none() && !has_ended(pod) && !is_leaving(pod) && !gated && self.promises.of(pod).is_none()
-    }
-
-    /// A pod that leaves makes room; one that comes may take that of a buffer.
-    fn room_changed(&self, before: Option<&Arc<Pod>>, after: Option<&Arc<Pod>>) {
-        let home = |pod: Option<&Arc<Pod>>| {
-            pod.filter(|pod| !has_ended(pod)).and_then(|pod| node_name(pod).map(str::to_owned))
-        };
-        if after.is_none() || home(before) != home(after) {
-            self.help();
-        }
     }
 
     fn buffer_changed(&self, before: Option<&Arc<CapacityBuffer>>, after: Option<&Arc<CapacityBuffer>>) {
@@ -218,13 +259,16 @@ impl Waiting {
             return Some(Instant::now());
         }
         let after = |wait: Duration| state.ended.map_or_else(Instant::now, |ended| ended + wait);
+        if state.displaced {
+            return Some(after(SOONEST_DISPLACED));
+        }
         if state.helped && !(state.hopeless.is_empty() && state.buffers.is_empty()) {
             return Some(after(SOONEST_AGAIN));
         }
         let short = !state.hopeless.is_empty() || state.short;
         let probe = next_probe.filter(|_| short);
         let probe = probe.map(|wait| (Instant::now() + wait).max(after(SOONEST_PROBE)));
-        let unbound = (!state.expected.is_empty()).then(|| after(PATIENCE));
+        let unbound = (!state.expected.by_pod.is_empty()).then(|| after(PATIENCE));
         probe.into_iter().chain(unbound).min()
     }
 
@@ -234,18 +278,14 @@ impl Waiting {
         state.fresh.clear();
         state.buffers_changed = false;
         state.helped = false;
+        state.displaced = false;
         state.again = None;
         self.count(&state);
     }
 
     /// A round ended with these pods without a place, and these for the scheduler to bind by itself; tells which of the
     /// former have a new reason. `short` if some of what buffers stand for has no place.
-    pub(super) fn end(
-        &self,
-        hopeless: HashMap<Key, String>,
-        expected: HashSet<Key>,
-        short: bool,
-    ) -> Vec<(Key, String)> {
+    pub(super) fn end(&self, hopeless: HashMap<Key, String>, expected: Expected, short: bool) -> Vec<(Key, String)> {
         let mut state = self.state.lock();
         let news = hopeless.iter().filter(|(key, why)| state.hopeless.get(*key) != Some(*why));
         let news = news.map(|(key, why)| (key.clone(), why.clone())).collect();
@@ -264,5 +304,22 @@ impl Waiting {
     /// A round failed.
     pub(super) fn look_again(&self, at: Instant) {
         self.state.lock().again = Some(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_expected_to_take_pods_until_the_last_of_them_is_gone() {
+        let pod = |name: &str| Key::new("default", name);
+        let places = [("a", "small"), ("b", "small"), ("c", "large")];
+        let mut expected: Expected = places.map(|(name, node)| (pod(name), node.to_owned())).into_iter().collect();
+        assert_eq!(expected.remove(&pod("a")).as_deref(), Some("small"));
+        assert_eq!(expected.remove(&pod("a")), None);
+        assert!(expected.on.contains_key("small"));
+        expected.remove(&pod("b"));
+        assert!(!expected.on.contains_key("small") && expected.on.contains_key("large"));
     }
 }

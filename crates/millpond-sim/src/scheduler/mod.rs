@@ -10,6 +10,7 @@ pub mod queue;
 pub mod storage;
 
 mod actions;
+mod telling;
 mod world;
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cluster::Cluster;
-use crate::meta::{Key, node_name};
+use crate::meta::{Key, node_name, pod_condition};
 use actions::{Actions, Bound, Nominate};
 use fit::preempt::{self, Budget};
 use fit::reason::Preemption;
@@ -31,6 +32,7 @@ use fit::snapshot::{Interned, PodEntry, ShapeId};
 use fit::{Cycle, Decision, FitCache, FitError, PodKey, Reason};
 use inbox::Inbox;
 use queue::{Change, PodQueue};
+use telling::Telling;
 use world::{PodState, World};
 
 /// The only scheduler name that is served.
@@ -55,6 +57,7 @@ pub struct Scheduler {
     queue: PodQueue,
     cache: FitCache,
     refusals: HashMap<ShapeId, Remembered>,
+    telling: Telling,
     bindings: JoinSet<Bound>,
     /// Explanations and evictions under way; how many write at a time is bounded by the mirrors.
     tasks: TaskTracker,
@@ -70,6 +73,7 @@ impl Scheduler {
             queue: PodQueue::default(),
             cache: FitCache::default(),
             refusals: HashMap::new(),
+            telling: Telling::default(),
             bindings: JoinSet::new(),
             tasks: TaskTracker::new(),
             cluster,
@@ -80,6 +84,7 @@ impl Scheduler {
     pub async fn run(mut self, token: CancellationToken) {
         while !token.is_cancelled() {
             self.catch_up();
+            self.tell_late();
             for _ in 0..DECISIONS_AT_A_TIME {
                 if self.bindings.len() >= BINDINGS_IN_FLIGHT {
                     break;
@@ -106,7 +111,7 @@ impl Scheduler {
             }
             return;
         }
-        let wake = self.queue.next_wake();
+        let wake = self.queue.next_wake().into_iter().chain(self.telling.next()).min();
         tokio::select! {
             biased;
             () = token.cancelled() => {}
@@ -144,12 +149,15 @@ impl Scheduler {
             match (pod, change.state) {
                 (Some(pod), PodState::Waiting) => {
                     self.queue.add(key, world::priority(&self.cluster, &pod), now);
-                    if change.respecified {
+                    if change.respecified || (change.nominated && self.is_welcome(&pod)) {
                         self.queue.wake_one(key, now);
                     }
                 }
                 (_, PodState::Assumed) => {}
-                _ => self.queue.remove(key),
+                _ => {
+                    self.queue.remove(key);
+                    self.telling.forget(key);
+                }
             }
         }
         if room {
@@ -175,6 +183,16 @@ impl Scheduler {
             let may_help = || slots.iter().any(|slot| fit::may_help(snapshot, *slot, &asks.shape));
             expected.contains(key) || *known.entry(asks.id).or_insert_with(may_help)
         });
+    }
+
+    /// Whether the node where a pod is expected would take it now. If not, a try would only take the nomination off.
+    fn is_welcome(&mut self, pod: &Pod) -> bool {
+        let uid: PodKey = pod.uid().unwrap_or_default().into();
+        let node = self.world.snapshot.nomination(&uid).map(|entry| entry.node.clone());
+        let Some(slot) = node.and_then(|node| self.world.snapshot.slot(&node)) else { return false };
+        let shape = self.world.intern_waiting(&self.cluster, pod);
+        let volumes = storage::demands(&self.cluster, pod, &shape.shape.claims);
+        Cycle::prepare(&self.world.snapshot, &uid, &shape, &volumes).check(slot).is_ok()
     }
 
     fn schedule(&mut self, key: &Key) {
@@ -237,6 +255,7 @@ impl Scheduler {
 
     /// Counts a pod as placed and binds it.
     fn place(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, claims: &[String], node: &str) {
+        self.telling.forget(key);
         let expected = self.world.assume(uid, pod, node);
         let waiting = storage::waiting_claims(&self.cluster, pod, claims);
         let place = node.to_owned();
@@ -279,11 +298,38 @@ impl Scheduler {
             // Room that was kept for it is everybody's.
             self.wake_for(&[&node], Instant::now());
         }
-        // Where it was refused for something else than room, any change may bring another answer.
-        let asks = asks.filter(|_| error.lacks_only_room());
+        // Where it was refused for more than what each node is and has, any change may bring another answer.
+        let asks = asks.filter(|_| error.is_local());
         self.queue.park(key, wants_company(error), asks);
-        let (actions, pod, message) = (Arc::clone(&self.actions), Arc::clone(pod), error.to_string());
+        let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
+        let changes = match &nominate {
+            Nominate::Keep => false,
+            Nominate::Nowhere => nominated.is_some(),
+            Nominate::To(node) => nominated != Some(node),
+        };
+        let (message, now) = (error.to_string(), Instant::now());
+        let uid: PodKey = pod.uid().unwrap_or_default().into();
+        let known = pod_condition(pod, "PodScheduled").and_then(|condition| condition.message.as_deref());
+        if changes {
+            self.telling.note(key, &uid, now);
+        }
+        if changes || self.telling.refused(key, &uid, &message, known, now) {
+            self.tell(Arc::clone(pod), message, nominate);
+        }
+    }
+
+    fn tell(&self, pod: Arc<Pod>, message: String, nominate: Nominate) {
+        let actions = Arc::clone(&self.actions);
         self.tasks.spawn(async move { actions.tell_refusal(&pod, &message, &nominate).await });
+    }
+
+    /// Tells what could wait until now.
+    fn tell_late(&mut self) {
+        for (key, message) in self.telling.take_due(Instant::now()) {
+            if let Some(pod) = self.cluster.pods.get(&key).filter(|pod| node_name(pod).is_none()) {
+                self.tell(pod, message, Nominate::Keep);
+            }
+        }
     }
 
     /// Clears a node for a pod.

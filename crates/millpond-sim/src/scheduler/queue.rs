@@ -15,11 +15,11 @@ use super::fit::snapshot::Interned;
 use crate::meta::Key;
 
 /// The wait after the first failed try; it doubles with each further one.
-const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+pub(super) const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// The same where something happened meanwhile that may help.
 const FIRST_MOMENT: Duration = Duration::from_millis(20);
 /// The longest wait.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// What kind of change might help a parked pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,6 +35,8 @@ pub(super) struct PodChange {
     pub(super) placed: bool,
     /// A waiting pod asks for something else now.
     pub(super) respecified: bool,
+    /// A waiting pod is expected on a node where it was not expected before.
+    pub(super) nominated: bool,
 }
 
 #[derive(Default)]
@@ -81,7 +83,8 @@ impl World {
     /// Takes in a pod.
     pub(super) fn take_pod(&mut self, key: &Key, pod: Option<&Pod>) -> PodChange {
         let uid: Option<PodKey> = pod.and_then(ResourceExt::uid).map(Into::into);
-        let mut change = PodChange { state: PodState::Gone, freed: false, placed: false, respecified: false };
+        let mut change =
+            PodChange { state: PodState::Gone, freed: false, placed: false, respecified: false, nominated: false };
         let before = self.known.remove(key).unwrap_or_default();
         if let Some(old) = before.uid.as_ref().filter(|old| uid.as_ref() != Some(*old)) {
             change.freed |= self.drop_pod(old);
@@ -104,34 +107,37 @@ impl World {
             change.placed = self.set_running(&uid, pod, node);
             change.state = PodState::Settled;
         } else {
-            change.state = self.take_waiting(&uid, pod, gates, &mut change.freed);
+            self.take_waiting(&uid, pod, gates, &mut change);
         }
         change
     }
 
-    fn take_waiting(&mut self, uid: &PodKey, pod: &Pod, gates: usize, freed: &mut bool) -> PodState {
+    fn take_waiting(&mut self, uid: &PodKey, pod: &Pod, gates: usize, change: &mut PodChange) {
         let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
         if scheduler.is_some_and(|name| name != SCHEDULER_NAME) || is_leaving(pod) {
-            *freed |= self.drop_pod(uid);
-            return PodState::Settled;
+            change.freed |= self.drop_pod(uid);
+            change.state = PodState::Settled;
+            return;
         }
         if self.assumed.contains_key(uid) {
-            return PodState::Assumed;
+            change.state = PodState::Assumed;
+            return;
         }
         match pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref()) {
             Some(node) if !node.is_empty() => {
                 if self.snapshot.nomination(uid).is_none_or(|known| known.node != node) {
                     self.nominate(uid, pod, node);
+                    change.nominated = true;
                 }
             }
             _ => {
                 if self.snapshot.nomination(uid).is_some() {
                     self.snapshot.withdraw(uid);
-                    *freed = true;
+                    change.freed = true;
                 }
             }
         }
-        if gates > 0 { PodState::Settled } else { PodState::Waiting }
+        change.state = if gates > 0 { PodState::Settled } else { PodState::Waiting };
     }
 
     /// Puts a running pod into the snapshot; says whether something changed that others notice.

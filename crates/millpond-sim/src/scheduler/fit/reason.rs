@@ -46,6 +46,33 @@ pub enum Reason {
     PreemptionFutile,
 }
 
+impl Reason {
+    /// Whether it follows from the node and its pods alone, by a rule that [`super::may_help`] asks.
+    fn is_local(&self) -> bool {
+        match self {
+            Self::Cordoned
+            | Self::Taint
+            | Self::NodeAffinity
+            | Self::TiedElsewhere
+            | Self::HostPorts
+            | Self::TooManyPods
+            | Self::Insufficient(_) => true,
+            Self::ClaimInUse
+            | Self::VolumeNodeAffinity
+            | Self::VolumeUnavailable
+            | Self::VolumeMissing
+            | Self::VolumeZone
+            | Self::Spread
+            | Self::SpreadLabelMissing
+            | Self::PodAffinity
+            | Self::PodAntiAffinity
+            | Self::ExistingAntiAffinity
+            | Self::NoVictims
+            | Self::PreemptionFutile => false,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -104,10 +131,9 @@ pub enum Preemption {
 }
 
 impl FitError {
-    /// Whether every node refused it for want of room.
-    pub fn lacks_only_room(&self) -> bool {
-        let is_room = |reason: &Reason| matches!(reason, Reason::Insufficient(_) | Reason::TooManyPods);
-        self.reasons.keys().all(is_room)
+    /// Whether every node refused it for what is known of that node alone: then no other node's change can help.
+    pub fn is_local(&self) -> bool {
+        self.reasons.keys().all(Reason::is_local)
     }
 
     /// Counts a reason for one more node.
@@ -184,5 +210,15 @@ mod tests {
              helpful for scheduling, 2 No preemption victims found for incoming pod."
         );
         assert_eq!(FitError::default().to_string(), "no nodes available to schedule pods");
+    }
+
+    #[test]
+    fn only_what_a_node_is_and_has_can_be_told_from_that_node() {
+        let mut error = FitError { nodes: 2, ..FitError::default() };
+        error.count(&Reason::Insufficient("cpu".into()));
+        error.count(&Reason::Taint);
+        assert!(error.is_local(), "another node's change helps nobody");
+        error.count(&Reason::Spread);
+        assert!(!error.is_local());
     }
 }

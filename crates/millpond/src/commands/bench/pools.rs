@@ -1,5 +1,7 @@
 //! `millpond bench pools`: how soon pods that wait have nodes, on the embedded API with the simulated cloud.
 
+mod timeline;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::sync::Arc;
@@ -29,13 +31,14 @@ use millpond_sim::{Nodes, StandIns};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::report::{Goal, Report};
 use crate::commands::controller::own_threads;
 use crate::commands::kinds;
+use timeline::{Step, Timeline};
 
 /// Pods of so many sizes.
 const SIZES: usize = 20;
@@ -65,6 +68,9 @@ pub(crate) struct PoolsArgs {
     /// Also count requests to the API: by whom, which verb, which kind
     #[arg(long)]
     requests: bool,
+    /// Also show when pods and their nodes got how far: what was waited for
+    #[arg(long)]
+    timeline: bool,
 }
 
 /// Runs the benchmark and prints its figures.
@@ -74,18 +80,19 @@ pub(crate) fn run(args: &PoolsArgs) -> anyhow::Result<()> {
     // As `millpond up` has them.
     let (of_controllers, of_stand_ins) = (own_threads("controllers")?, own_threads("stand-ins")?);
     let requests = Requests::default();
-    let report = runtime.block_on(measure(args, &requests, of_controllers.handle(), of_stand_ins.handle()))?;
+    let (report, times) = runtime.block_on(measure(args, &requests, of_controllers.handle(), of_stand_ins.handle()))?;
     let counts = if args.requests { requests.table() } else { String::new() };
-    let text = format!("{}{counts}", report.table());
+    let text = format!("{}{times}{counts}", report.table());
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }
 
+/// The figures, and when what happened.
 async fn measure(
     args: &PoolsArgs,
     requests: &Requests,
     of_controllers: &Handle,
     of_stand_ins: &Handle,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<(Report, String)> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
     let client = requests.counted(&embedded, "pods");
@@ -107,25 +114,36 @@ async fn measure(
     let cluster = Arc::clone(&controllers.context().cluster);
     pool(&client, &args.catalog).await?;
 
+    let timeline = args.timeline.then(|| Timeline::of(&cluster));
+    let times = |title: &str, since: Instant| {
+        let Some(timeline) = &timeline else { return String::new() };
+        timed.calls.lock().iter().for_each(|(claim, at)| timeline.note_at(Step::ProviderCalled, claim, *at));
+        timeline.table(title, since)
+    };
     let mut report = Report::default();
+    let begun = Instant::now();
     at_once(&client, &cluster, args, &mut report).await?;
+    let mut text = times("AT ONCE, SECONDS", begun);
     if args.seconds > 0 {
+        let begun = Instant::now();
         steadily(&client, &cluster, &timed, args, &mut report).await?;
+        text += &times("STEADILY, SECONDS", begun);
     }
     stop.cancel();
     controllers.ended().await;
     let _ = booting.await;
     stand_ins.ended().await;
     embedded.stop().await;
-    Ok(report)
+    Ok((report, text))
 }
 
 async fn at_once(client: &Client, cluster: &Cluster, args: &PoolsArgs, report: &mut Report) -> anyhow::Result<()> {
+    let bound = bound(cluster, "burst-");
     let begun = Instant::now();
     let pods = (0..args.pods).map(|index| create(client, format!("burst-{index}"), index));
     let created: Vec<anyhow::Result<()>> = stream::iter(pods).buffer_unordered(IN_FLIGHT).collect().await;
     created.into_iter().collect::<anyhow::Result<()>>()?;
-    until_bound(cluster, "burst-", args.pods).await?;
+    until_bound(cluster, bound, args.pods).await?;
     let took = begun.elapsed().as_secs_f64();
     report.add(format!("{} pods at once: all bound", args.pods), took, "s", Some(Goal::AtMost(5.0)));
     report.add("nodes", cluster.nodes.len() as f64, "", None);
@@ -139,7 +157,7 @@ async fn steadily(
     args: &PoolsArgs,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let promised = promises(cluster);
+    let (promised, bound) = (promises(cluster), bound(cluster, "steady-"));
     let total = args.rate * args.seconds;
     let begun = Instant::now();
     let mut made = HashMap::with_capacity(total);
@@ -159,7 +177,7 @@ async fn steadily(
     while let Some(written) = writes.join_next().await {
         written.context("a write failed")??;
     }
-    until_bound(cluster, "steady-", total).await?;
+    until_bound(cluster, bound, total).await?;
     let calls = timed.calls.lock();
     let promised = promised.lock();
     let waits = promised.iter().filter_map(|(pod, claim)| Some((made.get(pod)?, calls.get(claim)?)));
@@ -192,20 +210,25 @@ fn promises(cluster: &Cluster) -> Arc<Mutex<HashMap<String, String>>> {
     promised
 }
 
-async fn until_bound(cluster: &Cluster, prefix: &str, count: usize) -> anyhow::Result<()> {
-    let mut changes = cluster.changes();
-    let of_prefix = |pod: &Arc<Pod>| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
-    let bound = || cluster.pods.list().iter().filter(|pod| of_prefix(pod) && node_name(pod).is_some()).count();
-    let all = async {
-        while bound() < count {
-            let _ = changes.changed().await;
-            tokio::time::sleep(Duration::from_millis(5)).await;
+/// Counts pods of a prefix that are bound, from now on: to look at all of them again and again would be work of its own.
+fn bound(cluster: &Cluster, prefix: &'static str) -> watch::Receiver<usize> {
+    let (sender, receiver) = watch::channel(0);
+    cluster.pods.on_change(move |before, after| {
+        let of_prefix = |pod: &&Arc<Pod>| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(prefix));
+        let is_bound = |pod: Option<&Arc<Pod>>| pod.filter(of_prefix).is_some_and(|pod| node_name(pod).is_some());
+        if is_bound(after) && !is_bound(before) {
+            sender.send_modify(|count| *count += 1);
         }
-    };
+    });
+    receiver
+}
+
+async fn until_bound(cluster: &Cluster, mut bound: watch::Receiver<usize>, count: usize) -> anyhow::Result<()> {
+    let all = bound.wait_for(|bound| *bound >= count);
     if tokio::time::timeout(PATIENCE, all).await.is_err() {
-        let waits = cluster.pods.list().into_iter().find(|pod| of_prefix(pod) && node_name(pod).is_none());
+        let waits = cluster.pods.list().into_iter().find(|pod| node_name(pod).is_none());
         let why = waits.map(|pod| format!("; `{}` is {}", pod.name_any(), json!(pod.status))).unwrap_or_default();
-        bail!("only {} of {count} pods are bound after {PATIENCE:?}{why}", bound());
+        bail!("only {} of {count} pods are bound after {PATIENCE:?}{why}", *bound.borrow());
     }
     Ok(())
 }

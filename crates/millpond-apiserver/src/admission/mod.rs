@@ -167,10 +167,10 @@ fn resolve_priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
 }
 
 fn default_priority_class(call: &Call) -> Option<Value> {
-    const DEFAULT: &[u8] = b"\"globalDefault\":true";
+    const DEFAULT: &str = "\"globalDefault\":true";
     let classes = call.server.store.list("priorityclasses.scheduling.k8s.io", "", None, 0, |_, _| true);
     // Every pod asks, and hardly any class is the default: only those that say so are parsed.
-    let says_so = |text: &[u8]| text.windows(DEFAULT.len()).any(|window| window == DEFAULT);
+    let says_so = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.contains(DEFAULT));
     let candidates = classes.items.iter().filter(|(_, class)| says_so(&class.bytes)).map(|(_, class)| class.to_value());
     let defaults = candidates.filter(|class| class["globalDefault"] == true);
     defaults.min_by_key(|class| class["value"].as_i64())

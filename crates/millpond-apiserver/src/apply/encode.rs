@@ -225,13 +225,9 @@ fn before(schema: &Schema) -> Before {
 /// Only built-in types have anything in it.
 pub(super) fn empty_object(schema: &Schema) -> Value {
     let mut map = Map::new();
-    for (name, property) in &schema.properties {
-        let value = match property.zero {
-            Zero::Always => empty_value(&property.schema),
-            Zero::DistinctOrNull => Value::Null,
-            Zero::Omitted | Zero::Distinct => continue,
-        };
-        map.insert(name.to_string(), value);
+    for (name, property) in schema.properties.shown() {
+        let value = if property.zero == Zero::Always { empty_value(&property.schema) } else { Value::Null };
+        map.insert(name.to_owned(), value);
     }
     Value::Object(map)
 }

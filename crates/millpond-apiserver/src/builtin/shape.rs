@@ -180,21 +180,21 @@ pub(crate) fn complete(schema: &Schema, value: &mut Value) {
 }
 
 fn complete_object(schema: &Schema, map: &mut Map<String, Value>) {
-    for (name, property) in &schema.properties {
-        match map.get_mut(&**name) {
-            Some(value) => complete(&property.schema, value),
-            None => match property.zero {
-                Zero::Always => {
-                    let mut value = zero_value(&property.schema);
-                    complete(&property.schema, &mut value);
-                    map.insert(name.to_string(), value);
-                }
-                Zero::DistinctOrNull => {
-                    map.insert(name.to_string(), Value::Null);
-                }
-                Zero::Omitted | Zero::Distinct => {}
-            },
+    for (name, value) in map.iter_mut().filter(|(_, value)| value.is_object() || value.is_array()) {
+        if let Some(property) = schema.properties.get(name) {
+            complete(&property.schema, value);
         }
+    }
+    for (name, property) in schema.properties.shown() {
+        if map.contains_key(name) {
+            continue;
+        }
+        let mut value = Value::Null;
+        if property.zero == Zero::Always {
+            value = zero_value(&property.schema);
+            complete(&property.schema, &mut value);
+        }
+        map.insert(name.to_owned(), value);
     }
 }
 

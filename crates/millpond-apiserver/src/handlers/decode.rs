@@ -147,6 +147,10 @@ pub(crate) fn conform(
     text: Option<&[u8]>,
 ) -> Result<(), ApiError> {
     let resource = call.resource.clone();
+    let builtin = matches!(resource.behaviour, Behaviour::Builtin(_));
+    if builtin && duplicates.is_empty() && strict::fits(object, &resource.schema) {
+        return Ok(());
+    }
     let kind = &resource.kind;
     strict::check_types(object, &resource.schema).map_err(|problem| {
         ApiError::bad_request(format!(
@@ -159,7 +163,7 @@ pub(crate) fn conform(
     if problems.is_empty() {
         return Ok(());
     }
-    if let (Behaviour::Builtin(_), Some(text)) = (&resource.behaviour, text) {
+    if let (true, Some(text)) = (builtin, text) {
         problems = strict::in_document_order(text, &resource.schema);
     }
     match call.query.field_validation {

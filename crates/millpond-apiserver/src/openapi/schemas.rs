@@ -133,7 +133,7 @@ impl<'a> Definitions<'a> {
             definition.insert("description".to_owned(), description.into());
         }
         let mut properties = Map::new();
-        for (property_name, property) in &schema.properties {
+        for (property_name, property) in schema.properties.iter() {
             let description = self.descriptions.of_property(name, property_name);
             properties.insert(property_name.to_string(), self.property(property, description.as_deref()));
         }

@@ -70,7 +70,7 @@ impl Plan {
     fn of(index: u16) -> Self {
         let schema = builtin::type_at(index);
         let mut fields = Vec::new();
-        for (name, property) in &schema.properties {
+        for (name, property) in schema.properties.iter() {
             let Some(proto) = property.proto else { continue };
             let [outer, inner] = proto.within.map(u32::from);
             if outer != 0 {

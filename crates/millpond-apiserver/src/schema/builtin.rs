@@ -140,14 +140,16 @@ impl Entry {
         };
         schema.name = Some(full_name(self.name).into());
         schema.atomic_map = words.any(|word| word == "atomic");
-        for line in self.properties.lines() {
-            let (name, required, property) =
+        let required = &mut schema.required;
+        let properties = self.properties.lines().map(|line| {
+            let (name, is_required, property) =
                 parse_property(line).unwrap_or_else(|| panic!("type `{}` has a malformed line `{line}`", self.name));
-            if required {
-                schema.required.push(name.into());
+            if is_required {
+                required.push(name.into());
             }
-            schema.properties.insert(name.into(), property);
-        }
+            (name.into(), property)
+        });
+        schema.properties = properties.collect();
         schema
     }
 }
@@ -334,7 +336,7 @@ mod tests {
     #[test]
     fn map_lists_have_keys_that_their_items_know() {
         for index in 0..len() {
-            for (name, property) in &type_at(index).properties {
+            for (name, property) in type_at(index).properties.iter() {
                 for key in &property.schema.list_map_keys {
                     let items = property.schema.items.as_deref().unwrap();
                     assert!(items.properties.contains_key(key), "{:?}.{name}: {key}", type_at(index).name);

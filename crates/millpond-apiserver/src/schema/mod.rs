@@ -4,7 +4,6 @@
 //! and OpenAPI all walk a [`Schema`]. Built-in types come from a generated table ([`builtin`]), in which
 //! types refer to each other by name; custom resources bring their own tree, parsed from the CRD.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -82,7 +81,7 @@ pub struct Schema {
     /// What `kubectl explain` shows.
     pub description: Option<Box<str>>,
     /// Known properties.
-    pub properties: BTreeMap<Box<str>, Property>,
+    pub properties: Properties,
     /// Names of properties that must be there.
     pub required: Vec<Box<str>>,
     /// Schema of values under unknown keys (maps).
@@ -238,4 +237,7 @@ pub enum MapValue {
 
 pub mod builtin;
 pub mod custom;
+mod properties;
 pub mod strict;
+
+pub use properties::Properties;

@@ -87,6 +87,8 @@ pub(super) struct State {
     /// One entry per event in the collections' histories, oldest first.
     history: VecDeque<HistoryEntry>,
     history_bytes: usize,
+    /// About what the objects take in a file.
+    live_bytes: usize,
 }
 
 struct HistoryEntry {
@@ -94,6 +96,12 @@ struct HistoryEntry {
     time_unix_ms: u64,
     collection: Arc<str>,
     bytes: usize,
+}
+
+/// About what an object takes in a file: its text, its name, and the numbers around them.
+fn stored_bytes(key: &str, object: &StoredObject) -> usize {
+    const AROUND: usize = 32;
+    AROUND + key.len() + object.bytes.len()
 }
 
 /// The revision asked for is older than the history.
@@ -130,8 +138,12 @@ impl State {
         let previous = if deleted {
             collection.objects.remove(&key)
         } else {
+            self.live_bytes += stored_bytes(&key, &object);
             collection.objects.insert(key.clone(), object.clone())
         };
+        if let Some(previous) = &previous {
+            self.live_bytes -= stored_bytes(&key, previous);
+        }
         let kind = match (deleted, &previous) {
             (true, _) => EventKind::Deleted,
             (false, None) => EventKind::Added,
@@ -147,7 +159,13 @@ impl State {
         if object.index.deleting {
             self.deleting.insert(object.index.uid.clone(), (collection_name.clone(), key.clone()));
         }
+        self.live_bytes += stored_bytes(&key, &object);
         self.collections.entry(collection_name.clone()).or_default().objects.insert(key, object);
+    }
+
+    /// About what a compacted file would hold: every object, and what only the history knows.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        (self.live_bytes + self.history_bytes) as u64
     }
 
     /// Takes in an event of before the restart.
@@ -301,3 +319,31 @@ impl State {
 }
 
 pub(super) type Range<'a> = Option<std::collections::btree_map::Range<'a, Arc<str>, Arc<StoredObject>>>;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::Draft;
+
+    #[test]
+    fn what_a_compaction_would_keep_follows_the_writes() {
+        let mut state = State::default();
+        let mut write = |state: &mut State, deleted: bool, note: &str| {
+            let object = Draft::new(&json!({"metadata": {"uid": "u", "note": note}})).seal(state.revision + 1);
+            let bytes = object.bytes.len() as u64;
+            state.apply(&"things".into(), "a".into(), deleted, Arc::new(object), 0);
+            bytes
+        };
+        let short = write(&mut state, false, "short");
+        let created = state.kept_bytes();
+        assert!(created >= short);
+        let long = write(&mut state, false, &"long".repeat(100));
+        assert_eq!(state.kept_bytes(), created + long, "the object as it is, and as it was");
+        let last = write(&mut state, true, "last");
+        assert_eq!(state.kept_bytes(), short + last, "what the history tells of it");
+        state.forget_history();
+        assert_eq!(state.kept_bytes(), 0);
+    }
+}

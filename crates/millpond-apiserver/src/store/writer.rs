@@ -320,12 +320,9 @@ impl Thread {
     }
 
     fn start_compaction(&mut self) {
-        let now = self.shared.clock.unix_ms();
-        let Some(job) =
-            self.log.as_mut().filter(|log| log.wants_compaction()).and_then(|log| log.begin_compaction(now))
-        else {
-            return;
-        };
+        let kept_bytes = self.shared.state.read().kept_bytes();
+        let Some(log) = self.log.as_mut().filter(|log| log.wants_compaction(kept_bytes)) else { return };
+        let Some(job) = log.begin_compaction(self.shared.clock.unix_ms()) else { return };
         let (shared, queue) = (self.shared.clone(), self.queue.clone());
         let spawned = std::thread::Builder::new().name("millpond-compact".to_owned()).spawn(move || {
             // On its own line: the lock must be free again before the long write begins.

@@ -103,7 +103,8 @@ pub(super) fn fill(schema: &SchemaRef, value: &mut Value) {
     match value {
         Value::Object(map) => {
             fill_constants(schema, map);
-            for (name, inner) in map.iter_mut() {
+            // Defaults belong to objects; scalars hold none.
+            for (name, inner) in map.iter_mut().filter(|(_, inner)| inner.is_object() || inner.is_array()) {
                 if let Some(property) = schema.properties.get(name.as_str()) {
                     fill(&property.schema, inner);
                 } else if let Some(additional) = &schema.additional {
@@ -123,11 +124,11 @@ pub(super) fn fill(schema: &SchemaRef, value: &mut Value) {
 }
 
 fn fill_constants(schema: &Schema, map: &mut serde_json::Map<String, Value>) {
-    for (name, property) in &schema.properties {
+    for (name, property) in schema.properties.defaulted() {
         let Some(default) = &property.default else { continue };
         let nothing = property.zero == Zero::Omitted && matches!(default.as_str(), Some("") | None);
-        if !nothing && map.get(&**name).is_none_or(Value::is_null) {
-            map.insert(name.to_string(), default.clone());
+        if !nothing && map.get(name).is_none_or(Value::is_null) {
+            map.insert(name.to_owned(), default.clone());
         }
     }
 }

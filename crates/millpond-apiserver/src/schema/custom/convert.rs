@@ -78,12 +78,13 @@ const METADATA: &str = "Standard object's metadata. More info: \
 
 /// The fields of every object, with the words that the real server publishes.
 fn add_meta_fields(schema: &mut Schema) {
-    for (name, description) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+    let text = |description: &str| {
         let text = Schema { ty: Type::String, description: Some(description.into()), ..Schema::default() };
-        schema.properties.insert(name.into(), Property::new(text.into()));
-    }
+        Property::new(text.into())
+    };
     let metadata = Property { description: Some(METADATA.into()), ..Property::new(OBJECT_META.clone()) };
-    schema.properties.insert("metadata".into(), metadata);
+    let properties = [("apiVersion", text(API_VERSION)), ("kind", text(KIND)), ("metadata", metadata)];
+    schema.properties.extend(properties.map(|(name, property)| (name.into(), property)));
 }
 
 #[cfg(test)]

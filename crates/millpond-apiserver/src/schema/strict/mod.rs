@@ -9,7 +9,7 @@ mod types;
 use serde_json::Value;
 
 pub use parse::{ParseError, in_document_order, parse_json, parse_yaml};
-pub use types::{check_types, go_json_type};
+pub use types::{check_types, fits, go_json_type};
 
 use super::{Schema, custom};
 use crate::print::go_quoted;

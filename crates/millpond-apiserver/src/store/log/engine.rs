@@ -41,7 +41,7 @@ pub struct Options {
     pub history_records: usize,
     /// Space is taken, and filled with zeros, in steps of this size at most.
     pub allocation_bytes: u64,
-    /// A file that grew by less is not worth a compaction.
+    /// A file with less to give back is not worth a compaction.
     pub compaction_growth_bytes: u64,
 }
 
@@ -93,8 +93,6 @@ pub struct Log {
     poisoned: Option<Arc<str>>,
     pub(super) durable_end: Arc<DurableEnd>,
     pub(super) compaction: Weak<()>,
-    /// Size of the file that a compaction is measured against.
-    compacted_bytes: u64,
     /// Size of the file when a compaction was last begun and did not replace it.
     pub(super) attempted_bytes: Option<u64>,
     options: Options,
@@ -152,7 +150,6 @@ impl Log {
             poisoned: None,
             durable_end: Arc::new(DurableEnd(AtomicU64::new(end))),
             compaction: Weak::new(),
-            compacted_bytes: DATA_START + recovered.encoded_bytes(),
             attempted_bytes: None,
             options,
         };
@@ -216,13 +213,15 @@ impl Log {
         synced.map_err(|error| self.fail("sync", error))
     }
 
-    /// Whether the file has grown so far that a compaction pays. One that was
+    /// Whether so much of the file is of no use any more that a compaction
+    /// pays; `kept_bytes` is about what it would leave. A file that grew by
+    /// nothing but new objects would only be copied. A compaction that was
     /// given up (a full disk?) is not tried again before the file has grown on.
-    pub fn wants_compaction(&self) -> bool {
+    pub fn wants_compaction(&self, kept_bytes: u64) -> bool {
         let step = self.options.compaction_growth_bytes;
-        let growth = self.end.saturating_sub(self.compacted_bytes);
+        let useless = self.end.saturating_sub(DATA_START + kept_bytes);
         let again = self.attempted_bytes.is_none_or(|bytes| self.end > bytes + step);
-        growth > step.max(self.compacted_bytes) && again
+        useless > step.max(kept_bytes) && again
     }
 
     /// Whether an earlier failure made the log read-only.
@@ -253,7 +252,6 @@ impl Log {
         self.slot = slot;
         self.end = slot.durable;
         self.allocated = slot.durable;
-        self.compacted_bytes = slot.durable;
         self.attempted_bytes = None;
         self.durable_end = Arc::new(DurableEnd(AtomicU64::new(self.end)));
     }

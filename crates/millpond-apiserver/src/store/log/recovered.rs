@@ -22,14 +22,6 @@ pub struct Recovered {
     pub notes: Vec<Note>,
 }
 
-impl Recovered {
-    /// About what the objects take in a file.
-    pub(super) fn encoded_bytes(&self) -> u64 {
-        let each = |object: &LiveObject| object.as_ref().encoded_bytes();
-        self.objects.iter().map(each).sum()
-    }
-}
-
 /// Something that opening found or did, and that lost nothing acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {

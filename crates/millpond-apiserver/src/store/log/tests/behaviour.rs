@@ -146,36 +146,40 @@ fn a_batch_may_be_as_large_as_the_limit() {
 }
 
 #[test]
-fn a_file_that_doubled_wants_compaction() {
+fn a_file_that_is_mostly_useless_wants_compaction() {
     let disk = FaultyDisk::new(1);
     let options = Options { compaction_growth_bytes: 20_000, ..options() };
     let (mut log, _) = Log::open_in(Arc::new(disk.clone()), options.clone()).unwrap();
     let object = "x".repeat(1000);
+    let kept = put(1, "a", &object).encoded_bytes();
     let mut records: Vec<Record> = Vec::new();
     let grow = |log: &mut Log, records: &mut Vec<Record>| {
         let mut steps = 0;
-        while !log.wants_compaction() {
+        while !log.wants_compaction(kept) {
             records.push(put(records.len() as u64 + 1, "a", &object));
             log.append(&records[records.len() - 1..]).unwrap();
             steps += 1;
         }
         steps
     };
-    assert_eq!(grow(&mut log, &mut records), 19);
+    assert_eq!(grow(&mut log, &mut records), 20);
 
     // One that is given up is not wanted again at once.
     drop(log.begin_compaction(0).unwrap());
-    assert!(!log.wants_compaction());
+    assert!(!log.wants_compaction(kept));
     assert_eq!(grow(&mut log, &mut records), 19);
 
     // Nor does a restart forget how much of the file is dead.
     drop(log);
     let (mut log, _) = Log::open_in(Arc::new(disk), options).unwrap();
-    assert!(log.wants_compaction());
+    assert!(log.wants_compaction(kept));
+    // Were all of it of use, it would only be copied; were it half, hardly less would be left.
+    assert!(!log.wants_compaction(log.data_bytes()));
+    assert!(!log.wants_compaction(log.data_bytes() / 2));
     let job = log.begin_compaction(0).unwrap();
     let file = job.write(snapshot(&records, records.len() as u64)).unwrap();
     log.finish_compaction(file).unwrap();
-    assert!(!log.wants_compaction());
+    assert!(!log.wants_compaction(kept));
     assert_eq!(grow(&mut log, &mut records), 19);
 }
 

@@ -128,6 +128,24 @@ impl Capi {
         }
     }
 
+    /// A queue that is told of Clusters when they, or what belongs to them, change.
+    fn queue_of_clusters(&self) -> Arc<Queue<Key>> {
+        let queue = Arc::new(Queue::new());
+        let own = Arc::clone(&queue);
+        self.clusters.on_change(move |_, new| {
+            if let Some(cluster) = new {
+                own.add(Key::of(&**cluster));
+            }
+        });
+        let own = Arc::clone(&queue);
+        self.externals.on_change(move |_, object| {
+            if let Some(key) = owner_key(object, "Cluster") {
+                own.add(key);
+            }
+        });
+        queue
+    }
+
     /// Wakes `queue` for all objects of a Cluster when that changes in a way that matters to them.
     fn wake_with_cluster<K: Kind>(&self, objects: &Arc<Mirror<K>>, spec: fn(&K) -> &Value, queue: &Arc<Queue<Key>>) {
         let (objects, queue) = (Arc::clone(objects), Arc::clone(queue));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::externals::External;
 use super::machine_set::status::paused;
-use super::{Capi, at, is_paused, owner_key, owner_reference, text, with_owner, without};
+use super::{Capi, at, is_paused, owner_reference, text, with_owner, without};
 use crate::error::Result;
 use crate::kinds::Kind;
 use crate::meta::{Key, controller_of, is_leaving, status_patch};
@@ -36,19 +36,7 @@ pub struct Clusters {
 impl Clusters {
     /// A controller that is told of changes through the returned queue.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
-        let queue = Arc::new(Queue::new());
-        let own = Arc::clone(&queue);
-        capi.clusters.on_change(move |_, new| {
-            if let Some(cluster) = new {
-                own.add(Key::of(&**cluster));
-            }
-        });
-        let own = Arc::clone(&queue);
-        capi.externals.on_change(move |_, object| {
-            if let Some(key) = owner_key(object, "Cluster") {
-                own.add(key);
-            }
-        });
+        let queue = capi.queue_of_clusters();
         let batch = capi.cluster.options.batch;
         wake_with(&capi.deployments, |one| &one.spec, &queue, batch);
         wake_with(&capi.sets, |one| &one.spec, &queue, batch);

@@ -27,20 +27,7 @@ pub struct SharedInfrastructure {
 impl SharedInfrastructure {
     /// Providers that are told of changes through the returned queue.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
-        let queue = Arc::new(Queue::new());
-        let own = Arc::clone(&queue);
-        capi.clusters.on_change(move |_, new| {
-            if let Some(cluster) = new {
-                own.add(Key::of(&**cluster));
-            }
-        });
-        let own = Arc::clone(&queue);
-        capi.externals.on_change(move |_, object| {
-            if let Some(key) = owner_key(object, "Cluster") {
-                own.add(key);
-            }
-        });
-        (Arc::new(Self { capi: Arc::clone(capi) }), queue)
+        (Arc::new(Self { capi: Arc::clone(capi) }), capi.queue_of_clusters())
     }
 
     /// Finds what a Cluster refers to, if it is played here and belongs to it already.

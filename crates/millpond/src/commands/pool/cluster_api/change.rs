@@ -120,6 +120,15 @@ enum Output {
     Name,
 }
 
+impl ActArgs {
+    /// Opens the management cluster, and reads a cluster of it.
+    fn open(&self, cluster: &str) -> anyhow::Result<(Session, Current)> {
+        let session = Session::of(&self.place)?;
+        let current = session.fetch(&self.place.namespace, cluster)?;
+        Ok((session, current))
+    }
+}
+
 fn seconds(text: &str) -> Result<u64, String> {
     let read = duration::parse_seconds(text).map_err(|error| error.to_string())?;
     u64::try_from(read).map_err(|error| error.to_string())
@@ -129,16 +138,14 @@ fn seconds(text: &str) -> Result<u64, String> {
 pub(crate) fn set(args: &SetArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
     let file = read(&args.file, talk)?;
     let options = Options { base: args.base_machine_deployment.clone(), spare_gpus: args.spare_gpus };
-    let session = Session::of(&args.act.place)?;
-    let current = session.fetch(&args.act.place.namespace, &args.cluster)?;
+    let (session, current) = args.act.open(&args.cluster)?;
     let made = plan(&current, &file, &options).map_err(|refusals| refused(&refusals))?;
     act(&session, &current, made, &file, &options, &args.act, out, talk)
 }
 
 /// `pool scale`.
 pub(crate) fn scale(args: &ScaleArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let session = Session::of(&args.act.place)?;
-    let current = session.fetch(&args.act.place.namespace, &args.cluster)?;
+    let (session, current) = args.act.open(&args.cluster)?;
     let made = plan_scale(&current, &args.name, args.replicas).map_err(|refusals| refused(&refusals))?;
     let file = PoolFile { name: args.name.clone(), replicas: Some(args.replicas), ..PoolFile::default() };
     act(&session, &current, made, &file, &Options::default(), &args.act, out, talk)
@@ -184,8 +191,7 @@ fn act(
 /// `pool delete`.
 pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
     let namespace = &args.act.place.namespace;
-    let session = Session::of(&args.act.place)?;
-    let current = session.fetch(namespace, &args.cluster)?;
+    let (session, current) = args.act.open(&args.cluster)?;
     let made = plan_delete(&current, &args.name).map_err(|refusals| refused(&refusals))?;
     let deployment =
         find(&current, &args.name).ok().and_then(|found| found.deployment.map(|it| name_of(it).to_owned()));

@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn what_a_compaction_would_keep_follows_the_writes() {
         let mut state = State::default();
-        let mut write = |state: &mut State, deleted: bool, note: &str| {
+        let write = |state: &mut State, deleted: bool, note: &str| {
             let object = Draft::new(&json!({"metadata": {"uid": "u", "note": note}})).seal(state.revision + 1);
             let bytes = object.bytes.len() as u64;
             state.apply(&"things".into(), "a".into(), deleted, Arc::new(object), 0);

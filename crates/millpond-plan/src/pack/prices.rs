@@ -586,10 +586,7 @@ struct Shapes {
 
 impl Shapes {
     fn new(instance: &Instance) -> Self {
-        let differs = |&dim: &usize| {
-            let first = instance.rows[0].request[dim];
-            instance.rows.iter().any(|row| row.request[dim] != first)
-        };
+        let differs = |&dim: &usize| instance.rows.windows(2).any(|pair| pair[0].request[dim] != pair[1].request[dim]);
         let varied: Vec<usize> = (0..instance.dims).filter(differs).collect();
         let logarithms = instance.rows.iter().map(|row| {
             let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];

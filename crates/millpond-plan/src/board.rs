@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use crate::market::{Market, liking};
 use crate::model::{ClassId, HostPort, Labels, NodeId, Pod, PodClass, PodId, PodKind, PodState, Resources, Snapshot};
 use crate::pack::BitSet;
@@ -397,7 +399,7 @@ fn matches_any(snapshot: &Snapshot, terms: &[Requirements], node: usize) -> bool
 /// Numbers classes by what they want of a node by itself.
 fn static_ids(snapshot: &Snapshot) -> (Vec<u32>, usize) {
     type Wants<'s> = (&'s [Requirements], &'s [Vec<Requirements>], &'s [Toleration], &'s [HostPort]);
-    let mut known: HashMap<Wants<'_>, u32> = HashMap::new();
+    let mut known: HashMap<Wants<'_>, u32, FixedState> = HashMap::default();
     let mut ids = Vec::with_capacity(snapshot.classes.len());
     for class in &snapshot.classes {
         let next = known.len() as u32;

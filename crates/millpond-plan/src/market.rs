@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use crate::model::{HostPort, Labels, Nanos, NodeState, PodClass, Pool, PoolId, Resources, Snapshot, TypeId};
+use crate::model::{
+    CapacityType, HostPort, Labels, Nanos, NodeState, PodClass, Pool, PoolId, Resources, Snapshot, TypeId,
+};
 use crate::pack::BitSet;
 use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
@@ -80,9 +82,10 @@ impl Market {
 
     fn of(snapshot: &Snapshot, mentioned: &Mentioned) -> Self {
         let mut offers = Vec::new();
+        let names = Names::new(snapshot);
         for pool in (0..snapshot.pools.len()).map(PoolId::from) {
             for &of in &snapshot.pools[pool.index()].types {
-                offers_of(snapshot, mentioned, pool, of, &mut offers);
+                offers_of(snapshot, mentioned, &names, pool, of, &mut offers);
             }
         }
         let mut market = Self {
@@ -101,10 +104,17 @@ impl Market {
 
     fn number_capacities(&mut self) {
         let mut known: HashMap<&Resources, u32, FixedState> = HashMap::default();
-        let mut numbers = Vec::with_capacity(self.offers.len());
+        let mut numbers: Vec<u32> = Vec::with_capacity(self.offers.len());
+        let mut last: Option<&Resources> = None;
         for offer in &self.offers {
             let next = known.len() as u32;
-            numbers.push(*known.entry(&offer.free).or_insert(next));
+            // Offers of a type stand side by side, and as a rule have the same.
+            let number = match numbers.last() {
+                Some(number) if last == Some(&offer.free) => *number,
+                _ => *known.entry(&offer.free).or_insert(next),
+            };
+            numbers.push(number);
+            last = Some(&offer.free);
         }
         for (offer, number) in self.offers.iter_mut().zip(numbers) {
             offer.capacity = number;
@@ -304,13 +314,36 @@ impl Mentioned {
     }
 }
 
-fn offers_of(snapshot: &Snapshot, mentioned: &Mentioned, id: PoolId, of: TypeId, offers: &mut Vec<Offer>) {
+/// Symbols of names that every offer needs.
+struct Names {
+    pools: Vec<Option<Symbol>>,
+    /// In the order of [`CapacityType::ALL`].
+    capacity_types: [Option<Symbol>; CapacityType::ALL.len()],
+}
+
+impl Names {
+    fn new(snapshot: &Snapshot) -> Self {
+        Self {
+            pools: snapshot.pools.iter().map(|pool| snapshot.symbols.find(&pool.name)).collect(),
+            capacity_types: CapacityType::ALL.map(|one| snapshot.symbols.find(one.name())),
+        }
+    }
+}
+
+fn offers_of(
+    snapshot: &Snapshot,
+    mentioned: &Mentioned,
+    known: &Names,
+    id: PoolId,
+    of: TypeId,
+    offers: &mut Vec<Offer>,
+) {
     let names = &snapshot.names;
     let Some(merged) = merge(snapshot, id, of) else { return };
     let (pool, kind) = (&snapshot.pools[id.index()], &snapshot.types[of.index()]);
-    let choices = label_choices(snapshot, mentioned, pool, &merged);
+    let choices = label_choices(snapshot, mentioned, pool, known.pools[id.index()], &merged);
     for (offering, offered) in kind.offerings.iter().enumerate() {
-        let capacity_type = snapshot.symbols.find(offered.capacity_type.name());
+        let capacity_type = known.capacity_types[offered.capacity_type as usize];
         let allows = |key, value: Option<Symbol>| {
             let found = merged.iter().find(|(known, _)| *known == key);
             found.is_none_or(|(_, requirement)| requirement.allows(value, &snapshot.symbols))
@@ -372,13 +405,28 @@ fn is_well_known(snapshot: &Snapshot, key: Symbol) -> bool {
 
 /// The labels of a node, in each way in which what is left open can be chosen. Zone and capacity type are the
 /// offering's matter.
-fn label_choices(snapshot: &Snapshot, mentioned: &Mentioned, pool: &Pool, merged: &Allowed<'_>) -> Vec<Labels> {
+fn label_choices(
+    snapshot: &Snapshot,
+    mentioned: &Mentioned,
+    pool: &Pool,
+    name: Option<Symbol>,
+    merged: &Allowed<'_>,
+) -> Vec<Labels> {
     let names = &snapshot.names;
-    let name = snapshot.symbols.find(&pool.name).filter(|_| !pool.lacks(names.pool));
-    let mut choices: Vec<Vec<(Symbol, Symbol)>> = vec![name.map(|name| (names.pool, name)).into_iter().collect()];
+    let name = name.filter(|_| !pool.lacks(names.pool));
+    let mut first = Vec::with_capacity(merged.len() + 1);
+    first.extend(name.map(|name| (names.pool, name)));
+    let mut choices: Vec<Vec<(Symbol, Symbol)>> = vec![first];
     for (key, requirement) in merged {
         let key = *key;
         if [names.zone, names.capacity_type, names.pool, names.hostname].contains(&key) {
+            continue;
+        }
+        // Most labels of a type have one value: no list for these.
+        if let ([only], false) = requirement.named() {
+            if requirement.contains(*only, &snapshot.symbols) {
+                choices.iter_mut().for_each(|chosen| chosen.push((key, *only)));
+            }
             continue;
         }
         let values = open_values(snapshot, mentioned, key, requirement);
@@ -399,9 +447,6 @@ fn label_choices(snapshot: &Snapshot, mentioned: &Mentioned, pool: &Pool, merged
 fn open_values(snapshot: &Snapshot, mentioned: &Mentioned, key: Symbol, requirement: &Requirement) -> Vec<Symbol> {
     let symbols = &snapshot.symbols;
     let (named, complement) = requirement.named();
-    if let ([only], false) = (named, complement) {
-        return if requirement.contains(*only, symbols) { vec![*only] } else { Vec::new() };
-    }
     let named_by_pods = mentioned.values.get(&key);
     let mut values: Vec<Symbol> = if complement {
         // Not a list: values that pods name, or a number of the range, or whatever exists.

@@ -106,7 +106,16 @@ impl Labels {
     /// The same with these on top.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = (Symbol, Symbol)>) -> Self {
-        self.iter().chain(more).collect()
+        let more = more.into_iter();
+        let mut labels = Vec::with_capacity(self.0.len() + more.size_hint().1.unwrap_or(0));
+        labels.extend_from_slice(&self.0);
+        for (key, value) in more {
+            match labels.binary_search_by_key(&key, |(key, _)| *key) {
+                Ok(at) => labels[at].1 = value,
+                Err(at) => labels.insert(at, (key, value)),
+            }
+        }
+        Self(labels.into_boxed_slice())
     }
 }
 

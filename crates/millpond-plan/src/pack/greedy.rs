@@ -37,6 +37,8 @@ pub(super) fn place(
 ) -> (Vec<Nodes>, u64) {
     let mut plan = Vec::new();
     let mut work = 0;
+    let count = |left: &[u64]| left.iter().map(|&count| u128::from(count)).sum::<u128>();
+    let all = count(left);
     loop {
         let rows: Vec<usize> = prices.strata.iter().copied().filter(|&row| left[row] > 0).collect();
         if rows.is_empty() {
@@ -45,7 +47,12 @@ pub(super) fn place(
         let groups = prices.scopes.deal(&rows, GROUP_ROWS);
         let last = groups.len() == 1;
         let threshold = if last { 0.0 } else { POOL_BELOW };
-        let before: u128 = left.iter().map(|&count| u128::from(count)).sum();
+        let before = count(left);
+        if !last && before < all && before * 3 > all && !instance.limited_stock {
+            // Little was good enough the first time; looking for more of it would take longer than it saves.
+            work += finish(instance, prices, left, stock, &groups, &mut plan, threads);
+            return (plan, work);
+        }
         let run = |knapsack: &mut Knapsack, group: &Hand, stock: &mut Stock| {
             let mut greedy = Greedy::new(instance, prices, group, stock, |row| left[row]);
             greedy.run(knapsack, stock, threshold);
@@ -64,13 +71,13 @@ pub(super) fn place(
             subtract(left, &nodes);
             plan.extend(nodes);
         }
-        let after: u128 = left.iter().map(|&count| u128::from(count)).sum();
+        let after = count(left);
         if last && (after == before || !instance.limited_stock) {
             return (plan, work);
         }
         if !last && after * 10 > before * 9 {
             // Pooling has stopped to help: finish the groups one by one.
-            finish(instance, prices, left, stock, &groups, &mut plan, &mut work);
+            work += finish(instance, prices, left, stock, &groups, &mut plan, threads);
             return (plan, work);
         }
     }
@@ -84,23 +91,41 @@ fn finish(
     stock: &mut Stock,
     groups: &[Hand],
     plan: &mut Vec<Nodes>,
-    work: &mut u64,
-) {
+    threads: usize,
+) -> u64 {
+    let run = |knapsack: &mut Knapsack, group: &Hand, left: &[u64], stock: &mut Stock| {
+        let mut greedy = Greedy::new(instance, prices, group, stock, |row| left[row]);
+        greedy.run(knapsack, stock, 0.0);
+        (greedy.plan, greedy.work)
+    };
+    let mut work = 0;
+    if !instance.limited_stock {
+        let known = &*left;
+        let results = parallel::map(threads, groups.len(), Knapsack::default, |knapsack, index| {
+            run(knapsack, &groups[index], known, &mut stock.clone())
+        });
+        for (nodes, spent) in results {
+            work += spent;
+            subtract(left, &nodes);
+            plan.extend(nodes);
+        }
+        return work;
+    }
     let mut knapsack = Knapsack::default();
     for group in groups {
         loop {
-            let mut greedy = Greedy::new(instance, prices, group, stock, |row| left[row]);
-            greedy.run(&mut knapsack, stock, 0.0);
-            *work += greedy.work;
-            subtract(left, &greedy.plan);
+            let (nodes, spent) = run(&mut knapsack, group, left, stock);
+            work += spent;
+            subtract(left, &nodes);
             // What is short may have run out, and other bins take its place.
-            let again = instance.limited_stock && !greedy.plan.is_empty();
-            plan.append(&mut greedy.plan);
+            let again = !nodes.is_empty();
+            plan.extend(nodes);
             if !again {
                 break;
             }
         }
     }
+    work
 }
 
 /// Takes the pods of the nodes off what is left.
@@ -145,9 +170,32 @@ struct Offer {
 /// What is tried on the nodes of a bin.
 struct Menu {
     items: Vec<u32>,
+    /// Items before this place are used up.
+    from: usize,
     order: Order,
     /// How many of them at a time.
     most: usize,
+}
+
+impl Menu {
+    /// The next items that there are pods of. Those that are used up among them are passed over for good; the others
+    /// move up to the end of what was looked at, so that nothing behind it has to be touched.
+    fn next(&mut self, left: &[u64]) -> &[u32] {
+        let (mut end, mut found) = (self.from, 0);
+        while end < self.items.len() && found < self.most {
+            found += usize::from(left[self.items[end] as usize] > 0);
+            end += 1;
+        }
+        let mut to = end;
+        for at in (self.from..end).rev() {
+            if left[self.items[at] as usize] > 0 {
+                to -= 1;
+                self.items[to] = self.items[at];
+            }
+        }
+        self.from = to;
+        &self.items[to..end]
+    }
 }
 
 /// A bin and what it holds, in items of a group.
@@ -255,7 +303,7 @@ impl<'a> Greedy<'a> {
     fn menu(&self, bin: usize) -> Menu {
         let mut items = self.items.fitting(self.instance, bin);
         if self.items.len() <= 2 * MENU {
-            return Menu { items, order: Order::Any, most: usize::MAX };
+            return Menu { items, from: 0, order: Order::Any, most: usize::MAX };
         }
         let at = &self.prices.vectors[self.prices.of_bin[bin]];
         // What is taken up for what is earned, in ten-thousandths; then chance; then the item.
@@ -268,7 +316,7 @@ impl<'a> Greedy<'a> {
         keys.sort_unstable();
         items.clear();
         items.extend(keys.into_iter().map(|key| (key & 0xff_ffff) as u32));
-        Menu { items, order: Order::Best, most: MENU }
+        Menu { items, from: 0, order: Order::Best, most: MENU }
     }
 
     fn offer(&mut self, knapsack: &mut Knapsack, stock: &Stock, at: usize, menu: &mut Menu) -> Option<Offer> {
@@ -279,11 +327,10 @@ impl<'a> Greedy<'a> {
         self.work += 1;
         let mut content = Content::new();
         let left = &self.left;
-        menu.items.retain(|&item| left[item as usize] > 0);
-        let offered = menu.items.iter().copied().take(menu.most);
+        let order = menu.order;
+        let offered = menu.next(left).iter().copied();
         let kind = &self.instance.bins[bin];
-        let value =
-            knapsack.fill(self.instance, &self.items, kind, offered, menu.order, &self.values, left, &mut content);
+        let value = knapsack.fill(self.instance, &self.items, kind, offered, order, &self.values, left, &mut content);
         if content.is_empty() {
             return None;
         }

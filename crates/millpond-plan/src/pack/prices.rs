@@ -42,7 +42,7 @@ const GOOD: f64 = 0.95;
 const LEAST_VALUE: f64 = 0.02;
 
 /// Bins times rows for which a second thread takes longer to start than it saves.
-const LITTLE_WORK: usize = 1_000_000;
+const LITTLE_WORK: usize = 200_000;
 /// A programme with whole pods for more rows takes too long.
 const MAX_WHOLE_ROWS: usize = 64;
 /// Steps of the search for what whole pods on a node are worth.
@@ -110,7 +110,7 @@ impl Prices {
     /// too many rows for programmes with whole pods.
     pub(super) fn are_shared(instance: &Instance) -> bool {
         let kinds = instance.kinds().last().map_or(0, |last| last + 1);
-        kinds == instance.bins.len() && alike(instance).len() > MAX_WHOLE_ROWS
+        kinds == instance.bins.len() && alike(instance, MAX_WHOLE_ROWS).is_none()
     }
 
     fn for_purpose(instance: &Instance, threads: usize, purpose: Purpose) -> Self {
@@ -134,7 +134,8 @@ impl Prices {
     }
 
     fn of(instance: &Instance, threads: usize, purpose: Purpose) -> Self {
-        let clusters = clusters(instance);
+        let shapes = Shapes::new(instance);
+        let clusters = clusters(instance, &shapes);
         let exact = clusters.iter().all(|cluster| cluster.exact);
         let mut programme = programme::Programme::new(instance, clusters);
         programme.run();
@@ -144,8 +145,10 @@ impl Prices {
         if !exact {
             let patient = purpose == Purpose::Bound && instance.rows.len() <= FEW_ROWS;
             let (ascents, steps) = if patient { PATIENT_ASCENTS } else { ASCENTS };
+            let step = if instance.rows.len() <= FEW_ROWS { LUMP_STEPS.0 } else { LUMP_STEPS.1 };
+            let lumps = shapes.similar(instance, |row| row.cap >= 16, step);
             for _ in 0..ascents {
-                if !this.ascend(instance, &all, steps, threads) {
+                if !this.ascend(instance, &all, &lumps, steps, threads) {
                     break;
                 }
             }
@@ -169,7 +172,7 @@ impl Prices {
     }
 
     /// Improves the prices row by row; kept if the rows are worth more in the end, which is told.
-    fn ascend(&mut self, instance: &Instance, all: &Items, steps: usize, threads: usize) -> bool {
+    fn ascend(&mut self, instance: &Instance, all: &Items, lumps: &[Cluster], steps: usize, threads: usize) -> bool {
         let endless = |&bin: &usize| instance.bins[bin].stock == u64::MAX;
         let mut bins: Vec<BinPrices> = self
             .vectors
@@ -189,9 +192,7 @@ impl Prices {
             })
             .collect();
         let capped = |row: usize| instance.rows[row].cap < 16;
-        let step = if instance.rows.len() <= FEW_ROWS { LUMP_STEPS.0 } else { LUMP_STEPS.1 };
-        let lumps = similar(instance, |row| row.cap >= 16, step);
-        ascend(instance, &lumps, &mut bins, steps);
+        ascend(instance, lumps, &mut bins, steps);
         let mut next = self.with(instance, self.values.clone(), bins.iter().map(|one| one.prices).collect());
         for (index, row) in instance.rows.iter().enumerate() {
             if !capped(index) {
@@ -213,10 +214,7 @@ impl Prices {
 
     /// Raises the values as far as nodes cannot hold more than their price in whole pods.
     fn raise_for_whole_pods(&mut self, instance: &Instance, all: &Items, threads: usize) {
-        let rows = alike(instance);
-        if rows.len() > MAX_WHOLE_ROWS {
-            return;
-        }
+        let Some(rows) = alike(instance, MAX_WHOLE_ROWS) else { return };
         let least = |rows: &Vec<usize>| rows.iter().map(|&row| self.values[row]).fold(f64::INFINITY, f64::min);
         let start = rows.iter().map(least).collect();
         let clusters: Vec<Cluster> = rows.into_iter().map(|rows| cluster(instance, rows)).collect();
@@ -547,14 +545,13 @@ fn cost_alone(instance: &Instance, promising: &[usize]) -> Vec<f64> {
 }
 
 /// Groups rows of the same class and similar request; coarser until there are few enough.
-fn clusters(instance: &Instance) -> Vec<Cluster> {
-    let alike = alike(instance);
-    if alike.len() <= MAX_SINGLE_ROWS {
+fn clusters(instance: &Instance, shapes: &Shapes) -> Vec<Cluster> {
+    if let Some(alike) = alike(instance, MAX_SINGLE_ROWS) {
         return alike.into_iter().map(|rows| Cluster { exact: true, ..cluster(instance, rows) }).collect();
     }
     let mut step = 1.0;
     loop {
-        let clusters = similar(instance, |_| true, step);
+        let clusters = shapes.similar(instance, |_| true, step);
         if clusters.len() <= MAX_CLUSTERS || step > 30.0 {
             return clusters;
         }
@@ -562,8 +559,9 @@ fn clusters(instance: &Instance) -> Vec<Cluster> {
     }
 }
 
-/// Rows that do not differ but in number: the same pods in several zones, where zones do not matter.
-fn alike(instance: &Instance) -> Vec<Vec<usize>> {
+/// Rows that do not differ but in number: the same pods in several zones, where zones do not matter. None if there are
+/// more than so many kinds of them.
+fn alike(instance: &Instance, most: usize) -> Option<Vec<Vec<usize>>> {
     let mut places: HashMap<(usize, &Dims<i64>, u64, &[usize]), usize> = HashMap::default();
     let mut members: Vec<Vec<usize>> = Vec::new();
     for (index, row) in instance.rows.iter().enumerate() {
@@ -571,36 +569,57 @@ fn alike(instance: &Instance) -> Vec<Vec<usize>> {
             members.push(Vec::new());
             members.len() - 1
         });
+        if place >= most {
+            return None;
+        }
         members[place].push(index);
     }
-    members
+    Some(members)
 }
 
-/// Groups the chosen rows by class, and by the binary logarithms of size and shares in steps.
-pub(super) fn similar(instance: &Instance, chosen: impl Fn(&InstanceRow) -> bool, step: f64) -> Vec<Cluster> {
-    let differs = |&dim: &usize| {
-        let first = instance.rows[0].request[dim];
-        instance.rows.iter().any(|row| row.request[dim] != first)
-    };
-    let varied: Vec<usize> = (0..instance.dims).filter(differs).collect();
-    let mut places: HashMap<(usize, bool, [i32; MAX_DIMS + 1]), usize> = HashMap::default();
-    let mut members: Vec<Vec<usize>> = Vec::new();
-    for (index, row) in instance.rows.iter().enumerate().filter(|(_, row)| chosen(row)) {
-        let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];
-        let size = varied.iter().map(|&dim| scaled(dim)).fold(1e-30, f64::max);
-        let mut key = [0; MAX_DIMS + 1];
-        key[MAX_DIMS] = (size.log2() / (2.0 * step)).floor() as i32;
-        for &dim in &varied {
-            let share = scaled(dim) / size;
-            key[dim] = if share > 0.0 { (share.log2() / step).round() as i32 } else { i32::MIN };
-        }
-        let place = *places.entry((row.class, row.cap < 16, key)).or_insert_with(|| {
-            members.push(Vec::new());
-            members.len() - 1
+/// Binary logarithms of what rows ask for: the largest share of it last, the others by that.
+struct Shapes {
+    varied: Vec<usize>,
+    logarithms: Vec<[f64; MAX_DIMS + 1]>,
+}
+
+impl Shapes {
+    fn new(instance: &Instance) -> Self {
+        let differs = |&dim: &usize| instance.rows.windows(2).any(|pair| pair[0].request[dim] != pair[1].request[dim]);
+        let varied: Vec<usize> = (0..instance.dims).filter(differs).collect();
+        let logarithms = instance.rows.iter().map(|row| {
+            let scaled = |dim: usize| row.request[dim] as f64 * instance.unit[dim];
+            let size = varied.iter().map(|&dim| scaled(dim)).fold(1e-30, f64::max);
+            let mut of = [0.0; MAX_DIMS + 1];
+            of[MAX_DIMS] = size.log2();
+            for &dim in &varied {
+                of[dim] = (scaled(dim) / size).log2();
+            }
+            of
         });
-        members[place].push(index);
+        Self { logarithms: logarithms.collect(), varied }
     }
-    members.into_iter().map(|rows| cluster(instance, rows)).collect()
+
+    /// Groups the chosen rows by class, and by the logarithms of size and shares in steps.
+    fn similar(&self, instance: &Instance, chosen: impl Fn(&InstanceRow) -> bool, step: f64) -> Vec<Cluster> {
+        let mut places: HashMap<(usize, bool, [i32; MAX_DIMS + 1]), usize> = HashMap::default();
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for (index, row) in instance.rows.iter().enumerate().filter(|(_, row)| chosen(row)) {
+            let of = &self.logarithms[index];
+            let mut key = [0; MAX_DIMS + 1];
+            key[MAX_DIMS] = (of[MAX_DIMS] / (2.0 * step)).floor() as i32;
+            for &dim in &self.varied {
+                // What is not asked for at all has an infinite logarithm, and the least number.
+                key[dim] = (of[dim] / step).round() as i32;
+            }
+            let place = *places.entry((row.class, row.cap < 16, key)).or_insert_with(|| {
+                members.push(Vec::new());
+                members.len() - 1
+            });
+            members[place].push(index);
+        }
+        members.into_iter().map(|rows| cluster(instance, rows)).collect()
+    }
 }
 
 fn cluster(instance: &Instance, rows: Vec<usize>) -> Cluster {

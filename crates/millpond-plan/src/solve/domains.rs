@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
+
 use crate::model::{CPU, ClassId};
 use crate::pack::BitSet;
 use crate::symbol::Symbol;
@@ -22,9 +24,9 @@ pub(super) struct SetId(pub(super) u32);
 #[derive(Debug, Default)]
 pub(super) struct OfferSets {
     sets: Vec<BitSet>,
-    known: HashMap<BitSet, SetId>,
+    known: HashMap<BitSet, SetId, FixedState>,
     /// What was asked before.
-    bases: HashMap<u32, SetId>,
+    bases: HashMap<u32, SetId, FixedState>,
     inside: HashMap<(SetId, Symbol, Symbol), SetId>,
     /// Without offers that, once full, break a promise of `minValues`.
     flexible: bool,

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use crate::market::{Market, Offer};
 use crate::model::{ClassId, NodeState, PoolId, Snapshot};
 use crate::symbol::Symbol;
@@ -17,7 +19,7 @@ pub(super) struct Balance {
 
 impl Balance {
     pub(super) fn new(snapshot: &Snapshot, market: &Market) -> Self {
-        let mut numbers: HashMap<(PoolId, Option<Symbol>), u32> = HashMap::new();
+        let mut numbers: HashMap<(PoolId, Option<Symbol>), u32, FixedState> = HashMap::default();
         let mut number = |pool: PoolId, zone: Option<Symbol>| {
             let next = numbers.len() as u32;
             *numbers.entry((pool, zone)).or_insert(next)

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
+
 use crate::market::Rank;
 use crate::model::{ClassId, Nanos, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
@@ -211,7 +213,7 @@ impl Solver<'_> {
                 signatures[offer * words + bit / 64] |= 1 << (bit % 64);
             }
         }
-        let mut groups: HashMap<Alike<'_>, (Nanos, Vec<usize>)> = HashMap::new();
+        let mut groups: HashMap<Alike<'_>, (Nanos, Vec<usize>), FixedState> = HashMap::default();
         for (index, signature) in signatures.chunks_exact(words).enumerate() {
             if signature.iter().all(|word| *word == 0) {
                 continue;

@@ -1,13 +1,12 @@
 //! Better plans: column generation in groups, rounded step by step.
 //!
 //! Each group of rows gets a covering programme over patterns. New patterns come from filling the
-//! promising bins at the programme's duals; when that finds no more, from a search for the best
-//! content. Whole multiples of a pattern are bought, the programme is
-//! solved again for the rest, and what remains in the end is pooled over all groups. One programme
-//! for more than about a hundred rows takes a second and is hardly better.
+//! promising bins at the programme's duals; when that finds no more, at values near them, and from a
+//! search for the best content. Whole multiples of a pattern are bought, the programme is
+//! solved again for the rest, and what remains in the end is pooled over all groups.
 
 use super::greedy::{Greedy, Pattern, candidates};
-use super::instance::Instance;
+use super::instance::{Instance, mix};
 use super::knapsack::{Content, Items, Knapsack, Order};
 use super::parallel;
 use super::plan::{Nodes, Stock};
@@ -16,16 +15,16 @@ use super::scopes::Hand;
 use super::simplex::{Column, Master};
 use super::whole::Search;
 
-/// Rows of a group.
-const GROUP_ROWS: usize = 80;
+/// Rows of a group, where there are few rows in all and where there are many. Larger groups mix better and leave less to
+/// round, but the programme takes longer with the square of its rows. Where there are few, it pays: three zones with a
+/// third of `everything` each cost a quarter of a per cent less than six groups.
+const GROUP_ROWS: (usize, usize) = (130, 80);
 /// Promising bins of the greedy plan that a group starts from.
 const SEED_BINS: usize = 24;
 /// New columns in a round.
 const COLUMNS_A_ROUND: usize = 24;
 /// Bins that are filled in a round that is not a full one.
 const HOT_BINS: usize = 12;
-/// Rounds of the programmes for what is left.
-const LATER_ROUNDS: usize = 4;
 /// A programme this close to the bound is good enough.
 const CLOSE_ENOUGH: f64 = 1.002;
 /// Weight of the values of earlier rounds in those that patterns are built for; the duals of a
@@ -35,8 +34,10 @@ const SMOOTHING: f64 = 0.5;
 /// Pivots of one programme, and how many of them take as long as a fill.
 const MAX_PIVOTS: usize = 400;
 const PIVOTS_AN_EVALUATION: usize = 2;
-/// Rounds in which a programme must gain something.
-const PATIENCE: usize = 4;
+/// Fills of each bin at values near the duals when the duals themselves lead no further, and how near. A fill takes the
+/// same rows first wherever it is done; a little chance shows it others.
+const NEARBY: u64 = 3;
+const NOISE: f64 = 0.05;
 /// Of their price patterns must earn at the duals to be kept for what is left.
 const NEAR: f64 = 0.9;
 
@@ -53,22 +54,43 @@ struct Pains {
     bins: usize,
     /// Rounds of the first programme.
     rounds: usize,
-    /// What it must gain in [`PATIENCE`] rounds to go on.
+    /// What it must gain in so many rounds to go on.
     least_gain: f64,
-    /// How often what is left is solved again, and the fraction of a pattern that is bought as a whole one.
+    patience: usize,
+    /// How often what is left is solved again, in how many rounds, and the fraction of a pattern that is bought as a
+    /// whole one.
     dives: usize,
+    later_rounds: usize,
     round_up_from: f64,
-    /// Whether to search for the best pattern when none is found by filling.
+    /// Whether to look further, nearby and by search, when no pattern is found by filling.
     search: bool,
 }
 
 impl Pains {
     fn new(rows: usize) -> Self {
         if rows <= FEW_ROWS {
-            return Self { bins: 40, rounds: 40, least_gain: 1e-4, dives: 3, round_up_from: 0.5, search: true };
+            return Self {
+                bins: 40,
+                rounds: 80,
+                least_gain: 1e-4,
+                patience: 6,
+                dives: 8,
+                later_rounds: 10,
+                round_up_from: 0.5,
+                search: true,
+            };
         }
         // What many groups leave is pooled, and packed at least as well as the groups would by themselves.
-        Self { bins: 32, rounds: 30, least_gain: 3e-4, dives: 1, round_up_from: 0.3, search: false }
+        Self {
+            bins: 32,
+            rounds: 30,
+            least_gain: 3e-4,
+            patience: 4,
+            dives: 1,
+            later_rounds: 4,
+            round_up_from: 0.3,
+            search: false,
+        }
     }
 }
 
@@ -82,7 +104,8 @@ pub(super) fn place(
     threads: usize,
 ) -> (Vec<Nodes>, u64) {
     let rows: Vec<usize> = prices.strata.iter().copied().filter(|&row| left[row] > 0).collect();
-    let groups = prices.scopes.deal(&rows, GROUP_ROWS);
+    let few = instance.rows.len() <= FEW_ROWS;
+    let groups = prices.scopes.deal(&rows, if few { GROUP_ROWS.0 } else { GROUP_ROWS.1 });
     let share = evaluations / groups.len() as u64;
     let run = |knapsack: &mut Knapsack, hand: &Hand, stock: &mut Stock| {
         let mut group = Group::new(instance, prices, hand, stock, left, share);
@@ -159,7 +182,7 @@ impl<'a> Group<'a> {
             if self.left.iter().all(|&left| left == 0) || self.work >= self.limit {
                 return;
             }
-            let rounds = if dive == 0 { self.pains.rounds } else { LATER_ROUNDS };
+            let rounds = if dive == 0 { self.pains.rounds } else { self.pains.later_rounds };
             let solution = self.relax(knapsack, rounds);
             if !self.buy(solution, stock) {
                 return;
@@ -231,7 +254,7 @@ impl<'a> Group<'a> {
         for round in 0..rounds {
             solve(self, &mut master);
             let value = master.value();
-            let before = values.len().checked_sub(PATIENCE).map(|round: usize| values[round]);
+            let before = values.len().checked_sub(self.pains.patience).map(|round: usize| values[round]);
             values.push(value);
             let stalled = before.is_some_and(|before: f64| value > before * (1.0 - self.pains.least_gain));
             if value <= least * CLOSE_ENOUGH || self.work >= self.limit || (stalled && thorough) {
@@ -260,7 +283,13 @@ impl<'a> Group<'a> {
                 thorough = added.is_empty() && self.pains.search;
             }
             if thorough {
-                added = self.search(knapsack, &smooth, &pure);
+                for draw in 0..NEARBY {
+                    let nearby = disturbed(&smooth, round as u64 * NEARBY + draw);
+                    added.extend(self.generate(knapsack, &nearby, &pure, &mut hot, true));
+                }
+                if added.is_empty() {
+                    added = self.search(knapsack, &smooth, &pure);
+                }
                 if added.is_empty() {
                     added = self.search(knapsack, &pure, &pure);
                 }
@@ -372,8 +401,8 @@ impl<'a> Group<'a> {
         Pattern { bin, content: vec![(item, count)] }
     }
 
-    /// Buys whole multiples, then patterns with a large fraction; says whether any was bought. All
-    /// patterns go back to the pool.
+    /// Buys whole multiples, then patterns with a large fraction, whatever the fraction if there was no whole one; says
+    /// whether any was bought. All patterns go back to the pool.
     fn buy(&mut self, solution: Vec<(Pattern, f64)>, stock: &mut Stock) -> bool {
         let mut order: Vec<usize> = (0..solution.len()).filter(|&at| solution[at].1 > 1e-6).collect();
         order.sort_by(|&a, &b| solution[b].1.total_cmp(&solution[a].1).then(a.cmp(&b)));
@@ -382,11 +411,12 @@ impl<'a> Group<'a> {
             let (pattern, amount) = &solution[at];
             any |= self.buy_cut(pattern, (amount + 1e-6).floor() as u64, stock);
         }
+        let round_up_from = if any || !self.pains.search { self.pains.round_up_from } else { 0.0 };
         for &at in &order {
             let (pattern, amount) = &solution[at];
             let fraction = amount - (amount + 1e-6).floor();
             let fits = pattern.content.iter().all(|&(item, count)| self.left[item] >= count);
-            if fraction >= self.pains.round_up_from && fits {
+            if fraction >= round_up_from && fits {
                 any |= self.buy_cut(pattern, 1, stock);
             }
         }
@@ -419,4 +449,10 @@ impl<'a> Group<'a> {
         }
         any
     }
+}
+
+/// The values, each raised or lowered a little by chance.
+fn disturbed(values: &[f64], draw: u64) -> Vec<f64> {
+    let chance = |item: usize| (mix(mix(draw) ^ item as u64) >> 11) as f64 / (1_u64 << 53) as f64;
+    values.iter().enumerate().map(|(item, value)| value * (1.0 + NOISE * (2.0 * chance(item) - 1.0))).collect()
 }

@@ -137,14 +137,23 @@ pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
     }
 }
 
-/// The most promising bins in stock for the rows, in their scope if possible; at least one for each
-/// row that fits any.
+/// The most promising bins in stock for the rows, so many of each scope that they may be in; at least one for each row
+/// that fits any.
 pub(super) fn candidates(instance: &Instance, prices: &Prices, hand: &Hand, stock: &Stock, most: usize) -> Vec<usize> {
     let fits = |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
     let in_stock = || prices.promising.iter().copied().filter(|&bin| stock.left(bin) > 0);
-    let scope = prices.scopes.bins(hand);
-    let inside = in_stock().filter(|&bin| scope.is_none_or(|scope| scope.contains(bin)));
-    let mut chosen: Vec<usize> = inside.filter(|&bin| hand.rows.iter().any(|&row| fits(bin, row))).take(most).collect();
+    let useful = || in_stock().filter(|&bin| hand.rows.iter().any(|&row| fits(bin, row)));
+    let mut chosen: Vec<usize> = match prices.scopes.of_hand(hand) {
+        [] => useful().take(most).collect(),
+        scopes => {
+            let mut left = vec![most; scopes.len()];
+            let wanted = |bin: &usize| {
+                let scope = (0..scopes.len()).find(|&scope| left[scope] > 0 && scopes[scope].contains(*bin));
+                scope.inspect(|&scope| left[scope] -= 1).is_some()
+            };
+            useful().filter(wanted).collect()
+        }
+    };
     for &row in &hand.rows {
         if !chosen.iter().any(|&bin| fits(bin, row)) {
             let others = in_stock().filter(|&bin| fits(bin, row));

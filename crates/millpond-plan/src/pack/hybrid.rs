@@ -14,18 +14,18 @@ use super::prices::{Cluster, scaled_capacity};
 use super::simplex::{Column, Master};
 use super::whole::Search;
 
-/// Rounds of column generation.
-const MAX_ROUNDS: usize = 60;
+/// Rounds of column generation; a hundred rows take up to two hundred.
+const MAX_ROUNDS: usize = 300;
 /// New columns in a round.
 const COLUMNS_A_ROUND: usize = 32;
 /// Steps of one search; a bin that needs more is fractional.
-const SEARCH_STEPS: u64 = 3_000;
+const SEARCH_STEPS: u64 = 10_000;
 /// Steps of all searches.
-const ALL_STEPS: u64 = 300_000;
+const ALL_STEPS: u64 = 1_000_000;
 /// Pivots of one solution of the programme.
 const MAX_PIVOTS: usize = 400;
 /// Entries of the programme's inverse that all pivots touch.
-const PIVOT_WORK: usize = 120_000_000;
+const PIVOT_WORK: usize = 300_000_000;
 /// Steps of the search for a first pattern of each bin, and the share of the price that it must be worth.
 const SEED_STEPS: u64 = 200;
 const SEED_WORTH: f64 = 0.9;
@@ -33,8 +33,9 @@ const SEED_WORTH: f64 = 0.9;
 const MAX_STRIKES: u8 = 3;
 /// The programme is done when its value is this close to what is proved.
 const CLOSE_ENOUGH: f64 = 1.0 + 3e-4;
-/// Weight of the best values so far in the point that columns are made for.
-const SMOOTHING: f64 = 0.5;
+/// Weight of the best values so far in the point that columns are made for: with half as much a programme of a hundred
+/// rows takes twice as many rounds.
+const SMOOTHING: f64 = 0.8;
 
 /// The programme.
 pub(super) struct Hybrid<'a> {

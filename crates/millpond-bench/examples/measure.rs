@@ -4,6 +4,7 @@
 //! cargo run --release -p millpond-bench --example measure -- scale 10000 100000 [third] [usual] [first|improved]
 //! cargo run --release -p millpond-bench --example measure -- mixes [everything …] [full|usual]
 //! cargo run --release -p millpond-bench --example measure -- karpenter 500 20000
+//! cargo run --release -p millpond-bench --example measure -- consolidate
 //! ```
 //!
 //! The columns are those of `millpond bench`. `RUNS` in the environment says how often each plan is made (3), `SEED`
@@ -11,7 +12,7 @@
 #![expect(clippy::print_stdout, reason = "it measures and prints")]
 
 use millpond_bench::workload::scale::Scale;
-use millpond_bench::workload::{karpenter, mixes, scale};
+use millpond_bench::workload::{consolidate, karpenter, mixes, scale};
 use millpond_bench::{Families, Row, Workload, measure, table};
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::Settings;
@@ -55,6 +56,12 @@ fn main() {
                     rows.push(row(&workload, name, Budget::default()));
                 }
             }
+        }
+        Some("consolidate") => {
+            let seed = setting("SEED").unwrap_or(consolidate::SEED);
+            let workload = consolidate::workload(consolidate::NODES, consolidate::PODS_BOUND, seed);
+            let name = workload.name.clone();
+            rows.push(row(&workload, name, Budget::default()));
         }
         _ => {
             for pods in numbers {

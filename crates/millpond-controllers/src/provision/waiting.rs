@@ -3,7 +3,7 @@
 //! Buffers wait for ever: as long as there are any, a round looks again whenever room is taken or made.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -16,7 +16,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::nominate::PATIENCE;
+use super::turns::spreads;
 use super::{SOONEST_AGAIN, SOONEST_DISPLACED, SOONEST_PROBE};
+use crate::cluster::Cluster;
 use crate::context::Context;
 use crate::kinds::CapacityBuffer;
 use crate::metrics::Metrics;
@@ -27,17 +29,16 @@ use crate::promises::Promises;
 #[derive(Default)]
 pub(super) struct Expected {
     by_pod: HashMap<Key, String>,
-    /// How many on each node.
-    on: HashMap<String, usize>,
+    by_node: HashMap<String, HashSet<Key>>,
 }
 
 impl Expected {
     fn remove(&mut self, pod: &Key) -> Option<String> {
         let node = self.by_pod.remove(pod)?;
-        if let Some(count) = self.on.get_mut(&node) {
-            *count -= 1;
-            if *count == 0 {
-                self.on.remove(&node);
+        if let Some(pods) = self.by_node.get_mut(&node) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.by_node.remove(&node);
             }
         }
         Some(node)
@@ -47,11 +48,11 @@ impl Expected {
 impl FromIterator<(Key, String)> for Expected {
     fn from_iter<I: IntoIterator<Item = (Key, String)>>(pods: I) -> Self {
         let by_pod: HashMap<Key, String> = pods.into_iter().collect();
-        let mut on = HashMap::new();
-        for node in by_pod.values() {
-            *on.entry(node.clone()).or_default() += 1;
+        let mut by_node: HashMap<String, HashSet<Key>> = HashMap::new();
+        for (pod, node) in &by_pod {
+            by_node.entry(node.clone()).or_default().insert(pod.clone());
         }
-        Self { by_pod, on }
+        Self { by_pod, by_node }
     }
 }
 
@@ -65,7 +66,7 @@ struct State {
     hopeless: HashMap<Key, String>,
     /// Pods that the scheduler should bind by itself, to nodes that are there; looked at again if it does not.
     expected: Expected,
-    /// Somebody else came where one of them was expected: it may have lost its place.
+    /// Somebody else came where one of them was expected, and there is not enough left for it.
     displaced: bool,
     /// Buffers that are to be filled.
     buffers: HashSet<Key>,
@@ -88,6 +89,7 @@ pub(super) struct Waiting {
     changed: Notify,
     metrics: Arc<Metrics>,
     promises: Arc<Promises>,
+    cluster: Weak<Cluster>,
 }
 
 impl Waiting {
@@ -95,8 +97,9 @@ impl Waiting {
         let metrics = Arc::clone(&context.metrics);
         let cluster = &context.cluster;
         let promises = Arc::clone(&cluster.promises);
-        let waiting = Arc::new(Self { state: Mutex::default(), changed: Notify::new(), metrics, promises });
-        let (promised, weak) = (Arc::clone(&waiting), Arc::downgrade(cluster));
+        let (state, changed, weak) = (Mutex::default(), Notify::new(), Arc::downgrade(cluster));
+        let waiting = Arc::new(Self { state, changed, metrics, promises, cluster: weak.clone() });
+        let promised = Arc::clone(&waiting);
         cluster.promises.on_change(move |key| {
             let pod = weak.upgrade().and_then(|cluster| cluster.pods.get(key));
             if pod.is_some_and(|pod| promised.needs_place(&pod)) {
@@ -175,13 +178,23 @@ impl Waiting {
         }
     }
 
-    /// A pod came to a node.
+    /// A pod came to a node. Who was expected there and finds no room any more need not wait for the scheduler. Pods that
+    /// spread do: it deals them out by itself, and while it does, places are exchanged all the time.
     fn came(&self, pod: &Key, node: &str) {
         let mut state = self.state.lock();
         let expected = state.expected.remove(pod);
-        if expected.as_deref() != Some(node) && state.expected.on.contains_key(node) && !state.displaced {
-            state.displaced = true;
-            drop(state);
+        if expected.as_deref() == Some(node) || state.displaced {
+            return;
+        }
+        let others: Vec<Key> = state.expected.by_node.get(node).into_iter().flatten().cloned().collect();
+        drop(state);
+        let Some(cluster) = self.cluster.upgrade().filter(|_| !others.is_empty()) else { return };
+        let has_lost = |other: &Key| {
+            let other = cluster.pods.get(other).filter(|other| !spreads(other));
+            other.is_some_and(|other| !cluster.has_enough(node, &other))
+        };
+        if others.iter().any(has_lost) {
+            self.state.lock().displaced = true;
             self.changed.notify_waiters();
         }
     }
@@ -318,8 +331,8 @@ mod tests {
         let mut expected: Expected = places.map(|(name, node)| (pod(name), node.to_owned())).into_iter().collect();
         assert_eq!(expected.remove(&pod("a")).as_deref(), Some("small"));
         assert_eq!(expected.remove(&pod("a")), None);
-        assert!(expected.on.contains_key("small"));
+        assert!(expected.by_node.contains_key("small"));
         expected.remove(&pod("b"));
-        assert!(!expected.on.contains_key("small") && expected.on.contains_key("large"));
+        assert!(!expected.by_node.contains_key("small") && expected.by_node.contains_key("large"));
     }
 }

@@ -13,7 +13,7 @@ mod actions;
 mod telling;
 mod world;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -28,7 +28,8 @@ use crate::meta::{Key, node_name, pod_condition};
 use actions::{Actions, Bound, Nominate};
 use fit::preempt::{self, Budget};
 use fit::reason::Preemption;
-use fit::snapshot::{Interned, PodEntry, ShapeId};
+use fit::snapshot::{Interned, PodEntry, ShapeId, Slot};
+use fit::volumes::VolumeDemands;
 use fit::{Cycle, Decision, FitCache, FitError, PodKey, Reason};
 use inbox::Inbox;
 use queue::{Change, PodQueue};
@@ -149,7 +150,7 @@ impl Scheduler {
             match (pod, change.state) {
                 (Some(pod), PodState::Waiting) => {
                     self.queue.add(key, world::priority(&self.cluster, &pod), now);
-                    if change.respecified || (change.nominated && self.is_welcome(&pod)) {
+                    if change.respecified || (change.nominated && self.is_due(key, &pod)) {
                         self.queue.wake_one(key, now);
                     }
                 }
@@ -169,30 +170,29 @@ impl Scheduler {
         self.wake_for(&changed, now);
     }
 
-    /// Tries those again who may be helped by nodes that changed, or have more room: who was promised one of them, and
-    /// who finds enough beside those.
+    /// Tries those again who may be helped by nodes that changed, or have more room: who is expected there and would be
+    /// taken now, and who is expected nowhere and finds enough beside those. A try that fails takes a nomination off: who
+    /// has one waits for its own node, also while that one is starting and changes all the time.
     fn wake_for(&mut self, nodes: &[&str], now: Instant) {
-        let snapshot = &self.world.snapshot;
-        let slots: Vec<_> = nodes.iter().filter_map(|name| snapshot.slot(name)).collect();
+        let slots: Vec<_> = nodes.iter().filter_map(|name| self.world.snapshot.slot(name)).collect();
         if slots.is_empty() {
             return;
         }
-        let expected: HashSet<Key> = slots.iter().flat_map(|slot| self.world.expected(*slot)).collect();
-        let mut known: HashMap<ShapeId, bool> = HashMap::new();
-        self.queue.wake_where(now, |key, asks| {
-            let may_help = || slots.iter().any(|slot| fit::may_help(snapshot, *slot, &asks.shape));
-            expected.contains(key) || *known.entry(asks.id).or_insert_with(may_help)
+        let (world, mut known) = (&self.world, HashMap::<ShapeId, bool>::new());
+        self.queue.wake_where(now, |key, asks| match world.expected_at(key) {
+            Some((uid, slot)) => slots.contains(&slot) && is_welcome(&world.snapshot, uid, asks, slot),
+            None => {
+                let may_help = || slots.iter().any(|slot| fit::may_help(&world.snapshot, *slot, &asks.shape));
+                *known.entry(asks.id).or_insert_with(may_help)
+            }
         });
     }
 
-    /// Whether the node where a pod is expected would take it now. If not, a try would only take the nomination off.
-    fn is_welcome(&mut self, pod: &Pod) -> bool {
-        let uid: PodKey = pod.uid().unwrap_or_default().into();
-        let node = self.world.snapshot.nomination(&uid).map(|entry| entry.node.clone());
-        let Some(slot) = node.and_then(|node| self.world.snapshot.slot(&node)) else { return false };
+    /// Whether a pod is expected on a node that would take it now.
+    fn is_due(&mut self, key: &Key, pod: &Pod) -> bool {
         let shape = self.world.intern_waiting(&self.cluster, pod);
-        let volumes = storage::demands(&self.cluster, pod, &shape.shape.claims);
-        Cycle::prepare(&self.world.snapshot, &uid, &shape, &volumes).check(slot).is_ok()
+        let expected = self.world.expected_at(key);
+        expected.is_some_and(|(uid, slot)| is_welcome(&self.world.snapshot, uid, &shape, slot))
     }
 
     fn schedule(&mut self, key: &Key) {
@@ -313,7 +313,9 @@ impl Scheduler {
         if changes {
             self.telling.note(key, &uid, now);
         }
-        if changes || self.telling.refused(key, &uid, &message, known, now) {
+        // Who waits for other pods is told each time: held back for them as well, pods of a spread came up with eleven nodes
+        // where six do (`zones.rs` of the tests); why is not known.
+        if changes || !error.is_local() || self.telling.refused(key, &uid, &message, known, now) {
             self.tell(Arc::clone(pod), message, nominate);
         }
     }
@@ -346,6 +348,11 @@ impl Scheduler {
         }
         self.tasks.spawn(async move { actions.evict(&pod, &node, &victims, &lesser).await });
     }
+}
+
+/// Whether a node would take a pod that is expected there, as far as that does not depend on volumes.
+fn is_welcome(snapshot: &fit::Snapshot, uid: &PodKey, shape: &Interned, slot: Slot) -> bool {
+    Cycle::prepare(snapshot, uid, shape, &VolumeDemands::default()).check(slot).is_ok()
 }
 
 /// Pods that were refused because of other pods may fit when another one comes.

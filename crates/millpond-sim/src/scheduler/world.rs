@@ -202,9 +202,10 @@ impl World {
         expected
     }
 
-    /// Pods that are expected on a node.
-    pub(super) fn expected(&self, slot: Slot) -> impl Iterator<Item = Key> + '_ {
-        self.snapshot.state(slot).nominated.iter().filter_map(|uid| self.key_of(uid))
+    /// The node where a pod is expected, if it is there, and the uid of the pod.
+    pub(super) fn expected_at(&self, key: &Key) -> Option<(&PodKey, Slot)> {
+        let uid = self.known.get(key)?.uid.as_ref()?;
+        Some((uid, self.snapshot.slot(&self.snapshot.nomination(uid)?.node)?))
     }
 
     /// Pods of lower priority that are expected on a node.

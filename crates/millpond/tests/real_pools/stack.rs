@@ -35,8 +35,8 @@ pub(crate) struct World {
 }
 
 enum News {
-    Pod(Event<Pod>),
-    Node(Event<Node>),
+    Pod(Box<Event<Pod>>),
+    Node(Box<Event<Node>>),
     Claim(Event<DynamicObject>),
 }
 
@@ -61,8 +61,8 @@ impl Stack {
         let nodes = watcher(Api::<Node>::all(client.clone()), config());
         let claims = watcher(api(&client, "karpenter.sh/v1", "NodeClaim"), config());
         let news = select_all([
-            pods.map(|event| Ok(News::Pod(event?))).boxed(),
-            nodes.map(|event| Ok(News::Node(event?))).boxed(),
+            pods.map(|event| Ok(News::Pod(Box::new(event?)))).boxed(),
+            nodes.map(|event| Ok(News::Node(Box::new(event?)))).boxed(),
             claims.map(|event| Ok(News::Claim(event?))).boxed(),
         ]);
         let mut stack =
@@ -95,7 +95,7 @@ impl Stack {
     /// Stops the controllers and tells the ids of all machines that there are.
     pub(crate) fn machines(&mut self) -> Result<Vec<String>> {
         self.engine.take().context("controllers run")?.kill()?;
-        let cloud = Cloud::open(&self.data_dir().join("cloud.json"))?;
+        let cloud = Cloud::open(self.data_dir().join("cloud.json"))?;
         let mut ids: Vec<String> =
             cloud.instances(jiff::Timestamp::now()).into_iter().map(|machine| machine.id).collect();
         ids.sort();
@@ -232,8 +232,8 @@ impl Stack {
 impl World {
     fn take(&mut self, news: News) {
         match news {
-            News::Pod(event) => follow(&mut self.pods, event),
-            News::Node(event) => follow(&mut self.nodes, event),
+            News::Pod(event) => follow(&mut self.pods, *event),
+            News::Node(event) => follow(&mut self.nodes, *event),
             News::Claim(event) => follow(&mut self.claims, event),
         }
     }

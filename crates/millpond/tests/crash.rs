@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
@@ -14,11 +15,15 @@ use kube::{Client, ResourceExt as _};
 use millpond_testkit::EmbeddedServer;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 /// Kills. Each comes after a random number of acknowledged writes.
 const KILLS: usize = 200;
 /// Writers at the same time, each with an object of its own, so that its last word is known.
 const WRITERS: usize = 8;
+/// How long clients have to notice that their server is gone. A request that has no connection yet was seen to wait for
+/// one for ever; it is a write without an answer then, like any other.
+const NOTICE: Duration = Duration::from_secs(10);
 
 /// What a writer knows about its object.
 #[derive(Debug, Clone, Default)]
@@ -47,23 +52,33 @@ async fn e2e_two_hundred_kills_lose_nothing() -> Result<()> {
     let mut resume_at = configmaps(&server).await?.list(&ListParams::default()).await?.metadata.resource_version;
     for round in 0..KILLS {
         let client = server.client().await?;
-        let watcher = tokio::spawn(follow(client.clone(), resume_at.clone().unwrap_or_default(), seen.clone()));
+        let gone = CancellationToken::new();
+        let watch = follow(client.clone(), resume_at.clone().unwrap_or_default(), seen.clone());
+        let watcher = tokio::spawn(gone.clone().run_until_cancelled_owned(watch));
         shared.stop.store(false, Ordering::Relaxed);
         let goal = shared.acknowledgements.load(Ordering::Relaxed) + 1 + random.below(60);
         let writers: Vec<_> = known
             .drain(..)
             .enumerate()
-            .map(|(number, known)| tokio::spawn(write(client.clone(), number, known, shared.clone(), random.next())))
+            .map(|(number, known)| {
+                let writer = Writer { client: client.clone(), number, shared: shared.clone(), gone: gone.clone() };
+                tokio::spawn(writer.write(known, random.next()))
+            })
             .collect();
         while shared.acknowledgements.load(Ordering::Relaxed) < goal {
             tokio::task::yield_now().await;
         }
         server.kill()?;
         shared.stop.store(true, Ordering::Relaxed);
+        let patience = tokio::spawn(async move {
+            tokio::time::sleep(NOTICE).await;
+            gone.cancel();
+        });
         for writer in writers {
             known.push(writer.await?);
         }
         watcher.await?;
+        patience.abort();
         server.restart().with_context(|| format!("restart after kill {round}"))?;
         verify(&server, &mut known, &shared).await.with_context(|| format!("after kill {round}"))?;
         let last_seen = seen.lock().await.last().map(|(revision, _): &(u64, String)| revision.to_string());
@@ -76,34 +91,49 @@ async fn configmaps(server: &EmbeddedServer) -> Result<Api<ConfigMap>> {
     Ok(Api::namespaced(server.client().await?, "default"))
 }
 
-/// Creates, changes and deletes one object until the server is gone.
-async fn write(client: Client, number: usize, mut known: Known, shared: Arc<Shared>, seed: u64) -> Known {
-    let api: Api<ConfigMap> = Api::namespaced(client, "default");
-    let name = format!("object-{number}");
-    let mut random = Random(seed | 1);
-    while !shared.stop.load(Ordering::Relaxed) {
-        let value = random.next().to_string();
-        let delete = known.acknowledged.is_some() && random.below(5) == 0;
-        known.pending = Some((!delete).then(|| value.clone()));
-        let object: ConfigMap =
-            serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": value}})).expect("a ConfigMap");
-        let result = match (&known.acknowledged, delete) {
-            (Some(_), true) => api.delete(&name, &DeleteParams::default()).await.map(|_| None),
-            (Some(_), false) => api.replace(&name, &PostParams::default(), &object).await.map(Some),
-            (None, _) => api.create(&PostParams::default(), &object).await.map(Some),
-        };
-        let Ok(answer) = result else { return known };
-        known.pending = None;
-        known.acknowledged = answer.map(|object| {
-            let revision = object.resource_version().and_then(|text| text.parse().ok()).expect("a revision");
-            (value, revision)
-        });
-        if let Some((_, revision)) = &known.acknowledged {
-            shared.revisions.lock().await.push(*revision);
+/// Writes one object.
+struct Writer {
+    client: Client,
+    number: usize,
+    shared: Arc<Shared>,
+    /// The server is gone, and whoever has no answer by now gets none.
+    gone: CancellationToken,
+}
+
+impl Writer {
+    /// Creates, changes and deletes the object until the server is gone.
+    async fn write(self, mut known: Known, seed: u64) -> Known {
+        let Self { client, number, shared, gone } = self;
+        let api: Api<ConfigMap> = Api::namespaced(client, "default");
+        let name = format!("object-{number}");
+        let mut random = Random(seed | 1);
+        while !shared.stop.load(Ordering::Relaxed) {
+            let value = random.next().to_string();
+            let delete = known.acknowledged.is_some() && random.below(5) == 0;
+            known.pending = Some((!delete).then(|| value.clone()));
+            let object: ConfigMap =
+                serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": value}}))
+                    .expect("a ConfigMap");
+            let answer = async {
+                match (&known.acknowledged, delete) {
+                    (Some(_), true) => api.delete(&name, &DeleteParams::default()).await.map(|_| None),
+                    (Some(_), false) => api.replace(&name, &PostParams::default(), &object).await.map(Some),
+                    (None, _) => api.create(&PostParams::default(), &object).await.map(Some),
+                }
+            };
+            let Some(Ok(answer)) = gone.run_until_cancelled(answer).await else { return known };
+            known.pending = None;
+            known.acknowledged = answer.map(|object| {
+                let revision = object.resource_version().and_then(|text| text.parse().ok()).expect("a revision");
+                (value, revision)
+            });
+            if let Some((_, revision)) = &known.acknowledged {
+                shared.revisions.lock().await.push(*revision);
+            }
+            shared.acknowledgements.fetch_add(1, Ordering::Relaxed);
         }
-        shared.acknowledgements.fetch_add(1, Ordering::Relaxed);
+        known
     }
-    known
 }
 
 /// After a restart each object is as acknowledged, or as the one write without an answer left it.

@@ -37,7 +37,7 @@ pub(crate) struct World {
 enum News {
     Pod(Box<Event<Pod>>),
     Node(Box<Event<Node>>),
-    Claim(Event<DynamicObject>),
+    Claim(Box<Event<DynamicObject>>),
 }
 
 pub(crate) struct Stack {
@@ -63,7 +63,7 @@ impl Stack {
         let news = select_all([
             pods.map(|event| Ok(News::Pod(Box::new(event?)))).boxed(),
             nodes.map(|event| Ok(News::Node(Box::new(event?)))).boxed(),
-            claims.map(|event| Ok(News::Claim(event?))).boxed(),
+            claims.map(|event| Ok(News::Claim(Box::new(event?)))).boxed(),
         ]);
         let mut stack =
             Self { world: World::default(), client, news: Box::pin(news), engine: None, starts: 0, cluster };
@@ -234,7 +234,7 @@ impl World {
         match news {
             News::Pod(event) => follow(&mut self.pods, *event),
             News::Node(event) => follow(&mut self.nodes, *event),
-            News::Claim(event) => follow(&mut self.claims, event),
+            News::Claim(event) => follow(&mut self.claims, *event),
         }
     }
 

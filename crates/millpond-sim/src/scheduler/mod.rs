@@ -32,7 +32,7 @@ use fit::snapshot::{Interned, PodEntry, ShapeId, Slot};
 use fit::volumes::VolumeDemands;
 use fit::{Cycle, Decision, FitCache, FitError, PodKey, Reason};
 use inbox::Inbox;
-use queue::{Change, PodQueue};
+use queue::{Change, PodQueue, Refused};
 use telling::Telling;
 use world::{PodState, World};
 
@@ -86,6 +86,7 @@ impl Scheduler {
         while !token.is_cancelled() {
             self.catch_up();
             self.tell_late();
+            self.look_again();
             for _ in 0..DECISIONS_AT_A_TIME {
                 if self.bindings.len() >= BINDINGS_IN_FLIGHT {
                     break;
@@ -179,13 +180,30 @@ impl Scheduler {
             return;
         }
         let (world, mut known) = (&self.world, HashMap::<ShapeId, bool>::new());
+        let mut not_helped = Vec::new();
         self.queue.wake_where(now, |key, asks| match world.expected_at(key) {
             Some((uid, slot)) => slots.contains(&slot) && is_welcome(&world.snapshot, uid, asks, slot),
             None => {
                 let may_help = || slots.iter().any(|slot| fit::may_help(&world.snapshot, *slot, &asks.shape));
-                *known.entry(asks.id).or_insert_with(may_help)
+                let helped = *known.entry(asks.id).or_insert_with(may_help);
+                if !helped {
+                    not_helped.push(key.clone());
+                }
+                helped
             }
         });
+        // A taint that is gone leaves a node that is too small: who reads why it waits should read that.
+        not_helped.iter().for_each(|key| self.queue.look_later(key, now));
+    }
+
+    /// Tries those again who may be refused for something else by now, and are expected nowhere.
+    fn look_again(&mut self) {
+        let now = Instant::now();
+        for key in self.queue.take_looks(now) {
+            if self.world.expected_at(&key).is_none() {
+                self.queue.wake_one(&key, now);
+            }
+        }
     }
 
     /// Whether a pod is expected on a node that would take it now.
@@ -300,7 +318,8 @@ impl Scheduler {
         }
         // Where it was refused for more than what each node is and has, any change may bring another answer.
         let asks = asks.filter(|_| error.is_local());
-        self.queue.park(key, wants_company(error), asks);
+        let lacks_only_room = error.lacks_only_room();
+        self.queue.park(key, Refused { wants_company: wants_company(error), lacks_only_room, asks });
         let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
         let changes = match &nominate {
             Nominate::Keep => false,

@@ -30,6 +30,17 @@ pub enum Change {
     Company,
 }
 
+/// What the queue has to know of a refusal.
+#[derive(Clone, Debug, Default)]
+pub struct Refused {
+    /// Another pod may help.
+    pub wants_company: bool,
+    /// Every node refused it for want of room, which is what it is told however many more do.
+    pub lacks_only_room: bool,
+    /// What it asks of nodes, if only nodes can help it.
+    pub asks: Option<Interned>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Ready {
@@ -40,9 +51,7 @@ enum Place {
         until: Instant,
         sequence: u64,
     },
-    Parked {
-        wants_company: bool,
-    },
+    Parked,
     /// Being tried or bound right now.
     Out,
 }
@@ -53,8 +62,10 @@ struct Waiting {
     attempts: u32,
     last_try: Option<Instant>,
     place: Place,
-    /// What it asks of nodes, where nothing else decides.
-    asks: Option<Interned>,
+    /// Why it was refused the last time.
+    refused: Refused,
+    /// It is parked, and why it was refused may not be true any more: when to look.
+    look: Option<Instant>,
 }
 
 impl Waiting {
@@ -72,6 +83,7 @@ pub struct PodQueue {
     ready: BTreeSet<(Reverse<i32>, Instant, u64, Key)>,
     backoff: BTreeSet<(Instant, u64, Key)>,
     parked: BTreeSet<Key>,
+    looks: BTreeSet<(Instant, Key)>,
     sequence: u64,
 }
 
@@ -79,7 +91,14 @@ impl PodQueue {
     /// Adds a pod that is not known yet.
     pub fn add(&mut self, key: &Key, priority: i32, now: Instant) {
         if !self.pods.contains_key(key) {
-            let waiting = Waiting { priority, attempts: 0, last_try: None, place: Place::Out, asks: None };
+            let waiting = Waiting {
+                priority,
+                attempts: 0,
+                last_try: None,
+                place: Place::Out,
+                refused: Refused::default(),
+                look: None,
+            };
             self.pods.insert(key.clone(), waiting);
             self.make_ready(key, now);
         }
@@ -114,17 +133,41 @@ impl PodQueue {
         !self.ready.is_empty()
     }
 
-    /// When the next pod has waited long enough.
+    /// When the next pod has waited long enough, or is to be looked at.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.backoff.first().map(|(until, ..)| *until)
+        let backoff = self.backoff.first().map(|(until, ..)| *until);
+        backoff.into_iter().chain(self.looks.first().map(|(when, _)| *when)).min()
     }
 
-    /// Parks a pod that was tried and has no place. `asks` is what it asks of nodes, if only nodes can help it.
-    pub fn park(&mut self, key: &Key, wants_company: bool, asks: Option<Interned>) {
+    /// Looks at a parked pod again when its back-off is over: it is not helped, but may be refused for something else.
+    pub fn look_later(&mut self, key: &Key, now: Instant) {
+        let Some(waiting) = self.pods.get_mut(key).filter(|_| self.parked.contains(key)) else { return };
+        if waiting.look.is_none() && !waiting.refused.lacks_only_room {
+            let when = waiting.waits_until(FIRST_BACKOFF).unwrap_or(now).max(now);
+            waiting.look = Some(when);
+            self.looks.insert((when, key.clone()));
+        }
+    }
+
+    /// Parked pods that are to be looked at by now.
+    pub fn take_looks(&mut self, now: Instant) -> Vec<Key> {
+        let mut all = Vec::new();
+        while self.looks.first().is_some_and(|(when, _)| *when <= now) {
+            let Some((_, key)) = self.looks.pop_first() else { break };
+            if let Some(waiting) = self.pods.get_mut(&key) {
+                waiting.look = None;
+            }
+            all.push(key);
+        }
+        all
+    }
+
+    /// Parks a pod that was tried and has no place.
+    pub fn park(&mut self, key: &Key, refused: Refused) {
         self.unplace(key);
         if let Some(waiting) = self.pods.get_mut(key) {
-            waiting.place = Place::Parked { wants_company };
-            waiting.asks = asks;
+            waiting.place = Place::Parked;
+            waiting.refused = refused;
             self.parked.insert(key.clone());
         }
     }
@@ -160,7 +203,7 @@ impl PodQueue {
 
     /// Tries parked pods again that changed nodes might help, by what they ask for; as kube-scheduler's hints do.
     pub fn wake_where(&mut self, now: Instant, mut helps: impl FnMut(&Key, &Interned) -> bool) {
-        let asks = |key: &Key| self.pods.get(key).and_then(|waiting| waiting.asks.as_ref());
+        let asks = |key: &Key| self.pods.get(key).and_then(|waiting| waiting.refused.asks.as_ref());
         let helped = self.parked.iter().filter(|key| asks(key).is_none_or(|asks| helps(key, asks)));
         for key in helped.cloned().collect::<Vec<_>>() {
             self.wake_up(&key, now);
@@ -168,7 +211,7 @@ impl PodQueue {
     }
 
     fn wants_company(&self, key: &Key) -> bool {
-        self.pods.get(key).is_some_and(|waiting| waiting.place == Place::Parked { wants_company: true })
+        self.pods.get(key).is_some_and(|waiting| waiting.refused.wants_company)
     }
 
     fn back_off(&mut self, key: &Key, now: Instant, first: Duration) {
@@ -214,8 +257,11 @@ impl PodQueue {
             Place::Backoff { until, sequence } => {
                 self.backoff.remove(&(until, sequence, key.clone()));
             }
-            Place::Parked { .. } => {
+            Place::Parked => {
                 self.parked.remove(key);
+                if let Some(when) = waiting.look.take() {
+                    self.looks.remove(&(when, key.clone()));
+                }
             }
             Place::Out => {}
         }
@@ -250,7 +296,7 @@ mod tests {
         queue.add(&key("b"), 0, start);
         for (name, wants_company) in [("a", false), ("b", true)] {
             assert_eq!(queue.pop(start), Some(key(name)));
-            queue.park(&key(name), wants_company, None);
+            queue.park(&key(name), Refused { wants_company, ..Refused::default() });
         }
         assert_eq!((queue.pop(start), queue.next_wake()), (None, None));
         queue.wake(Change::Company, start);
@@ -278,12 +324,31 @@ mod tests {
         for name in ["a", "bb", "ccc"] {
             queue.add(&key(name), 0, now);
             queue.pop(now);
-            queue.park(&key(name), false, (name != "ccc").then(|| asks(name)));
+            let asks = (name != "ccc").then(|| asks(name));
+            queue.park(&key(name), Refused { asks, ..Refused::default() });
         }
         queue.wake_where(now, |_, asks| asks.id == 2);
         let soon = now + FIRST_MOMENT;
         let order: Vec<String> = std::iter::from_fn(|| queue.pop(soon)).map(|key| key.name).collect();
         assert_eq!(order, ["bb", "ccc"], "of the last one nobody knows what would help");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_to_be_looked_at_later_can_still_be_woken_at_once() {
+        let start = Instant::now();
+        let mut queue = PodQueue::default();
+        for name in ["a", "b", "c"] {
+            queue.add(&key(name), 0, start);
+            queue.pop(start);
+            queue.park(&key(name), Refused { lacks_only_room: name == "c", ..Refused::default() });
+            queue.look_later(&key(name), start);
+            queue.look_later(&key(name), start + FIRST_MOMENT);
+        }
+        assert_eq!((queue.take_looks(start), queue.next_wake()), (Vec::new(), Some(start + FIRST_BACKOFF)));
+        queue.wake_one(&key("b"), start);
+        assert_eq!(queue.pop(start + FIRST_MOMENT), Some(key("b")));
+        assert_eq!(queue.take_looks(start + FIRST_BACKOFF), [key("a")], "the other one was tried since");
+        assert_eq!(queue.next_wake(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -131,6 +131,12 @@ pub enum Preemption {
 }
 
 impl FitError {
+    /// Whether every node refused it for want of room.
+    pub fn lacks_only_room(&self) -> bool {
+        let is_room = |reason: &Reason| matches!(reason, Reason::Insufficient(_) | Reason::TooManyPods);
+        self.reasons.keys().all(is_room)
+    }
+
     /// Whether every node refused it for what is known of that node alone: then no other node's change can help.
     pub fn is_local(&self) -> bool {
         self.reasons.keys().all(Reason::is_local)

@@ -258,15 +258,13 @@ impl World {
         self.nodes.get(name).with_context(|| format!("no node {name}"))
     }
 
-    /// Nodes by type and number of pods.
-    pub(crate) fn shape(&self) -> BTreeMap<(String, usize), usize> {
-        let mut shape = BTreeMap::new();
-        for (name, node) in &self.nodes {
-            let on = |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(name);
-            let pods = self.pods.values().filter(on).count();
-            *shape.entry((label(node, "node.kubernetes.io/instance-type").to_owned(), pods)).or_default() += 1;
+    /// Nodes by type.
+    pub(crate) fn types(&self) -> BTreeMap<&str, usize> {
+        let mut types = BTreeMap::new();
+        for node in self.nodes.values() {
+            *types.entry(label(node, "node.kubernetes.io/instance-type")).or_default() += 1;
         }
-        shape
+        types
     }
 
     /// Ids of the machines that claims name.

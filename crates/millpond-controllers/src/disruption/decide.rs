@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use millpond_plan::disruption::Refusal;
-use millpond_plan::model::{DisruptionReason, Node, NodeId, NodeState, PodId, PodState, Pool, Seconds, Snapshot};
+use millpond_plan::model::{
+    DisruptionReason, Drift, Node, NodeId, NodeState, PodId, PodState, Pool, Seconds, Snapshot,
+};
 use millpond_plan::plan::{Plan, Target};
 
 /// Nodes that are to go together.
@@ -130,7 +132,8 @@ pub(super) fn next_look(snapshot: &Snapshot, kept: &[Option<Refusal>]) -> Option
         let pool = node.pool.map(|pool| &snapshot.pools[pool.index()]);
         let of_node =
             pool.map_or([None, None], |pool| [settles(node, pool), node.expires(pool.disruption.expire_after)]);
-        of_node.into_iter().chain([refusal.as_ref().and_then(until)])
+        let drift = node.drifted.as_ref().and_then(Drift::settles);
+        of_node.into_iter().chain([drift, refusal.as_ref().and_then(until)])
     });
     times.flatten().filter(|time| *time > snapshot.now).min()
 }
@@ -144,7 +147,7 @@ fn settles(node: &Node, pool: &Pool) -> Option<Seconds> {
 fn until(refusal: &Refusal) -> Option<Seconds> {
     match refusal {
         Refusal::PodDoNotDisrupt(_, until) => *until,
-        Refusal::Unsettled(until) => Some(*until),
+        Refusal::Unsettled(until) | Refusal::DriftedLately(until) => Some(*until),
         Refusal::Budget { opens, .. } => *opens,
         _ => None,
     }
@@ -270,6 +273,10 @@ mod tests {
         assert_eq!(next_look(&snapshot, &kept), Some(now + 40));
         let mut kept = kept;
         kept[2] = Some(Refusal::PodDoNotDisrupt(PodId(0), Some(now + 30)));
+        assert_eq!(next_look(&snapshot, &kept), Some(now + 30));
+        snapshot.nodes[3].drifted = Some(Drift { why: "image".to_owned(), since: Some(now) });
+        assert_eq!(next_look(&snapshot, &kept), Some(now + 10));
+        snapshot.nodes[3].drifted = Some(Drift { why: "image".to_owned(), since: Some(now - 20) });
         assert_eq!(next_look(&snapshot, &kept), Some(now + 30));
         snapshot.nodes[0].expiry = millpond_plan::model::Expiry::At(now + 10);
         assert_eq!(next_look(&snapshot, &kept), Some(now + 10));

@@ -9,8 +9,8 @@ use super::violation::Violation;
 use super::world::World;
 use crate::disruption::BudgetLedger;
 use crate::model::{
-    ClassId, DisruptionReason, DoNotDisrupt, Expiry, NodeId, NodeState, Pod, PodDisruptionBudget, PodKind, PodState,
-    selects,
+    ClassId, DRIFT_SETTLES, DisruptionReason, DoNotDisrupt, Expiry, NodeId, NodeState, Pod, PodDisruptionBudget,
+    PodKind, PodState, Seconds, selects,
 };
 use crate::plan::Removal;
 
@@ -103,7 +103,10 @@ fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, is_empty: 
     let Some(pool) = node.pool else { return };
     let holds = match reason {
         DisruptionReason::Empty => is_empty,
-        DisruptionReason::Drifted => node.drifted.is_some(),
+        DisruptionReason::Drifted => {
+            let since = node.drifted.as_ref().map(|drift| drift.since.unwrap_or(Seconds::MIN));
+            since.is_some_and(|since| since.saturating_add(DRIFT_SETTLES) <= world.snapshot.now)
+        }
         DisruptionReason::Expired => {
             let of_pool = world.snapshot.pools[pool.index()].disruption.expire_after;
             let then = match node.expiry {

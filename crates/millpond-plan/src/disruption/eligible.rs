@@ -46,6 +46,8 @@ pub enum Refusal {
     IsEmpty,
     /// The reason does not apply: it is what its pool asks for.
     NotDrifted,
+    /// It has drifted a moment ago; it is left alone until then.
+    DriftedLately(Seconds),
     /// The reason does not apply: its age is below the pool's limit, reached then.
     NotExpired(Option<Seconds>),
     /// The pool has a fixed number of nodes.
@@ -100,6 +102,7 @@ impl Refusal {
             Self::NotEmpty => "NotEmpty",
             Self::IsEmpty => "IsEmpty",
             Self::NotDrifted => "NotDrifted",
+            Self::DriftedLately(_) => "DriftedLately",
             Self::NotExpired(_) => "NotExpired",
             Self::FixedSize => "FixedSize",
             Self::ConsolidationOff => "ConsolidationOff",
@@ -157,6 +160,7 @@ impl Refusal {
             Self::NotEmpty => "it has pods that need another place".to_owned(),
             Self::IsEmpty => "it has no pods that need another place".to_owned(),
             Self::NotDrifted => "it is what its pool asks for".to_owned(),
+            Self::DriftedLately(until) => format!("it drifted a moment ago and is left alone until {}", time(*until)),
             Self::NotExpired(None) => "its pool's nodes do not expire".to_owned(),
             Self::NotExpired(Some(then)) => format!("it expires at {}", time(*then)),
             Self::FixedSize => "its pool has a fixed number of nodes".to_owned(),
@@ -353,8 +357,10 @@ fn applies(
     empty: bool,
 ) -> Result<(), Refusal> {
     match reason {
-        DisruptionReason::Drifted if node.drifted.is_none() => Err(Refusal::NotDrifted),
-        DisruptionReason::Drifted => Ok(()),
+        DisruptionReason::Drifted => {
+            let settles = node.drifted.as_ref().ok_or(Refusal::NotDrifted)?.settles();
+            settles.filter(|then| *then > snapshot.now).map_or(Ok(()), |then| Err(Refusal::DriftedLately(then)))
+        }
         DisruptionReason::Expired => {
             let then = node.expires(pool.disruption.expire_after);
             let over = then.is_some_and(|then| then <= snapshot.now);

@@ -79,7 +79,7 @@ impl NodeVerdict {
     pub fn not_before(&self) -> Option<Seconds> {
         match self.refusal.as_ref()? {
             Refusal::PodDoNotDisrupt(_, until) => *until,
-            Refusal::Unsettled(until) => Some(*until),
+            Refusal::Unsettled(until) | Refusal::DriftedLately(until) => Some(*until),
             Refusal::Budget { opens, .. } => *opens,
             _ => None,
         }

@@ -18,7 +18,7 @@ mod pool;
 mod resources;
 
 pub use instance::{CapacityType, InstanceType, Offering};
-pub use node::{Expiry, Node, NodeState};
+pub use node::{DRIFT_SETTLES, Drift, Expiry, Node, NodeState};
 pub use pod::{
     AffinityTerm, DoNotDisrupt, HostPort, InclusionPolicy, Namespaces, Pod, PodClass, PodKind, PodState, Problem,
     Protocol, Spread,

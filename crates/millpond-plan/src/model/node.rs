@@ -16,6 +16,31 @@ pub enum NodeState {
     Leaving,
 }
 
+/// What is no longer what its pool asks for stays this long: whoever changed a pool by mistake, or changes it again at
+/// once, has not set its nodes in motion yet.
+pub const DRIFT_SETTLES: Seconds = 10;
+
+/// That a node is no longer what its pool asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drift {
+    /// Why.
+    pub why: String,
+    /// Since when; none where that is not known, and then for long enough.
+    pub since: Option<Seconds>,
+}
+
+impl Drift {
+    /// Drift that was there for long enough.
+    pub fn settled(why: impl Into<String>) -> Self {
+        Self { why: why.into(), since: None }
+    }
+
+    /// When a node may go for it.
+    pub fn settles(&self) -> Option<Seconds> {
+        self.since.map(|since| since.saturating_add(DRIFT_SETTLES))
+    }
+}
+
 /// When a node is too old.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Expiry {
@@ -62,7 +87,7 @@ pub struct Node {
     /// When a pod last came or went.
     pub last_pod_event: Option<Seconds>,
     /// Why it is no longer what its pool asks for, if so.
-    pub drifted: Option<String>,
+    pub drifted: Option<Drift>,
     /// Whether somebody asked to leave it alone (`karpenter.sh/do-not-disrupt: "true"`).
     pub do_not_disrupt: bool,
     /// When it is too old.

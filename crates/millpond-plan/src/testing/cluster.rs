@@ -20,9 +20,10 @@ use std::collections::HashMap;
 
 use super::words;
 use crate::model::{
-    AffinityTerm, CapacityType, ClassId, Consolidation, DoNotDisrupt, Expiry, HostPort, InclusionPolicy, InstanceType,
-    Labels, Limits, Namespaces, Nanos, Node, NodeId, NodeState, Offering, PODS, Pod, PodClass, PodDisruptionBudget,
-    PodKind, PodState, Pool, PoolId, Problem, Protocol, Resources, Seconds, Snapshot, Spread, TypeId,
+    AffinityTerm, CapacityType, ClassId, Consolidation, DoNotDisrupt, Drift, Expiry, HostPort, InclusionPolicy,
+    InstanceType, Labels, Limits, Namespaces, Nanos, Node, NodeId, NodeState, Offering, PODS, Pod, PodClass,
+    PodDisruptionBudget, PodKind, PodState, Pool, PoolId, Problem, Protocol, Resources, Seconds, Snapshot, Spread,
+    TypeId,
 };
 use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
@@ -551,7 +552,7 @@ impl<'a> NodeSpec<'a> {
 
     /// It is no longer what its pool asks for.
     pub fn drifted(mut self, why: &str) -> Self {
-        self.node.drifted = Some(why.to_owned());
+        self.node.drifted = Some(Drift::settled(why));
         self
     }
 

@@ -8,7 +8,7 @@ use millpond_api::karpenter::{NodeClaim, UNREGISTERED_TAINT};
 use millpond_api::labels;
 use millpond_api::meta::true_condition;
 use millpond_plan::model::{
-    CapacityType, Expiry, InstanceType, Labels, Nanos, Node, NodeState, PoolId, Resources, Snapshot, TypeId,
+    CapacityType, Drift, Expiry, InstanceType, Labels, Nanos, Node, NodeState, PoolId, Resources, Snapshot, TypeId,
 };
 use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
@@ -272,7 +272,8 @@ fn add_claim(claim: &NodeClaim, node: &mut Node) {
     node.last_pod_event = claim.status.last_pod_event_time.map(|time| time.0);
     node.drifted = true_condition(&claim.status.conditions, "Drifted").map(|condition| {
         let words = [&condition.message, &condition.reason].into_iter().find(|text| !text.is_empty());
-        words.map_or_else(|| "Drifted".to_owned(), Clone::clone)
+        let why = words.map_or_else(|| "Drifted".to_owned(), Clone::clone);
+        Drift { why, since: condition.last_transition_time.map(|time| time.0) }
     });
     let made = claim.metadata.creation_timestamp.map_or(node.created, |time| time.0);
     node.expiry = match claim.spec.expire_after {

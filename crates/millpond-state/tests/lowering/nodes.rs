@@ -172,7 +172,7 @@ fn a_claim_tells_more_of_its_node() {
     assert_eq!(taints(&snapshot, &node), ["team"]);
     // Devices that are still missing are counted on; what the node reports goes before what was promised.
     assert_eq!(words(&node.capacity, &snapshot), "cpu=4000 nvidia.com/gpu=1");
-    let conditions = "conditions: [{type: Initialized, status: 'True', lastTransitionTime: '2026-11-16T11:30:00Z'}, {type: Drifted, status: 'True', reason: NodePoolDrifted}]";
+    let conditions = "conditions: [{type: Initialized, status: 'True', lastTransitionTime: '2026-11-16T11:30:00Z'}, {type: Drifted, status: 'True', reason: NodePoolDrifted, lastTransitionTime: '2026-11-16T11:50:00Z'}]";
     let old = format!(
         "{of_node}{}",
         claim(
@@ -185,7 +185,8 @@ fn a_claim_tells_more_of_its_node() {
         (node.state, node.initialized, node.last_pod_event),
         (NodeState::Running, Some(1_794_828_600), Some(1_794_829_500))
     );
-    assert_eq!((node.drifted.as_deref(), node.do_not_disrupt), (Some("NodePoolDrifted"), true));
+    let drift = node.drifted.as_ref().map(|drift| (drift.why.as_str(), drift.since));
+    assert_eq!((drift, node.do_not_disrupt), (Some(("NodePoolDrifted", Some(1_794_829_800))), true));
     assert_eq!(taints(&snapshot, &node), ["cni", "team"]);
     assert_eq!(words(&node.capacity, &snapshot), "cpu=4000");
     assert_eq!((node.expiry, node.ends_in_time), (Expiry::OfPool, false));

@@ -3,7 +3,7 @@
 use super::fixture::{Cluster, NOON, carried_out};
 use crate::check::check;
 use crate::disruption::{Refusal, node_verdict};
-use crate::model::{ClassId, Consolidation, DisruptionReason, NodeId, PodState, PoolId, Snapshot};
+use crate::model::{ClassId, Consolidation, DisruptionReason, Drift, NodeId, PodState, PoolId, Snapshot};
 use crate::plan::{Outcome, Settings, Target};
 use crate::solve;
 
@@ -78,7 +78,7 @@ fn pods_take_the_room_and_buffers_get_new() {
 #[test]
 fn outdated_nodes_are_replaced_for_buffers_too() {
     let (mut drifted, _) = cluster(2);
-    drifted.snapshot.nodes[0].drifted = Some("its template changed".to_owned());
+    drifted.snapshot.nodes[0].drifted = Some(Drift::settled("its template changed"));
     assert_eq!(removals(&drifted.snapshot), [(DisruptionReason::Drifted, vec![NodeId(0)], 1)]);
     let (mut old, _) = cluster(2);
     old.first_pool().disruption.expire_after = Some(3600);

@@ -4,8 +4,8 @@ use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons};
 use crate::check::check;
 use crate::disruption::node_verdict;
 use crate::model::{
-    CapacityType, Consolidation, DisruptionReason, DoNotDisrupt, InclusionPolicy, NodeId, NodeState, PodKind, PodState,
-    PoolId, Snapshot, Spread,
+    CapacityType, Consolidation, DisruptionReason, DoNotDisrupt, Drift, InclusionPolicy, NodeId, NodeState, PodKind,
+    PodState, PoolId, Snapshot, Spread,
 };
 use crate::plan::{Outcome, Plan, Settings, Target};
 use crate::solve;
@@ -177,7 +177,7 @@ fn drifted_and_expired_nodes_are_replaced() {
         let node = cluster.node(POOL, small, zone);
         cluster.pod(web, node);
     }
-    cluster.snapshot.nodes[1].drifted = Some("the image is old".to_owned());
+    cluster.snapshot.nodes[1].drifted = Some(Drift::settled("the image is old"));
     assert_eq!(settled_removals(&cluster.snapshot), ["Drifted node-001 -> [small] saves 0"]);
 
     cluster.snapshot.nodes[2].created = NOON - 200_000;
@@ -291,7 +291,7 @@ fn an_empty_node_is_kept_as_long_as_it_is_of_use() {
         let node = cluster.node(POOL, small, "a");
         cluster.pods(web, node, usize::from(index > 0));
     }
-    cluster.snapshot.nodes[3].drifted = Some("image".to_owned());
+    cluster.snapshot.nodes[3].drifted = Some(Drift::settled("image"));
     cluster.first_pool().disruption.budgets = vec![count(3)];
     let outcome = plan(&cluster.snapshot);
     let reasons: Vec<_> = outcome.plan.removals.iter().map(|removal| removal.reason).collect();
@@ -320,7 +320,7 @@ fn every_node_has_a_verdict() {
     cluster.node(POOL, small, "c");
     let node = cluster.node(POOL, small, "a");
     cluster.pod(full, node);
-    cluster.snapshot.nodes[3].drifted = Some("image".to_owned());
+    cluster.snapshot.nodes[3].drifted = Some(Drift::settled("image"));
     let node = cluster.node(POOL, small, "b");
     cluster.pods(web, node, 1);
     cluster.snapshot.nodes[4].do_not_disrupt = true;

@@ -3,7 +3,7 @@
 use super::fixture::{Cluster, NOON, at, count, for_reasons};
 use crate::disruption::Accounts;
 use crate::model::{
-    Consolidation, DisruptionReason, DoNotDisrupt, Expiry, NodeId, NodeState, PodKind, PodState, PoolId,
+    Consolidation, DisruptionReason, DoNotDisrupt, Drift, Expiry, NodeId, NodeState, PodKind, PodState, PoolId,
 };
 
 use DisruptionReason::{Drifted, Empty, Expired, Underutilized};
@@ -93,7 +93,17 @@ fn refusals_of_a_node_with_a_pod() {
         ),
         (Empty, |_| {}, "NotEmpty: it has pods that need another place"),
         (Drifted, |_| {}, "NotDrifted: it is what its pool asks for"),
-        (Drifted, |c| c.snapshot.nodes[0].drifted = Some("image".to_owned()), "yes"),
+        (Drifted, |c| c.snapshot.nodes[0].drifted = Some(Drift::settled("image")), "yes"),
+        (
+            Drifted,
+            |c| c.snapshot.nodes[0].drifted = Some(Drift { why: "image".to_owned(), since: Some(NOON - 9) }),
+            "DriftedLately: it drifted a moment ago and is left alone until 2026-03-02T12:00:01Z",
+        ),
+        (
+            Drifted,
+            |c| c.snapshot.nodes[0].drifted = Some(Drift { why: "image".to_owned(), since: Some(NOON - 10) }),
+            "yes",
+        ),
         (Expired, |_| {}, "NotExpired: its pool's nodes do not expire"),
         (
             Expired,
@@ -123,7 +133,7 @@ fn refusals_of_a_node_with_a_pod() {
             Drifted,
             |c| {
                 c.first_pool().replicas = Some(1);
-                c.snapshot.nodes[0].drifted = Some("image".to_owned());
+                c.snapshot.nodes[0].drifted = Some(Drift::settled("image"));
             },
             "yes",
         ),
@@ -193,7 +203,7 @@ fn refusals_of_a_node_with_a_pod() {
 #[test]
 fn pods_only_delay_nodes_with_a_grace_period() {
     let outdated = |c: &mut Cluster| {
-        c.snapshot.nodes[0].drifted = Some("image".to_owned());
+        c.snapshot.nodes[0].drifted = Some(Drift::settled("image"));
         c.snapshot.nodes[0].expiry = Expiry::At(NOON);
         c.snapshot.nodes[0].ends_in_time = true;
     };
@@ -248,7 +258,7 @@ fn refusals_of_an_empty_node() {
     assert_eq!(verdict(Underutilized, bare), lost);
     let outdated = |c: &mut Cluster| {
         bare(c);
-        c.snapshot.nodes[0].drifted = Some("image".to_owned());
+        c.snapshot.nodes[0].drifted = Some(Drift::settled("image"));
         c.first_pool().disruption.expire_after = Some(60);
     };
     assert_eq!([verdict(Drifted, outdated), verdict(Expired, outdated)], [lost, lost]);
@@ -259,7 +269,7 @@ fn the_first_reason_that_applies_is_taken() {
     let mut cluster = Cluster::new();
     let small = cluster.instance_type("small", 2, 8, 100);
     let node = cluster.node(PoolId(0), small, "a");
-    cluster.snapshot.nodes[0].drifted = Some("image".to_owned());
+    cluster.snapshot.nodes[0].drifted = Some(Drift::settled("image"));
     let reason = |cluster: &Cluster| Accounts::new(&cluster.snapshot).reason(&cluster.snapshot, node);
     assert_eq!(reason(&cluster), Ok(Empty));
     cluster.first_pool().disruption.consolidate_after = None;

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::de::IgnoredAny;
 
+use tower::layer::layer_fn;
+
+use super::answered::{ANSWERED_WITHIN, Answered};
 use crate::failure::{Code, Failure};
 
 /// Objects of one request; a list goes on until there are no more.
@@ -168,7 +172,8 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) ->
 pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
     let mut config = configuration(kubeconfig, context).await?;
     config.default_retry = false;
-    Client::try_from(config).context("cannot speak to the cluster")
+    let builder = ClientBuilder::try_from(config).context("cannot speak to the cluster")?;
+    Ok(builder.with_layer(&layer_fn(|service| Answered::new(service, ANSWERED_WITHIN))).build())
 }
 
 async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Context as _;
 use serde::Serialize;
 
+mod answered;
 pub(crate) mod bench;
 pub(crate) mod catalog;
 pub(crate) mod cluster;

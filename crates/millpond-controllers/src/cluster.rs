@@ -28,6 +28,7 @@ use millpond_state::groups::NodeGroups;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
 use millpond_state::{Group, Overlays, State, Taken, Unresolved};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -61,6 +62,23 @@ pub struct Options {
     pub advise: bool,
     /// Node groups of Cluster API.
     pub node_groups: GroupOptions,
+    /// Where that is done which pods wait for, until a provider is called; with all the rest if nothing is said.
+    pub urgent: Option<Urgent>,
+}
+
+/// Threads, and a client whose own tasks run there.
+#[derive(Clone)]
+pub struct Urgent {
+    /// The threads.
+    pub threads: Handle,
+    /// The client.
+    pub client: Client,
+}
+
+impl std::fmt::Debug for Urgent {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Urgent").field("threads", &self.threads).finish_non_exhaustive()
+    }
 }
 
 impl Default for Options {
@@ -74,6 +92,7 @@ impl Default for Options {
             snapshot: millpond_state::Options::default(),
             advise: false,
             node_groups: GroupOptions::default(),
+            urgent: None,
         }
     }
 }
@@ -82,6 +101,8 @@ impl Default for Options {
 pub struct Cluster {
     /// For what goes past the mirrors: evictions, consistent lists.
     pub client: Client,
+    /// The same, for what pods wait for.
+    pub urgent_client: Client,
     /// The settings.
     pub options: Options,
     /// The time.
@@ -161,7 +182,8 @@ impl Cluster {
         let of_pods = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         // A node that was decided on comes before what is written of those that are on their way: a pod waits for it, and
         // so does the next round.
-        let of_intents = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
+        let urgent_client = options.urgent.as_ref().map_or(&client, |urgent| &urgent.client).clone();
+        let of_intents = Writer::new(urgent_client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
         let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
         let of_node = |pod: &Pod| node_name(pod).map(str::to_owned);
@@ -173,7 +195,7 @@ impl Cluster {
             names: Names::new(options.seed),
             clock,
             recorder,
-            pods: Arc::new(Mirror::new(of_pods, Some(of_node))),
+            pods: Arc::new(Mirror::new(of_pods, Some(of_node)).urgent_through(of_intents.clone())),
             nodes: Arc::new(Mirror::new(writer.clone(), Some(of_machine))),
             pools: plain(&writer),
             claims: Arc::new(Mirror::new(writer.clone(), Some(of_pool)).urgent_through(of_intents)),
@@ -205,6 +227,7 @@ impl Cluster {
             taking_pods: Mutex::new(()),
             changes: watch::Sender::new(0),
             client,
+            urgent_client,
             options,
         });
         cluster.feed_state();
@@ -442,8 +465,8 @@ impl Cluster {
                 tracker.spawn(Arc::clone(&self.$mirror).run(streaming, stop.clone()));
             )+};
         }
+        tracker.spawn_on(Arc::clone(&self.pods).run(streaming, stop.clone()), &self.urgent_threads());
         run!(
-            pods,
             nodes,
             pools,
             claims,
@@ -471,6 +494,11 @@ impl Cluster {
             priorities
         );
         self.machines.watch(self, tracker, stop);
+    }
+
+    /// Where that is done which pods wait for.
+    pub(crate) fn urgent_threads(&self) -> Handle {
+        self.options.urgent.as_ref().map_or_else(Handle::current, |urgent| urgent.threads.clone())
     }
 
     /// Whether everything was listed once.

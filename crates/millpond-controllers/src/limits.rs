@@ -152,7 +152,7 @@ impl Scope {
             Self::Cluster(_) => limits_api(cluster),
             Self::Pool(_) => {
                 let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodePool");
-                Api::all_with(cluster.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "nodepools"))
+                Api::all_with(cluster.urgent_client.clone(), &ApiResource::from_gvk_with_plural(&kind, "nodepools"))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Scope {
 
 fn limits_api(cluster: &Cluster) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("millpond.dev", "v1alpha1", "ClusterLimits");
-    Api::all_with(cluster.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "clusterlimits"))
+    Api::all_with(cluster.urgent_client.clone(), &ApiResource::from_gvk_with_plural(&kind, "clusterlimits"))
 }
 
 /// Writes claims as far as limits allow, in their order; tells the name of each that was written. The reason is that
@@ -473,7 +473,7 @@ async fn write_reservations(
 
 /// All claims, as of now: not from a copy that may lag behind.
 async fn list_claims(cluster: &Cluster, scope: &Scope) -> Result<Vec<NodeClaim>> {
-    let api: Api<NodeClaim> = Api::all(cluster.client.clone());
+    let api: Api<NodeClaim> = Api::all(cluster.urgent_client.clone());
     let mut params = ListParams::default();
     if let Scope::Pool(name) = scope {
         params = params.labels(&format!("{}={name}", labels::NODE_POOL));

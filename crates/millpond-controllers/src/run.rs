@@ -5,8 +5,9 @@ use std::sync::Arc;
 use kube::Client;
 use millpond_providers::Provider;
 use millpond_runtime::meta::Key;
-use millpond_runtime::queue::Queue;
+use millpond_runtime::queue::{Lane, Queue};
 use millpond_runtime::worker::{self, Reconcile};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -69,7 +70,11 @@ impl Controllers {
         let (controllers, context) = (self, Arc::clone(&self.context));
         let queue = Arc::new(Queue::new());
         Claims::listen(&context, &queue);
-        controllers.work(Claims::new(Arc::clone(&context)), queue, CLAIMS_AT_A_TIME, stop);
+        let claims = Arc::new(Claims::new(Arc::clone(&context)));
+        let launches =
+            worker::run_lane(Arc::clone(&claims), Arc::clone(&queue), Lane::Urgent, CLAIMS_AT_A_TIME, stop.clone());
+        controllers.when_ready_on(&context.cluster.urgent_threads(), launches, stop);
+        controllers.when_ready(worker::run(claims, queue, CLAIMS_AT_A_TIME, stop.clone()), stop);
         let queue = Arc::new(Queue::new());
         controllers.work(Nominations::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
@@ -104,7 +109,8 @@ impl Controllers {
         }
         controllers.when_ready(Tender::new(Arc::clone(&context)).run(stop.clone()), stop);
         controllers.when_ready(Shrinker::new(Arc::clone(&context)).run(stop.clone()), stop);
-        controllers.when_ready(Provisioner::new(context).run(stop.clone()), stop);
+        let threads = context.cluster.urgent_threads();
+        controllers.when_ready_on(&threads, Provisioner::new(context).run(stop.clone()), stop);
     }
 
     /// What they act with.
@@ -123,14 +129,25 @@ impl Controllers {
 
     /// Starts a task once everything was listed, unless it is stopped before.
     fn when_ready(&self, task: impl Future<Output = ()> + Send + 'static, stop: &CancellationToken) {
+        self.when_ready_on(&Handle::current(), task, stop);
+    }
+
+    /// The same, on threads of its own.
+    fn when_ready_on(
+        &self,
+        threads: &Handle,
+        task: impl Future<Output = ()> + Send + 'static,
+        stop: &CancellationToken,
+    ) {
         let (cluster, stop) = (Arc::clone(&self.context.cluster), stop.clone());
-        self.tracker.spawn(async move {
+        let task = async move {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = cluster.wait_until_ready() => {}
             }
             task.await;
-        });
+        };
+        self.tracker.spawn_on(task, threads);
     }
 
     /// Waits until all have ended.

@@ -49,7 +49,7 @@ pub type IndexBy<K> = fn(&K) -> Option<String>;
 /// A copy of all objects of one kind.
 pub struct Mirror<K> {
     writer: Writer,
-    /// For what others wait for.
+    /// For what others wait for, and for the watch.
     urgent: Writer,
     shelf: Arc<Shelf>,
     labelled: Option<&'static str>,
@@ -73,7 +73,8 @@ impl<K: Kind> Mirror<K> {
         self
     }
 
-    /// Creates, and patches that others wait for, go through another writer: they do not queue behind all the rest.
+    /// The watch, creates, and patches that others wait for, go through another writer: they do not queue behind all the
+    /// rest.
     #[must_use]
     pub fn urgent_through(mut self, writer: Writer) -> Self {
         self.urgent = writer;
@@ -159,7 +160,7 @@ impl<K: Kind> Mirror<K> {
             Some(label) => config.labels(label),
             None => config,
         };
-        let everywhere = Api::all_with(self.writer.client.clone(), &ApiResource::erase::<K>(&()));
+        let everywhere = Api::all_with(self.urgent.client.clone(), &ApiResource::erase::<K>(&()));
         Arc::clone(&self.shelf).run(everywhere, config, token)
     }
 
@@ -176,7 +177,7 @@ impl<K: Kind> Mirror<K> {
     pub async fn create(&self, object: &K) -> Result<Arc<K>> {
         let key = Key::of(object);
         let created = match Raw::of(object) {
-            Ok(object) => self.urgent.create(self.api(&key), object).await,
+            Ok(object) => self.urgent.create(K::api(&self.urgent.client, &key.namespace), object).await,
             Err(error) => Err(kube::Error::SerdeError(error)),
         };
         self.written("create", &key, created.and_then(read))
@@ -190,7 +191,7 @@ impl<K: Kind> Mirror<K> {
 
     /// The same, before what nobody waits for.
     pub async fn patch_urgently(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
-        let patched = self.urgent.patch(self.api(key), &key.name, None, patch).await;
+        let patched = self.urgent.patch(K::api(&self.urgent.client, &key.namespace), &key.name, None, patch).await;
         self.written("patch", key, patched.and_then(read))
     }
 

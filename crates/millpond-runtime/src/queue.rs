@@ -1,4 +1,6 @@
 //! Work queues: each key at most once, one worker at a time per key, with delays and back-off.
+//!
+//! A queue has two lanes, each with workers of its own, so that what others wait for need not stand behind the rest.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -13,10 +15,20 @@ const FIRST_RETRY: Duration = Duration::from_millis(20);
 /// No key waits longer than this for its next try, so that a cured fault is noticed soon.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
+/// Where a key waits for a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// With all the others.
+    Usual,
+    /// Where there are few: somebody waits for it.
+    Urgent,
+}
+
 struct State<K> {
-    ready: VecDeque<K>,
-    /// Keys in `ready`, or to be put there when their worker is done.
-    dirty: HashSet<K>,
+    /// Keys for a worker, one row for each lane. One that has changed lanes is left where it was, and skipped there.
+    ready: [VecDeque<K>; 2],
+    /// Keys in `ready`, or to be put there when their worker is done, with the lane that they are in.
+    dirty: HashMap<K, Lane>,
     working: HashSet<K>,
     waiting: BTreeSet<(Instant, u64, K)>,
     /// The entry of each key in `waiting`.
@@ -28,21 +40,21 @@ struct State<K> {
 /// A queue of keys.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
-    changed: Notify,
+    changed: [Notify; 2],
 }
 
 impl<K: Clone + Eq + Hash + Ord> Default for Queue<K> {
     fn default() -> Self {
         let state = State {
-            ready: VecDeque::new(),
-            dirty: HashSet::new(),
+            ready: [VecDeque::new(), VecDeque::new()],
+            dirty: HashMap::new(),
             working: HashSet::new(),
             waiting: BTreeSet::new(),
             wake: HashMap::new(),
             failures: HashMap::new(),
             sequence: 0,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { state: Mutex::new(state), changed: [Notify::new(), Notify::new()] }
     }
 }
 
@@ -54,10 +66,15 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
 
     /// Asks for work on a key as soon as possible.
     pub fn add(&self, key: K) {
+        self.add_to(Lane::Usual, key);
+    }
+
+    /// Asks for work on a key in a lane. One that waits in the usual lane can become urgent, but not the other way.
+    pub fn add_to(&self, lane: Lane, key: K) {
         let mut state = self.state.lock();
-        if state.make_dirty(key) {
+        if state.make_dirty(key, lane) {
             drop(state);
-            self.changed.notify_one();
+            self.changed[lane as usize].notify_one();
         }
     }
 
@@ -67,7 +84,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             return self.add(key);
         }
         let mut state = self.state.lock();
-        if state.dirty.contains(&key) {
+        if state.dirty.contains_key(&key) {
             return;
         }
         let at = Instant::now() + delay;
@@ -82,33 +99,41 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         state.wake.insert(key.clone(), (at, sequence));
         state.waiting.insert((at, sequence, key));
         drop(state);
-        self.changed.notify_one();
+        self.changed[Lane::Usual as usize].notify_one();
     }
 
     /// Takes the next key, waiting for one; give it back with [`Self::done`].
     pub async fn next(&self) -> K {
+        self.next_of(Lane::Usual).await
+    }
+
+    /// Takes the next key of a lane. Keys that were to wait come in the usual one.
+    pub async fn next_of(&self, lane: Lane) -> K {
+        let changed = &self.changed[lane as usize];
         loop {
             let wake = {
                 let mut state = self.state.lock();
-                state.release_due(Instant::now());
-                if let Some(key) = state.take() {
-                    if !state.ready.is_empty() {
+                if lane == Lane::Usual {
+                    state.release_due(Instant::now());
+                }
+                if let Some(key) = state.take(lane) {
+                    if !state.ready[lane as usize].is_empty() {
                         // Another worker may be waiting: wake-ups do not add up.
-                        self.changed.notify_one();
+                        changed.notify_one();
                     }
                     return key;
                 }
-                state.waiting.first().map(|(at, ..)| *at)
+                state.waiting.first().map(|(at, ..)| *at).filter(|_| lane == Lane::Usual)
             };
             match wake {
                 Some(at) => {
                     tokio::select! {
                         biased;
-                        () = self.changed.notified() => {}
+                        () = changed.notified() => {}
                         () = tokio::time::sleep_until(at) => {}
                     }
                 }
-                None => self.changed.notified().await,
+                None => changed.notified().await,
             }
         }
     }
@@ -117,10 +142,10 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         state.working.remove(key);
-        if state.dirty.contains(key) {
-            state.ready.push_back(key.clone());
+        if let Some(lane) = state.dirty.get(key).copied() {
+            state.ready[lane as usize].push_back(key.clone());
             drop(state);
-            self.changed.notify_one();
+            self.changed[lane as usize].notify_one();
         }
     }
 
@@ -143,14 +168,19 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
 
 impl<K: Clone + Eq + Hash + Ord> State<K> {
     /// Says whether a worker can start on it now.
-    fn make_dirty(&mut self, key: K) -> bool {
+    fn make_dirty(&mut self, key: K, lane: Lane) -> bool {
         if let Some((at, sequence)) = self.wake.remove(&key) {
             self.waiting.remove(&(at, sequence, key.clone()));
         }
-        if !self.dirty.insert(key.clone()) || self.working.contains(&key) {
+        let known = self.dirty.get(&key).copied();
+        if known >= Some(lane) {
             return false;
         }
-        self.ready.push_back(key);
+        self.dirty.insert(key.clone(), lane);
+        if self.working.contains(&key) {
+            return false;
+        }
+        self.ready[lane as usize].push_back(key);
         true
     }
 
@@ -158,13 +188,19 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
         while self.waiting.first().is_some_and(|(at, ..)| *at <= now) {
             if let Some((_, _, key)) = self.waiting.pop_first() {
                 self.wake.remove(&key);
-                self.make_dirty(key);
+                self.make_dirty(key, Lane::Usual);
             }
         }
     }
 
-    fn take(&mut self) -> Option<K> {
-        let key = self.ready.pop_front()?;
+    fn take(&mut self, lane: Lane) -> Option<K> {
+        let key = loop {
+            let key = self.ready[lane as usize].pop_front()?;
+            // One that is worked on comes back when that is done.
+            if self.dirty.get(&key) == Some(&lane) && !self.working.contains(&key) {
+                break key;
+            }
+        };
         self.dirty.remove(&key);
         self.working.insert(key.clone());
         Some(key)
@@ -190,6 +226,32 @@ mod tests {
         queue.done(&"b");
         let idle = tokio::time::timeout(Duration::from_hours(1), queue.next()).await;
         assert!(idle.is_err(), "nothing is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_urgent_does_not_stand_behind_the_rest() {
+        let queue = Queue::new();
+        let idle = async |lane| tokio::time::timeout(Duration::from_hours(1), queue.next_of(lane)).await.is_err();
+        for key in ["a", "b", "c"] {
+            queue.add(key);
+        }
+        queue.add_to(Lane::Urgent, "b");
+        queue.add("b");
+        assert_eq!(queue.next_of(Lane::Urgent).await, "b");
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(queue.next().await, "c", "b has changed lanes");
+        // A key is with one worker at a time, whichever lane it is asked for in.
+        queue.add_to(Lane::Urgent, "b");
+        assert!(idle(Lane::Urgent).await);
+        queue.done(&"b");
+        assert_eq!(queue.next_of(Lane::Urgent).await, "b");
+        queue.add("b");
+        queue.done(&"b");
+        assert!(idle(Lane::Urgent).await);
+        assert_eq!(queue.next().await, "b");
+        queue.add_after("d", Duration::from_secs(1));
+        assert!(idle(Lane::Urgent).await, "what waits comes in the usual lane");
+        assert_eq!(queue.next().await, "d");
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::meta::Key;
-use crate::queue::Queue;
+use crate::queue::{Lane, Queue};
 
 /// A key is not looked at again sooner than this without a change, so that a controller that
 /// always wants to look again cannot stop the clock of a paused runtime.
@@ -32,14 +32,25 @@ pub fn run<R: Reconcile>(
     concurrency: usize,
     token: CancellationToken,
 ) -> BoxFuture<'static, ()> {
+    run_lane(controller, queue, Lane::Usual, concurrency, token)
+}
+
+/// Works off one lane of a queue.
+pub fn run_lane<R: Reconcile>(
+    controller: Arc<R>,
+    queue: Arc<Queue<Key>>,
+    lane: Lane,
+    concurrency: usize,
+    token: CancellationToken,
+) -> BoxFuture<'static, ()> {
     let step: Step = Box::new(move |queue, key| step(Arc::clone(&controller), queue, key).boxed());
-    work_off(step, queue, concurrency, token).boxed()
+    work_off(step, queue, lane, concurrency, token).boxed()
 }
 
 /// Looks at one key. Boxed, as tasks are, so that the loop below is made once for all controllers.
 type Step = Box<dyn Fn(Arc<Queue<Key>>, Key) -> BoxFuture<'static, ()> + Send + Sync>;
 
-async fn work_off(step: Step, queue: Arc<Queue<Key>>, concurrency: usize, token: CancellationToken) {
+async fn work_off(step: Step, queue: Arc<Queue<Key>>, lane: Lane, concurrency: usize, token: CancellationToken) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.len() >= concurrency.max(1) {
@@ -49,7 +60,7 @@ async fn work_off(step: Step, queue: Arc<Queue<Key>>, concurrency: usize, token:
             biased;
             () = token.cancelled() => break,
             Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
-            key = queue.next() => key,
+            key = queue.next_of(lane) => key,
         };
         tasks.spawn(step(Arc::clone(&queue), key));
     }

@@ -26,7 +26,7 @@ use millpond_api::meta::Condition;
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
 use millpond_runtime::meta::{Key, is_leaving, status_patch};
-use millpond_runtime::queue::Queue;
+use millpond_runtime::queue::{Lane, Queue};
 use millpond_runtime::worker::Reconcile;
 use serde_json::json;
 
@@ -52,7 +52,10 @@ impl Claims {
         let claims = Arc::clone(queue);
         context.cluster.claims.on_change(move |_, after| {
             if let Some(claim) = after {
-                claims.add(Key::of(&**claim));
+                // Pods wait for one that is not launched yet.
+                let is_new = !is_leaving(&**claim) && !is_true(&claim.status.conditions, conditions::LAUNCHED);
+                let lane = if is_new { Lane::Urgent } else { Lane::Usual };
+                claims.add_to(lane, Key::of(&**claim));
             }
         });
         let (nodes, weak) = (Arc::clone(queue), Arc::downgrade(context));

@@ -7,16 +7,18 @@ use anyhow::Context as _;
 use clap::Args;
 use kube::Client;
 use millpond_controllers::capi::autoscale::GroupOptions;
-use millpond_controllers::cluster::Options;
+use millpond_controllers::cluster::{Options, Urgent};
 use millpond_controllers::leader::Candidate;
 use millpond_controllers::run::Controllers;
 use millpond_providers::Provider;
 use millpond_providers::sim::{Cloud, SimProvider};
 use millpond_runtime::clock::Clock;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::kinds;
 use super::node_groups::NodeGroupArgs;
+use super::threads::Threads;
 use super::up::{Signals, default_data_dir, say};
 
 /// The Lease that decides who leads.
@@ -54,19 +56,21 @@ pub(crate) struct ControllerArgs {
 pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    runtime.block_on(control(args))
+    let threads = Threads::start()?;
+    runtime.block_on(control(args, &threads))
 }
 
-async fn control(args: ControllerArgs) -> anyhow::Result<()> {
+async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
-    let client = super::cluster::connect_controllers(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let client = connect(&args, threads.controllers()).await?;
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
     kinds::require(&client, kinds::SERVED_WITHIN).await?;
     let cloud = open_cloud(&args.data_dir)?;
-    let options = options(&args).await?;
+    let urgent = Urgent { client: connect(&args, threads.urgent()).await?, threads: threads.urgent().clone() };
+    let options = Options { urgent: Some(urgent), ..options(&args).await? };
     let stop = CancellationToken::new();
     say(&format!("Millpond controls a cluster of Kubernetes {}; Ctrl-C stops it.\n", version.git_version))?;
-    let work = tokio::spawn(lead(client, cloud, options, args, stop.clone()));
+    let work = threads.controllers().spawn(lead(client, cloud, options, args, stop.clone()));
     tokio::pin!(work);
     tokio::select! {
         () = signals.next() => {}
@@ -79,6 +83,13 @@ async fn control(args: ControllerArgs) -> anyhow::Result<()> {
         () = signals.next() => return say("Ended at once.\n"),
     }
     say("Stopped.\n")
+}
+
+/// A client whose own tasks run on some threads.
+async fn connect(args: &ControllerArgs, threads: &Handle) -> anyhow::Result<Client> {
+    let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
+    let connected = async move { super::cluster::connect_controllers(kubeconfig.as_deref(), context.as_deref()).await };
+    threads.spawn(connected).await.context("cannot speak to the cluster")?
 }
 
 /// What the controllers are told.
@@ -136,13 +147,6 @@ pub(crate) fn open_cloud(directory: &std::path::Path) -> anyhow::Result<Arc<Clou
     let file = directory.join("cloud.json");
     let cloud = Cloud::open(&file).with_context(|| format!("cannot use `{}`", file.display()))?;
     Ok(Arc::new(cloud))
-}
-
-/// Threads for one of those who share a process: tasks on the same threads wait in one line, so that a pod that waits
-/// for a node would wait behind all that kubelets have to say, and a request behind a plan.
-pub(crate) fn own_threads(name: &str) -> anyhow::Result<tokio::runtime::Runtime> {
-    let mut threads = tokio::runtime::Builder::new_multi_thread();
-    threads.thread_name(name).enable_all().build().with_context(|| format!("cannot start the threads of {name}"))
 }
 
 /// All controllers with the providers that they use.

@@ -26,6 +26,7 @@ pub(crate) mod pool;
 pub(crate) mod reference;
 pub(crate) mod store;
 pub(crate) mod table;
+pub(crate) mod threads;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod words;

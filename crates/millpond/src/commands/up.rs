@@ -10,7 +10,7 @@ use clap::Args;
 use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
-use millpond_controllers::cluster::Options as ControllerOptions;
+use millpond_controllers::cluster::{Options as ControllerOptions, Urgent};
 use millpond_providers::sim::Cloud;
 use millpond_sim::demo::{self, DemoOptions};
 use millpond_sim::{Nodes, Options, Part, StandIns};
@@ -18,9 +18,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::controller::{Crew, open_cloud, own_threads};
+use super::controller::{Crew, open_cloud};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
+use super::threads::Threads;
 use crate::failure::{Code, Failure};
 
 /// Arguments of `millpond up`.
@@ -72,11 +73,11 @@ pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
     args.data_dir = std::path::absolute(&args.data_dir).context("cannot tell where the data directory is")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    let (of_controllers, of_stand_ins) = (own_threads("controllers")?, own_threads("stand-ins")?);
-    runtime.block_on(up(args, of_controllers.handle(), of_stand_ins.handle()))
+    let threads = Threads::start()?;
+    runtime.block_on(up(args, &threads))
 }
 
-async fn up(args: UpArgs, of_controllers: &Handle, of_stand_ins: &Handle) -> anyhow::Result<()> {
+async fn up(args: UpArgs, threads: &Threads) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let mut options = EmbeddedOptions::new(&args.data_dir);
     options.memory = args.memory;
@@ -91,21 +92,27 @@ async fn up(args: UpArgs, of_controllers: &Handle, of_stand_ins: &Handle) -> any
         super::kinds::install(&client).await?;
     }
     // A client for each: within one, requests wait in line.
-    let own_client = || kube::Client::new(embedded.service(), "default");
+    let own_client = |threads: &Handle| {
+        let _theirs = threads.enter();
+        kube::Client::new(embedded.service(), "default")
+    };
     let stand_ins = (!args.bare).then(|| {
-        let _theirs = of_stand_ins.enter();
-        start_stand_ins(own_client(), stop.clone())
+        let client = own_client(threads.stand_ins());
+        let _theirs = threads.stand_ins().enter();
+        start_stand_ins(client, stop.clone())
     });
     let options = ControllerOptions {
         advise: args.advise,
         node_groups: args.node_groups.options(),
+        urgent: Some(Urgent { client: own_client(threads.urgent()), threads: threads.urgent().clone() }),
         ..ControllerOptions::default()
     };
     let crew = if args.bare {
         None
     } else {
-        let _theirs = of_controllers.enter();
-        Some(Crew::start(own_client(), cloud(&args)?, options, &stop))
+        let client = own_client(threads.controllers());
+        let _theirs = threads.controllers().enter();
+        Some(Crew::start(client, cloud(&args)?, options, &stop))
     };
     if let Some(crew) = &crew {
         embedded.server().add_metrics(crew.metrics());

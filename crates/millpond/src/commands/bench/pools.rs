@@ -18,7 +18,7 @@ use kube::{Api, Client, ResourceExt};
 use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use millpond_apiserver::{Embedded, EmbeddedOptions};
-use millpond_controllers::cluster::{Cluster, Options};
+use millpond_controllers::cluster::{Cluster, Options, Urgent};
 use millpond_controllers::promises::PROMISED_ANNOTATION;
 use millpond_controllers::run::Controllers;
 use millpond_providers::sim::{Cloud, SimProvider};
@@ -36,8 +36,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::report::{Goal, Report};
-use crate::commands::controller::own_threads;
 use crate::commands::kinds;
+use crate::commands::threads::Threads;
 use timeline::{Step, Timeline};
 
 /// Pods of so many sizes.
@@ -78,38 +78,40 @@ pub(crate) fn run(args: &PoolsArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     // As `millpond up` has them.
-    let (of_controllers, of_stand_ins) = (own_threads("controllers")?, own_threads("stand-ins")?);
+    let threads = Threads::start()?;
     let requests = Requests::default();
-    let (report, times) = runtime.block_on(measure(args, &requests, of_controllers.handle(), of_stand_ins.handle()))?;
+    let (report, times) = runtime.block_on(measure(args, &requests, &threads))?;
     let counts = if args.requests { requests.table() } else { String::new() };
     let text = format!("{}{times}{counts}", report.table());
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }
 
 /// The figures, and when what happened.
-async fn measure(
-    args: &PoolsArgs,
-    requests: &Requests,
-    of_controllers: &Handle,
-    of_stand_ins: &Handle,
-) -> anyhow::Result<(Report, String)> {
+async fn measure(args: &PoolsArgs, requests: &Requests, threads: &Threads) -> anyhow::Result<(Report, String)> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
     let client = requests.counted(&embedded, "pods");
+    let own_client = |threads: &Handle, who: &'static str| {
+        let _theirs = threads.enter();
+        requests.counted(&embedded, who)
+    };
     kinds::install(&client).await?;
     let stop = CancellationToken::new();
     let options = millpond_sim::Options { nodes: Nodes::All, ..millpond_sim::Options::default() };
-    let theirs = of_stand_ins.enter();
-    let stand_ins = StandIns::builder(requests.counted(&embedded, "stand-ins")).options(options).spawn(stop.clone());
+    let own = own_client(threads.stand_ins(), "stand-ins");
+    let theirs = threads.stand_ins().enter();
+    let stand_ins = StandIns::builder(own).options(options).spawn(stop.clone());
     drop(theirs);
     let cloud = Arc::new(Cloud::open(directory.path().join("cloud.json")).context("cannot make a cloud")?);
-    let theirs = of_controllers.enter();
+    let urgent = own_client(threads.urgent(), "controllers, urgently");
+    let options =
+        Options { urgent: Some(Urgent { client: urgent, threads: threads.urgent().clone() }), ..Options::default() };
+    let theirs = threads.controllers().enter();
     let provider = Arc::new(SimProvider::new(cloud, requests.counted(&embedded, "cloud"), Clock::Machine));
     let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
     let timed = Arc::new(Timed { provider, calls: Mutex::default() });
     let own_client = requests.counted(&embedded, "controllers");
-    let controllers =
-        Controllers::start(own_client, Options::default(), [Arc::clone(&timed) as Arc<dyn Provider>], &stop);
+    let controllers = Controllers::start(own_client, options, [Arc::clone(&timed) as Arc<dyn Provider>], &stop);
     drop(theirs);
     let cluster = Arc::clone(&controllers.context().cluster);
     pool(&client, &args.catalog).await?;

@@ -69,7 +69,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.add_to(Lane::Usual, key);
     }
 
-    /// Asks for work on a key in a lane. One that waits in the usual lane can become urgent, but not the other way.
+    /// Asks for work on a key in a lane. One that waits in the usual lane can become urgent, but not the other way; for one
+    /// that is being worked on, the last wish counts.
     pub fn add_to(&self, lane: Lane, key: K) {
         let mut state = self.state.lock();
         if state.make_dirty(key, lane) {
@@ -173,13 +174,14 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
             self.waiting.remove(&(at, sequence, key.clone()));
         }
         let known = self.dirty.get(&key).copied();
+        if self.working.contains(&key) {
+            self.dirty.insert(key, lane);
+            return false;
+        }
         if known >= Some(lane) {
             return false;
         }
         self.dirty.insert(key.clone(), lane);
-        if self.working.contains(&key) {
-            return false;
-        }
         self.ready[lane as usize].push_back(key);
         true
     }
@@ -245,9 +247,10 @@ mod tests {
         assert!(idle(Lane::Urgent).await);
         queue.done(&"b");
         assert_eq!(queue.next_of(Lane::Urgent).await, "b");
+        queue.add_to(Lane::Urgent, "b");
         queue.add("b");
         queue.done(&"b");
-        assert!(idle(Lane::Urgent).await);
+        assert!(idle(Lane::Urgent).await, "it is not urgent any more");
         assert_eq!(queue.next().await, "b");
         queue.add_after("d", Duration::from_secs(1));
         assert!(idle(Lane::Urgent).await, "what waits comes in the usual lane");

@@ -37,9 +37,17 @@ const CLASS_NOT_READY: Voice =
     Voice { component: "millpond", action: "Launch", reason: "NodeClassNotReady", warning: true };
 const TIMED_OUT: Voice = Voice { component: "millpond", action: "Launch", reason: "LaunchTimeout", warning: true };
 
-/// Failures in a row of each claim that is being launched.
+/// How far claims are that are being launched.
 #[derive(Default)]
-pub(super) struct Launches(Mutex<HashMap<Key, u32>>);
+pub(super) struct Launches(Mutex<HashMap<Key, Launching>>);
+
+#[derive(Default)]
+struct Launching {
+    /// Failures in a row.
+    failures: u32,
+    /// What came of it, by the uid of the claim, until it is written down. Who loses it asks again, and gets the same.
+    made: Option<(String, Launched)>,
+}
 
 impl Launches {
     pub(super) fn forget(&self, claim: &Key) {
@@ -47,15 +55,31 @@ impl Launches {
     }
 
     fn next_wait(&self, claim: &Key) -> Duration {
-        let mut failures = self.0.lock();
-        let count = failures.entry(claim.clone()).or_default();
-        *count += 1;
-        FIRST_RETRY.saturating_mul(1 << (*count - 1).min(16)).min(LONGEST_RETRY)
+        let mut launches = self.0.lock();
+        let failures = &mut launches.entry(claim.clone()).or_default().failures;
+        *failures += 1;
+        FIRST_RETRY.saturating_mul(1 << (*failures - 1).min(16)).min(LONGEST_RETRY)
+    }
+
+    fn keep(&self, claim: &NodeClaim, launched: Launched) {
+        let made = Some((claim.metadata.uid.clone().unwrap_or_default(), launched));
+        self.0.lock().insert(Key::of(claim), Launching { failures: 0, made });
+    }
+
+    fn made(&self, claim: &NodeClaim) -> Option<Launched> {
+        let launches = self.0.lock();
+        let (uid, launched) = launches.get(&Key::of(claim))?.made.as_ref()?;
+        (claim.metadata.uid.as_ref() == Some(uid)).then(|| launched.clone())
     }
 }
 
 impl Claims {
     pub(super) async fn launch(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
+        if let Some(launched) = self.launches.made(claim) {
+            self.launched(claim, launched).await?;
+            self.launches.forget(&Key::of(claim));
+            return Ok(None);
+        }
         let left = self.time_left(claim, LAUNCH_TIMEOUT);
         if left.is_zero() {
             let why = "no machine could be had in 5 minutes";
@@ -69,9 +93,10 @@ impl Claims {
         }
         let outcome = self.try_launch(claim).await;
         match outcome {
+            // It is written down by those who have time; others wait for their call.
             Ok(launched) => {
-                self.launches.forget(&Key::of(claim));
-                self.launched(claim, launched).await
+                self.launches.keep(claim, launched);
+                Ok(Some(Duration::ZERO))
             }
             Err(error) => self.not_launched(claim, error, left).await,
         }
@@ -163,7 +188,7 @@ impl Claims {
     }
 
     /// Writes down what was launched: labels first, the condition that all else waits for last.
-    async fn launched(&self, claim: &NodeClaim, launched: Launched) -> Result<Option<Duration>> {
+    async fn launched(&self, claim: &NodeClaim, launched: Launched) -> Result<()> {
         let instance = launched.instance;
         tracing::info!(claim = claim.name(), instance = instance.id, offering = %instance.offering, "launched");
         let mut labels: BTreeMap<&str, &str> =
@@ -188,7 +213,7 @@ impl Claims {
             status.allocatable.clone_from(&instance.allocatable);
         };
         self.write_status(&claim, note, conditions).await?;
-        Ok(None)
+        Ok(())
     }
 
     async fn not_launched(&self, claim: &NodeClaim, error: ProviderError, left: Duration) -> Result<Option<Duration>> {

@@ -52,10 +52,7 @@ impl Claims {
         let claims = Arc::clone(queue);
         context.cluster.claims.on_change(move |_, after| {
             if let Some(claim) = after {
-                // Pods wait for one that is not launched yet.
-                let is_new = !is_leaving(&**claim) && !is_true(&claim.status.conditions, conditions::LAUNCHED);
-                let lane = if is_new { Lane::Urgent } else { Lane::Usual };
-                claims.add_to(lane, Key::of(&**claim));
+                claims.add_to(lane(claim), Key::of(&**claim));
             }
         });
         let (nodes, weak) = (Arc::clone(queue), Arc::downgrade(context));
@@ -63,7 +60,7 @@ impl Claims {
             let Some(context) = weak.upgrade() else { return };
             let claim = after.or(before).and_then(|node| claim_of(&context.cluster, node));
             if let Some(claim) = claim {
-                nodes.add(Key::of(&*claim));
+                nodes.add_to(lane(&claim), Key::of(&*claim));
             }
         });
         // A class that becomes ready lets its claims launch.
@@ -78,12 +75,18 @@ impl Claims {
                 if claim.spec.node_class_ref.name == class.name()
                     && !is_true(&claim.status.conditions, conditions::LAUNCHED)
                 {
-                    classes.add(Key::of(&*claim));
+                    classes.add_to(lane(&claim), Key::of(&*claim));
                 }
             }
         });
         crate::end::listen(context, queue);
     }
+}
+
+/// Pods wait for a claim that is not launched yet.
+fn lane(claim: &NodeClaim) -> Lane {
+    let is_new = !is_leaving(claim) && !is_true(&claim.status.conditions, conditions::LAUNCHED);
+    if is_new { Lane::Urgent } else { Lane::Usual }
 }
 
 impl Reconcile for Claims {

@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+
 /// A text in a [`Symbols`] table. Two symbols of one table are equal exactly if their texts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(u32);
@@ -25,7 +27,7 @@ pub struct Symbols {
     texts: Vec<Arc<str>>,
     /// The text as a whole number, where it is one: `Gt` and `Lt` ask often.
     integers: Vec<Option<i64>>,
-    index: HashMap<Arc<str>, Symbol>,
+    index: HashMap<Arc<str>, Symbol, FixedState>,
 }
 
 impl Symbols {

@@ -28,6 +28,7 @@ use crate::mirror::Writer;
 pub struct Raw {
     /// What the client itself wants to know: name, namespace, uid and version, nothing else.
     head: ObjectMeta,
+    /// What was read is without the list of who owns which field: nobody here asks for it, and it is half of the object.
     text: Box<RawValue>,
 }
 
@@ -45,29 +46,47 @@ impl Raw {
 
 /// The part of an object that tells which one it is.
 #[derive(Deserialize)]
-struct Named {
-    #[serde(default)]
-    metadata: Head,
+struct Named<'t> {
+    #[serde(default, borrow)]
+    metadata: Head<'t>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Head {
+struct Head<'t> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    #[serde(borrow)]
+    managed_fields: Option<&'t RawValue>,
 }
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let Named { metadata: Head { name, namespace, uid, resource_version } } =
+        let Named { metadata: Head { name, namespace, uid, resource_version, managed_fields } } =
             serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         let head = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
-        Ok(Self { head, text })
+        let shorter = managed_fields.and_then(|list| without(text.get(), list.get()));
+        Ok(Self { head, text: shorter.unwrap_or(text) })
     }
 }
+
+/// The text of an object without a member whose value is this part of the text.
+fn without(text: &str, value: &str) -> Option<Box<RawValue>> {
+    let begins = (value.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    let (before, after) = (text.get(..begins)?, text.get(begins + value.len()..)?.trim_ascii_start());
+    // The name, and the comma on one side or the other.
+    let before = before.get(..before.rfind(MANAGED_FIELDS)?)?;
+    let (before, after) = match after.strip_prefix(',') {
+        Some(after) => (before, after),
+        None => (before.trim_ascii_end().strip_suffix(',').unwrap_or(before), after),
+    };
+    RawValue::from_string([before, after].concat()).ok()
+}
+
+const MANAGED_FIELDS: &str = r#""managedFields""#;
 
 impl Serialize for Raw {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -195,5 +214,24 @@ mod tests {
         let WatchEvent::Added(object) = event else { panic!("another event") };
         assert_eq!(object.meta().resource_version.as_deref(), Some("7"));
         assert_eq!(serde_json::to_string(&object).unwrap(), pod, "it goes out as it came in");
+    }
+
+    #[test]
+    fn who_owns_which_field_is_left_out() {
+        let list = r#""managedFields": [{"manager": "a", "fieldsV1": {"f:spec": {}}}]"#;
+        let texts = [
+            (format!(r#"{{"metadata":{{"name":"a",{list}}},"spec":{{}}}}"#), r#"{"metadata":{"name":"a"},"spec":{}}"#),
+            (format!(r#"{{"metadata":{{{list} , "name":"a"}}}}"#), r#"{"metadata":{ "name":"a"}}"#),
+            (format!(r#"{{"metadata":{{{list}}}}}"#), r#"{"metadata":{}}"#),
+            (
+                r#"{"metadata":{"name":"a","managedFields":null}}"#.to_owned(),
+                r#"{"metadata":{"name":"a","managedFields":null}}"#,
+            ),
+            (format!(r#"{{"spec":{{{list}}}}}"#), &*format!(r#"{{"spec":{{{list}}}}}"#)),
+        ];
+        for (text, shorter) in texts {
+            let raw: Raw = serde_json::from_str(&text).unwrap();
+            assert_eq!(raw.text.get(), shorter, "{text}");
+        }
     }
 }

@@ -19,6 +19,7 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_plan::pack::Budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +42,9 @@ const SOONEST_DISPLACED: Duration = Duration::from_millis(50);
 const SOONEST_PROBE: Duration = Duration::from_mins(1);
 /// How good a plan is, is found out when no other was made for this long.
 const JUDGED_AFTER: Duration = Duration::from_secs(1);
+/// While pods come without an end, those who come next wait for the plan that is being made, and fill what it leaves
+/// empty: to search longer would cost more than it saves.
+const IN_A_HURRY: Budget = Budget { evaluations: 2_000, threads: 2 };
 /// A failed round is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -70,8 +74,8 @@ impl Provisioner {
                     continue;
                 }
             }
-            self.gather(&stop).await;
-            match Round::new(&self.context, &self.waiting).run().await {
+            let budget = if self.gather(&stop).await { Budget::default() } else { IN_A_HURRY };
+            match Round::new(&self.context, &self.waiting, budget).run().await {
                 Ok(planned) => unjudged = Some(planned),
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
@@ -96,9 +100,9 @@ impl Provisioner {
         }
     }
 
-    /// Keeps the window open while pods keep coming.
-    async fn gather(&self, stop: &CancellationToken) {
-        let Some(since) = self.waiting.fresh_since() else { return };
+    /// Keeps the window open while pods keep coming, but not for ever; tells whether they have come to an end.
+    async fn gather(&self, stop: &CancellationToken) -> bool {
+        let Some(since) = self.waiting.fresh_since() else { return true };
         let mut window = Window::open(since, Instant::now(), window::missing(&self.context.cluster));
         let mut seen = self.waiting.arrivals();
         loop {
@@ -108,8 +112,8 @@ impl Provisioner {
             seen = arrived;
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep_until(window.closes()) => return,
+                () = stop.cancelled() => return true,
+                () = tokio::time::sleep_until(window.closes()) => return window.is_quiet(Instant::now()),
                 () = changed => {}
             }
         }

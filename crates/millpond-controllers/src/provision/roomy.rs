@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_plan::market::Market;
 use millpond_plan::model::{ClassId, Snapshot};
+use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings, Target};
 use millpond_plan::symbol::Symbol;
 
@@ -18,9 +19,9 @@ use millpond_plan::symbol::Symbol;
 const WORTH_PERCENT: u128 = 125;
 
 /// The plan at least cost, unless it leaves the scheduler a choice that it cannot be trusted with.
-pub(super) fn plan(snapshot: &Snapshot, market: &Market) -> Outcome {
+pub(super) fn plan(snapshot: &Snapshot, market: &Market, budget: Budget) -> Outcome {
     // How good it is, is found out when nobody waits for it.
-    let settings = Settings { prove: false, ..Settings::default() };
+    let settings = Settings { prove: false, budget, ..Settings::default() };
     let least = millpond_plan::plan_on(snapshot, market, &settings);
     if !is_loose(snapshot, &least) {
         return least;

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use millpond_plan::alternatives;
 use millpond_plan::market::Market;
 use millpond_plan::model::{NodeState, PodId, Snapshot};
+use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Settings, Target};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
@@ -40,11 +41,12 @@ const TOLD_OF_A_CLAIM: usize = 10;
 pub(super) struct Round<'c> {
     context: &'c Context,
     waiting: &'c Waiting,
+    budget: Budget,
 }
 
 impl<'c> Round<'c> {
-    pub(super) fn new(context: &'c Context, waiting: &'c Waiting) -> Self {
-        Self { context, waiting }
+    pub(super) fn new(context: &'c Context, waiting: &'c Waiting, budget: Budget) -> Self {
+        Self { context, waiting, budget }
     }
 
     /// Plans and acts; gives what it planned for, to be judged when nobody waits.
@@ -59,7 +61,11 @@ impl<'c> Round<'c> {
         let planned = begun.elapsed();
         metrics.planned(PROVISIONER, planned);
         metrics.plan_made(&outcome.report);
-        let created = limits::create(self.context, claims, created_for::PODS).await?;
+        let (created, promises) = futures::join!(
+            limits::create(self.context, claims, created_for::PODS),
+            self.promise_all(promised.starting)
+        );
+        let created = created?;
         cluster.machines.meant.remember(&snapshot, &outcome);
         let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
         if !outcome.plan.new_nodes.is_empty() {
@@ -88,11 +94,7 @@ impl<'c> Round<'c> {
         for (claim, pods) in created.iter().zip(&promised.new) {
             claim.iter().for_each(|claim| self.tell(claim, pods));
         }
-        let this = &self;
-        let promise = |(node, pods): (String, Vec<Key>)| async move { this.promise(&node, &pods).await };
-        let promises = stream::iter(promised.starting).map(promise);
-        let written: Vec<Result<()>> = promises.buffer_unordered(AT_A_TIME).collect().await;
-        written.into_iter().collect::<Result<()>>()?;
+        promises?;
         let all = begun.elapsed();
         let written = all.saturating_sub(planned);
         tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
@@ -105,7 +107,7 @@ impl<'c> Round<'c> {
         let snapshot = self.context.snapshot_for_pods();
         let taken = begun.elapsed();
         let market = self.context.market(&snapshot);
-        let outcome = super::roomy::plan(&snapshot, &market);
+        let outcome = super::roomy::plan(&snapshot, &market, self.budget);
         let bought = begun.elapsed();
         let promised = promised(&snapshot, &outcome);
         let claims = self.claims(&snapshot, &market, &outcome, &promised);
@@ -131,6 +133,14 @@ impl<'c> Round<'c> {
             Some(claim)
         });
         claims.collect()
+    }
+
+    /// Promises nodes that are starting to more pods.
+    async fn promise_all(&self, pods_of: BTreeMap<String, Vec<Key>>) -> Result<()> {
+        let promise = |(node, pods): (String, Vec<Key>)| async move { self.promise(&node, &pods).await };
+        let promises = stream::iter(pods_of).map(promise);
+        let written: Vec<Result<()>> = promises.buffer_unordered(AT_A_TIME).collect().await;
+        written.into_iter().collect()
     }
 
     /// Promises a node that is starting to more pods.

@@ -66,6 +66,11 @@ impl Window {
         closes.min(self.opened + if self.rest_is_near() { LONGEST } else { LONG })
     }
 
+    /// Whether no pod has come for a while.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        now >= self.last + QUIET
+    }
+
     /// Whether those that are missing will have come within the longest time, if they come as fast as the others did.
     fn rest_is_near(&self) -> bool {
         let so_far = self.moved - self.opened;

@@ -1,6 +1,6 @@
 //! Nodes and the claims behind them: where each is in its life, and what it costs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::conditions::INSTANCE_TERMINATING;
@@ -31,11 +31,12 @@ impl Taking<'_> {
     /// All nodes, and claims and machines whose node is not there yet, by name.
     pub(super) fn nodes(&mut self, catalogs: &Catalogs, members: &Members<'_>) {
         let state = self.state;
-        let by_provider: BTreeMap<&str, &NodeClaim> =
+        let by_provider: HashMap<&str, &NodeClaim> =
             state.claims.values().map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
-        let by_node: BTreeMap<&str, &NodeClaim> =
+        let by_node: HashMap<&str, &NodeClaim> =
             state.claims.values().map(|claim| (claim.status.node_name.as_str(), claim)).collect();
-        let mut nodes: Vec<Node> = Vec::with_capacity(state.nodes.len());
+        // Most nodes have a claim, and most claims a node.
+        let mut nodes: Vec<Node> = Vec::with_capacity(state.nodes.len().max(state.claims.len()));
         let mut with_node: HashSet<&str> = HashSet::new();
         let launching = state.claims.values().any(|claim| claim.status.provider_id.is_empty());
         for (name, entry) in &state.nodes {
@@ -80,12 +81,14 @@ impl Taking<'_> {
         node.schedulable = entry.schedulable;
         node.taints = taints;
         let of = match member {
-            Some(member) => self.only_type(member.pool).cloned(),
-            None => self.type_of(&node, catalogs),
+            Some(member) => self.only_type(member.pool),
+            None => self.find_type(node.instance_type, node.pool, catalogs).filter(|_| starting),
         };
         if member.is_some() {
-            node.price = of.as_ref().and_then(|of| of.offerings.first()).map(|offering| offering.price);
+            node.price = of.and_then(|of| of.offerings.first()).map(|offering| offering.price);
         }
+        let of = of.filter(|_| starting).map(|of| (of.capacity.clone(), of.allocatable.clone()));
+        let (capacity, allocatable) = of.unzip();
         let known = |report: &Resources, promise: Option<&Amounts>, of: Option<&Resources>, snapshot: &mut Snapshot| {
             // A node that has just come reports nothing yet, or not yet its devices.
             let mut all = match promise.filter(|_| starting) {
@@ -99,8 +102,8 @@ impl Taking<'_> {
             all
         };
         let (promised, left) = claim.map(|claim| (&claim.status.capacity, &claim.status.allocatable)).unzip();
-        node.capacity = known(&entry.capacity, promised, of.as_ref().map(|of| &of.capacity), &mut self.snapshot);
-        node.allocatable = known(&entry.allocatable, left, of.as_ref().map(|of| &of.allocatable), &mut self.snapshot);
+        node.capacity = known(&entry.capacity, promised, capacity.as_ref(), &mut self.snapshot);
+        node.allocatable = known(&entry.allocatable, left, allocatable.as_ref(), &mut self.snapshot);
         node.created = entry.created;
         node.ready = entry.ready;
         node.do_not_disrupt |= entry.do_not_disrupt;
@@ -144,10 +147,10 @@ impl Taking<'_> {
             effect: effect(taint.effect),
         });
         node.taints = taints.collect();
-        let of = self.type_of(&node, catalogs);
-        let (capacity, allocatable) = of.as_ref().map(|of| (&of.capacity, &of.allocatable)).unzip();
-        node.capacity = promised(&claim.status.capacity, capacity, &mut self.snapshot);
-        node.allocatable = promised(&claim.status.allocatable, allocatable, &mut self.snapshot);
+        let of = self.find_type(node.instance_type, node.pool, catalogs);
+        let (capacity, allocatable) = of.map(|of| (of.capacity.clone(), of.allocatable.clone())).unzip();
+        node.capacity = promised(&claim.status.capacity, capacity.as_ref(), &mut self.snapshot);
+        node.allocatable = promised(&claim.status.allocatable, allocatable.as_ref(), &mut self.snapshot);
         node.created = claim.metadata.creation_timestamp.map_or(0, |time| time.0);
         add_claim(claim, &mut node);
         node
@@ -230,10 +233,6 @@ impl Taking<'_> {
         let of_pool = pool.map(|pool| &self.snapshot.pools[pool.index()].types);
         let fits = |id: &&TypeId| of_pool.is_none_or(|types| types.binary_search(id).is_ok());
         named.iter().find(fits).map(|id| &self.snapshot.types[id.index()])
-    }
-
-    fn type_of(&self, node: &Node, catalogs: &Catalogs) -> Option<InstanceType> {
-        self.find_type(node.instance_type, node.pool, catalogs).cloned()
     }
 
     /// What a node costs: the offering of its type in its zone; on-demand where nothing else is said.

@@ -52,6 +52,7 @@ impl Taking<'_> {
         let users = self.claim_users(&pods);
         let nodes: HashMap<Symbol, NodeId> = self.node_ids();
         let mut lost = 0usize;
+        self.snapshot.pods.reserve(pods.len());
         for (namespace, name, entry) in pods {
             let node = entry.node.and_then(|node| nodes.get(&node).copied());
             let state = match (entry.phase, node) {

@@ -23,8 +23,8 @@ impl Rank {
     fn niceness(self) -> i32 {
         match self {
             Self::First => 0,
-            Self::Second => 5,
-            Self::Third => 10,
+            Self::Second => 10,
+            Self::Third => 15,
         }
     }
 }
@@ -90,8 +90,8 @@ mod tests {
         let all = Threads::start().unwrap();
         let of = |handle: &Handle| handle.block_on(handle.spawn(async move { niceness() })).unwrap();
         assert_eq!(of(all.urgent()), ours);
-        assert_eq!(of(all.controllers()), 5.max(ours));
-        assert_eq!(of(all.stand_ins()), 10.max(ours));
+        assert_eq!(of(all.controllers()), 10.max(ours));
+        assert_eq!(of(all.stand_ins()), 15.max(ours));
         assert_eq!(niceness(), ours);
     }
 }

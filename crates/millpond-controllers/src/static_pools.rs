@@ -248,7 +248,7 @@ impl Zones {
         let (node, offers) = self.choose(snapshot, market, id)?;
         let contents = Contents::new();
         let intent = Intent { snapshot, market, pool: &pool, node: &node, contents: &contents, offers: &offers };
-        Some(intent.claim(context.cluster.names.generate(&format!("{name}-"))))
+        Some(intent.claim(context.cluster.claim_name(name)))
     }
 
     /// The cheapest offer, of several in the zone that has fewest nodes of the pool, and what would do instead.

@@ -52,7 +52,7 @@ impl<'p> Intents<'p> {
                 && (price <= node.price || most.is_none_or(|most| price <= most))
         });
         let intent = Intent { snapshot, market, pool: &pool, node, contents, offers: &offers };
-        Some(intent.claim(self.context.cluster.names.generate(&format!("{name}-"))))
+        Some(intent.claim(self.context.cluster.claim_name(name)))
     }
 }
 

@@ -79,7 +79,7 @@ impl Provisioner {
                 Ok(planned) => unjudged = Some(planned),
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
-                    self.waiting.look_again(Instant::now() + RETRY);
+                    self.waiting.failed(Instant::now() + RETRY);
                 }
             }
         }

@@ -80,7 +80,7 @@ impl<'c> Round<'c> {
         let of_claims = created.iter().zip(&outcome.plan.new_nodes).filter(|(_, node)| !is_group(&snapshot, node.pool));
         if grown.failed || of_claims.into_iter().any(|(claim, _)| claim.is_none()) {
             // A limit was reached meanwhile, or a write failed.
-            self.waiting.look_again(Instant::now() + super::RETRY);
+            self.waiting.not_written(Instant::now() + super::RETRY);
         }
         let fills = Fill::of_plan(&snapshot, &outcome);
         let short = fills.values().any(|fill| fill.lacking > 0);
@@ -154,7 +154,7 @@ impl<'c> Round<'c> {
         match cluster.claims.patch_urgently(&Key::of(&*claim), &patch).await {
             Ok(_) => self.tell(claim.name(), pods),
             // The next round knows that it is gone.
-            Err(error) if error.is_not_found() => self.waiting.look_again(Instant::now() + super::RETRY),
+            Err(error) if error.is_not_found() => self.waiting.not_written(Instant::now() + super::RETRY),
             Err(error) => return Err(error),
         }
         Ok(())

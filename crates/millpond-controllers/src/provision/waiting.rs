@@ -78,8 +78,10 @@ struct State {
     helped: bool,
     /// When the last round ended.
     ended: Option<Instant>,
-    /// A round failed: when to try again.
+    /// A round failed: no other before then.
     again: Option<Instant>,
+    /// Something that a round decided was not written: when to look at it again. Others need not wait for that.
+    unwritten: Option<Instant>,
     arrivals: u64,
 }
 
@@ -275,14 +277,13 @@ impl Waiting {
         if state.displaced {
             return Some(after(SOONEST_DISPLACED));
         }
-        if state.helped && !(state.hopeless.is_empty() && state.buffers.is_empty()) {
-            return Some(after(SOONEST_AGAIN));
-        }
+        let helped = state.helped && !(state.hopeless.is_empty() && state.buffers.is_empty());
+        let helped = helped.then(|| after(SOONEST_AGAIN));
         let short = !state.hopeless.is_empty() || state.short;
         let probe = next_probe.filter(|_| short);
         let probe = probe.map(|wait| (Instant::now() + wait).max(after(SOONEST_PROBE)));
         let unbound = (!state.expected.by_pod.is_empty()).then(|| after(PATIENCE));
-        probe.into_iter().chain(unbound).min()
+        [state.unwritten, helped, probe, unbound].into_iter().flatten().min()
     }
 
     /// A round begins: it looks at all that wait now.
@@ -293,6 +294,7 @@ impl Waiting {
         state.helped = false;
         state.displaced = false;
         state.again = None;
+        state.unwritten = None;
         self.count(&state);
     }
 
@@ -315,8 +317,13 @@ impl Waiting {
     }
 
     /// A round failed.
-    pub(super) fn look_again(&self, at: Instant) {
-        self.state.lock().again = Some(at);
+    pub(super) fn failed(&self, again: Instant) {
+        self.state.lock().again = Some(again);
+    }
+
+    /// Something that a round decided was not written.
+    pub(super) fn not_written(&self, again: Instant) {
+        self.state.lock().unwritten = Some(again);
     }
 }
 

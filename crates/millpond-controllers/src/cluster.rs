@@ -168,6 +168,11 @@ pub struct Cluster {
     changes: watch::Sender<u64>,
 }
 
+/// Whether a pod has no node, and the scheduler knows of none for it.
+fn waits(pod: &Pod) -> bool {
+    node_name(pod).is_none() && nominated(pod).is_none()
+}
+
 /// The planner's index, and objects that it refused.
 struct Index {
     state: State,
@@ -308,22 +313,40 @@ impl Cluster {
     }
 
     fn promise_changed(&self, key: &Key) {
-        self.take_pod(key);
+        self.take_promise(key);
         self.promises.tell(key);
     }
 
     /// Brings the index up to date with a pod and what it was promised. Pods and claims change at the same time: who
     /// comes second has to see what the first one saw.
     fn take_pod(&self, key: &Key) {
-        let _turn = self.taking_pods.lock();
-        let Some(pod) = self.pods.get(key) else { return self.forget(StateKind::Pod, key) };
-        let waits = node_name(&pod).is_none() && nominated(&pod).is_none();
-        let promised = self.promises.of(&pod);
-        self.take_and(StateKind::Pod, &*pod, |state| {
-            if waits {
-                state.promise(&key.namespace, &key.name, promised.as_deref());
+        loop {
+            // Read before it is this one's turn: others do not wait for that.
+            let known = self.pods.get(key);
+            let Ok(text) = known.as_ref().map(|pod| pod.write()).transpose() else { return };
+            let read = text.as_ref().map(|text| Object::from_json(StateKind::Pod, text.get()));
+            let _turn = self.taking_pods.lock();
+            let pod = self.pods.get(key);
+            if pod.as_ref().map(Arc::as_ptr) != known.as_ref().map(Arc::as_ptr) {
+                continue;
             }
-        });
+            let (Some(pod), Some(read)) = (pod, read) else { return self.forget(StateKind::Pod, key) };
+            let promised = waits(&pod).then(|| self.promises.of(&pod));
+            return self.take_read_and(StateKind::Pod, key.clone(), read, |state| {
+                if let Some(promised) = promised {
+                    state.promise(&key.namespace, &key.name, promised.as_deref());
+                }
+            });
+        }
+    }
+
+    /// Brings the index up to date with what a pod was promised.
+    fn take_promise(&self, key: &Key) {
+        let _turn = self.taking_pods.lock();
+        let Some(pod) = self.pods.get(key).filter(|pod| waits(pod)) else { return };
+        let promised = self.promises.of(&pod);
+        self.state.lock().state.promise(&key.namespace, &key.name, promised.as_deref());
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// Takes a promise back: the pod is planned for anew.
@@ -346,23 +369,28 @@ impl Cluster {
     }
 
     fn take<K: Kind>(&self, kind: StateKind, object: &K) {
-        self.take_and(kind, object, |_| {});
-    }
-
-    /// Takes an object, and does the rest before anybody sees it.
-    fn take_and<K: Kind>(&self, kind: StateKind, object: &K, rest: impl FnOnce(&mut State)) {
         let Ok(text) = object.write() else { return };
-        self.take_text_and(kind, Key::of(object), text.get(), rest);
+        self.take_text(kind, Key::of(object), text.get());
     }
 
     /// Takes an object of a kind that no mirror is of.
     pub(crate) fn take_raw(&self, kind: StateKind, key: &Key, object: &impl serde::Serialize) {
         let Ok(text) = serde_json::to_string(object) else { return };
-        self.take_text_and(kind, key.clone(), &text, |_| {});
+        self.take_text(kind, key.clone(), &text);
     }
 
-    fn take_text_and(&self, kind: StateKind, key: Key, text: &str, rest: impl FnOnce(&mut State)) {
-        let read = Object::from_json(kind, text);
+    fn take_text(&self, kind: StateKind, key: Key, text: &str) {
+        self.take_read_and(kind, key, Object::from_json(kind, text), |_| {});
+    }
+
+    /// Takes an object, and does the rest before anybody sees it.
+    fn take_read_and<E: std::fmt::Display>(
+        &self,
+        kind: StateKind,
+        key: Key,
+        read: Result<Object<'_>, E>,
+        rest: impl FnOnce(&mut State),
+    ) {
         let mut index = self.state.lock();
         let taken = match read {
             Ok(object) => index.state.apply(&object).map(drop),

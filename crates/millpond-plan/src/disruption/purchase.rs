@@ -3,12 +3,16 @@
 //!
 //! Rules between pods about zones and the like are kept by keeping each pod where it is: pods that such a rule concerns
 //! go to a node with the same values of those labels. Rules about the host are in the problem, or checked on the board.
+//!
+//! Pods that move are made anew, and nobody can tell the scheduler beforehand where each belongs. So what is bought must
+//! hold them in whatever order they come: a packing at least cost, which fills several nodes to the brim with what goes
+//! well together, would not come out, and more nodes would be bought for what is left.
 
 use std::collections::BTreeMap;
 
 use super::state::State;
 use crate::board::SpotId;
-use crate::model::{ClassId, PodId, ResourceId};
+use crate::model::{ClassId, PodId, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
 use crate::symbol::Symbol;
 
@@ -41,19 +45,39 @@ impl Quote {
     }
 }
 
+/// How full nodes may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// To the brim.
+    Whole,
+    /// With a little room to spare.
+    Nearly,
+}
+
+impl Filled {
+    fn of(self, amount: i64) -> i64 {
+        match self {
+            Self::Whole => amount,
+            // Of a few things, such as devices, nothing is left.
+            Self::Nearly => amount - amount / 12,
+        }
+    }
+}
+
 /// Asks what nodes for these pods cost; fails with a pod for which nothing can be had below `most`.
 pub(super) fn quote(
     state: &mut State<'_>,
     on_sale: &BitSet,
     pods: &[PodId],
     most: u128,
+    filled: Filled,
     budget: pack::Budget,
 ) -> Result<Quote, PodId> {
     let lots = lots(state, on_sale, pods, most);
     if let Some(lot) = lots.lots.iter().find(|lot| lots.sets[lot.offers].is_empty()) {
         return Err(lot.pods[0]);
     }
-    let (problem, ties) = problem(state, &lots);
+    let (problem, ties) = problem(state, &lots, filled);
     let solution = pack::choose(&problem, budget);
     if solution.cost >= most { Err(pods[0]) } else { Ok(Quote { lots: lots.lots, ties, solution }) }
 }
@@ -89,6 +113,58 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Resu
     // A node on which none of its pods could be is bought for nothing.
     bought.retain(|spot| !state.give_back_unused(*spot));
     Ok(bought)
+}
+
+/// Buys the cheapest node that holds all these pods, below a price. If there is none, the caller undoes what was done.
+pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<SpotId> {
+    let lots = lots(state, on_sale, pods, most);
+    let mut offers = lots.sets.first()?.clone();
+    lots.sets.iter().for_each(|set| offers.intersect(set));
+    let mut all = Resources::new();
+    pods.iter().for_each(|pod| all.add(&state.snapshot.classes[state.class(*pod).index()].requests));
+    let offer = |offer: &usize| state.market.offer(*offer);
+    let holding: Vec<usize> = offers.iter().filter(|it| offer(it).free.first_lacking(&all).is_none()).collect();
+    let cheapest = holding.iter().map(|it| offer(it).price).min()?;
+    let ties: Vec<usize> = holding.into_iter().filter(|it| offer(it).price == cheapest).collect();
+    let spot = pick(state, &ties, pods).map(|offer| state.open(offer))?;
+    let holds = pods.iter().all(|&pod| {
+        let holds = state.board.check(state.class(pod), spot).is_ok();
+        if holds {
+            state.put(pod, spot);
+        }
+        holds
+    });
+    holds.then_some(spot)
+}
+
+/// Whether these pods fit on what was bought for them however they come: the large ones first, or the small ones, each
+/// where most is left, as the scheduler has it.
+pub(super) fn holds_anyhow(state: &State<'_>, bought: &[SpotId]) -> bool {
+    if bought.len() < 2 {
+        return true;
+    }
+    let requests = |pod: &PodId| &state.snapshot.classes[state.class(*pod).index()].requests;
+    let offers = || bought.iter().filter_map(|spot| state.board.offer(*spot)).map(|offer| state.market.offer(offer));
+    let whole: Vec<&Resources> = offers().map(|offer| &offer.free).collect();
+    let share = |left: &Resources, whole: &Resources| -> i64 {
+        let parts = whole.iter().filter(|(_, whole)| *whole > 0);
+        parts.map(|(id, whole)| i64::try_from(i128::from(left.get(id)) * 1000 / i128::from(whole)).unwrap_or(0)).sum()
+    };
+    let mut pods: Vec<PodId> = bought.iter().flat_map(|spot| state.on_spot(*spot).iter().copied()).collect();
+    let size = |pod: &PodId| whole.iter().map(|whole| share(requests(pod), whole)).max().unwrap_or(0);
+    pods.sort_by_cached_key(size);
+    let all_fit = |pods: &[PodId]| {
+        let mut left: Vec<Resources> = whole.iter().map(|whole| (*whole).clone()).collect();
+        pods.iter().all(|pod| {
+            let request = requests(pod);
+            let fits = (0..left.len()).filter(|&node| left[node].first_lacking(request).is_none());
+            let roomiest = fits.max_by_key(|&node| share(&left[node], whole[node]));
+            roomiest.inspect(|&node| left[node].subtract(request)).is_some()
+        })
+    };
+    let small_first = all_fit(&pods);
+    pods.reverse();
+    small_first && all_fit(&pods)
 }
 
 fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: SpotId, left: &mut Vec<PodId>) {
@@ -193,7 +269,7 @@ fn of_greatest_rank(state: &State<'_>, class: ClassId, offers: &BitSet) -> BitSe
 }
 
 /// The packing problem, and for each bin the offers that it stands for.
-fn problem(state: &State<'_>, lots: &Lots) -> (pack::Problem, Vec<Vec<usize>>) {
+fn problem(state: &State<'_>, lots: &Lots, filled: Filled) -> (pack::Problem, Vec<Vec<usize>>) {
     let dimensions = dimensions(state, &lots.lots);
     let words = lots.sets.len().div_ceil(64);
     // Offers with the same room, price and sets are one bin.
@@ -216,7 +292,7 @@ fn problem(state: &State<'_>, lots: &Lots) -> (pack::Problem, Vec<Vec<usize>>) {
         for set in (0..lots.sets.len()).filter(|set| inside[set / 64] >> (set % 64) & 1 == 1) {
             of_set[set].insert(bins.len());
         }
-        let capacity = amounts(&dimensions, |id| state.market.offer(offers[0]).free.get(id));
+        let capacity = amounts(&dimensions, |id| filled.of(state.market.offer(offers[0]).free.get(id)));
         let max_nodes = state.ledger.left_of(offers[0]).map(u64::from);
         bins.push(pack::Bin { capacity, price, max_nodes });
         ties.push(offers);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::eligible::Refusal;
 use super::planner::Planner;
-use super::purchase;
+use super::purchase::{self, Filled, Quote};
 use crate::board::SpotId;
 use crate::model::{DisruptionReason, NodeId, PodId, PoolId};
 use crate::plan::Rule;
@@ -86,14 +86,52 @@ impl Planner<'_> {
     fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<SpotId>, Refusal> {
         self.solves += 1;
         let refusal = |pod| if most == u128::MAX { Refusal::NoPlace(pod, Rule::Resources) } else { Refusal::NoSaving };
-        let quote = purchase::quote(&mut self.state, &self.on_sale, pods, most, self.budget);
+        let quote = self.quote(pods, most, Filled::Whole);
         // A node that is there need not be quite as cheap as a new one.
         let price = quote.as_ref().map_or(most, purchase::Quote::cost);
         let limit = price.saturating_add(price / LEAST_SAVING).min(most);
         if let Some(node) = self.restore_for(pods, limit) {
             return Ok(vec![SpotId(node.0)]);
         }
-        purchase::buy(&mut self.state, &self.on_sale, quote.map_err(refusal)?).map_err(refusal)
+        let mark = self.state.mark();
+        let tight = purchase::buy(&mut self.state, &self.on_sale, quote.map_err(refusal)?).map_err(refusal)?;
+        if purchase::holds_anyhow(&self.state, &tight) {
+            return Ok(tight);
+        }
+        self.state.undo(mark);
+        match self.buy_roomier(pods, most) {
+            Some(bought) => Ok(bought),
+            // What has to go goes, even so.
+            None if most == u128::MAX => {
+                let quote = self.quote(pods, most, Filled::Whole).map_err(refusal)?;
+                purchase::buy(&mut self.state, &self.on_sale, quote).map_err(refusal)
+            }
+            None => Err(Refusal::NoSaving),
+        }
+    }
+
+    fn quote(&mut self, pods: &[PodId], most: u128, filled: Filled) -> Result<Quote, PodId> {
+        purchase::quote(&mut self.state, &self.on_sale, pods, most, filled, self.budget)
+    }
+
+    /// Buys nodes that hold pods however the scheduler deals them out, below a price: several that are not quite full, or
+    /// a single one.
+    fn buy_roomier(&mut self, pods: &[PodId], most: u128) -> Option<Vec<SpotId>> {
+        let mark = self.state.mark();
+        let single = purchase::buy_one(&mut self.state, &self.on_sale, pods, most);
+        let offer = single.and_then(|spot| self.state.board.offer(spot));
+        let price = offer.map(|offer| u128::from(self.state.market.offer(offer).price));
+        self.state.undo(mark);
+        if let Ok(several) = self.quote(pods, price.unwrap_or(most), Filled::Nearly) {
+            let bought = purchase::buy(&mut self.state, &self.on_sale, several).ok();
+            let bought = bought.filter(|bought| purchase::holds_anyhow(&self.state, bought));
+            if bought.is_some() {
+                return bought;
+            }
+            self.state.undo(mark);
+        }
+        price?;
+        purchase::buy_one(&mut self.state, &self.on_sale, pods, most).map(|spot| vec![spot])
     }
 
     /// The cheapest of the empty nodes that go, below a price, that holds all these pods; they are put on it.

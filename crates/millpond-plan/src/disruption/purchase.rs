@@ -16,6 +16,9 @@ use crate::model::{ClassId, PodId, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
 use crate::symbol::Symbol;
 
+/// Of more nodes than these, one that is bought besides costs little.
+const FEW: usize = 8;
+
 /// Pods that are alike in what may be bought for them.
 struct Lot {
     class: ClassId,
@@ -138,9 +141,9 @@ pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], m
 }
 
 /// Whether these pods fit on what was bought for them however they come: the large ones first, or the small ones, each
-/// where most is left, as the scheduler has it.
+/// where most is left, as the scheduler has it. Asked of few nodes only: of many, what does not fit is a small part.
 pub(super) fn holds_anyhow(state: &State<'_>, bought: &[SpotId]) -> bool {
-    if bought.len() < 2 {
+    if !(2..=FEW).contains(&bought.len()) {
         return true;
     }
     let requests = |pod: &PodId| &state.snapshot.classes[state.class(*pod).index()].requests;

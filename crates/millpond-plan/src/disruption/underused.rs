@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use super::eligible::Refusal;
 use super::planner::Planner;
+use super::purchase;
 use super::trial::Buying;
 use crate::board::SpotId;
 use crate::model::{DisruptionReason, NodeId, PodId};
@@ -183,7 +184,9 @@ impl Planner<'_> {
             self.receivers.refresh(&self.state.board, spot);
             let moved = !needed && self.move_elsewhere(pods, true).is_ok();
             let enough = || self.enough(self.state.market.offer(self.state.board.offer(spot)?).pool).ok();
-            if moved && enough().is_some() && self.state.rules_hold().is_ok() {
+            let rest: Vec<SpotId> = self.planned.iter().copied().filter(|planned| *planned != spot).collect();
+            let steady = || purchase::holds_anyhow(&self.state, &rest);
+            if moved && enough().is_some() && self.state.rules_hold().is_ok() && steady() {
                 self.receivers.settle();
                 self.planned.retain(|planned| *planned != spot);
                 for step in &mut self.steps {

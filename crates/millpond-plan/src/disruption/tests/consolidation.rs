@@ -364,3 +364,25 @@ fn a_node_that_leaves_already_goes_whoever_manages_it() {
     let verdict = node_verdict(&cluster.snapshot, NodeId(1), &Settings::default());
     assert!(verdict.goes() && verdict.removal.is_none());
 }
+
+#[test]
+fn what_replaces_a_node_holds_its_pods_in_any_order() {
+    // Two nodes of eight cores hold 4 + 4 and 3 + 3 + 2, and nothing else: whoever puts a pod where most is left finds no
+    // place for the last one.
+    let cluster = |medium: u64| {
+        let mut cluster = Cluster::new();
+        let huge = cluster.instance_type("huge", 64, 256, 1000);
+        cluster.instance_type("small", 8, 32, 100);
+        cluster.instance_type("medium", 16, 64, medium);
+        let node = cluster.node(POOL, huge, "a");
+        for (name, millicores, count) in [("four", 4000, 2), ("three", 3000, 2), ("two", 2000, 1)] {
+            let class = cluster.class(name, millicores, 100);
+            cluster.pods(class, node, count);
+        }
+        cluster.snapshot
+    };
+    assert_eq!(settled_removals(&cluster(210)), ["Underutilized node-000 -> [medium] saves 790"]);
+    // Rather three nodes with room to spare than one that costs more.
+    let dearer = cluster(400);
+    assert_eq!(removals(&dearer, &plan(&dearer).plan), ["Underutilized node-000 -> [small small small] saves 700"]);
+}

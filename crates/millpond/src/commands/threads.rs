@@ -12,10 +12,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 enum Rank {
     /// Requests, and what pods wait for.
     First,
-    /// What follows from it.
+    /// All else. Whoever plays the scheduler too: it must not fall behind those who tell it of nodes.
     Second,
-    /// What only plays a part of the cluster.
-    Third,
 }
 
 impl Rank {
@@ -24,7 +22,6 @@ impl Rank {
         match self {
             Self::First => 0,
             Self::Second => 10,
-            Self::Third => 15,
         }
     }
 }
@@ -41,7 +38,7 @@ impl Threads {
         Ok(Self {
             urgent: threads("urgent", Rank::First)?,
             controllers: threads("controllers", Rank::Second)?,
-            stand_ins: threads("stand-ins", Rank::Third)?,
+            stand_ins: threads("stand-ins", Rank::Second)?,
         })
     }
 
@@ -91,7 +88,7 @@ mod tests {
         let of = |handle: &Handle| handle.block_on(handle.spawn(async move { niceness() })).unwrap();
         assert_eq!(of(all.urgent()), ours);
         assert_eq!(of(all.controllers()), 10.max(ours));
-        assert_eq!(of(all.stand_ins()), 15.max(ours));
+        assert_eq!(of(all.stand_ins()), 10.max(ours));
         assert_eq!(niceness(), ours);
     }
 }

@@ -130,14 +130,7 @@ pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], m
     let cheapest = holding.iter().map(|it| offer(it).price).min()?;
     let ties: Vec<usize> = holding.into_iter().filter(|it| offer(it).price == cheapest).collect();
     let spot = pick(state, &ties, pods).map(|offer| state.open(offer))?;
-    let holds = pods.iter().all(|&pod| {
-        let holds = state.board.check(state.class(pod), spot).is_ok();
-        if holds {
-            state.put(pod, spot);
-        }
-        holds
-    });
-    holds.then_some(spot)
+    state.put_all(pods, spot).then_some(spot)
 }
 
 /// Whether these pods fit on what was bought for them however they come: the large ones first, or the small ones, each
@@ -147,8 +140,8 @@ pub(super) fn holds_anyhow(state: &State<'_>, bought: &[SpotId]) -> bool {
         return true;
     }
     let requests = |pod: &PodId| &state.snapshot.classes[state.class(*pod).index()].requests;
-    let offers = || bought.iter().filter_map(|spot| state.board.offer(*spot)).map(|offer| state.market.offer(offer));
-    let whole: Vec<&Resources> = offers().map(|offer| &offer.free).collect();
+    let offers = bought.iter().filter_map(|spot| state.board.offer(*spot));
+    let whole: Vec<&Resources> = offers.map(|offer| &state.market.offer(offer).free).collect();
     let share = |left: &Resources, whole: &Resources| -> i64 {
         let parts = whole.iter().filter(|(_, whole)| *whole > 0);
         parts.map(|(id, whole)| i64::try_from(i128::from(left.get(id)) * 1000 / i128::from(whole)).unwrap_or(0)).sum()

@@ -187,6 +187,17 @@ impl<'s> State<'s> {
         self.changes.push(Change::Put(pod, spot, before));
     }
 
+    /// Puts pods on a spot as long as they fit; whether all did. If not, the caller undoes what was done.
+    pub(super) fn put_all(&mut self, pods: &[PodId], spot: SpotId) -> bool {
+        pods.iter().all(|&pod| {
+            let fits = self.board.check(self.class(pod), spot).is_ok();
+            if fits {
+                self.put(pod, spot);
+            }
+            fits
+        })
+    }
+
     /// Buys a node.
     pub(super) fn open(&mut self, offer: usize) -> SpotId {
         let spot = self.board.open(offer);

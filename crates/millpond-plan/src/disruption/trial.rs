@@ -151,14 +151,7 @@ impl Planner<'_> {
             let mark = self.state.mark();
             self.state.restore(node);
             let spot = SpotId(node.0);
-            let fits = pods.iter().all(|&pod| {
-                let fits = self.state.board.check(self.state.class(pod), spot).is_ok();
-                if fits {
-                    self.state.put(pod, spot);
-                }
-                fits
-            });
-            if fits {
+            if self.state.put_all(pods, spot) {
                 return Some(node);
             }
             self.state.undo(mark);

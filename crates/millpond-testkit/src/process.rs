@@ -65,6 +65,11 @@ impl Process {
         Ok(process)
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()

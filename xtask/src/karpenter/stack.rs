@@ -1,6 +1,7 @@
 //! A real control plane with kwok, and the engine that makes its nodes:
 //! Millpond, or Karpenter with its KWOK provider.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -173,15 +174,35 @@ impl Stack {
         self.cluster.kubectl()
     }
 
-    /// CPU seconds and peak memory of the engine.
-    pub(crate) fn engine_usage(&self) -> Result<(f64, u64)> {
-        process_usage(&self.engine)
+    /// In bytes.
+    pub(crate) fn engine_peak_memory(&self) -> Result<u64> {
+        Ok(process_usage(&self.engine)?.1)
     }
 
-    /// CPU seconds of all that runs, the engine included.
-    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+    /// CPU seconds so far of all that runs, by name. The engine is `engine`.
+    pub(crate) fn cpu_seconds(&self) -> Result<CpuSeconds> {
         let parts = self.cluster.processes().iter().chain(self.cluster.controllers().processes());
-        parts.chain([&self.engine]).map(|process| Ok(process_usage(process)?.0)).sum()
+        let parts = parts.map(|process| (process.name(), process)).chain([("engine", &self.engine)]);
+        let used = |(name, process): (&str, &Process)| Ok((name.to_owned(), process_usage(process)?.0));
+        Ok(CpuSeconds(parts.map(used).collect::<Result<_>>()?))
+    }
+}
+
+/// CPU seconds by part.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub(crate) struct CpuSeconds(pub(crate) BTreeMap<String, f64>);
+
+impl CpuSeconds {
+    /// What was used since.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        for (part, seconds) in &mut self.0 {
+            *seconds -= before.0.get(part).unwrap_or(&0.0);
+        }
+        self
+    }
+
+    pub(crate) fn total(&self) -> f64 {
+        self.0.values().sum()
     }
 }
 

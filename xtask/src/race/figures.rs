@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::karpenter::stack::Engine;
+use crate::karpenter::stack::{CpuSeconds, Engine};
 
 /// Claims that come within so many seconds of each other were bought together.
 /// Karpenter waits a second for more pods before it plans again.
@@ -27,13 +27,12 @@ pub(super) struct Figures {
     pub(super) cost_per_hour: f64,
     /// Pods that were evicted so that nodes could go.
     pub(super) moved: usize,
-    /// Of the whole stack, until then.
-    pub(super) stack_cpu_seconds: f64,
+    /// Until then.
+    pub(super) cpu_of_parts: CpuSeconds,
     /// Until pods ran that were made anew, on the nodes that were there by then.
     pub(super) again_seconds: Option<f64>,
     /// Of the whole stack, for those.
     pub(super) again_cpu_seconds: Option<f64>,
-    pub(super) cpu_seconds: f64,
     pub(super) peak_memory_bytes: u64,
 }
 
@@ -97,18 +96,17 @@ pub(super) fn page(title: &str, engines: &[Figures]) -> String {
     }
     rows.push(row(
         "CPU of all parts",
-        &|figures| format!("{:.1} s", figures.stack_cpu_seconds),
-        ratio(&|figures| figures.stack_cpu_seconds),
+        &|figures| format!("{:.1} s", figures.cpu_of_parts.total()),
+        ratio(&|figures| figures.cpu_of_parts.total()),
     ));
+    for part in engines.iter().take(1).flat_map(|figures| figures.cpu_of_parts.0.keys()) {
+        let used = |figures: &Figures| figures.cpu_of_parts.0.get(part).copied().unwrap_or(0.0);
+        rows.push(row(&format!("  {part}"), &|figures| format!("{:.1} s", used(figures)), ratio(&used)));
+    }
     if engines.iter().any(|figures| figures.again_seconds.is_some()) {
         rows.push(row("with nodes there already", &|figures| moment(figures.again_seconds), String::new()));
         rows.push(row("CPU of all parts then", &|figures| moment(figures.again_cpu_seconds), String::new()));
     }
-    rows.push(row(
-        "CPU of the engine",
-        &|figures| format!("{:.1} s", figures.cpu_seconds),
-        ratio(&|figures| figures.cpu_seconds),
-    ));
     rows.push(row(
         "peak memory",
         &|figures| format!("{:.0} MB", figures.peak_memory_bytes as f64 / 1e6),
@@ -168,10 +166,9 @@ mod tests {
             nodes: 8,
             cost_per_hour,
             moved: 0,
-            stack_cpu_seconds: 40.0,
+            cpu_of_parts: CpuSeconds::default(),
             again_seconds: None,
             again_cpu_seconds: None,
-            cpu_seconds: 2.0,
             peak_memory_bytes: 100_000_000,
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn run(
     let wanted = scenario.pods(pods);
     let all_run = |seen: &Seen| (seen.running() == wanted).then_some(seen.last_pod).flatten();
     let mut done = race.until(&mut stack, all_run)?;
-    let mut stack_cpu_seconds = stack.cpu_seconds()? - used;
+    let mut cpu_of_parts = stack.cpu_seconds()?.since(&used);
     race.until(&mut stack, |seen| seen.quiet_for(AFTERMATH).then(Instant::now))?;
     let mut moved = 0;
 
@@ -61,7 +61,7 @@ pub(super) fn run(
         let settled = |seen: &Seen| seen.running() == left && seen.pods.len() == left && seen.quiet_for(QUIET);
         race.until(&mut stack, |seen| settled(seen).then(Instant::now))?;
         done = race.seen.last_claim_change.unwrap_or(started);
-        stack_cpu_seconds = stack.cpu_seconds()? - used;
+        cpu_of_parts = stack.cpu_seconds()?.since(&used);
         moved = (race.seen.gone() - before).saturating_sub(wanted - left);
     }
     let claims: Vec<f64> = race.seen.claims_since(started);
@@ -69,7 +69,7 @@ pub(super) fn run(
         serde_json::from_str(&kubectl.run(&["get", "nodes", "-o", "json"])?).context("read the nodes")?;
     let nodes = nodes["items"].as_array().context("a list of nodes")?.clone();
     let costs: Result<Vec<f64>> = nodes.iter().map(|node| prices.of_node(node)).collect();
-    let (cpu_seconds, peak_memory_bytes) = stack.engine_usage()?;
+    let peak_memory_bytes = stack.engine_peak_memory()?;
     let (mut again_seconds, mut again_cpu_seconds) = (None, None);
     if again && scenario.second_act(pods).is_none() {
         kubectl.run(&["delete", "deployment", "--all"])?;
@@ -78,7 +78,7 @@ pub(super) fn run(
         create(&kubectl, scenario.deployments(pods))?;
         let done = race.until(&mut stack, all_run)?;
         again_seconds = Some(done.saturating_duration_since(started).as_secs_f64());
-        again_cpu_seconds = Some(stack.cpu_seconds()? - used);
+        again_cpu_seconds = Some(stack.cpu_seconds()?.since(&used).total());
     }
     Ok(Figures {
         scenario: scenario.name().to_owned(),
@@ -91,10 +91,9 @@ pub(super) fn run(
         nodes: nodes.len(),
         cost_per_hour: costs?.iter().sum(),
         moved,
-        stack_cpu_seconds,
+        cpu_of_parts,
         again_seconds,
         again_cpu_seconds,
-        cpu_seconds,
         peak_memory_bytes,
     })
 }

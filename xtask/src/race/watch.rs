@@ -1,7 +1,8 @@
 //! What is seen of a cluster, with the time at which it was seen.
 //!
-//! kubectl watches, and prints a line for every event: polling a thousand pods
-//! would cost more of two cores than some engines do.
+//! kubectl passes on what the server says, a line for every event, and of pods
+//! only those that run: to poll a thousand of them, or to have every change of
+//! each printed, would cost more of two cores than some engines do.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -15,9 +16,9 @@ use millpond_testkit::Kubectl;
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A pod is there, running or not yet.
+    /// A pod runs, and stays or is to end.
     Pod { name: String, running: bool },
-    /// A pod is gone.
+    /// A pod that ran is gone.
     PodGone { name: String },
     /// The pods that are there come once more. A busy server breaks off the
     /// watches that do not keep up with it.
@@ -39,18 +40,12 @@ impl Watches {
     pub(super) fn start(kubectl: &Kubectl) -> Result<Self> {
         let (sender, events) = channel();
         let mut watches = Self { events, running: Vec::new() };
-        for (resource, fields, again) in [
-            (
-                "pods",
-                "{.object.metadata.name} {.object.status.phase} {.object.metadata.deletionTimestamp}",
-                Some(Event::PodsAgain),
-            ),
-            ("nodeclaims.karpenter.sh", "{.object.metadata.name}", None),
+        for (path, again) in [
+            ("/api/v1/namespaces/default/pods?watch=true&fieldSelector=status.phase%3DRunning", Some(Event::PodsAgain)),
+            ("/apis/karpenter.sh/v1/nodeclaims?watch=true", None),
         ] {
-            let template = format!("jsonpath={{.type}} {{.object.kind}} {fields}{{\"\\n\"}}");
             let mut command = kubectl.command();
-            // Of a list that comes in chunks, kubectl prints the chunks, not what is in them.
-            command.args(["get", resource, "--watch", "--output-watch-events", "--chunk-size=0", "-o", &template]);
+            command.args(["get", "--raw", path]);
             let running = Arc::new(Mutex::new(Running::default()));
             watches.running.push(Arc::clone(&running));
             let mut output = start(&running, &mut command)?;
@@ -129,19 +124,34 @@ fn send(sender: &Sender<(Instant, Event)>, event: Event) -> bool {
     sender.send((Instant::now(), event)).is_ok()
 }
 
-/// A line is `TYPE KIND NAME`, and for pods the phase and the time of deletion
-/// if there is one.
+/// A line of a watch, as far as it is looked at.
+#[derive(serde::Deserialize)]
+struct Line {
+    r#type: String,
+    object: Object,
+}
+
+#[derive(serde::Deserialize)]
+struct Object {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: String,
+    deletion_timestamp: Option<String>,
+}
+
 fn parse(line: &str) -> Option<Event> {
-    let mut words = line.split(' ');
-    let (happened, kind, name) = (words.next()?, words.next()?, words.next()?.to_owned());
-    let gone = happened == "DELETED";
-    Some(match kind {
+    let Line { r#type, object: Object { kind, metadata } } = serde_json::from_str(line).ok()?;
+    let (gone, name) = (r#type == "DELETED", metadata.name);
+    Some(match kind.as_str() {
         "Pod" if gone => Event::PodGone { name },
-        "Pod" => {
-            let running = words.next() == Some("Running");
-            let ending = words.next().is_some_and(|time| !time.is_empty());
-            Event::Pod { name, running: running && !ending }
-        }
+        "Pod" => Event::Pod { name, running: metadata.deletion_timestamp.is_none() },
         "NodeClaim" if gone => Event::ClaimGone,
         "NodeClaim" => Event::Claim { name },
         _ => return None,
@@ -154,13 +164,18 @@ mod tests {
 
     #[test]
     fn lines_become_events() {
-        let pod = |running| Some(Event::Pod { name: "p".into(), running });
-        assert_eq!(parse("ADDED Pod p Pending "), pod(false));
-        assert_eq!(parse("MODIFIED Pod p Running "), pod(true));
-        assert_eq!(parse("MODIFIED Pod p Running 2026-01-01T00:00:00Z"), pod(false));
-        assert_eq!(parse("DELETED Pod p Running 2026-01-01T00:00:00Z"), Some(Event::PodGone { name: "p".into() }));
-        assert_eq!(parse("ADDED NodeClaim c"), Some(Event::Claim { name: "c".into() }));
-        assert_eq!(parse("DELETED NodeClaim c"), Some(Event::ClaimGone));
-        assert_eq!(parse("BOOKMARK Status "), None);
+        let line = |happened: &str, kind: &str, more: &str| {
+            let object = format!(r#"{{"kind":"{kind}","metadata":{{"name":"x"{more}}},"status":{{}}}}"#);
+            parse(&format!(r#"{{"type":"{happened}","object":{object}}}"#))
+        };
+        let name = || "x".to_owned();
+        assert_eq!(line("ADDED", "Pod", ""), Some(Event::Pod { name: name(), running: true }));
+        let ends = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+        assert_eq!(line("MODIFIED", "Pod", ends), Some(Event::Pod { name: name(), running: false }));
+        assert_eq!(line("DELETED", "Pod", ends), Some(Event::PodGone { name: name() }));
+        assert_eq!(line("ADDED", "NodeClaim", ""), Some(Event::Claim { name: name() }));
+        assert_eq!(line("DELETED", "NodeClaim", ""), Some(Event::ClaimGone));
+        assert_eq!(line("ERROR", "Status", ""), None);
+        assert_eq!(parse("not JSON"), None);
     }
 }

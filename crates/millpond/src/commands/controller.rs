@@ -56,7 +56,7 @@ pub(crate) struct ControllerArgs {
 pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    let threads = Threads::start()?;
+    let threads = Threads::beside_others()?;
     runtime.block_on(control(args, &threads))
 }
 

@@ -26,20 +26,26 @@ impl Rank {
     }
 }
 
-/// The threads of a process that does everything.
+/// The threads of controllers.
 pub(crate) struct Threads {
     urgent: Runtime,
-    controllers: Runtime,
-    stand_ins: Runtime,
+    rest: Runtime,
 }
 
 impl Threads {
-    pub(crate) fn start() -> anyhow::Result<Self> {
-        Ok(Self {
-            urgent: threads("urgent", Rank::First)?,
-            controllers: threads("controllers", Rank::Second)?,
-            stand_ins: threads("stand-ins", Rank::Second)?,
-        })
+    /// Beside the processes of a cluster. None of them stands back: it would stand behind all of those, too, and nodes
+    /// would open late on a control plane that is busy.
+    pub(crate) fn beside_others() -> anyhow::Result<Self> {
+        Self::start(Rank::First)
+    }
+
+    /// In the process that the whole cluster is in: what pods wait for goes before all else.
+    pub(crate) fn of_embedded() -> anyhow::Result<Self> {
+        Self::start(Rank::Second)
+    }
+
+    fn start(rest: Rank) -> anyhow::Result<Self> {
+        Ok(Self { urgent: threads("urgent", Rank::First)?, rest: threads("controllers", rest)? })
     }
 
     /// For what pods wait for, until a provider is called.
@@ -49,13 +55,13 @@ impl Threads {
 
     /// For all else that controllers do.
     pub(crate) fn controllers(&self) -> &Handle {
-        self.controllers.handle()
+        self.rest.handle()
     }
+}
 
-    /// For whoever stands in for a scheduler, kubelets and the like.
-    pub(crate) fn stand_ins(&self) -> &Handle {
-        self.stand_ins.handle()
-    }
+/// Threads for whoever stands in for a scheduler, kubelets and the like.
+pub(crate) fn of_stand_ins() -> anyhow::Result<Runtime> {
+    threads("stand-ins", Rank::Second)
 }
 
 fn threads(name: &str, rank: Rank) -> anyhow::Result<Runtime> {
@@ -84,11 +90,12 @@ mod tests {
     fn threads_stand_back_and_not_the_whole_process() {
         let niceness = || rustix::process::getpriority_process(None).unwrap();
         let ours = niceness();
-        let all = Threads::start().unwrap();
         let of = |handle: &Handle| handle.block_on(handle.spawn(async move { niceness() })).unwrap();
-        assert_eq!(of(all.urgent()), ours);
-        assert_eq!(of(all.controllers()), 10.max(ours));
-        assert_eq!(of(all.stand_ins()), 10.max(ours));
+        let embedded = Threads::of_embedded().unwrap();
+        assert_eq!((of(embedded.urgent()), of(embedded.controllers())), (ours, 10.max(ours)));
+        assert_eq!(of(of_stand_ins().unwrap().handle()), 10.max(ours));
+        let beside = Threads::beside_others().unwrap();
+        assert_eq!((of(beside.urgent()), of(beside.controllers())), (ours, ours));
         assert_eq!(niceness(), ours);
     }
 }

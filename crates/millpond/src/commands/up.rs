@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::controller::{Crew, open_cloud};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
-use super::threads::Threads;
+use super::threads::{self, Threads};
 use crate::failure::{Code, Failure};
 
 /// Arguments of `millpond up`.
@@ -73,11 +73,11 @@ pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
     args.data_dir = std::path::absolute(&args.data_dir).context("cannot tell where the data directory is")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    let threads = Threads::start()?;
-    runtime.block_on(up(args, &threads))
+    let (threads, of_stand_ins) = (Threads::of_embedded()?, threads::of_stand_ins()?);
+    runtime.block_on(up(args, &threads, of_stand_ins.handle()))
 }
 
-async fn up(args: UpArgs, threads: &Threads) -> anyhow::Result<()> {
+async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let mut options = EmbeddedOptions::new(&args.data_dir);
     options.memory = args.memory;
@@ -97,8 +97,8 @@ async fn up(args: UpArgs, threads: &Threads) -> anyhow::Result<()> {
         kube::Client::new(embedded.service(), "default")
     };
     let stand_ins = (!args.bare).then(|| {
-        let client = own_client(threads.stand_ins());
-        let _theirs = threads.stand_ins().enter();
+        let client = own_client(of_stand_ins);
+        let _theirs = of_stand_ins.enter();
         start_stand_ins(client, stop.clone())
     });
     let options = ControllerOptions {

@@ -37,7 +37,7 @@ use tower::ServiceExt as _;
 
 use super::report::{Goal, Report};
 use crate::commands::kinds;
-use crate::commands::threads::Threads;
+use crate::commands::threads::{self, Threads};
 use timeline::{Step, Timeline};
 
 /// Pods of so many sizes.
@@ -78,16 +78,21 @@ pub(crate) fn run(args: &PoolsArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     // As `millpond up` has them.
-    let threads = Threads::start()?;
+    let (threads, of_stand_ins) = (Threads::of_embedded()?, threads::of_stand_ins()?);
     let requests = Requests::default();
-    let (report, times) = runtime.block_on(measure(args, &requests, &threads))?;
+    let (report, times) = runtime.block_on(measure(args, &requests, &threads, of_stand_ins.handle()))?;
     let counts = if args.requests { requests.table() } else { String::new() };
     let text = format!("{}{times}{counts}", report.table());
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }
 
 /// The figures, and when what happened.
-async fn measure(args: &PoolsArgs, requests: &Requests, threads: &Threads) -> anyhow::Result<(Report, String)> {
+async fn measure(
+    args: &PoolsArgs,
+    requests: &Requests,
+    threads: &Threads,
+    of_stand_ins: &Handle,
+) -> anyhow::Result<(Report, String)> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
     let client = requests.counted(&embedded, "pods");
@@ -98,8 +103,8 @@ async fn measure(args: &PoolsArgs, requests: &Requests, threads: &Threads) -> an
     kinds::install(&client).await?;
     let stop = CancellationToken::new();
     let options = millpond_sim::Options { nodes: Nodes::All, ..millpond_sim::Options::default() };
-    let own = own_client(threads.stand_ins(), "stand-ins");
-    let theirs = threads.stand_ins().enter();
+    let own = own_client(of_stand_ins, "stand-ins");
+    let theirs = of_stand_ins.enter();
     let stand_ins = StandIns::builder(own).options(options).spawn(stop.clone());
     drop(theirs);
     let cloud = Arc::new(Cloud::open(directory.path().join("cloud.json")).context("cannot make a cloud")?);

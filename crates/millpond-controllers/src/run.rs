@@ -69,8 +69,7 @@ impl Controllers {
     fn act(&self, stop: &CancellationToken) {
         let (controllers, context) = (self, Arc::clone(&self.context));
         let queue = Arc::new(Queue::new());
-        Claims::listen(&context, &queue);
-        let claims = Arc::new(Claims::new(Arc::clone(&context)));
+        let claims = Arc::new(Claims::listen(&context, &queue));
         let launches =
             worker::run_lane(Arc::clone(&claims), Arc::clone(&queue), Lane::Urgent, CLAIMS_AT_A_TIME, stop.clone());
         controllers.when_ready_on(&context.cluster.urgent_threads(), launches, stop);

@@ -5,30 +5,60 @@
 //! others is gone, and what was planned for the other zones stays empty.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use millpond_runtime::meta::{Key, controller_uid};
+use millpond_runtime::meta::{Key, controller_uid, is_leaving};
+use millpond_runtime::queue::Queue;
+use parking_lot::Mutex;
 
 use super::{Claims, node_of};
+use crate::cluster::Cluster;
 use crate::kinds::NodeClaim;
 use crate::provision::spreads;
 
 /// A node waits for others no longer than this: machines that were asked for together come within seconds of each other,
 /// or something is wrong with one of them.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(250);
+
+/// Claims whose nodes wait for those of others.
+#[derive(Default)]
+pub(super) struct Lacking(Mutex<HashSet<Key>>);
+
+impl Lacking {
+    /// They are looked at again when a node comes, or a claim gets its machine or is given up.
+    pub(super) fn listen(cluster: &Cluster, queue: &Arc<Queue<Key>>) -> Arc<Self> {
+        let lacking = Arc::new(Self::default());
+        let (nodes, again) = (Arc::clone(&lacking), Arc::clone(queue));
+        cluster.nodes.on_change(move |before, _| {
+            if before.is_none() {
+                nodes.wake(&again);
+            }
+        });
+        let (claims, again) = (Arc::clone(&lacking), Arc::clone(queue));
+        cluster.claims.on_change(move |before, after| {
+            let counts = |claim: &Arc<NodeClaim>| (claim.status.provider_id.clone(), is_leaving(&**claim));
+            if before.map(counts) != after.map(counts) {
+                claims.wake(&again);
+            }
+        });
+        lacking
+    }
+
+    fn wake(&self, queue: &Queue<Key>) {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.into_iter().for_each(|claim| queue.add(claim));
+    }
+}
 
 impl Claims {
-    /// When to look again, if a pod that was promised this node spreads over nodes that are not there yet.
+    /// How long to wait at most, if a pod that was promised this node spreads over nodes that are not there yet.
     pub(super) fn lacks_domains(&self, claim: &NodeClaim, node: &Node, promised: &[Key]) -> Option<Duration> {
         let cluster = &self.context.cluster;
         let registered = node.metadata.creation_timestamp.as_ref()?.0;
         let waited = Duration::try_from(cluster.clock.now().duration_since(registered)).unwrap_or_default();
-        if waited >= LONGEST {
-            return None;
-        }
+        let left = LONGEST.checked_sub(waited).filter(|left| !left.is_zero())?;
         let owner = |pod: &Pod| controller_uid(pod).filter(|_| spreads(pod)).map(str::to_owned);
         let owners: HashSet<String> = promised.iter().filter_map(|pod| owner(&*cluster.pods.get(pod)?)).collect();
         if owners.is_empty() {
@@ -42,8 +72,10 @@ impl Claims {
             let other = cluster.claims.get(&Key::new("", name)).filter(|other| other.name() != claim.name());
             other.is_some_and(|other| node_of(cluster, &other).is_none())
         };
+        // Before it looks: what comes meanwhile wakes it.
+        self.lacking.0.lock().insert(Key::of(claim));
         let others = cluster.promises.by_claim();
         let lacks = others.iter().any(|(name, pods)| is_missing(name) && pods.iter().any(is_sibling));
-        lacks.then_some(LOOK)
+        lacks.then_some(left)
     }
 }

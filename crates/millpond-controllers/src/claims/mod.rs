@@ -39,16 +39,12 @@ pub struct Claims {
     context: Arc<Context>,
     launches: launch::Launches,
     together: together::Together,
+    lacking: Arc<domains::Lacking>,
 }
 
 impl Claims {
-    /// Acts on this cluster.
-    pub fn new(context: Arc<Context>) -> Self {
-        Self { context, launches: launch::Launches::default(), together: together::Together::default() }
-    }
-
     /// Asks for work on a claim whenever it, or its node, changes.
-    pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
+    pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) -> Self {
         let claims = Arc::clone(queue);
         context.cluster.claims.on_change(move |_, after| {
             if let Some(claim) = after {
@@ -80,6 +76,12 @@ impl Claims {
             }
         });
         crate::end::listen(context, queue);
+        Self {
+            context: Arc::clone(context),
+            launches: launch::Launches::default(),
+            together: together::Together::default(),
+            lacking: domains::Lacking::listen(&context.cluster, queue),
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What happened that a decision to take nodes away depends on, and when the next decision is due.
 //!
 //! Nothing is polled: a decision follows a change, once things have been quiet for a moment, or a time that was seen
-//! coming (a node will have been quiet for long enough, a budget opens, a node expires).
+//! coming (a node will have been quiet for long enough, a budget opens, a node expires). A pod that was leaving and is
+//! gone was seen coming, too: it is looked at, but disturbs nobody. Pods take half a minute to end, and a crowd of them
+//! would keep nodes that nobody needs.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -38,10 +40,11 @@ enum Scope {
     Everything,
 }
 
-#[derive(Default)]
 struct State {
-    /// The first and the last change that no decision has seen.
-    unseen: Option<(Instant, Instant)>,
+    /// The first change that no decision has seen.
+    unseen: Option<Instant>,
+    /// The last one that nobody saw coming.
+    disturbed: Instant,
     /// Claims or nodes changed: commands may go on.
     commands: bool,
     /// Nodes that changed since the last decision was begun.
@@ -52,17 +55,28 @@ struct State {
 }
 
 /// What happened.
-#[derive(Default)]
 pub(super) struct Watch {
     state: Mutex<State>,
     changed: Notify,
 }
 
 impl Watch {
+    fn new() -> Self {
+        let state = State {
+            unseen: None,
+            disturbed: Instant::now(),
+            commands: false,
+            touched: HashSet::new(),
+            everything: false,
+            tainted: BTreeSet::new(),
+        };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+
     /// Listens to a cluster that is not watched yet.
     pub(super) fn listen(cluster: &Cluster) -> Arc<Self> {
-        let watch = Arc::new(Self::default());
-        watch.state.lock().unseen = Some((Instant::now(), Instant::now()));
+        let watch = Arc::new(Self::new());
+        watch.state.lock().unseen = Some(Instant::now());
         watch.on(&cluster.pods, false, of_pod, |pod| node_name(pod).map_or(Scope::Any, named));
         watch.on(&cluster.nodes, true, of_node, |node| named(&node.name_any()));
         watch.on(&cluster.claims, true, of_claim, |claim| named(&claim.status.node_name));
@@ -102,18 +116,28 @@ impl Watch {
         let watch = Arc::clone(self);
         mirror.on_change(move |before, after| {
             let of = |object: Option<&Arc<K>>| object.map(|object| what_counts(object));
-            if of(before) != of(after) {
-                let scopes = [before, after].into_iter().flatten().map(|object| scope(object));
-                watch.note(scopes, commands);
+            if of(before) == of(after) {
+                return;
             }
+            if after.is_none() && before.is_some_and(|object| is_leaving(&**object)) && !commands {
+                return watch.note_end();
+            }
+            let scopes = [before, after].into_iter().flatten().map(|object| scope(object));
+            watch.note(scopes, commands);
         });
+    }
+
+    /// Something is gone that was leaving. What was decided meanwhile is as right as before.
+    fn note_end(&self) {
+        self.state.lock().unseen.get_or_insert_with(Instant::now);
+        self.changed.notify_one();
     }
 
     fn note(&self, scopes: impl Iterator<Item = Scope>, commands: bool) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let first = state.unseen.map_or(now, |(first, _)| first);
-        state.unseen = Some((first, now));
+        state.unseen.get_or_insert(now);
+        state.disturbed = now;
         state.commands |= commands;
         for scope in scopes {
             match scope {
@@ -138,7 +162,8 @@ impl Watch {
 
     /// When what changed should be looked at; none while nothing did.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.state.lock().unseen.map(|(first, last)| (last + QUIET).min(first + LONGEST))
+        let state = self.state.lock();
+        state.unseen.map(|first| (state.disturbed + QUIET).min(first + LONGEST))
     }
 
     /// A decision begins: it sees all that happened so far.
@@ -214,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_decision_waits_for_quiet_but_not_for_ever() {
-        let watch = Watch::default();
+        let watch = Watch::new();
         assert_eq!(watch.due(), None);
         let start = Instant::now();
         watch.note(scope("a"), false);
@@ -232,5 +257,21 @@ mod tests {
         assert!(watch.take_commands() && !watch.take_commands());
         watch.note(std::iter::once(Scope::Everything), false);
         assert!(watch.is_stale(std::iter::empty()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_were_leaving_disturb_nobody() {
+        let watch = Watch::new();
+        let start = Instant::now();
+        watch.note(scope("a"), false);
+        watch.begin();
+        for _ in 0..8 {
+            tokio::time::advance(QUIET / 4).await;
+            watch.note_end();
+        }
+        assert_eq!(watch.due(), Some(start + QUIET), "it is quiet");
+        assert!(!watch.is_stale(["a"].into_iter()), "what was decided holds");
+        watch.begin();
+        assert_eq!(watch.due(), None);
     }
 }

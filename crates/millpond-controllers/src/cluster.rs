@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::capi::autoscale::{GroupOptions, Machines};
+use crate::context::api_claim;
 use crate::kinds::{
     CapacityBuffer, ClusterLimits, NodeClaim, NodeClass, NodeOverlay, NodePool, ScalingAdvice, ScalingConstraint,
     ScalingFeedback,
@@ -173,6 +174,24 @@ fn waits(pod: &Pod) -> bool {
     node_name(pod).is_none() && nominated(pod).is_none()
 }
 
+/// Whether planning can tell two states of a pod apart. What the scheduler says of its attempts changes most often, and
+/// is none of it.
+fn are_planned_alike(one: &Pod, other: &Pod) -> bool {
+    let status = |pod: &Pod| {
+        let mut status = pod.status.clone().unwrap_or_default();
+        status.conditions.get_or_insert_default().retain(|condition| condition.type_ != "PodScheduled");
+        status
+    };
+    let (meta, other_meta) = (&one.metadata, &other.metadata);
+    meta.uid == other_meta.uid
+        && meta.deletion_timestamp == other_meta.deletion_timestamp
+        && meta.labels == other_meta.labels
+        && meta.annotations == other_meta.annotations
+        && meta.owner_references == other_meta.owner_references
+        && one.spec == other.spec
+        && status(one) == status(other)
+}
+
 /// The planner's index, and objects that it refused.
 struct Index {
     state: State,
@@ -200,10 +219,10 @@ impl Cluster {
             names: Names::new(options.seed),
             clock,
             recorder,
-            pods: Arc::new(Mirror::new(of_pods, Some(of_node)).urgent_through(of_intents.clone())),
+            pods: urgent(&options, Mirror::new(of_pods, Some(of_node)).urgent_through(of_intents.clone())),
             nodes: Arc::new(Mirror::new(writer.clone(), Some(of_machine))),
             pools: plain(&writer),
-            claims: Arc::new(Mirror::new(writer.clone(), Some(of_pool)).urgent_through(of_intents)),
+            claims: urgent(&options, Mirror::new(writer.clone(), Some(of_pool)).urgent_through(of_intents)),
             classes: plain(&writer),
             limits: plain(&writer),
             budgets: plain(&writer),
@@ -244,7 +263,7 @@ impl Cluster {
         self.feed_pods();
         self.feed(&self.nodes, StateKind::Node, |_| true);
         self.feed(&self.pools, StateKind::NodePool, is_ours);
-        self.feed(&self.claims, StateKind::NodeClaim, |_| true);
+        self.feed_claims();
         self.feed_promises();
         self.feed(&self.classes, StateKind::NodeClass(ClassKind::Millpond), |_| true);
         self.feed(&self.budgets, StateKind::PodDisruptionBudget, |_| true);
@@ -281,7 +300,23 @@ impl Cluster {
             if after.is_none_or(|pod| node_name(pod).is_some() || has_ended(pod)) {
                 cluster.promises.take_back(&key);
             }
-            cluster.take_pod(&key);
+            if before.zip(after).is_none_or(|(before, after)| !are_planned_alike(before, after)) {
+                cluster.take_pod(&key);
+            }
+        });
+    }
+
+    /// Claims change often, and are read in the planner's own words already: they need not become text first.
+    fn feed_claims(self: &Arc<Self>) {
+        let cluster = Arc::downgrade(self);
+        self.claims.on_change(move |before, after| {
+            let (Some(cluster), Some(claim)) = (cluster.upgrade(), after.or(before)) else { return };
+            let key = Key::of(&**claim);
+            if after.is_none() {
+                return cluster.forget(StateKind::NodeClaim, &key);
+            }
+            let read: Result<Object<'_>, Invalid> = Ok(Object::NodeClaim(Box::new(api_claim(claim))));
+            cluster.take_read_and(StateKind::NodeClaim, key, read, |_| {});
         });
     }
 
@@ -493,8 +528,8 @@ impl Cluster {
                 tracker.spawn(Arc::clone(&self.$mirror).run(streaming, stop.clone()));
             )+};
         }
-        tracker.spawn_on(Arc::clone(&self.pods).run(streaming, stop.clone()), &self.urgent_threads());
         run!(
+            pods,
             nodes,
             pools,
             claims,
@@ -582,6 +617,14 @@ impl Cluster {
         .await;
         self.machines.wait_until_settled().await;
     }
+}
+
+/// A mirror whose changes are taken where that is done which pods wait for.
+fn urgent<K: Kind>(options: &Options, mirror: Mirror<K>) -> Arc<Mirror<K>> {
+    Arc::new(match &options.urgent {
+        Some(urgent) => mirror.at_home_on(urgent.threads.clone()),
+        None => mirror,
+    })
 }
 
 fn plain<K: Kind>(writer: &Writer) -> Arc<Mirror<K>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_api::cluster_limits::ClusterLimitsSpec;
+use millpond_api::karpenter;
 use millpond_api::node_class as api;
 use millpond_plan::market::{Market, Memory};
 use millpond_plan::model::Snapshot;
@@ -185,6 +186,11 @@ fn add_limits(limits: &ClusterLimitsSpec, options: &mut millpond_state::Options)
 /// A class as the planner and providers read it.
 pub fn api_class(class: &NodeClass) -> api::NodeClass {
     api::NodeClass { metadata: api_meta(&class.metadata), spec: class.spec.clone(), status: class.status.clone() }
+}
+
+/// A claim as the planner reads it.
+pub(crate) fn api_claim(claim: &NodeClaim) -> karpenter::NodeClaim {
+    karpenter::NodeClaim { metadata: api_meta(&claim.metadata), spec: claim.spec.clone(), status: claim.status.clone() }
 }
 
 /// Metadata as far as planning looks at it.

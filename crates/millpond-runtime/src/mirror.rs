@@ -10,12 +10,14 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::{DeleteParams, Preconditions};
 use kube::core::ApiResource;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +53,8 @@ pub struct Mirror<K> {
     writer: Writer,
     /// For what others wait for, and for the watch.
     urgent: Writer,
+    /// Where answers of the usual writer are taken, if not by whoever wrote.
+    home: Option<Handle>,
     shelf: Arc<Shelf>,
     labelled: Option<&'static str>,
     kind: PhantomData<fn() -> K>,
@@ -63,7 +67,7 @@ impl<K: Kind> Mirror<K> {
         let index_by =
             index_by.map(|index_by| -> shelf::IndexBy { Box::new(move |object| index_by(&typed(Arc::clone(object)))) });
         let shelf = Arc::new(Shelf::new(K::kind(&()), read, index_by));
-        Self { urgent: writer.clone(), writer, shelf, labelled: None, kind: PhantomData }
+        Self { urgent: writer.clone(), writer, home: None, shelf, labelled: None, kind: PhantomData }
     }
 
     /// Only of objects with a label.
@@ -78,6 +82,14 @@ impl<K: Kind> Mirror<K> {
     #[must_use]
     pub fn urgent_through(mut self, writer: Writer) -> Self {
         self.urgent = writer;
+        self
+    }
+
+    /// Changes are taken on these threads. Whoever takes one has the turn until all listeners know of it, and others wait
+    /// for that: it must not be a thread that stands back.
+    #[must_use]
+    pub fn at_home_on(mut self, threads: Handle) -> Self {
+        self.home = Some(threads);
         self
     }
 
@@ -155,6 +167,14 @@ impl<K: Kind> Mirror<K> {
     ///
     /// Objects are read one by one: one that cannot be read would otherwise end every list and watch of its kind.
     pub fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) -> BoxFuture<'static, ()> {
+        if let Some(home) = &self.home {
+            let running = home.spawn(self.watch(streaming, token));
+            return async move { drop(running.await) }.boxed();
+        }
+        self.watch(streaming, token)
+    }
+
+    fn watch(&self, streaming: bool, token: CancellationToken) -> BoxFuture<'static, ()> {
         let config = if streaming { Config::default().streaming_lists() } else { Config::default() };
         let config = match self.labelled {
             Some(label) => config.labels(label),
@@ -162,13 +182,6 @@ impl<K: Kind> Mirror<K> {
         };
         let everywhere = Api::all_with(self.urgent.client.clone(), &ApiResource::erase::<K>(&()));
         Arc::clone(&self.shelf).run(everywhere, config, token)
-    }
-
-    /// Takes over an object unless a newer version is known; gives it back as it would be kept.
-    fn put(&self, object: K, written: bool) -> Arc<K> {
-        let object = Arc::new(trimmed(object));
-        self.shelf.put(&(Arc::clone(&object) as Object), written);
-        object
     }
 
     // Writing
@@ -180,25 +193,25 @@ impl<K: Kind> Mirror<K> {
             Ok(object) => self.urgent.create(K::api(&self.urgent.client, &key.namespace), object).await,
             Err(error) => Err(kube::Error::SerdeError(error)),
         };
-        self.written("create", &key, created.and_then(read))
+        take(&self.shelf, "create", &key, created.and_then(read))
     }
 
     /// Merges a patch into an object.
     pub async fn patch(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
         let patched = self.writer.patch(self.api(key), &key.name, None, patch).await;
-        self.written("patch", key, patched.and_then(read))
+        self.written("patch", key, patched).await
     }
 
     /// The same, before what nobody waits for.
     pub async fn patch_urgently(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
         let patched = self.urgent.patch(K::api(&self.urgent.client, &key.namespace), &key.name, None, patch).await;
-        self.written("patch", key, patched.and_then(read))
+        take(&self.shelf, "patch", key, patched.and_then(read))
     }
 
     /// Merges a patch into the status of an object.
     pub async fn patch_status(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
         let patched = self.writer.patch(self.api(key), &key.name, Some("status"), patch).await;
-        self.written("patch the status of", key, patched.and_then(read))
+        self.written("patch the status of", key, patched).await
     }
 
     /// Deletes an object of this uid; one that is gone already counts as deleted.
@@ -211,24 +224,8 @@ impl<K: Kind> Mirror<K> {
             ..DeleteParams::background()
         };
         let deleted = self.writer.delete(self.api(&key), &key.name, params).await;
-        match deleted.and_then(|left| left.map(read).transpose()) {
-            Ok(left) => {
-                match left.filter(lives_on) {
-                    Some(leaving) => drop(self.put(leaving, true)),
-                    None => self.shelf.bury(&key, &uid),
-                }
-                Ok(())
-            }
-            Err(source) => {
-                let error = Self::failed("delete", &key, source);
-                // Another object of that name is a conflict on the uid: ours is gone as well.
-                if error.is_not_found() || error.is_conflict() {
-                    self.shelf.bury(&key, &uid);
-                    return Ok(());
-                }
-                Err(error)
-            }
-        }
+        self.at_home(move |shelf| take_end(shelf, &key, &uid, deleted.and_then(|left| left.map(read::<K>).transpose())))
+            .await
     }
 
     /// Reads an object as it is now: the copy lags behind somebody else's write.
@@ -241,21 +238,72 @@ impl<K: Kind> Mirror<K> {
         K::api(&self.writer.client, &key.namespace)
     }
 
-    fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
-        match outcome {
-            // Whoever takes away the last finalizer of what was deleted ends it, and is told how it looked.
-            Ok(object) if object.meta().deletion_timestamp.is_some() && !lives_on(&object) => {
-                self.shelf.bury(key, object.meta().uid.as_deref().unwrap_or_default());
-                Ok(Arc::new(object))
-            }
-            Ok(object) => Ok(self.put(object, true)),
-            Err(source) => Err(Self::failed(verb, key, source)),
+    async fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<Raw>) -> Result<Arc<K>> {
+        let key = key.clone();
+        self.at_home(move |shelf| take(shelf, verb, &key, outcome.and_then(read))).await
+    }
+
+    /// Does something with the objects where changes are taken.
+    async fn at_home<T: Send + 'static>(&self, work: impl FnOnce(&Shelf) -> T + Send + 'static) -> T {
+        let Some(home) = &self.home else { return work(&self.shelf) };
+        let shelf = Arc::clone(&self.shelf);
+        match home.spawn(async move { work(&shelf) }).await {
+            Ok(done) => done,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The threads have ended, and with them all that this is for.
+            Err(_) => std::future::pending().await,
         }
     }
 
     fn failed(verb: &'static str, key: &Key, source: kube::Error) -> Error {
-        Error::Api { verb, kind: K::kind(&()).into_owned(), key: key.clone(), source: Box::new(source) }
+        failed::<K>(verb, key, source)
     }
+}
+
+/// Takes over what a write answered; gives it back as it is kept.
+fn take<K: Kind>(shelf: &Shelf, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
+    match outcome {
+        // Whoever takes away the last finalizer of what was deleted ends it, and is told how it looked.
+        Ok(object) if object.meta().deletion_timestamp.is_some() && !lives_on(&object) => {
+            shelf.bury(key, object.meta().uid.as_deref().unwrap_or_default());
+            Ok(Arc::new(object))
+        }
+        Ok(object) => Ok(put(shelf, object, true)),
+        Err(source) => Err(failed::<K>(verb, key, source)),
+    }
+}
+
+/// Takes over what came of deleting an object of this uid: what is left of it, if something is.
+fn take_end<K: Kind>(shelf: &Shelf, key: &Key, uid: &str, left: kube::Result<Option<K>>) -> Result<()> {
+    match left {
+        Ok(left) => {
+            match left.filter(lives_on) {
+                Some(leaving) => drop(put(shelf, leaving, true)),
+                None => shelf.bury(key, uid),
+            }
+            Ok(())
+        }
+        Err(source) => {
+            let error = failed::<K>("delete", key, source);
+            // Another object of that name is a conflict on the uid: ours is gone as well.
+            if error.is_not_found() || error.is_conflict() {
+                shelf.bury(key, uid);
+                return Ok(());
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Takes over an object unless a newer version is known; gives it back as it would be kept.
+fn put<K: Kind>(shelf: &Shelf, object: K, written: bool) -> Arc<K> {
+    let object = Arc::new(trimmed(object));
+    shelf.put(&(Arc::clone(&object) as Object), written);
+    object
+}
+
+fn failed<K: Kind>(verb: &'static str, key: &Key, source: kube::Error) -> Error {
+    Error::Api { verb, kind: K::kind(&()).into_owned(), key: key.clone(), source: Box::new(source) }
 }
 
 /// An object without what nobody here asks for.
@@ -312,7 +360,7 @@ mod tests {
         .expect("a pod")
     }
 
-    fn take(mirror: &Mirror<Pod>, event: Event<Pod>) {
+    fn hear(mirror: &Mirror<Pod>, event: Event<Pod>) {
         let held = |pod| Arc::new(trimmed(pod)) as Object;
         mirror.shelf.take_event(match event {
             Event::Init => Event::Init,
@@ -346,7 +394,7 @@ mod tests {
                 let mirror = &mirror;
                 scope.spawn(move || {
                     for step in 1..=500 {
-                        mirror.put(pod("a", "1", step * 4 + thread, None), thread % 2 == 0);
+                        put(&mirror.shelf, pod("a", "1", step * 4 + thread, None), thread % 2 == 0);
                     }
                 });
             }
@@ -357,26 +405,26 @@ mod tests {
     #[tokio::test]
     async fn older_news_are_ignored() {
         let mirror = mirror();
-        mirror.put(pod("a", "1", 10, Some("n2")), true);
-        take(&mirror, Event::Apply(pod("a", "1", 8, Some("n1"))));
+        put(&mirror.shelf, pod("a", "1", 10, Some("n2")), true);
+        hear(&mirror, Event::Apply(pod("a", "1", 8, Some("n1"))));
         assert_eq!(names(&mirror.indexed("n2")), ["a"]);
         assert!(mirror.indexed("n1").is_empty());
-        take(&mirror, Event::Delete(pod("a", "1", 9, None)));
+        hear(&mirror, Event::Delete(pod("a", "1", 9, None)));
         assert_eq!(mirror.len(), 1, "a deletion before the last write is of an older object");
-        take(&mirror, Event::Delete(pod("a", "1", 11, None)));
+        hear(&mirror, Event::Delete(pod("a", "1", 11, None)));
         assert!(mirror.is_empty());
     }
 
     #[tokio::test]
     async fn buried_objects_do_not_come_back() {
         let mirror = mirror();
-        mirror.put(pod("a", "1", 10, None), false);
+        put(&mirror.shelf, pod("a", "1", 10, None), false);
         mirror.shelf.bury(&Key::new("ns", "a"), "1");
-        take(&mirror, Event::Apply(pod("a", "1", 12, None)));
+        hear(&mirror, Event::Apply(pod("a", "1", 12, None)));
         assert!(mirror.is_empty());
-        take(&mirror, Event::Apply(pod("a", "2", 20, None)));
+        hear(&mirror, Event::Apply(pod("a", "2", 20, None)));
         assert_eq!(mirror.len(), 1, "a new object of that name is another one");
-        take(&mirror, Event::Delete(pod("a", "1", 13, None)));
+        hear(&mirror, Event::Delete(pod("a", "1", 13, None)));
         assert_eq!(mirror.len(), 1, "the late news of the old one do not touch it");
     }
 
@@ -384,11 +432,11 @@ mod tests {
     async fn an_answer_that_comes_late_does_not_bring_back_what_is_gone() {
         let mirror = mirror();
         let key = Key::new("ns", "a");
-        take(&mirror, Event::Apply(pod("a", "1", 10, None)));
-        take(&mirror, Event::Delete(pod("a", "1", 12, None)));
-        mirror.written("patch", &key, Ok(pod("a", "1", 11, None))).unwrap();
+        hear(&mirror, Event::Apply(pod("a", "1", 10, None)));
+        hear(&mirror, Event::Delete(pod("a", "1", 12, None)));
+        take(&mirror.shelf, "patch", &key, Ok(pod("a", "1", 11, None))).unwrap();
         assert!(mirror.is_empty(), "the write was before the end");
-        mirror.written("create", &key, Ok(pod("a", "2", 20, None))).unwrap();
+        take(&mirror.shelf, "create", &key, Ok(pod("a", "2", 20, None))).unwrap();
         assert_eq!(mirror.len(), 1, "another object of that name");
     }
 
@@ -403,15 +451,15 @@ mod tests {
             pod.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
             pod
         };
-        take(&mirror, Event::Apply(leaving(10, &["mine", "yours"])));
-        mirror.written("patch", &key, Ok(leaving(11, &["yours"]))).unwrap();
+        hear(&mirror, Event::Apply(leaving(10, &["mine", "yours"])));
+        take(&mirror.shelf, "patch", &key, Ok(leaving(11, &["yours"]))).unwrap();
         assert_eq!(mirror.len(), 1);
-        mirror.written("patch", &key, Ok(leaving(12, &[]))).unwrap();
+        take(&mirror.shelf, "patch", &key, Ok(leaving(12, &[]))).unwrap();
         assert!(mirror.is_empty());
-        take(&mirror, Event::Apply(leaving(11, &["yours"])));
+        hear(&mirror, Event::Apply(leaving(11, &["yours"])));
         assert!(mirror.is_empty(), "old news");
-        take(&mirror, Event::Delete(leaving(12, &[])));
-        mirror.written("patch", &key, Ok(leaving(12, &[]))).unwrap();
+        hear(&mirror, Event::Delete(leaving(12, &[])));
+        take(&mirror.shelf, "patch", &key, Ok(leaving(12, &[]))).unwrap();
         assert!(mirror.is_empty());
     }
 
@@ -419,12 +467,12 @@ mod tests {
     async fn a_new_listing_drops_what_is_gone_but_not_what_was_just_written() {
         let mirror = mirror();
         for name in ["old", "kept"] {
-            mirror.put(pod(name, name, 5, None), false);
+            put(&mirror.shelf, pod(name, name, 5, None), false);
         }
-        take(&mirror, Event::Init);
-        take(&mirror, Event::InitApply(pod("kept", "kept", 5, None)));
-        mirror.put(pod("fresh", "fresh", 30, None), true);
-        take(&mirror, Event::InitDone);
+        hear(&mirror, Event::Init);
+        hear(&mirror, Event::InitApply(pod("kept", "kept", 5, None)));
+        put(&mirror.shelf, pod("fresh", "fresh", 30, None), true);
+        hear(&mirror, Event::InitDone);
         assert_eq!(names(&mirror.list()), ["fresh", "kept"]);
         mirror.wait_until_ready().await;
     }
@@ -437,13 +485,13 @@ mod tests {
             metadata: kube::api::ObjectMeta { name: Some("o".into()), uid: Some("u".into()), ..Default::default() },
             ..Default::default()
         })]);
-        mirror.put(owned, false);
-        mirror.put(pod("b", "2", 1, None), false);
+        put(&mirror.shelf, owned, false);
+        put(&mirror.shelf, pod("b", "2", 1, None), false);
         assert_eq!(names(&mirror.owned_by("u")), ["a"]);
         assert_eq!(names(&mirror.ownerless("ns")), ["b"]);
         assert_eq!(names(&mirror.list_in("ns")), ["a", "b"]);
         assert!(mirror.list_in("other").is_empty());
-        mirror.put(pod("a", "1", 2, None), false);
+        put(&mirror.shelf, pod("a", "1", 2, None), false);
         assert!(mirror.owned_by("u").is_empty());
     }
 }

@@ -44,7 +44,7 @@ const SOONEST_PROBE: Duration = Duration::from_mins(1);
 const JUDGED_AFTER: Duration = Duration::from_secs(1);
 /// While pods come without an end, those who come next wait for the plan that is being made, and fill what it leaves
 /// empty: to search longer would cost more than it saves.
-const IN_A_HURRY: Budget = Budget { evaluations: 2_000, threads: 2 };
+const IN_A_HURRY: Budget = Budget { evaluations: 500, threads: 1 };
 /// A failed round is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 

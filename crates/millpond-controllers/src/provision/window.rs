@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 /// No pod has come for this long: those that are there belong together.
 const QUIET: Duration = Duration::from_millis(10);
 /// Pods that nobody announced wait no longer than this after those that were, however many follow.
-const LONGEST_UNANNOUNCED: Duration = Duration::from_millis(30);
+const LONGEST_UNANNOUNCED: Duration = Duration::from_millis(15);
 /// Announced pods that do not come for this long are waited for no longer: somebody holds them up.
 const QUIET_ANNOUNCED: Duration = Duration::from_millis(250);
 /// After this long the window closes, unless the rest of the announced pods is about to come.

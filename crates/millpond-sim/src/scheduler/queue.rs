@@ -16,10 +16,12 @@ use crate::meta::Key;
 
 /// The wait after the first failed try; it doubles with each further one.
 pub(super) const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// The same where something happened meanwhile that may help.
-const FIRST_MOMENT: Duration = Duration::from_millis(20);
 /// The longest wait.
 pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// The first wait where something happened meanwhile that may help.
+const FIRST_MOMENT: Duration = Duration::from_millis(20);
+/// The longest of these. A pod that was tried a dozen times while nodes came one by one must not stay away from its own.
+const LONGEST_MOMENT: Duration = Duration::from_millis(500);
 
 /// What kind of change might help a parked pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +71,10 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// When it is to be tried again, by the wait after its first try.
-    fn waits_until(&self, first: Duration) -> Option<Instant> {
+    /// When it is to be tried again, by the wait after its first try, and the longest one.
+    fn waits_until(&self, first: Duration, longest: Duration) -> Option<Instant> {
         let doublings = self.attempts.checked_sub(1)?.min(9);
-        Some(self.last_try? + first.saturating_mul(1 << doublings).min(LONGEST_BACKOFF))
+        Some(self.last_try? + first.saturating_mul(1 << doublings).min(longest))
     }
 }
 
@@ -143,7 +145,7 @@ impl PodQueue {
     pub fn look_later(&mut self, key: &Key, now: Instant) {
         let Some(waiting) = self.pods.get_mut(key).filter(|_| self.parked.contains(key)) else { return };
         if waiting.look.is_none() && !waiting.refused.lacks_only_room {
-            let when = waiting.waits_until(FIRST_BACKOFF).unwrap_or(now).max(now);
+            let when = waiting.waits_until(FIRST_BACKOFF, LONGEST_BACKOFF).unwrap_or(now).max(now);
             waiting.look = Some(when);
             self.looks.insert((when, key.clone()));
         }
@@ -175,7 +177,7 @@ impl PodQueue {
     /// Tries a pod again after its back-off, whatever happens meanwhile.
     pub fn retry(&mut self, key: &Key, now: Instant) {
         self.unplace(key);
-        self.back_off(key, now, FIRST_BACKOFF);
+        self.back_off(key, now, FIRST_BACKOFF, LONGEST_BACKOFF);
     }
 
     /// Tries a parked pod again since it changed itself.
@@ -187,7 +189,7 @@ impl PodQueue {
 
     fn wake_up(&mut self, key: &Key, now: Instant) {
         self.unplace(key);
-        self.back_off(key, now, FIRST_MOMENT);
+        self.back_off(key, now, FIRST_MOMENT, LONGEST_MOMENT);
     }
 
     /// Tries parked pods again that a change might help.
@@ -214,11 +216,11 @@ impl PodQueue {
         self.pods.get(key).is_some_and(|waiting| waiting.refused.wants_company)
     }
 
-    fn back_off(&mut self, key: &Key, now: Instant, first: Duration) {
+    fn back_off(&mut self, key: &Key, now: Instant, first: Duration, longest: Duration) {
         let Some(waiting) = self.pods.get(key) else {
             return;
         };
-        match waiting.waits_until(first).filter(|until| *until > now) {
+        match waiting.waits_until(first, longest).filter(|until| *until > now) {
             Some(until) => {
                 self.sequence += 1;
                 let sequence = self.sequence;
@@ -309,6 +311,24 @@ mod tests {
         assert_eq!(queue.pop(later), Some(key("a")), "its back-off has long passed");
         queue.remove(&key("a"));
         assert!(!queue.contains(&key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_helped_in_vain_for_long_is_tried_soon_all_the_same() {
+        let mut now = Instant::now();
+        let mut queue = PodQueue::default();
+        queue.add(&key("a"), 0, now);
+        for _ in 0..20 {
+            assert_eq!(queue.pop(now), Some(key("a")));
+            queue.park(&key("a"), Refused::default());
+            queue.wake(Change::Room, now);
+            let due = queue.next_wake().expect("it is tried again");
+            assert!(due - now <= LONGEST_MOMENT);
+            now = due;
+        }
+        assert_eq!(queue.pop(now), Some(key("a")));
+        queue.retry(&key("a"), now);
+        assert_eq!(queue.next_wake(), Some(now + LONGEST_BACKOFF), "but not if it could not be bound");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,15 @@
-//! Controllers are killed with SIGKILL, again and again: the end is that of an undisturbed run, and no machine leaks.
+//! Controllers are killed with SIGKILL at their writes, again and again: the end is that of an undisturbed run, and no
+//! machine leaks.
+
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::stack::{Stack, World, holds, requirements};
+
+/// Controllers that have nothing to do are silent for this long at least: nothing of theirs is renewed more often.
+const QUIET: Duration = Duration::from_secs(20);
 
 const PODS: usize = 12;
 /// Pods of which the disruption budget lets no more be away.
@@ -12,24 +18,6 @@ const LEAST: usize = 10;
 /// Nodes by type in the end, however that comes about: eight cores take five pods, two take one.
 const GROWN: [(&str, usize); 1] = [("c-8x-amd64-linux", 3)];
 const SAVED: [(&str, usize); 2] = [("c-2x-amd64-linux", 2), ("c-8x-amd64-linux", 2)];
-
-type Moment = (&'static str, fn(&World) -> bool);
-
-/// Moments of a scale-up at which controllers die.
-const WHILE_GROWING: [Moment; 4] = [
-    ("a claim is there", |world| !world.claims.is_empty()),
-    ("a machine is launched", |world| world.claims.values().any(|claim| holds(claim, "Launched"))),
-    ("a node is there", |world| !world.nodes.is_empty()),
-    ("a pod runs", |world| world.running("web") > 0),
-];
-
-/// Moments of a consolidation at which they die.
-const WHILE_SAVING: [Moment; 4] = [
-    ("a replacement is asked for", |world| world.claims.len() > 3),
-    ("a replacement is there", |world| world.nodes.len() > 3),
-    ("a node is tainted", |world| world.nodes.values().any(is_disrupted)),
-    ("a claim leaves", |world| world.claims.values().any(|claim| claim.metadata.deletion_timestamp.is_some())),
-];
 
 fn is_disrupted(node: &k8s_openapi::api::core::v1::Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
@@ -47,7 +35,17 @@ fn is_settled(world: &World, nodes: &[(&str, usize)]) -> bool {
         && world.types().into_iter().eq(nodes.iter().copied())
 }
 
-async fn grow(stack: &mut Stack, moments: &[Moment]) -> Result<()> {
+/// Whether controllers may live, or are killed at their writes.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Live,
+    Die,
+}
+
+async fn grow(stack: &mut Stack, fate: Fate) -> Result<()> {
+    if fate == Fate::Die {
+        stack.kill()?;
+    }
     stack.class("default", json!({"sim": {"registrationDelay": "2s"}})).await?;
     let disruption = json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]});
     let template = json!({"spec": {"requirements": requirements(&["8"])}});
@@ -57,15 +55,19 @@ async fn grow(stack: &mut Stack, moments: &[Moment]) -> Result<()> {
                        "spec": {"minAvailable": LEAST, "selector": {"matchLabels": {"app": "web"}}}}))
         .await?;
     stack.deployment("web", PODS as i32, "1500m", json!({})).await?;
-    for (what, is_now) in moments {
-        stack.until(what, is_now).await?;
-        stack.kill()?;
+    let is_grown = |world: &World| is_settled(world, &GROWN);
+    if fate == Fate::Die {
+        let deaths = stack.die_until("all pods run", is_grown, |_| Ok(())).await?;
+        ensure!(deaths >= 5, "only {deaths} controllers died: a scale-up has more writes");
     }
-    stack.until("all pods run", |world| is_settled(world, &GROWN)).await
+    stack.until("all pods run", is_grown).await
 }
 
 /// Small machines are allowed from now on: the node that is nearly empty does not pay any more.
-async fn save(stack: &mut Stack, moments: &[Moment]) -> Result<()> {
+async fn save(stack: &mut Stack, fate: Fate) -> Result<()> {
+    if fate == Fate::Die {
+        stack.kill()?;
+    }
     let patch = json!({"spec": {"template": {"spec": {"requirements": requirements(&["2", "8"])}}}});
     stack.patch(("karpenter.sh/v1", "NodePool", "default"), patch).await?;
     let enough = |world: &World| {
@@ -74,10 +76,9 @@ async fn save(stack: &mut Stack, moments: &[Moment]) -> Result<()> {
         Ok(())
     };
     let is_saved = |world: &World| is_settled(world, &SAVED);
-    for (what, is_now) in moments {
-        // Too late for one moment, it dies in the next.
-        stack.until_and(what, |world| is_now(world) || is_saved(world), enough).await?;
-        stack.kill()?;
+    if fate == Fate::Die {
+        let deaths = stack.die_until("it is settled", is_saved, enough).await?;
+        ensure!(deaths >= 5, "only {deaths} controllers died: a consolidation has more writes");
     }
     stack.until_and("it is settled", is_saved, enough).await
 }
@@ -86,14 +87,16 @@ async fn save(stack: &mut Stack, moments: &[Moment]) -> Result<()> {
 #[ignore = "needs the real cluster"]
 async fn real_pools_end_the_same_however_often_controllers_are_killed() -> Result<()> {
     let mut stack = Stack::start().await?;
-    grow(&mut stack, &[]).await?;
-    save(&mut stack, &[]).await?;
+    grow(&mut stack, Fate::Live).await?;
+    save(&mut stack, Fate::Live).await?;
+    stack.until_quiet_for(QUIET).await?;
     stack.clear().await?;
     assert_eq!(stack.machines()?, [""; 0], "machines leaked");
-    grow(&mut stack, &WHILE_GROWING).await?;
+    grow(&mut stack, Fate::Die).await?;
     assert_eq!(stack.machines()?, stack.world.machines(), "every machine has its claim");
-    save(&mut stack, &WHILE_SAVING).await?;
+    save(&mut stack, Fate::Die).await?;
     assert_eq!(stack.machines()?, stack.world.machines(), "every machine has its claim");
+    stack.until_quiet_for(QUIET).await?;
     stack.clear().await?;
     assert_eq!(stack.machines()?, [""; 0], "machines leaked");
     Ok(())

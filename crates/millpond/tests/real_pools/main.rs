@@ -3,10 +3,12 @@
 //!
 //! | Room | Holds |
 //! |---|---|
+//! | `gate` | what the controllers write goes through it: it counts, and shuts with a write |
 //! | `stack` | the cluster, the controllers, and what watches tell of both |
 //! | `table` | what settings of pools do, each in short |
 //! | `kills` | controllers that are killed while nodes come and go |
 
+mod gate;
 mod kills;
 mod stack;
 mod table;

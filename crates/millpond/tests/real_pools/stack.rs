@@ -20,8 +20,13 @@ use millpond_providers::sim::Cloud;
 use millpond_testkit::{Process, RealCluster};
 use serde_json::{Value, json};
 
+use crate::gate::Gate;
+
 /// How long anything may take; only what never happens takes so long.
 const PATIENCE: Duration = Duration::from_mins(4);
+
+/// Controllers that die at a write live for at most so many: with one alone they would reserve and never buy.
+const LONGEST_LIFE: usize = 6;
 
 /// Kinds that are in a namespace.
 const NAMESPACED: [&str; 3] = ["Deployment", "Pod", "PodDisruptionBudget"];
@@ -46,6 +51,8 @@ pub(crate) struct Stack {
     news: Pin<Box<dyn Stream<Item = Result<News>> + Send>>,
     engine: Option<Process>,
     starts: usize,
+    /// What controllers write goes through it.
+    pub(crate) gate: Gate,
     /// Ends after the engine.
     cluster: RealCluster,
 }
@@ -65,9 +72,10 @@ impl Stack {
             nodes.map(|event| Ok(News::Node(Box::new(event?)))).boxed(),
             claims.map(|event| Ok(News::Claim(Box::new(event?)))).boxed(),
         ]);
+        let gate = Gate::new(client.clone(), cluster.folder()).await?;
         let mut stack =
-            Self { world: World::default(), client, news: Box::pin(news), engine: None, starts: 0, cluster };
-        stack.hire()?;
+            Self { world: World::default(), client, news: Box::pin(news), engine: None, starts: 0, gate, cluster };
+        stack.hire(None)?;
         Ok(stack)
     }
 
@@ -75,32 +83,64 @@ impl Stack {
         self.cluster.folder().join("millpond")
     }
 
-    /// Starts the controllers.
-    pub(crate) fn hire(&mut self) -> Result<()> {
+    /// Starts controllers that may write so often, or without an end.
+    fn hire(&mut self, writes: Option<usize>) -> Result<()> {
         self.starts += 1;
+        self.gate.open(writes);
         let mut command = Command::new(binary());
-        command.arg("controller").arg("--kubeconfig").arg(self.cluster.kubeconfig());
+        command.arg("controller").arg("--kubeconfig").arg(self.gate.kubeconfig());
         command.arg("--data-dir").arg(self.data_dir()).arg("--no-leader-election");
         let label = format!("millpond-{}", self.starts);
         self.engine = Some(Process::spawn(&label, &mut command, self.cluster.folder())?);
         Ok(())
     }
 
-    /// Ends the controllers with SIGKILL, and starts others.
+    /// Ends the controllers with SIGKILL.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        self.engine.take().context("controllers run")?.kill()?;
-        self.hire()
+        if let Some(mut engine) = self.engine.take() {
+            engine.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Starts controllers that are killed at their first write, then others that are killed at their second, and so on,
+    /// until the world is as wanted; tells how many died.
+    pub(crate) async fn die_until(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&World) -> bool,
+        mut look: impl FnMut(&World) -> Result<()>,
+    ) -> Result<usize> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        for (deaths, writes) in (1..=LONGEST_LIFE).cycle().enumerate() {
+            self.kill()?;
+            self.hire(Some(writes))?;
+            loop {
+                tokio::select! {
+                    () = self.gate.shut() => break,
+                    news = self.news.next() => self.world.take(news.context("the watches ended")??),
+                    () = tokio::time::sleep_until(deadline) => bail!("waited in vain for {what}\n{}", self.describe()),
+                }
+                look(&self.world).with_context(|| format!("while {what}\n{}", self.describe()))?;
+                if wanted(&self.world) {
+                    self.kill()?;
+                    self.hire(None)?;
+                    return Ok(deaths);
+                }
+            }
+        }
+        unreachable!("lives go on without an end")
     }
 
     /// Stops the controllers and tells the ids of all machines that there are.
     pub(crate) fn machines(&mut self) -> Result<Vec<String>> {
-        self.engine.take().context("controllers run")?.kill()?;
+        self.kill()?;
         let cloud = Cloud::open(self.data_dir().join("cloud.json"))?;
         let mut ids: Vec<String> =
             cloud.instances(jiff::Timestamp::now()).into_iter().map(|machine| machine.id).collect();
         ids.sort();
         drop(cloud);
-        self.hire()?;
+        self.hire(None)?;
         Ok(ids)
     }
 
@@ -200,6 +240,12 @@ impl Stack {
             engine.ensure_running()?;
         }
         Ok(())
+    }
+
+    /// Waits until the controllers have written nothing for so long.
+    pub(crate) async fn until_quiet_for(&self, time: Duration) -> Result<()> {
+        let quiet = tokio::time::timeout(PATIENCE, self.gate.until_quiet_for(time)).await;
+        quiet.with_context(|| format!("they never stop writing\n{}", self.describe()))
     }
 
     fn describe(&self) -> String {

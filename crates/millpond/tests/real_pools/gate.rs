@@ -1,0 +1,164 @@
+//! A gate before the API server: it counts what controllers write, and shuts with a write of their choosing.
+//!
+//! The write itself is done and its answer lost, as if the process had been killed in between. Nothing gets through a
+//! gate that is shut, until it is opened for those who come next.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use kube::Client;
+use kube::client::Body;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Who is behind the gate.
+#[derive(Default)]
+struct Visit {
+    /// Which one this is: what those before it have under way gets no answer.
+    number: usize,
+    /// How many writes get through yet, if they are counted.
+    left: Option<usize>,
+}
+
+/// The gate. It ends with the runtime that it was opened on.
+pub(crate) struct Gate {
+    kubeconfig: PathBuf,
+    visit: Arc<Mutex<Visit>>,
+    seen: watch::Sender<Seen>,
+}
+
+/// What the gate has seen.
+#[derive(Default, Clone, Copy)]
+struct Seen {
+    writes: usize,
+    is_shut: bool,
+}
+
+impl Gate {
+    /// A gate before the server of a client; controllers find it by a kubeconfig in that folder.
+    pub(crate) async fn new(client: Client, folder: &Path) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("listen on loopback")?;
+        let address = listener.local_addr()?;
+        let kubeconfig = folder.join("gate.kubeconfig");
+        let text = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "gate",
+            "clusters": [{"name": "gate", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "gate", "user": {}}],
+            "contexts": [{"name": "gate", "context": {"cluster": "gate", "user": "gate"}}],
+        });
+        std::fs::write(&kubeconfig, text.to_string()).context("write a kubeconfig")?;
+        let gate = Self { kubeconfig, visit: Arc::default(), seen: watch::channel(Seen::default()).0 };
+        let (visit, seen) = (Arc::clone(&gate.visit), gate.seen.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let guard = Guard { client: client.clone(), visit: Arc::clone(&visit), seen: seen.clone() };
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| {
+                        let guard = guard.clone();
+                        async move { Ok::<_, Infallible>(guard.pass(request).await) }
+                    });
+                    // Who was killed says no good-bye.
+                    let _ =
+                        auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Ok(gate)
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Opens for others, who may write so often, or without an end.
+    pub(crate) fn open(&self, writes: Option<usize>) {
+        let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
+        *visit = Visit { number: visit.number + 1, left: writes };
+        self.seen.send_modify(|seen| seen.is_shut = false);
+    }
+
+    /// Ends when it has shut.
+    pub(crate) async fn shut(&self) {
+        // The sender is here: this does not fail.
+        let _ = self.seen.subscribe().wait_for(|seen| seen.is_shut).await;
+    }
+
+    /// Waits until nobody has written anything for so long.
+    pub(crate) async fn until_quiet_for(&self, time: Duration) {
+        let mut seen = self.seen.subscribe();
+        let mut known = seen.borrow_and_update().writes;
+        while let Ok(more) = tokio::time::timeout(time, seen.wait_for(|seen| seen.writes != known)).await {
+            known = more.map_or(known, |seen| seen.writes);
+        }
+    }
+}
+
+/// Whoever stands at the gate.
+#[derive(Clone)]
+struct Guard {
+    client: Client,
+    visit: Arc<Mutex<Visit>>,
+    seen: watch::Sender<Seen>,
+}
+
+impl Guard {
+    async fn pass(&self, request: Request<Incoming>) -> Response<Body> {
+        // Events are news for people: their number differs from run to run.
+        let writes = request.method() != Method::GET && !request.uri().path().contains("/events");
+        let Some((number, is_last)) = self.enter(writes) else { return std::future::pending().await };
+        let answer = self.forward(request).await;
+        if is_last {
+            self.seen.send_modify(|seen| seen.is_shut = true);
+        }
+        let visit = || self.visit.lock().unwrap_or_else(PoisonError::into_inner).number;
+        if is_last || visit() != number { std::future::pending().await } else { answer }
+    }
+
+    /// Which visit this belongs to, and whether it is the last write of it; none if it is shut.
+    fn enter(&self, writes: bool) -> Option<(usize, bool)> {
+        let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
+        if visit.left == Some(0) {
+            return None;
+        }
+        if writes {
+            visit.left = visit.left.map(|left| left - 1);
+            self.seen.send_modify(|seen| seen.writes += 1);
+        }
+        Some((visit.number, writes && visit.left == Some(0)))
+    }
+
+    async fn forward(&self, request: Request<Incoming>) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        parts.version = http::Version::default();
+        parts.headers.remove(HOST);
+        parts.headers.remove(CONNECTION);
+        let answer = match body.collect().await {
+            Ok(body) => self.client.send(Request::from_parts(parts, Body::from(body.to_bytes().to_vec()))).await,
+            // Whoever was asking is gone.
+            Err(_) => return std::future::pending().await,
+        };
+        match answer {
+            Ok(mut answer) => {
+                answer.headers_mut().remove(TRANSFER_ENCODING);
+                answer.headers_mut().remove(CONNECTION);
+                *answer.version_mut() = http::Version::default();
+                answer
+            }
+            Err(error) => {
+                let mut answer = Response::new(Body::from(error.to_string().into_bytes()));
+                *answer.status_mut() = StatusCode::BAD_GATEWAY;
+                answer
+            }
+        }
+    }
+}

@@ -166,7 +166,7 @@ mod tests {
             nodes: 8,
             cost_per_hour,
             moved: 0,
-            cpu_of_parts: CpuSeconds::default(),
+            cpu_of_parts: CpuSeconds([("engine".to_owned(), 2.0), ("etcd".to_owned(), 38.0)].into()),
             again_seconds: None,
             again_cpu_seconds: None,
             peak_memory_bytes: 100_000_000,
@@ -194,7 +194,8 @@ claims                      8           8
 nodes                       8           8   1.00
 cost per hour         $20.000     $25.000   0.80
 CPU of all parts       40.0 s      40.0 s   1.00
-CPU of the engine       2.0 s       2.0 s   1.00
+  engine                2.0 s       2.0 s   1.00
+  etcd                 38.0 s      38.0 s   1.00
 peak memory            100 MB      100 MB   1.00
 ";
         assert_eq!(page("burst", &both), expected);

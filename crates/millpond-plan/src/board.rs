@@ -344,6 +344,11 @@ impl<'s> Board<'s> {
     pub fn place_of(&self, spot: SpotId) -> Place<'s> {
         place(self.snapshot, self.market, self.spots[spot.index()].offer, spot.index())
     }
+
+    /// A node of an offer as topology would see it under a number.
+    pub fn place_on(&self, offer: usize, spot: u32) -> Place<'s> {
+        place(self.snapshot, self.market, Some(offer as u32), spot as usize)
+    }
 }
 
 /// Whether a plan has to find a place for a pod: it is pending and nobody keeps room for it, or it is on a node

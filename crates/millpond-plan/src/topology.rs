@@ -374,6 +374,14 @@ impl Topology {
         }
     }
 
+    /// Whether all spreads that look at the class, or that it looks at, know a domain.
+    pub fn knows(&self, class: ClassId, key: Symbol, domain: Domain) -> bool {
+        let rules = &self.rules[class.index()];
+        let counters = rules.raises.iter().copied().chain(rules.spread.iter().map(|rule| rule.counter));
+        let spreads = counters.map(|counter| &self.counters[counter]).filter(|of| of.key == key && of.area.is_some());
+        spreads.into_iter().all(|counter| self.known_domains(counter).any(|known| known == domain))
+    }
+
     /// Domains that a spread knows.
     fn known_domains(&self, counter: &Counter) -> impl Iterator<Item = Domain> {
         let nodes = counter.area.map(|area| &self.areas[area].nodes);
@@ -386,6 +394,11 @@ impl Topology {
     pub fn check(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
         let domain = |key| domain_of(place, key, self.hostname);
         self.check_with(class, |key| Some(domain(key)))
+    }
+
+    /// The same without rules about the host, for pods that may come to any node of the same domains.
+    pub fn check_besides_host(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
+        self.check_with(class, |key| (key != self.hostname).then(|| domain_of(place, key, self.hostname)))
     }
 
     /// The same as far as a label is concerned, for a node of which only this domain is known.
@@ -466,16 +479,17 @@ impl Topology {
         self.known_domains(counter).map(|domain| counter.count(domain)).min().unwrap_or(0)
     }
 
-    /// Whether pods of the class that are on a node satisfy their spread and affinity as things stand now.
-    pub fn holds(&self, class: ClassId, place: Place<'_>) -> bool {
+    /// Whether pods of the class that are on a node satisfy their spread and affinity as things stand now; if not, the
+    /// rule that they break.
+    pub fn holds(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
         let rules = &self.rules[class.index()];
         let domain = |key| domain_of(place, key, self.hostname);
-        let spread = rules.spread.iter().all(|rule| {
+        let even = |rule: &SpreadRule| {
             domain(rule.key).is_some_and(|domain| {
                 let count = self.counters[rule.counter].count(domain);
                 i64::from(count) - i64::from(self.least(rule)) <= i64::from(rule.max_skew)
             })
-        });
+        };
         let near = |rule: &AffinityRule| {
             domain(rule.key).is_some_and(|domain| {
                 // Without a founder the group started here, which it may do only where nobody is elsewhere.
@@ -484,7 +498,10 @@ impl Topology {
                 counter.founders.contains_key(&domain) || count > 0 && u64::from(count) == counter.total
             })
         };
-        spread && rules.affinity.iter().all(near)
+        if !rules.spread.iter().all(even) {
+            return Err(Rule::TopologySpread);
+        }
+        if rules.affinity.iter().all(near) { Ok(()) } else { Err(Rule::PodAffinity) }
     }
 
     /// Whether a pod of the class has those near that its affinity asks for, others than `floating` ones: pods that

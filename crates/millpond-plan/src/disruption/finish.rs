@@ -6,7 +6,7 @@ use super::bound;
 use super::consolidate::Consolidated;
 use super::cost::pods_cost;
 use super::eligible::Refusal;
-use super::planner::{Planner, Step, expired};
+use super::planner::{Planner, Step, outdated};
 use crate::board::SpotId;
 use crate::market::Market;
 use crate::model::{DisruptionReason, Node, NodeId, NodeState};
@@ -92,12 +92,10 @@ impl Planner<'_> {
 
     /// Whether a node stays for no other reason than the room that it keeps for buffers.
     fn is_for_buffers(&self, node: NodeId, refusal: &Refusal) -> bool {
-        let (snapshot, of) = (self.state.snapshot, self.node(node));
-        let age = of.pool.and_then(|pool| snapshot.pools[pool.index()].disruption.expire_after);
-        let outdated = of.drifted.is_some() || expired(snapshot, of, age);
+        let snapshot = self.state.snapshot;
         let for_its_pods =
             matches!(refusal, Refusal::NoPlace(..) | Refusal::NoSaving | Refusal::OnlyWhenEmpty | Refusal::Promised);
-        for_its_pods && !outdated && self.state.accounts.is_buffer_only(snapshot, node)
+        for_its_pods && !outdated(snapshot, self.node(node)) && self.state.accounts.is_buffer_only(snapshot, node)
     }
 
     /// Says when budgets that are used up let another node go; once for each pool and reason.

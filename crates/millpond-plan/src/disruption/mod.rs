@@ -8,7 +8,7 @@
 //!                                        ▼
 //!       value, order, receivers ─▶ consolidate ─▶ finish: removals, savings, where pods move
 //!       state (board, undo)         │              ▲
-//!       purchase (kernel)           ▼              │
+//!       purchase (kernel), domains  ▼              │
 //!                      planner: outdated, underused ─▶ trial      bound: what it costs at least
 //! ```
 
@@ -18,6 +18,7 @@ mod budget;
 mod consolidate;
 mod cost;
 mod cron;
+mod domains;
 mod eligible;
 mod finish;
 mod order;

@@ -4,7 +4,6 @@ use super::eligible::Refusal;
 use super::planner::{Planner, expired};
 use super::trial::Buying;
 use crate::model::{DisruptionReason, NodeId};
-use crate::plan::Rule;
 
 impl Planner<'_> {
     pub(super) fn remove_empty(&mut self) {
@@ -19,7 +18,7 @@ impl Planner<'_> {
             match self.state.take(node, reason) {
                 Err(refusal) => self.keep(node, refusal),
                 Ok(_) => match self.state.rules_hold() {
-                    Err(pod) => self.undo(mark, &[node], Refusal::NoPlace(pod, Rule::TopologySpread)),
+                    Err((pod, rule)) => self.undo(mark, &[node], Refusal::NoPlace(pod, rule)),
                     Ok(()) => self.commit(vec![node], reason, Vec::new()),
                 },
             }

@@ -151,14 +151,19 @@ impl<'s> Planner<'s> {
     }
 
     pub(super) fn keep(&mut self, node: NodeId, refusal: Refusal) {
-        let kept = &mut self.kept[node.index()];
-        // What holds up a drifted node says more than that consolidation would not touch it.
-        let drifted = self.state.snapshot.nodes[node.index()].drifted.is_some();
+        let known = self.kept[node.index()].as_ref();
+        // What holds up a drifted node says more than that consolidation would not touch it. And where whatever can be
+        // bought is no place for a pod, it is no news that consolidation finds none either.
+        let outdated = outdated(self.state.snapshot, self.node(node));
         let idle = matches!(refusal, Refusal::ConsolidationOff | Refusal::OnlyWhenEmpty);
-        if drifted && idle && kept.as_ref().is_some_and(|known| !known.beside_the_point()) {
-            return;
+        let vain = matches!(refusal, Refusal::NoPlace(..) | Refusal::NoSaving | Refusal::NotWorthwhile);
+        let says_more = known.is_some_and(|known| match known {
+            Refusal::NoPlace(..) => idle || vain,
+            known => idle && !known.beside_the_point(),
+        });
+        if !(outdated && says_more) {
+            self.kept[node.index()] = Some(refusal);
         }
-        *kept = Some(refusal);
     }
 
     pub(super) fn undo(&mut self, mark: Mark, nodes: &[NodeId], refusal: Refusal) {
@@ -243,13 +248,22 @@ pub(super) fn expired(snapshot: &Snapshot, node: &Node, after: Option<i64>) -> b
     node.expires(after).is_some_and(|then| then <= snapshot.now)
 }
 
+/// Whether a node goes whatever is saved.
+pub(super) fn outdated(snapshot: &Snapshot, node: &Node) -> bool {
+    let age = node.pool.and_then(|pool| snapshot.pools[pool.index()].disruption.expire_after);
+    node.drifted.is_some() || expired(snapshot, node, age)
+}
+
 /// Whether pods are moved to a node: not to one that is not ready, or is outdated itself, or would only wait longer to
 /// be quiet.
 fn receives(snapshot: &Snapshot, node: &Node) -> bool {
     let Some(pool) = node.pool.map(|pool| &snapshot.pools[pool.index()]) else {
         return node.ready && node.state == NodeState::Running;
     };
-    let outdated = node.drifted.is_some() || expired(snapshot, node, pool.disruption.expire_after);
     let restless = matches!(settled(snapshot, node, pool), Err(Refusal::Unsettled(_)));
-    node.ready && node.state == NodeState::Running && node.initialized.is_some() && !outdated && !restless
+    node.ready
+        && node.state == NodeState::Running
+        && node.initialized.is_some()
+        && !outdated(snapshot, node)
+        && !restless
 }

@@ -1,8 +1,9 @@
 //! What to buy for pods whose nodes go and for which there is no room elsewhere: all of them together, by the packing
 //! kernel.
 //!
-//! Rules between pods about zones and the like are kept by keeping each pod where it is: pods that such a rule concerns
-//! go to a node with the same values of those labels. Rules about the host are in the problem, or checked on the board.
+//! Rules between pods about zones and the like are kept by keeping each pod where it is, as long as it may come again
+//! there ([`domains`](super::domains)): pods that such a rule concerns go to a node with these values of those labels.
+//! Rules about the host are in the problem, or checked on the board.
 //!
 //! Pods that move are made anew, and nobody can tell the scheduler beforehand where each belongs. So what is bought must
 //! hold them in whatever order they come: a packing at least cost, which fills several nodes to the brim with what goes
@@ -10,11 +11,13 @@
 
 use std::collections::BTreeMap;
 
+use super::domains;
+use super::eligible::Refusal;
 use super::state::State;
 use crate::board::SpotId;
 use crate::model::{ClassId, PodId, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
-use crate::symbol::Symbol;
+use crate::plan::Rule;
 
 /// Of more nodes than these, one that is bought besides costs little.
 const FEW: usize = 8;
@@ -75,18 +78,18 @@ pub(super) fn quote(
     most: u128,
     filled: Filled,
     budget: pack::Budget,
-) -> Result<Quote, PodId> {
-    let lots = lots(state, on_sale, pods, most);
+) -> Result<Quote, Refusal> {
+    let lots = lots(state, on_sale, pods, most)?;
     if let Some(lot) = lots.lots.iter().find(|lot| lots.sets[lot.offers].is_empty()) {
-        return Err(lot.pods[0]);
+        return Err(nothing_for(lot.pods[0]));
     }
     let (problem, ties) = problem(state, &lots, filled);
     let solution = pack::choose(&problem, budget);
-    if solution.cost >= most { Err(pods[0]) } else { Ok(Quote { lots: lots.lots, ties, solution }) }
+    if solution.cost >= most { Err(nothing_for(pods[0])) } else { Ok(Quote { lots: lots.lots, ties, solution }) }
 }
 
 /// Buys nodes and puts the pods on them. Fails with a pod that found no place; the caller undoes what was done then.
-pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<SpotId>, PodId> {
+pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<SpotId>, Refusal> {
     let Quote { mut lots, ties, solution } = quote;
     let mut bought = Vec::new();
     let mut left = Vec::new();
@@ -120,7 +123,7 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Resu
 
 /// Buys the cheapest node that holds all these pods, below a price. If there is none, the caller undoes what was done.
 pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<SpotId> {
-    let lots = lots(state, on_sale, pods, most);
+    let lots = lots(state, on_sale, pods, most).ok()?;
     let mut offers = lots.sets.first()?.clone();
     lots.sets.iter().for_each(|set| offers.intersect(set));
     let mut all = Resources::new();
@@ -169,7 +172,7 @@ fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: SpotId, left: &mut Vec<P
 }
 
 /// A pod that the kernel's plan did not suit: on a node that was bought just now, or on the cheapest of its own.
-fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut Vec<SpotId>) -> Result<(), PodId> {
+fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut Vec<SpotId>) -> Result<(), Refusal> {
     let class = state.class(pod);
     for &spot in bought.iter() {
         if state.board.check(class, spot).is_ok() {
@@ -177,15 +180,13 @@ fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut
             return Ok(());
         }
     }
-    let offers = lots(state, on_sale, &[pod], u128::MAX).sets.pop().ok_or(pod)?;
+    let offers = lots(state, on_sale, &[pod], u128::MAX)?.sets.pop().ok_or(nothing_for(pod))?;
     let offers = holding(state, class, &offers);
-    let cheapest = offers.iter().map(|&offer| state.market.offer(offer).price).min().ok_or(pod)?;
+    let cheapest = offers.iter().map(|&offer| state.market.offer(offer).price).min().ok_or(nothing_for(pod))?;
     let ties: Vec<usize> = offers.into_iter().filter(|&offer| state.market.offer(offer).price == cheapest).collect();
-    let spot = pick(state, &ties, &[pod]).map(|offer| state.open(offer)).ok_or(pod)?;
+    let spot = pick(state, &ties, &[pod]).map(|offer| state.open(offer)).ok_or(nothing_for(pod))?;
     bought.push(spot);
-    if state.board.check(class, spot).is_err() {
-        return Err(pod);
-    }
+    state.board.check(class, spot).map_err(|rule| Refusal::NoPlace(pod, rule))?;
     state.put(pod, spot);
     Ok(())
 }
@@ -205,20 +206,15 @@ fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<usize> {
     allowed.min_by_key(|&offer| (std::cmp::Reverse(liked(offer)), filled(offer)))
 }
 
-/// Groups pods by class and by the domains that they have to stay in.
-fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Lots {
-    let hostname = state.snapshot.names.hostname;
-    let mut groups: BTreeMap<(ClassId, Vec<(Symbol, Option<Symbol>)>), Vec<PodId>> = BTreeMap::new();
-    for &pod in pods {
-        let class = state.class(pod);
-        let labels = state.last_place(pod).labels;
-        let mut keys: Vec<Symbol> = state.board.topology().keys_of(class).filter(|key| *key != hostname).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let domains = keys.into_iter().map(|key| (key, labels.get(key))).collect();
-        groups.entry((class, domains)).or_default().push(pod);
-    }
+/// A pod for which nothing can be had.
+fn nothing_for(pod: PodId) -> Refusal {
+    Refusal::NoPlace(pod, Rule::Resources)
+}
+
+/// Groups pods by class and by the domains that they come again in.
+fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Result<Lots, Refusal> {
     let allowed: BitSet = on_sale.iter().filter(|&offer| state.ledger.allows(offer).is_ok()).collect();
+    let groups = domains::groups(state, &allowed, pods)?;
     let affordable: BitSet =
         allowed.iter().filter(|&offer| u128::from(state.market.offer(offer).price) < most).collect();
     let one_rank = state.market.ranks().len() < 2;
@@ -227,14 +223,7 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
     for ((class, domains), pods) in groups {
         let mut offers = state.board.suiting_offers(class).clone();
         offers.intersect(if one_rank { &affordable } else { &allowed });
-        for (key, value) in domains {
-            let same = state.market.values(key).find(|(known, _)| Some(*known) == value).map(|(_, offers)| offers);
-            // A pod in no domain stays in none.
-            match same {
-                Some(same) => offers.intersect(same),
-                None => state.market.values(key).for_each(|(_, offers_of)| offers.subtract(offers_of)),
-            }
-        }
+        domains::keep_inside(&mut offers, &domains, state.market);
         if !one_rank {
             offers = of_greatest_rank(state, class, &offers);
             offers.intersect(&affordable);
@@ -246,13 +235,18 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
         }
         made.lots.push(Lot { class, pods, offers: set });
     }
-    made
+    Ok(made)
 }
 
 /// Offers that hold one pod of the class.
-fn holding(state: &State<'_>, class: ClassId, offers: &BitSet) -> Vec<usize> {
+pub(super) fn holding(state: &State<'_>, class: ClassId, offers: &BitSet) -> Vec<usize> {
+    offers.iter().filter(|&offer| holds(state, class, offer)).collect()
+}
+
+/// Whether an offer holds one pod of the class.
+pub(super) fn holds(state: &State<'_>, class: ClassId, offer: usize) -> bool {
     let requests = &state.snapshot.classes[class.index()].requests;
-    offers.iter().filter(|&offer| state.market.offer(offer).free.first_lacking(requests).is_none()).collect()
+    state.market.offer(offer).free.first_lacking(requests).is_none()
 }
 
 /// Those that hold one pod of the class, of the greatest rank that any has: what they cost comes

@@ -8,6 +8,7 @@ use super::pdb::Evictions;
 use crate::board::{Board, SpotId};
 use crate::market::Market;
 use crate::model::{ClassId, DisruptionReason, NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
+use crate::plan::Rule;
 use crate::solve::ledger::Ledger;
 use crate::topology::Place;
 
@@ -85,7 +86,7 @@ impl<'s> State<'s> {
 
     /// Whoever is without firm company in the plan for pods that wait is not asked about it: the plan knows why.
     pub(super) fn accept_plan(&mut self) {
-        while let Err(pod) = self.rules_hold() {
+        while let Err((pod, _)) = self.rules_hold() {
             if !self.unjudged.insert(pod) {
                 return;
             }
@@ -164,6 +165,15 @@ impl<'s> State<'s> {
             self.changes.push(Change::Lifted(pod, spot));
         }
         pods
+    }
+
+    /// Takes a pod off the node where the plan has put it; gives back the node.
+    pub(super) fn take_off(&mut self, pod: PodId) -> Option<SpotId> {
+        let spot = self.moved[pod.index()]?;
+        self.contents[spot.index()].retain(|present| *present != pod);
+        self.board.remove(self.class(pod), spot, 1);
+        self.changes.push(Change::Lifted(pod, spot));
+        Some(spot)
     }
 
     /// Daemons go with their node, and no longer count for anybody.
@@ -267,10 +277,10 @@ impl<'s> State<'s> {
         })
     }
 
-    /// Whether every pod that the plan places still satisfies its rules about other pods. Company must be of pods that
-    /// need none themselves or are there already, so that it comes first in whatever order kube-scheduler takes them;
-    /// or everybody is in one place.
-    pub(super) fn rules_hold(&self) -> Result<(), PodId> {
+    /// Whether every pod that the plan places still satisfies its rules about other pods; if not, one that does not, and
+    /// the rule. Company must be of pods that need none themselves or are there already, so that it comes first in
+    /// whatever order kube-scheduler takes them; or everybody is in one place.
+    pub(super) fn rules_hold(&self) -> Result<(), (PodId, Rule)> {
         let topology = self.board.topology();
         // A pod that was moved on is somewhere else by now.
         let here = || self.fragile.iter().filter(|(pod, spot)| self.moved[pod.index()] == Some(*spot));
@@ -286,8 +296,9 @@ impl<'s> State<'s> {
         for &(pod, spot) in here() {
             let (class, place) = (self.class(pod), self.board.place_of(spot));
             let company = topology.has_company(class, place, &floating) || topology.has_everybody(class, place);
-            if !topology.holds(class, place) || !company && !self.unjudged.contains(&pod) {
-                return Err(pod);
+            topology.holds(class, place).map_err(|rule| (pod, rule))?;
+            if !company && !self.unjudged.contains(&pod) {
+                return Err((pod, Rule::PodAffinity));
             }
         }
         Ok(())

@@ -9,7 +9,6 @@ use super::planner::Planner;
 use super::purchase::{self, Filled, Quote};
 use crate::board::SpotId;
 use crate::model::{DisruptionReason, NodeId, PodId, PoolId};
-use crate::plan::Rule;
 
 /// Replacements save at least one part of so many.
 const LEAST_SAVING: u128 = 20;
@@ -48,16 +47,37 @@ impl Planner<'_> {
                 Err(_) => {}
             }
         }
-        let left = self.move_elsewhere(pods, buying == Buying::Nothing)?;
+        let left = self.move_elsewhere(pods.clone(), buying == Buying::Nothing)?;
         let most = match buying {
             Buying::Nothing => 0,
             Buying::Cheaper => self.most(&taken),
             Buying::Whatever => u128::MAX,
         };
-        let bought = if left.is_empty() { Vec::new() } else { self.make_room(&left, most)? };
+        let mut bought = if left.is_empty() { Vec::new() } else { self.make_room(&left, most)? };
+        // What merely saves something can wait until it goes without.
+        if buying == Buying::Whatever {
+            self.mend(&pods, &mut bought)?;
+        }
         self.enough_nodes(&taken)?;
-        self.state.rules_hold().map_err(|pod| Refusal::NoPlace(pod, Rule::TopologySpread))?;
+        self.state.rules_hold().map_err(|(pod, rule)| Refusal::NoPlace(pod, rule))?;
         Ok((taken, bought))
+    }
+
+    /// Moves those of the pods on whose rules others have broken by coming after them; each about once.
+    fn mend(&mut self, pods: &[PodId], bought: &mut Vec<SpotId>) -> Result<(), Refusal> {
+        for _ in pods {
+            let Some((pod, _)) = self.state.rules_hold().err().filter(|(pod, _)| pods.contains(pod)) else { break };
+            let Some(spot) = self.state.take_off(pod) else { break };
+            self.receivers.refresh(&self.state.board, spot);
+            let class = self.state.class(pod);
+            if let Some(&spot) = bought.iter().find(|spot| self.state.board.check(class, **spot).is_ok()) {
+                self.state.put(pod, spot);
+            } else if !self.move_elsewhere(vec![pod], false)?.is_empty() {
+                bought.extend(self.make_room(&[pod], u128::MAX)?);
+            }
+        }
+        bought.retain(|spot| !self.state.give_back_unused(*spot));
+        Ok(())
     }
 
     /// Moves pods to nodes with room, large ones first; gives back those that found none.
@@ -85,7 +105,7 @@ impl Planner<'_> {
     /// Buys nodes for pods, or lets an empty node stay for them.
     fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<SpotId>, Refusal> {
         self.solves += 1;
-        let refusal = |pod| if most == u128::MAX { Refusal::NoPlace(pod, Rule::Resources) } else { Refusal::NoSaving };
+        let refusal = |why| if most == u128::MAX { why } else { Refusal::NoSaving };
         let quote = self.quote(pods, most, Filled::Whole);
         // A node that is there need not be quite as cheap as a new one.
         let price = quote.as_ref().map_or(most, purchase::Quote::cost);
@@ -110,7 +130,7 @@ impl Planner<'_> {
         }
     }
 
-    fn quote(&mut self, pods: &[PodId], most: u128, filled: Filled) -> Result<Quote, PodId> {
+    fn quote(&mut self, pods: &[PodId], most: u128, filled: Filled) -> Result<Quote, Refusal> {
         purchase::quote(&mut self.state, &self.on_sale, pods, most, filled, self.budget)
     }
 

@@ -5,7 +5,6 @@ use crate::market::Rank;
 use crate::model::{ClassId, Node, NodeState, PoolId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
-use crate::topology::Place;
 
 use super::{Planned, Solver, offers};
 
@@ -125,7 +124,8 @@ impl Solver<'_> {
             let known = best.as_ref().map(|(rank, rate, _)| (*rank, *rate));
             if known.is_some_and(|known| (rank, rate) > known)
                 || self.ledger.allows(offer).is_err()
-                || reach == Reach::Everywhere && self.board.topology().check(class, self.place_on(offer, next)).is_err()
+                || reach == Reach::Everywhere
+                    && self.board.topology().check(class, self.board.place_on(offer, next)).is_err()
             {
                 continue;
             }
@@ -139,13 +139,6 @@ impl Solver<'_> {
         let (_, _, mut offers) = best?;
         offers::sort_by_name(&mut offers, self.market, self.snapshot);
         offers::choose(&offers, &[(class, 1)], &self.balance, self.market, self.snapshot)
-    }
-
-    /// A node of an offer as topology would see it.
-    pub(super) fn place_on(&self, offer: usize, spot: u32) -> Place<'_> {
-        let of = self.market.offer(offer);
-        let taints = &self.snapshot.pools[of.pool.index()].taints;
-        Place { spot, labels: &of.labels, taints, has_hostname: true, name: None }
     }
 
     /// Takes off pods whose spread or affinity a later placement broke, and looks for another place.
@@ -172,7 +165,7 @@ impl Solver<'_> {
             for (class, count) in self.planned[planned].contents.clone() {
                 for _ in 0..count {
                     let place = self.board.place_of(self.spot_of(planned));
-                    if self.board.topology().holds(class, place) {
+                    if self.board.topology().holds(class, place).is_ok() {
                         break;
                     }
                     self.take_off(planned, class, 1);
@@ -186,7 +179,7 @@ impl Solver<'_> {
         for index in 0..self.filled.len() {
             let (class, spot, count) = self.filled[index];
             for _ in 0..count {
-                if self.board.topology().holds(class, self.board.place_of(spot)) {
+                if self.board.topology().holds(class, self.board.place_of(spot)).is_ok() {
                     break;
                 }
                 self.filled[index].2 -= 1;

@@ -1,0 +1,218 @@
+//! Where pods come again that rules between pods about zones, racks and the like concern: in the domains that they are
+//! in, as long as kube-scheduler lets them.
+//!
+//! By now it may not: since they were bound, pods that their spread counts have come or gone, others that they need have
+//! left, or nothing is sold there any more. A rehearsal tells: all pods are counted where they were, and whoever could
+//! not be there besides all others is dealt to another domain that the rules allow, one pod after the other. Nothing of
+//! it stays on the board.
+
+use std::collections::BTreeMap;
+
+use super::eligible::Refusal;
+use super::purchase::{holding, holds};
+use super::state::State;
+use crate::market::Market;
+use crate::model::{ClassId, Labels, PodId};
+use crate::pack::BitSet;
+use crate::plan::Rule;
+use crate::symbol::Symbol;
+use crate::topology::{Domain, Place};
+
+/// Labels other than the hostname that rules between pods are about, with their values.
+pub(super) type Domains = Vec<(Symbol, Option<Symbol>)>;
+
+/// Pods by class and by the domains that they come again in.
+pub(super) type Groups = BTreeMap<(ClassId, Domains), Vec<PodId>>;
+
+/// Groups pods for which some of these offers are bought. Fails with a pod that the rules allow in no domain.
+pub(super) fn groups(state: &mut State<'_>, offers: &BitSet, pods: &[PodId]) -> Result<Groups, Refusal> {
+    let mut groups = Groups::new();
+    for &pod in pods {
+        let class = state.class(pod);
+        let domains = domains(&keys(state, class), state.last_place(pod).labels);
+        groups.entry((class, domains)).or_default().push(pod);
+    }
+    if groups.keys().all(|(_, domains)| domains.is_empty()) {
+        return Ok(groups);
+    }
+    let mut rehearsal = Rehearsal { state, offers, nodes: BTreeMap::new(), seats: BTreeMap::new() };
+    rehearsal.seat_all(&groups);
+    let refused = rehearsal.take_refused(&mut groups);
+    let dealt = rehearsal.deal(refused, &mut groups);
+    rehearsal.end();
+    groups.retain(|_, pods| !pods.is_empty());
+    dealt.map(|()| groups)
+}
+
+/// Leaves those offers that are in the domains.
+pub(super) fn keep_inside(offers: &mut BitSet, domains: &Domains, market: &Market) {
+    for (key, value) in domains {
+        let same = market.values(*key).find(|(known, _)| Some(*known) == *value).map(|(_, offers)| offers);
+        // A pod in no domain stays in none.
+        match same {
+            Some(same) => offers.intersect(same),
+            None => market.values(*key).for_each(|(_, offers_of)| offers.subtract(offers_of)),
+        }
+    }
+}
+
+fn keys(state: &State<'_>, class: ClassId) -> Vec<Symbol> {
+    let hostname = state.snapshot.names.hostname;
+    let mut keys: Vec<Symbol> = state.board.topology().keys_of(class).filter(|key| *key != hostname).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+fn domains(keys: &[Symbol], labels: &Labels) -> Domains {
+    keys.iter().map(|key| (*key, labels.get(*key))).collect()
+}
+
+/// Pods where they could come again, counted until that is decided.
+struct Rehearsal<'a, 's> {
+    state: &'a mut State<'s>,
+    /// What can be had.
+    offers: &'a BitSet,
+    /// How many of the pods are on each node: without any, a domain need not be there.
+    nodes: BTreeMap<u32, u32>,
+    seats: BTreeMap<PodId, Place<'s>>,
+}
+
+/// A pod that cannot come again where it was.
+struct Refused {
+    pod: PodId,
+    /// Where it was.
+    before: Domains,
+    /// The rule against it, if it is not just that nothing can be had there.
+    rule: Option<Rule>,
+}
+
+impl<'s> Rehearsal<'_, 's> {
+    fn seat_all(&mut self, groups: &Groups) {
+        for (_, pods) in groups.iter().filter(|((_, domains), _)| !domains.is_empty()) {
+            for &pod in pods {
+                self.seat(pod, self.state.last_place(pod));
+            }
+        }
+    }
+
+    fn seat(&mut self, pod: PodId, place: Place<'s>) {
+        let (class, snapshot) = (self.state.class(pod), self.state.snapshot);
+        let topology = self.state.board.topology_mut();
+        let seated = self.nodes.entry(place.spot).or_default();
+        if *seated == 0 {
+            topology.add_node(place, snapshot);
+        }
+        *seated += 1;
+        topology.add(class, place, 1, snapshot);
+        self.seats.insert(pod, place);
+    }
+
+    fn unseat(&mut self, pod: PodId) {
+        let Some(place) = self.seats.remove(&pod) else { return };
+        let (class, snapshot) = (self.state.class(pod), self.state.snapshot);
+        let topology = self.state.board.topology_mut();
+        topology.remove(class, place, 1, snapshot);
+        let seated = self.nodes.entry(place.spot).or_default();
+        *seated -= 1;
+        if *seated == 0 {
+            topology.remove_node(place, snapshot);
+        }
+    }
+
+    /// Takes out whoever could not come again where it was.
+    fn take_refused(&mut self, groups: &mut Groups) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        for ((class, domains), pods) in groups.iter_mut().filter(|((_, domains), _)| !domains.is_empty()) {
+            let sold = self.is_sold(*class, domains);
+            while let Some(&pod) = pods.last() {
+                let place = self.state.last_place(pod);
+                self.unseat(pod);
+                let rule = self.state.board.topology().check_besides_host(*class, place).err();
+                if sold && rule.is_none() {
+                    // What holds for one pod of a group holds for all.
+                    self.seat(pod, place);
+                    break;
+                }
+                refused.push(Refused { pod, before: domains.clone(), rule });
+                pods.pop();
+            }
+        }
+        refused
+    }
+
+    fn is_sold(&mut self, class: ClassId, domains: &Domains) -> bool {
+        let mut offers = self.suiting(class);
+        keep_inside(&mut offers, domains, self.state.market);
+        offers.iter().any(|offer| holds(self.state, class, offer))
+    }
+
+    fn suiting(&mut self, class: ClassId) -> BitSet {
+        let mut offers = self.state.board.suiting_offers(class).clone();
+        offers.intersect(self.offers);
+        offers
+    }
+
+    /// Deals pods to other domains.
+    fn deal(&mut self, mut refused: Vec<Refused>, groups: &mut Groups) -> Result<(), Refusal> {
+        // Those that must be near others come after them.
+        refused.sort_by_key(|refused| self.state.board.topology().must_be_near(self.state.class(refused.pod)));
+        let mut choices = BTreeMap::new();
+        for refused in refused {
+            let class = self.state.class(refused.pod);
+            let choices = choices.entry(class).or_insert_with(|| self.choices(class));
+            let chosen = self.choose(&refused, choices);
+            let (domains, offer) = chosen.map_err(|rule| Refusal::NoPlace(refused.pod, rule))?;
+            // Each on a node of its own: here only domains count.
+            let spot = self.state.board.len() + self.nodes.len();
+            self.seat(refused.pod, self.state.board.place_on(offer, spot as u32));
+            groups.entry((class, domains)).or_default().push(refused.pod);
+        }
+        Ok(())
+    }
+
+    /// Domains in which the class could be bought a node, each with one such offer.
+    fn choices(&mut self, class: ClassId) -> BTreeMap<Domains, usize> {
+        let offers = self.suiting(class);
+        let keys = keys(self.state, class);
+        let mut choices = BTreeMap::new();
+        for offer in holding(self.state, class, &offers) {
+            choices.entry(domains(&keys, &self.state.market.offer(offer).labels)).or_insert(offer);
+        }
+        choices
+    }
+
+    /// Of the domains that the rules allow those that change least, then the emptiest. If there are none, the rule that
+    /// is in the way.
+    fn choose(&self, refused: &Refused, choices: &BTreeMap<Domains, usize>) -> Result<(Domains, usize), Rule> {
+        let (class, snapshot) = (self.state.class(refused.pod), self.state.snapshot);
+        let topology = self.state.board.topology();
+        let check = |offer: usize| topology.check_besides_host(class, self.state.board.place_on(offer, u32::MAX));
+        let allowed = choices.iter().filter(|(_, offer)| check(**offer).is_ok());
+        let best = allowed.min_by_key(|(domains, _)| {
+            let changed = domains.iter().zip(&refused.before).filter(|(new, old)| new != old).count();
+            let values = || domains.iter().filter_map(|(key, value)| Some((*key, Domain::value((*value)?))));
+            // A domain that comes into being is one without pods, to which all others are compared.
+            let new = values().any(|(key, domain)| !topology.knows(class, key, domain));
+            let load: u64 = values().map(|(key, domain)| topology.load(class, key, domain)).sum();
+            let text = |symbol: &Symbol| snapshot.text(*symbol);
+            let names: BTreeMap<_, _> =
+                domains.iter().map(|(key, value)| (text(key), value.as_ref().map(text))).collect();
+            (changed, new, load, names)
+        });
+        let against = || choices.values().filter_map(|offer| check(*offer).err()).min();
+        match best {
+            Some((domains, offer)) => Ok((domains.clone(), *offer)),
+            // Where nothing is sold at all no rule between pods is to blame.
+            None if choices.is_empty() => Err(Rule::Resources),
+            None => Err(refused.rule.or_else(against).unwrap_or(Rule::Resources)),
+        }
+    }
+
+    /// Forgets it all.
+    fn end(mut self) {
+        while let Some((&pod, _)) = self.seats.first_key_value() {
+            self.unseat(pod);
+        }
+    }
+}

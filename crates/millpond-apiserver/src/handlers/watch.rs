@@ -29,8 +29,9 @@ use crate::table::{self, IncludeObject};
 const DEFAULT_TIMEOUT_S: u64 = 1800;
 /// How often an idle watcher that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// Events written in one piece at most; a burst is delivered in few writes.
-const EVENTS_PER_PIECE: usize = 512;
+/// Events written in one piece at most. A burst is delivered in few writes; but whoever reads the first of a piece waits
+/// until the last is in it, and a piece of megabytes is memory that is fetched and cleared anew each time.
+const EVENTS_PER_PIECE: usize = 32;
 
 /// Starts a watch.
 pub(crate) fn watch(call: &Call) -> Result<ApiResponse, ApiError> {

@@ -280,6 +280,15 @@ impl Thread {
         }
         *self.broken.write() = None;
         self.publish(batch);
+        self.fill_ahead();
+    }
+
+    /// Everybody has been answered: whoever commits next finds space.
+    fn fill_ahead(&mut self) {
+        let filled = self.log.as_mut().map_or(Ok(()), Log::fill_ahead);
+        if let Err(problem) = filled {
+            self.note_failure(&problem);
+        }
     }
 
     /// Makes a durable batch visible, wakes the watchers, answers the writers.

@@ -41,6 +41,8 @@ pub struct Options {
     pub history_records: usize,
     /// Space is taken, and filled with zeros, in steps of this size at most.
     pub allocation_bytes: u64,
+    /// So much space is taken ahead, in steps of this size.
+    pub ahead_bytes: u64,
     /// A file with less to give back is not worth a compaction.
     pub compaction_growth_bytes: u64,
 }
@@ -51,7 +53,8 @@ impl Options {
     /// Space is taken 8 MiB at a time: against growing the file with each
     /// write this makes a lone commit two to ten times faster, against 1 MiB
     /// still a fifth, while 32 MiB gain nothing and stop the commits for longer.
-    /// The figures are in `docs/adr/0002-own-log.md`.
+    /// The figures are in `docs/adr/0002-own-log.md`. Where somebody has time between commits ([`Log::fill_ahead`]), it
+    /// is taken 1 MiB at a time before it is needed, and nobody is stopped for 8 MiB.
     pub fn new(now_unix_ms: u64, new_store_id: [u8; 16]) -> Self {
         Self {
             now_unix_ms,
@@ -59,6 +62,7 @@ impl Options {
             history_ms: 5 * 60 * 1000,
             history_records: 1000,
             allocation_bytes: 8 << 20,
+            ahead_bytes: 1 << 20,
             compaction_growth_bytes: 32 << 20,
         }
     }
@@ -88,6 +92,8 @@ pub struct Log {
     pub(super) end: u64,
     /// Length of the file; zeros from `end` on.
     allocated: u64,
+    /// Space is not taken ahead before the data reach here: the disk was full.
+    ahead_from: u64,
     pub(super) revision: u64,
     frame: FrameBuilder,
     poisoned: Option<Arc<str>>,
@@ -145,6 +151,7 @@ impl Log {
             slot: preamble.slot,
             end,
             allocated: preamble.file_bytes,
+            ahead_from: 0,
             revision,
             frame: FrameBuilder::new(FrameKind::Batch),
             poisoned: None,
@@ -180,6 +187,23 @@ impl Log {
         self.end += frame_bytes;
         self.revision = last.revision;
         self.durable_end.0.store(self.end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a little more space before it is needed. For the moment after a commit was answered: a commit that has to
+    /// take space itself takes much of it, and all who commit wait for that. A full disk is for the commit to tell that
+    /// needs the space.
+    pub fn fill_ahead(&mut self) -> Result<(), AppendError> {
+        let step = self.options.ahead_bytes;
+        let enough = self.allocated - self.end >= step + SLACK_BYTES;
+        // What is closed has exactly the length of its data.
+        if self.is_poisoned() || self.slot.clean || enough || self.end < self.ahead_from {
+            return Ok(());
+        }
+        match self.grow(whole_pages(self.allocated + step)) {
+            Err(AppendError::DiskFull { .. }) => self.ahead_from = self.end + step / 4,
+            result => return result,
+        }
         Ok(())
     }
 

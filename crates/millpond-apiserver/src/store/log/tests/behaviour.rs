@@ -57,6 +57,24 @@ fn a_closed_file_ends_with_its_data_and_is_left_alone_until_written() {
 }
 
 #[test]
+fn a_commit_finds_the_space_that_was_taken_ahead() {
+    let disk = FaultyDisk::new(1);
+    let (mut log, _) = open(&disk).unwrap();
+    let operations = |log: &mut Log, revision| {
+        let before = disk.operations();
+        log.append(&[put(revision, "a", &"x".repeat(900))]).unwrap();
+        disk.operations() - before
+    };
+    // The first marks the file as being written, and takes space.
+    operations(&mut log, 1);
+    let least = operations(&mut log, 2);
+    for revision in 3..4000 {
+        log.fill_ahead().unwrap();
+        assert_eq!(operations(&mut log, revision), least, "of commit {revision}");
+    }
+}
+
+#[test]
 fn without_a_close_everything_is_there_and_noted() {
     let disk = FaultyDisk::new(1);
     let (mut log, _) = open(&disk).unwrap();

@@ -53,7 +53,8 @@ fn live(disk: &FaultyDisk, random: &mut SmallRng, world: &mut World, context: &s
                 }
                 result.is_ok()
             }
-            70..78 => log.settle().is_ok(),
+            70..74 => log.settle().is_ok(),
+            74..78 => log.fill_ahead().is_ok(),
             78..84 => {
                 job = log.begin_compaction(0).or(job);
                 true

@@ -45,6 +45,11 @@ fn work(disk: &FaultyDisk) -> (Vec<Record>, Option<Record>) {
         if step % 3 == 2 {
             let _ = log.settle();
         }
+        if step % 2 == 1 {
+            let was_poisoned = log.is_poisoned();
+            // A full disk is no failure yet; a broken one is.
+            assert_eq!(log.fill_ahead().is_err(), log.is_poisoned() && !was_poisoned);
+        }
     }
     let _ = log.close();
     (acknowledged, unknown)
@@ -113,6 +118,31 @@ fn a_full_disk_refuses_cleanly_and_goes_on_when_there_is_room() {
     drop(log);
     let records = [put(1, "a", "x"), put(2, "c", "z"), put(3, "b", "y")];
     assert_eq!(state(&open(&disk).unwrap().1), state_of(&records, 0));
+}
+
+/// Space that cannot be taken ahead is not asked for with every commit, but it is asked for again.
+#[test]
+fn a_full_disk_is_not_filled_ahead_and_is_looked_at_again() {
+    let disk = FaultyDisk::new(1);
+    let (mut log, _) = open(&disk).unwrap();
+    log.append(&[put(1, "a", "x")]).unwrap();
+    let full = disk.used_bytes();
+    disk.set_capacity(Some(full));
+    let asks = |log: &mut Log| {
+        let before = disk.operations();
+        log.fill_ahead().unwrap();
+        disk.operations() > before
+    };
+    let mut revision = 1;
+    while !asks(&mut log) {
+        revision += 1;
+        log.append(&[put(revision, "b", "y")]).unwrap();
+    }
+    assert!(!asks(&mut log), "it was full a moment ago");
+    assert_eq!(disk.used_bytes(), full);
+    disk.set_capacity(None);
+    log.append(&[put(revision + 1, "c", &"z".repeat(600))]).unwrap();
+    assert!(asks(&mut log) && disk.used_bytes() > full);
 }
 
 /// When there is not enough for a whole step, a smaller one is taken.

@@ -105,6 +105,12 @@ pub(super) fn page(title: &str, engines: &[Figures]) -> String {
     }
     if engines.iter().any(|figures| figures.again_seconds.is_some()) {
         rows.push(row("with nodes there already", &|figures| moment(figures.again_seconds), String::new()));
+        let added = |figures: &Figures| figures.again_seconds.map(|stack| figures.seconds - stack);
+        rows.push(row(
+            "  so nodes took",
+            &|figures| moment(added(figures)),
+            ratio(&|figures| added(figures).unwrap_or(0.0)),
+        ));
         rows.push(row("CPU of all parts then", &|figures| moment(figures.again_cpu_seconds), String::new()));
     }
     rows.push(row(

@@ -99,9 +99,11 @@ fn homeless(snapshot: &Snapshot, going: &BTreeSet<NodeId>) -> Vec<PodId> {
 }
 
 /// The same with only these nodes leaving. What others wait for is not given to them, nor taken from them: nodes that
-/// start are closed, as are other nodes that leave.
+/// start are closed, as are other nodes that leave. Nothing is for sale: a zone that only could have nodes is none that
+/// pods spread over.
 fn only_leaving(snapshot: &Snapshot, going: &BTreeSet<NodeId>) -> Snapshot {
     let mut alone = snapshot.clone();
+    alone.pools.iter_mut().for_each(|pool| pool.types.clear());
     for (index, node) in alone.nodes.iter_mut().enumerate() {
         if going.contains(&NodeId::from(index)) {
             node.state = NodeState::Leaving;
@@ -123,7 +125,7 @@ fn only_leaving(snapshot: &Snapshot, going: &BTreeSet<NodeId>) -> Snapshot {
 mod tests {
     use super::*;
     use millpond_plan::model::Nodes;
-    use millpond_plan::testing::Cluster;
+    use millpond_plan::testing::{Cluster, PodSpec};
 
     use DisruptionReason::{Drifted, Empty, Underutilized};
 
@@ -183,6 +185,25 @@ mod tests {
         let goes = pinned.find_node("goes").unwrap();
         pinned.nodes[goes.index()].do_not_disrupt = true;
         assert_eq!(verdicts(&pinned, both), ["it is annotated `karpenter.sh/do-not-disrupt`", "goes"]);
+    }
+
+    #[test]
+    fn pods_spread_over_zones_that_have_nodes() {
+        fn web(pod: PodSpec<'_>) -> PodSpec<'_> {
+            pod.label("app=web").spread("zone", 1)
+        }
+        let snapshot = Cluster::new()
+            .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50).zones("a b c"))
+            .pool("general", |pool| pool)
+            .node("goes", "small", |node| node.pool("general").zone("a").leaving())
+            .node("new", "small", |node| node.pool("general").zone("a"))
+            .node("other", "small", |node| node.pool("general").zone("b"))
+            .pod("here", "cpu=500m", |pod| web(pod.on("new")))
+            .pod("there", "cpu=500m", |pod| web(pod.on("other")))
+            .pods(2, "moves", "cpu=500m", |pod| web(pod.on("goes")))
+            .snapshot();
+        // Zone c is for sale, and empty. If it counted, neither a nor b could take another pod.
+        assert_eq!(verdicts(&snapshot, &[&[("goes", Drifted)]]), ["goes"]);
     }
 
     #[test]

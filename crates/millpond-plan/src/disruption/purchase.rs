@@ -2,7 +2,7 @@
 //! kernel.
 //!
 //! Rules between pods about zones and the like are kept by keeping each pod where it is, as long as it may come again
-//! there ([`domains`](super::domains)): pods that such a rule concerns go to a node with these values of those labels.
+//! there ([`domains`]): pods that such a rule concerns go to a node with these values of those labels.
 //! Rules about the host are in the problem, or checked on the board.
 //!
 //! Pods that move are made anew, and nobody can tell the scheduler beforehand where each belongs. So what is bought must

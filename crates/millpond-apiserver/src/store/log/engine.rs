@@ -276,6 +276,7 @@ impl Log {
         self.slot = slot;
         self.end = slot.durable;
         self.allocated = slot.durable;
+        self.ahead_from = 0;
         self.attempted_bytes = None;
         self.durable_end = Arc::new(DurableEnd(AtomicU64::new(self.end)));
     }

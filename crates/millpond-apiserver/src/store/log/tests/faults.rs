@@ -141,8 +141,25 @@ fn a_full_disk_is_not_filled_ahead_and_is_looked_at_again() {
     assert!(!asks(&mut log), "it was full a moment ago");
     assert_eq!(disk.used_bytes(), full);
     disk.set_capacity(None);
+    let (job, full_at) = (log.begin_compaction(0).unwrap(), log.data_bytes());
     log.append(&[put(revision + 1, "c", &"z".repeat(600))]).unwrap();
     assert!(asks(&mut log) && disk.used_bytes() > full);
+
+    // Where the data were when the disk was full says nothing of another file.
+    disk.set_capacity(Some(disk.used_bytes()));
+    while !asks(&mut log) {
+        revision += 1;
+        log.append(&[put(revision + 1, "b", "y")]).unwrap();
+    }
+    disk.set_capacity(None);
+    let records = [put(1, "a", "x"), put(revision + 1, "b", "y")];
+    let file = job.write(snapshot(&records, revision + 1)).unwrap();
+    log.finish_compaction(file).unwrap();
+    while !asks(&mut log) {
+        revision += 1;
+        log.append(&[put(revision + 1, "b", "y")]).unwrap();
+    }
+    assert!(log.data_bytes() < full_at, "{} of {full_at}", log.data_bytes());
 }
 
 /// When there is not enough for a whole step, a smaller one is taken.

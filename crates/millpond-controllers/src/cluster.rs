@@ -315,8 +315,11 @@ impl Cluster {
             if after.is_none() {
                 return cluster.forget(StateKind::NodeClaim, &key);
             }
-            let read: Result<Object<'_>, Invalid> = Ok(Object::NodeClaim(Box::new(api_claim(claim))));
-            cluster.take_read_and(StateKind::NodeClaim, key, read, |_| {});
+            let mut index = cluster.state.lock();
+            index.refused.remove(&(StateKind::NodeClaim, key));
+            index.state.apply_claim(api_claim(claim));
+            drop(index);
+            cluster.changes.send_modify(|count| *count += 1);
         });
     }
 

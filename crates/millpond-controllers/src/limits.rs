@@ -290,27 +290,38 @@ fn is_late(claim: &NodeClaim) -> bool {
     created - at > LATE_AFTER_S
 }
 
-/// Whether a machine takes no more of what is limited than was reserved for its claim.
-pub(crate) fn covers(context: &Context, claim: &NodeClaim, capacity: &Amounts, nanos_hour: u64) -> bool {
-    if !claim.annotations().contains_key(RESERVED_ANNOTATION) {
-        return true;
+/// What machines for a claim may take: no more of what is limited than was reserved for it.
+pub(crate) struct Cover {
+    /// Nothing for claims of somebody else's, for which nothing was reserved.
+    reserved: Option<Take>,
+    limits: Vec<Limit>,
+}
+
+impl Cover {
+    /// Of a claim, by the limits that are known here.
+    pub(crate) fn of(context: &Context, claim: &NodeClaim) -> Self {
+        let reserved = claim.annotations().contains_key(RESERVED_ANNOTATION).then(|| reserved_of(claim).take);
+        let pool = pool_name(claim).and_then(|name| context.pool(name));
+        let of_pool = pool.map(|pool| Limit {
+            amounts: pool.spec.limits.clone().unwrap_or_default(),
+            nanos_hour: pool.annotations().get(PRICE_LIMIT_ANNOTATION).and_then(|text| money::parse(text).ok()),
+        });
+        let of_cluster = context.cluster.limits.list().into_iter().map(|limits| Limit {
+            amounts: limits.spec.limits.clone().unwrap_or_default(),
+            nanos_hour: limits.spec.dollars_per_hour.as_ref().map(|dollars| dollars.0),
+        });
+        Self { reserved, limits: of_pool.into_iter().chain(of_cluster).collect() }
     }
-    let reserved = reserved_of(claim).take;
-    let fits = |name: &str| capacity.get(name).unwrap_or(0) <= reserved.resources.get(name).unwrap_or(0);
-    let holds = |limit: &Limit| {
-        limit.amounts.iter().all(|(name, _)| name == "nodes" || fits(name))
-            && (limit.nanos_hour.is_none() || nanos_hour <= reserved.nanos_hour)
-    };
-    let pool = pool_name(claim).and_then(|name| context.pool(name));
-    let of_pool = pool.map(|pool| Limit {
-        amounts: pool.spec.limits.clone().unwrap_or_default(),
-        nanos_hour: pool.annotations().get(PRICE_LIMIT_ANNOTATION).and_then(|text| money::parse(text).ok()),
-    });
-    let of_cluster = context.cluster.limits.list().into_iter().map(|limits| Limit {
-        amounts: limits.spec.limits.clone().unwrap_or_default(),
-        nanos_hour: limits.spec.dollars_per_hour.as_ref().map(|dollars| dollars.0),
-    });
-    of_pool.into_iter().chain(of_cluster).all(|limit| holds(&limit))
+
+    /// Whether a machine is within it.
+    pub(crate) fn holds(&self, capacity: &Amounts, nanos_hour: u64) -> bool {
+        let Some(reserved) = &self.reserved else { return true };
+        let fits = |name: &str| capacity.get(name).unwrap_or(0) <= reserved.resources.get(name).unwrap_or(0);
+        self.limits.iter().all(|limit| {
+            limit.amounts.iter().all(|(name, _)| name == "nodes" || fits(name))
+                && (limit.nanos_hour.is_none() || nanos_hour <= reserved.nanos_hour)
+        })
+    }
 }
 
 /// What may limit these claims, with the claims that it limits.

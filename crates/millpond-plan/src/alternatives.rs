@@ -22,8 +22,6 @@ pub struct Alternatives<'s> {
     market: &'s Market,
     /// Labels that rules between pods look at, but for the hostname.
     keys: Vec<Symbol>,
-    /// Offers that can be had now, cheapest first.
-    by_price: Vec<u32>,
     suiting: HashMap<ClassId, BitSet>,
     known: HashMap<(NewNode, Contents), Vec<u32>>,
 }
@@ -37,20 +35,8 @@ impl<'s> Alternatives<'s> {
             keys.extend(class.affinity.iter().chain(&class.anti_affinity).map(|term| term.key));
         }
         keys.remove(&snapshot.names.hostname);
-        let mut by_price: Vec<u32> = market.available().iter().map(|offer| offer as u32).collect();
-        by_price.sort_by_cached_key(|&index| {
-            let offer = market.offer(index as usize);
-            let name = snapshot.text(snapshot.types[offer.instance_type.index()].name);
-            (offer.price, name, index)
-        });
-        Self {
-            snapshot,
-            market,
-            keys: keys.into_iter().collect(),
-            by_price,
-            suiting: HashMap::new(),
-            known: HashMap::new(),
-        }
+        let keys = keys.into_iter().collect();
+        Self { snapshot, market, keys, suiting: HashMap::new(), known: HashMap::new() }
     }
 
     /// Offers that would do for a planned node with these pods: itself first, then the cheapest.
@@ -88,8 +74,9 @@ impl<'s> Alternatives<'s> {
         };
         let fits = |index: u32| self.market.offer(index as usize).free.first_lacking(&total).is_none();
         let would_do = |&index: &u32| allowed.contains(index as usize) && !is_it(index) && fits(index) && agrees(index);
-        let planned = self.by_price.iter().copied().find(|&index| allowed.contains(index as usize) && is_it(index));
-        let others = self.by_price.iter().copied().filter(would_do);
+        let by_price = || self.market.by_price(self.snapshot).iter().copied();
+        let planned = by_price().find(|&index| allowed.contains(index as usize) && is_it(index));
+        let others = by_price().filter(would_do);
         planned.into_iter().chain(others).take(most).collect()
     }
 }

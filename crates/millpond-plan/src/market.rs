@@ -11,7 +11,7 @@ mod memory;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
 
@@ -69,6 +69,8 @@ pub struct Market {
     by_pool: Vec<BitSet>,
     /// Offers that can be had now.
     available: BitSet,
+    /// The same in order, once somebody has asked for that: plans themselves do not.
+    by_price: OnceLock<Vec<u32>>,
     all: BitSet,
     /// Labels that only the node itself has: its name.
     own_names: [Symbol; 2],
@@ -92,6 +94,7 @@ impl Market {
             by_value: HashMap::new(),
             by_pool: vec![BitSet::new(); snapshot.pools.len()],
             available: offers.iter().enumerate().filter(|(_, offer)| offer.available).map(|(index, _)| index).collect(),
+            by_price: OnceLock::new(),
             all: BitSet::full(offers.len()),
             own_names: [snapshot.names.hostname, snapshot.names.node_name],
             offers,
@@ -166,6 +169,20 @@ impl Market {
     /// Offers that can be had now.
     pub fn available(&self) -> &BitSet {
         &self.available
+    }
+
+    /// Offers that can be had now, cheapest first, then by the name of their type. The snapshot is one that it is the
+    /// market of.
+    pub fn by_price(&self, snapshot: &Snapshot) -> &[u32] {
+        self.by_price.get_or_init(|| {
+            let mut offers: Vec<u32> = self.available.iter().map(|offer| offer as u32).collect();
+            offers.sort_by_cached_key(|&index| {
+                let offer = self.offer(index as usize);
+                let name = snapshot.text(snapshot.types[offer.instance_type.index()].name);
+                (offer.price, name, index)
+            });
+            offers
+        })
     }
 
     /// Offers of a pool.

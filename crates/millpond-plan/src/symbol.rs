@@ -22,12 +22,34 @@ impl Symbol {
 ///
 /// The numbers follow the order in which texts arrive. Nothing that a plan shows may depend on them: whatever is
 /// sorted for the eye or to break a tie is sorted by text ([`Symbols::text`]).
+///
+/// Every snapshot has a copy, and a cluster that is watched has many snapshots: copies share all texts but the latest.
 #[derive(Debug, Clone, Default)]
 pub struct Symbols {
+    shared: Arc<Texts>,
+    /// Those that arrived since; they follow the shared ones.
+    latest: Texts,
+}
+
+/// The latest texts become shared ones when there are so many, and one for so many of the shared ones: a copy then copies
+/// few, and each text moves a few times only.
+const LATEST: usize = 512;
+const ONE_OF: usize = 16;
+
+#[derive(Debug, Clone, Default)]
+struct Texts {
     texts: Vec<Arc<str>>,
     /// The text as a whole number, where it is one: `Gt` and `Lt` ask often.
     integers: Vec<Option<i64>>,
     index: HashMap<Arc<str>, Symbol, FixedState>,
+}
+
+impl Texts {
+    fn append(&mut self, others: Self) {
+        self.texts.extend(others.texts);
+        self.integers.extend(others.integers);
+        self.index.extend(others.index);
+    }
 }
 
 impl Symbols {
@@ -42,50 +64,56 @@ impl Symbols {
     ///
     /// With more than four billion different texts.
     pub fn intern(&mut self, text: &str) -> Symbol {
-        if let Some(symbol) = self.index.get(text) {
-            return *symbol;
+        if let Some(symbol) = self.find(text) {
+            return symbol;
         }
-        let symbol = Symbol(u32::try_from(self.texts.len()).expect("fewer than four billion texts"));
+        let symbol = Symbol(u32::try_from(self.len()).expect("fewer than four billion texts"));
         let text: Arc<str> = text.into();
-        self.texts.push(text.clone());
-        self.integers.push(parse_integer(&text));
-        self.index.insert(text, symbol);
+        let latest = &mut self.latest;
+        latest.texts.push(text.clone());
+        latest.integers.push(parse_integer(&text));
+        latest.index.insert(text, symbol);
+        if latest.texts.len() >= LATEST.max(self.shared.texts.len() / ONE_OF) {
+            Arc::make_mut(&mut self.shared).append(std::mem::take(&mut self.latest));
+        }
         symbol
     }
 
     /// The symbol of a text that is known.
     pub fn find(&self, text: &str) -> Option<Symbol> {
-        self.index.get(text).copied()
+        self.shared.index.get(text).or_else(|| self.latest.index.get(text)).copied()
     }
 
     /// The text of a symbol.
     pub fn text(&self, symbol: Symbol) -> &str {
-        &self.texts[symbol.index()]
+        self.text_at(symbol.index())
     }
 
     /// The text at a place of the table, see [`Symbol::index`].
     pub fn text_at(&self, index: usize) -> &str {
-        &self.texts[index]
+        let shared = &self.shared.texts;
+        shared.get(index).unwrap_or_else(|| &self.latest.texts[index - shared.len()])
     }
 
     /// The text of a symbol as a whole number, read as kube-scheduler reads it.
     pub fn integer(&self, symbol: Symbol) -> Option<i64> {
-        self.integers[symbol.index()]
+        let shared = &self.shared.integers;
+        *shared.get(symbol.index()).unwrap_or_else(|| &self.latest.integers[symbol.index() - shared.len()])
     }
 
     /// All of them, in the order in which they arrived.
     pub fn iter(&self) -> impl Iterator<Item = Symbol> + use<> {
-        (0..self.texts.len() as u32).map(Symbol)
+        (0..self.len() as u32).map(Symbol)
     }
 
     /// How many texts there are.
     pub fn len(&self) -> usize {
-        self.texts.len()
+        self.shared.texts.len() + self.latest.texts.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+        self.len() == 0
     }
 }
 
@@ -109,6 +137,29 @@ mod tests {
         assert_eq!(a, again);
         assert_ne!(a, b);
         assert_eq!((symbols.text(b), symbols.len(), symbols.find("c")), ("b", 2, None));
+    }
+
+    #[test]
+    fn copies_go_on_by_themselves_and_agree_on_what_they_had() {
+        let mut symbols = Symbols::new();
+        let number = |symbols: &mut Symbols, index: usize| symbols.intern(&index.to_string());
+        let first: Vec<Symbol> = (0..LATEST * 3 + 7).map(|index| number(&mut symbols, index)).collect();
+        let mut copy = symbols.clone();
+        assert!(Arc::ptr_eq(&symbols.shared, &copy.shared));
+        let (own, other) = (symbols.intern("own"), copy.intern("other"));
+        assert_eq!((own, copy.find("own"), symbols.find("other")), (other, None, None), "each has the next number");
+        for index in 0..LATEST * 2 {
+            copy.intern(&format!("copy {index}"));
+        }
+        for (index, symbol) in first.iter().enumerate() {
+            for table in [&symbols, &copy] {
+                assert_eq!(table.find(&index.to_string()), Some(*symbol));
+                assert_eq!((table.text(*symbol), table.integer(*symbol)), (&*index.to_string(), Some(index as i64)));
+            }
+        }
+        assert_eq!((symbols.text(own), symbols.len()), ("own", first.len() + 1));
+        assert_eq!((copy.text(other), copy.len()), ("other", first.len() + 1 + LATEST * 2));
+        assert!(copy.iter().map(Symbol::index).eq(0..copy.len()));
     }
 
     #[test]

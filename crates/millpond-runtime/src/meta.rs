@@ -43,6 +43,11 @@ impl fmt::Display for Key {
     }
 }
 
+/// The version of an object. Versions are ordered numbers (guaranteed since Kubernetes 1.35).
+pub fn version(meta: &ObjectMeta) -> u64 {
+    meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 /// The owner that controls an object.
 pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
     controller_in(object.meta())

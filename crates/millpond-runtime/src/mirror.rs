@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
-use crate::meta::Key;
+use crate::meta::{Key, version};
 use crate::raw::{self, Raw};
-use crate::shelf::{self, Object, Shelf, version};
+use crate::shelf::{self, Object, Shelf};
 
 /// What all writes of a process share.
 #[derive(Clone)]
@@ -149,6 +149,11 @@ impl<K: Kind> Mirror<K> {
     /// Waits until the first listing is complete.
     pub async fn wait_until_ready(&self) {
         self.shelf.wait_until_ready().await;
+    }
+
+    /// The newest version that the watch has told of.
+    pub fn told(&self) -> u64 {
+        self.shelf.told()
     }
 
     /// Waits until the watch has told of a version that was written: others who watch have most likely heard of it too.

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::kinds::Kind;
-use crate::meta::Key;
+use crate::meta::{Key, version};
 use crate::raw::{self, Raw};
 
 /// An object of some kind.
@@ -178,6 +178,10 @@ impl Shelf {
     pub(crate) async fn wait_until_ready(&self) {
         // An error would mean that the sender is gone, but it lives as long as `self`.
         let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    pub(crate) fn told(&self) -> u64 {
+        *self.told.borrow()
     }
 
     pub(crate) async fn wait_until_told(&self, version: u64) {
@@ -400,11 +404,6 @@ fn uid(object: &Object) -> &str {
 
 fn controller_uid(object: &Object) -> Option<&str> {
     crate::meta::controller_in(object.head()).map(|owner| owner.uid.as_str())
-}
-
-/// Resource versions are ordered numbers (guaranteed since Kubernetes 1.35).
-pub(crate) fn version(meta: &ObjectMeta) -> u64 {
-    meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

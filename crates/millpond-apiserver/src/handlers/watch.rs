@@ -30,8 +30,10 @@ const DEFAULT_TIMEOUT_S: u64 = 1800;
 /// How often an idle watcher that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Events written in one piece at most. A burst is delivered in few writes; but whoever reads the first of a piece waits
-/// until the last is in it, and a piece of megabytes is memory that is fetched and cleared anew each time.
+/// until the last is in it.
 const EVENTS_PER_PIECE: usize = 32;
+/// A piece with this many bytes gets no more events: larger ones are memory that is fetched and cleared anew each time.
+const PIECE_BYTES: usize = 32 << 10;
 
 /// Starts a watch.
 pub(crate) fn watch(call: &Call) -> Result<ApiResponse, ApiError> {
@@ -177,9 +179,12 @@ impl Watcher {
                     return Some(error_frame(&ApiError::expired(text)));
                 }
             };
-            let more = events.len() == EVENTS_PER_PIECE;
-            self.cursor = self.cursor.max(complete_to);
-            if let Some(piece) = self.piece_of(&events) {
+            let (frames, taken) = self.frames_of(&events);
+            let all = taken == events.len();
+            let more = !all || events.len() == EVENTS_PER_PIECE;
+            let seen_to = if all { complete_to } else { events[taken - 1].revision() };
+            self.cursor = self.cursor.max(seen_to);
+            if let Some(piece) = joined(frames) {
                 return Some(piece);
             }
             if !more {
@@ -188,25 +193,26 @@ impl Watcher {
         }
     }
 
-    fn piece_of(&mut self, events: &[Arc<Event>]) -> Option<Bytes> {
-        if let ([event], true) = (events, self.writer.shares_frames()) {
-            // The usual case: one change, whose bytes every watcher shares.
-            return match self.shown(event)? {
-                Shown::AsIs(kind) if kind == kind_text(event.kind) => Some(shared_frame(event)),
-                shown => Some(self.frame_of(event, shown)),
-            };
-        }
-        let mut piece = BytesMut::new();
-        for event in events {
+    /// Changes as this watcher sees them, and how many were looked at: at least one, as far as they make one piece.
+    fn frames_of(&mut self, events: &[Arc<Event>]) -> (Vec<Bytes>, usize) {
+        let mut frames = Vec::with_capacity(events.len());
+        let mut bytes = 0;
+        for (index, event) in events.iter().enumerate() {
             let Some(shown) = self.shown(event) else { continue };
-            match shown {
+            let frame = match shown {
+                // The usual case: a change whose bytes every watcher shares.
                 Shown::AsIs(kind) if self.writer.shares_frames() && kind == kind_text(event.kind) => {
-                    piece.extend_from_slice(&shared_frame(event));
+                    shared_frame(event)
                 }
-                shown => piece.extend_from_slice(&self.frame_of(event, shown)),
+                shown => self.frame_of(event, shown),
+            };
+            bytes += frame.len();
+            frames.push(frame);
+            if bytes >= PIECE_BYTES {
+                return (frames, index + 1);
             }
         }
-        (!piece.is_empty()).then(|| piece.freeze())
+        (frames, events.len())
     }
 
     fn frame_of(&mut self, event: &Event, shown: Shown) -> Bytes {
@@ -252,6 +258,16 @@ fn kind_text(kind: EventKind) -> &'static str {
         EventKind::Modified => "MODIFIED",
         EventKind::Deleted => "DELETED",
     }
+}
+
+/// Frames as one piece; a single one is not copied.
+fn joined(mut frames: Vec<Bytes>) -> Option<Bytes> {
+    if frames.len() < 2 {
+        return frames.pop();
+    }
+    let mut piece = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
+    frames.iter().for_each(|frame| piece.extend_from_slice(frame));
+    Some(piece.freeze())
 }
 
 fn shared_frame(event: &Event) -> Bytes {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt;
-use millpond_api::condition::is_true;
+use millpond_api::condition::{find, is_true};
 use millpond_api::karpenter::{INITIALIZED_LABEL, UNREGISTERED_TAINT, conditions};
 use millpond_api::meta::Condition;
 use millpond_runtime::error::Result;
@@ -23,6 +23,10 @@ const EPHEMERAL: [&str; 4] = [
     UNREGISTERED_TAINT,
 ];
 
+/// What a node lacks is told when it has lacked something for this long: most nodes get it one after the other within
+/// moments, and each of these would be a write that nobody reads.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
 impl Claims {
     pub(super) async fn initialize(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
@@ -36,7 +40,14 @@ impl Claims {
         if is_true(&claim.status.conditions, conditions::INITIALIZED) {
             return Ok(None);
         }
-        if let Some((reason, message)) = still_missing(claim, &node) {
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+        if let Some((reason, message)) = still_missing(claim, &node, taints) {
+            let registered = find(&claim.status.conditions, conditions::REGISTERED);
+            let since = registered.and_then(|registered| registered.last_transition_time);
+            let left = TOLD_AFTER.saturating_sub(since.map_or(TOLD_AFTER, |since| cluster.since(since)));
+            if !left.is_zero() {
+                return Ok(Some(left));
+            }
             let missing = Condition::unknown(conditions::INITIALIZED, reason, message);
             self.write_status(claim, |_| {}, [missing]).await?;
             return Ok(None);
@@ -51,15 +62,14 @@ impl Claims {
     }
 }
 
-/// What a node still lacks, as a reason and in words.
-fn still_missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
+/// What a node with these taints still lacks, as a reason and in words.
+pub(super) fn still_missing(claim: &NodeClaim, node: &Node, taints: &[Taint]) -> Option<(&'static str, String)> {
     let status = node.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     if !ready {
         return Some(("NodeNotReady", "the node is not ready yet".to_owned()));
     }
-    let taints: &[Taint] = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let startup =
         claim.spec.startup_taints.iter().find(|startup| {
             taints.iter().any(|taint| taint.key == startup.key && taint.effect == effect(startup.effect))
@@ -95,7 +105,8 @@ mod tests {
         }))
         .unwrap();
         let node: Node = serde_json::from_value(node).unwrap();
-        still_missing(&claim, &node).map(|(reason, _)| reason)
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+        still_missing(&claim, &node, &taints).map(|(reason, _)| reason)
     }
 
     #[test]

@@ -161,7 +161,8 @@ impl Claims {
         let requests = &claim.spec.resources.requests;
         let mut all = choices(&overlaid, &class, &claim.spec.requirements, requests);
         // Types, zones and capacity types of a claim make more pairs than were planned.
-        all.retain(|choice| limits::covers(&self.context, claim, &choice.shape.capacity, choice.price_nanos_hour));
+        let cover = limits::Cover::of(&self.context, claim);
+        all.retain(|choice| cover.holds(&choice.shape.capacity, choice.price_nanos_hour));
         if all.is_empty() {
             let message = "no instance type of the catalogue satisfies the requirements and holds the requests";
             return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });

@@ -7,7 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt;
 use millpond_api::karpenter::{
-    self, DO_NOT_SYNC_TAINTS_LABEL, REGISTERED_LABEL, TERMINATION_FINALIZER, UNREGISTERED_TAINT, conditions,
+    self, DO_NOT_SYNC_TAINTS_LABEL, INITIALIZED_LABEL, REGISTERED_LABEL, TERMINATION_FINALIZER, UNREGISTERED_TAINT,
+    conditions,
 };
 use millpond_api::meta::Condition;
 use millpond_runtime::error::Result;
@@ -15,6 +16,7 @@ use millpond_runtime::events::Voice;
 use millpond_runtime::meta::Key;
 use serde_json::{Value, json};
 
+use super::initialize::still_missing;
 use super::{Claims, node_of};
 use crate::disruption::command::REPLACES_ANNOTATION;
 use crate::health::Launch;
@@ -52,15 +54,20 @@ impl Claims {
             return Ok(Some(again));
         }
         let node = if promised.is_empty() { node } else { self.tell_scheduler(claim, node, &promised).await };
-        if let Some(patch) = registration(claim, &node) {
+        let registered = registered(claim, &node);
+        if let Some(patch) = registration(claim, &node, &registered) {
             cluster.nodes.patch(&Key::of(&*node), &patch).await?;
         }
-        let unready = Condition::unknown(conditions::INITIALIZED, "NodeNotReady", "the node is not ready yet");
-        let conditions = [Condition::holds(conditions::REGISTERED), unready];
+        let initialized = match registered.lacks {
+            None => Condition::holds(conditions::INITIALIZED),
+            Some((reason, message)) => Condition::unknown(conditions::INITIALIZED, reason, message),
+        };
+        let is_ready = initialized.is_true();
+        let conditions = [Condition::holds(conditions::REGISTERED), initialized];
         self.write_status(claim, |status| status.node_name = node.name_any(), conditions).await?;
         self.context.metrics.node_created(claim);
         self.context.health.note(cluster, claim, Launch::Registered);
-        tracing::info!(claim = claim.name(), node = node.name_any(), "registered");
+        tracing::info!(claim = claim.name(), node = node.name_any(), is_ready, "registered");
         Ok(None)
     }
 
@@ -75,10 +82,27 @@ impl Claims {
     }
 }
 
-/// What a node lacks of what its claim promises; none when it has all of it.
-fn registration(claim: &NodeClaim, node: &Node) -> Option<Value> {
+/// A node once it has what its claim promises.
+struct Registered {
+    taints: Vec<Taint>,
+    /// What it still lacks to be ready for pods.
+    lacks: Option<(&'static str, String)>,
+}
+
+fn registered(claim: &NodeClaim, node: &Node) -> Registered {
+    let taints = taints(claim, node);
+    let lacks = still_missing(claim, node, &taints);
+    Registered { taints, lacks }
+}
+
+/// What a node lacks of what its claim promises; none when it has all of it. One that is ready already is told so with
+/// the same write.
+fn registration(claim: &NodeClaim, node: &Node, registered: &Registered) -> Option<Value> {
     let mut labels: BTreeMap<String, String> = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(REGISTERED_LABEL.to_owned(), "true".to_owned());
+    if registered.lacks.is_none() {
+        labels.insert(INITIALIZED_LABEL.to_owned(), "true".to_owned());
+    }
     let known = node.labels();
     labels.retain(|key, value| known.get(key) != Some(value));
 
@@ -86,8 +110,8 @@ fn registration(claim: &NodeClaim, node: &Node) -> Option<Value> {
     let mut annotations: BTreeMap<String, String> = promised;
     annotations.retain(|key, value| !OF_CLAIMS.contains(&key.as_str()) && node.annotations().get(key) != Some(value));
 
-    let taints = taints(claim, node);
-    let unchanged = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default() == taints;
+    let taints = &registered.taints;
+    let unchanged = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default() == *taints;
     let mut finalizers = node.finalizers().to_vec();
     let lacks_finalizer = !finalizers.iter().any(|name| name == TERMINATION_FINALIZER);
     if lacks_finalizer {
@@ -169,9 +193,33 @@ mod tests {
         .unwrap()
     }
 
+    fn told(claim: &NodeClaim, node: &Node) -> Option<Value> {
+        registration(claim, node, &registered(claim, node))
+    }
+
+    #[test]
+    fn a_node_that_is_ready_already_is_told_so_with_the_same_write() {
+        let mut claim = claim();
+        claim.spec.startup_taints.clear();
+        let mut node = node();
+        node.spec.as_mut().unwrap().taints.as_mut().unwrap().pop();
+        let initialized = |claim: &NodeClaim, node: &Node| {
+            told(claim, node).unwrap()["metadata"]["labels"][INITIALIZED_LABEL].clone()
+        };
+        assert_eq!(initialized(&claim, &node), Value::Null, "it has not said that it is ready");
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "1"}});
+        node.status = serde_json::from_value(ready).unwrap();
+        assert_eq!(initialized(&claim, &node), json!("true"));
+        claim.spec.resources.requests.0.insert("nvidia.com/gpu".to_owned(), 1);
+        assert_eq!(initialized(&claim, &node), Value::Null, "its devices are not there yet");
+        claim.spec.resources.requests.0.clear();
+        claim.spec.startup_taints = super::tests::claim().spec.startup_taints;
+        assert_eq!(initialized(&claim, &node), Value::Null, "somebody has to take the startup taint off first");
+    }
+
     #[test]
     fn a_node_gets_what_its_claim_promises() {
-        let patch = registration(&claim(), &node()).unwrap();
+        let patch = told(&claim(), &node()).unwrap();
         let keys: Vec<&str> =
             patch["spec"]["taints"].as_array().unwrap().iter().map(|taint| taint["key"].as_str().unwrap()).collect();
         assert_eq!(keys, ["node.kubernetes.io/not-ready", "dedicated", "cni"]);
@@ -186,7 +234,7 @@ mod tests {
     #[test]
     fn a_node_that_has_it_all_is_not_written() {
         let mut registered = node();
-        let patch = registration(&claim(), &registered).unwrap();
+        let patch = told(&claim(), &registered).unwrap();
         let mut value = serde_json::to_value(&registered).unwrap();
         for (field, part) in [("metadata", "labels"), ("metadata", "finalizers"), ("metadata", "ownerReferences")] {
             value[field][part] = patch[field][part].clone();
@@ -194,6 +242,6 @@ mod tests {
         value["metadata"]["labels"]["team"] = json!("a");
         value["spec"]["taints"] = patch["spec"]["taints"].clone();
         registered = serde_json::from_value(value).unwrap();
-        assert_eq!(registration(&claim(), &registered), None);
+        assert_eq!(told(&claim(), &registered), None);
     }
 }

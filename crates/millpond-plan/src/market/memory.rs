@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Market, Mentioned};
-use crate::model::{InstanceType, PodClass, Pool, Snapshot};
+use crate::model::{InstanceType, PodClass, Pool, Snapshot, Types};
 use crate::symbol::Symbol;
 
 /// The last market, and what it was made from.
@@ -21,7 +21,7 @@ struct Ground {
     mentioned: Mentioned,
     well_known: Vec<Symbol>,
     pools: Vec<Pool>,
-    types: Vec<InstanceType>,
+    types: Types,
     daemons: Vec<PodClass>,
 }
 
@@ -52,7 +52,7 @@ impl Ground {
         self.mentioned == *mentioned
             && self.well_known == snapshot.well_known
             && all_same(&self.pools, &snapshot.pools, same_pool)
-            && all_same(&self.types, &snapshot.types, same_type)
+            && (self.types.are_one(&snapshot.types) || all_same(&self.types, &snapshot.types, same_type))
             && self.daemons.iter().eq(daemons(snapshot))
     }
 }

@@ -1,5 +1,6 @@
 //! Instance types and how they are bought.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::{Nanos, Resources};
@@ -67,4 +68,48 @@ pub struct InstanceType {
     pub offerings: Vec<Offering>,
     /// Types of greater priority are used first within their pool.
     pub priority: i32,
+}
+
+/// The types of a snapshot. Snapshots are taken often, and types hardly ever change: copies are one list until somebody
+/// changes theirs.
+#[derive(Debug, Clone, Default)]
+pub struct Types(Arc<Vec<InstanceType>>);
+
+impl Types {
+    /// Whether two are known to be the same without looking at each: none of them was changed since one was copied.
+    pub fn are_one(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Types {
+    type Target = Vec<InstanceType>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Types {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<'t> IntoIterator for &'t Types {
+    type Item = &'t InstanceType;
+    type IntoIter = std::slice::Iter<'t, InstanceType>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<'t> IntoIterator for &'t mut Types {
+    type Item = &'t mut InstanceType;
+    type IntoIter = std::slice::IterMut<'t, InstanceType>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
 }

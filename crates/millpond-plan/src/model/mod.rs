@@ -17,7 +17,7 @@ mod pod;
 mod pool;
 mod resources;
 
-pub use instance::{CapacityType, InstanceType, Offering};
+pub use instance::{CapacityType, InstanceType, Offering, Types};
 pub use node::{DRIFT_SETTLES, Drift, Expiry, Node, NodeState};
 pub use pod::{
     AffinityTerm, DoNotDisrupt, HostPort, InclusionPolicy, Namespaces, Pod, PodClass, PodKind, PodState, Problem,
@@ -214,7 +214,7 @@ pub struct Snapshot {
     /// The pools; added by [`Snapshot::add_pool`].
     pub pools: Vec<Pool>,
     /// The instance types of all pools.
-    pub types: Vec<InstanceType>,
+    pub types: Types,
     /// The nodes.
     pub nodes: Vec<Node>,
     /// What kinds of pods there are.
@@ -258,7 +258,7 @@ impl Snapshot {
             well_known,
             namespaces: BTreeMap::new(),
             pools: Vec::new(),
-            types: Vec::new(),
+            types: Types::default(),
             nodes: Vec::new(),
             classes: Vec::new(),
             pods: Vec::new(),

@@ -13,8 +13,9 @@ mod actions;
 mod telling;
 mod world;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cluster::Cluster;
-use crate::meta::{Key, node_name, pod_condition};
+use crate::meta::{Key, node_name, pod_condition, version};
 use actions::{Actions, Bound, Nominate};
 use fit::preempt::{self, Budget};
 use fit::reason::Preemption;
@@ -40,6 +41,9 @@ use world::{PodState, World};
 pub const SCHEDULER_NAME: &str = "default-scheduler";
 /// Bindings under way.
 const BINDINGS_IN_FLIGHT: usize = 64;
+/// News of a node wait no longer than this for older news of pods. As a rule they do not have to; where nothing happens to
+/// pods, there is nothing to tell, and this is how much later a node is known.
+const PODS_TOLD_WITHIN: Duration = Duration::from_millis(50);
 /// Decisions after which the task lets others run.
 const DECISIONS_AT_A_TIME: usize = 16;
 
@@ -59,6 +63,8 @@ pub struct Scheduler {
     cache: FitCache,
     refusals: HashMap<ShapeId, Remembered>,
     telling: Telling,
+    /// Nodes that changed after all that was told of pods so far, and until when that is waited for.
+    early_nodes: BTreeMap<String, Instant>,
     bindings: JoinSet<Bound>,
     /// Explanations and evictions under way; how many write at a time is bounded by the mirrors.
     tasks: TaskTracker,
@@ -75,6 +81,7 @@ impl Scheduler {
             cache: FitCache::default(),
             refusals: HashMap::new(),
             telling: Telling::default(),
+            early_nodes: BTreeMap::new(),
             bindings: JoinSet::new(),
             tasks: TaskTracker::new(),
             cluster,
@@ -113,7 +120,8 @@ impl Scheduler {
             }
             return;
         }
-        let wake = self.queue.next_wake().into_iter().chain(self.telling.next()).min();
+        let early = self.early_nodes.values().min().copied();
+        let wake = self.queue.next_wake().into_iter().chain(self.telling.next()).chain(early).min();
         tokio::select! {
             biased;
             () = token.cancelled() => {}
@@ -132,7 +140,8 @@ impl Scheduler {
             room |= self.world.take_namespace(name, self.cluster.namespaces.get(&Key::new("", name)).as_deref());
         }
         let mut changed: Vec<&str> = Vec::new();
-        for name in &news.nodes {
+        let nodes = self.nodes_to_take(news.nodes, now);
+        for name in &nodes {
             match self.cluster.nodes.get(&Key::new("", name)) {
                 Some(node) => changed.extend(self.world.take_node(&node).then_some(name.as_str())),
                 None => {
@@ -169,6 +178,24 @@ impl Scheduler {
             self.queue.wake(Change::Company, now);
         }
         self.wake_for(&changed, now);
+    }
+
+    /// Of nodes that changed, those whose change may be taken now. What was said of pods before a node changed, above all
+    /// who is expected there, may come later than the news of the node, since there is more of it: as long as pods wait,
+    /// the node waits for that.
+    fn nodes_to_take(&mut self, changed: BTreeSet<String>, now: Instant) -> BTreeSet<String> {
+        let told = self.cluster.pods.told();
+        let waits = !self.queue.is_empty();
+        let mut known = std::mem::take(&mut self.early_nodes);
+        for name in changed {
+            known.entry(name).or_insert(now + PODS_TOLD_WITHIN);
+        }
+        let is_early = |name: &String, until: &mut Instant| {
+            let node = self.cluster.nodes.get(&Key::new("", name));
+            waits && now < *until && node.is_some_and(|node| version(&node.metadata) > told)
+        };
+        self.early_nodes = known.extract_if(.., is_early).collect();
+        known.into_keys().collect()
     }
 
     /// Tries those again who may be helped by nodes that changed, or have more room: who is expected there and would be
@@ -413,5 +440,52 @@ fn entry(pod: &Pod, node: &str, shape: fit::snapshot::Interned) -> PodEntry {
         leaving: crate::meta::is_leaving(pod),
         preempted,
         started: pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use millpond_apiserver::auth::Identity;
+    use millpond_apiserver::clock::Clock;
+    use millpond_apiserver::store::Store;
+    use millpond_apiserver::{Server, ServerOptions};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_waits_for_older_news_of_pods_while_pods_wait() {
+        let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).expect("an API");
+        millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");
+        let client = kube::Client::new(server.service_for(Identity::administrator("test")), "default");
+        let (cluster, _events) = Cluster::new(client, crate::Options::default());
+        let mut scheduler = Scheduler::new(Arc::clone(&cluster));
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": "a"}})).expect("a node");
+        // Its own answer tells the mirror of the node; of pods nobody has told anything.
+        cluster.nodes.create(&node).await.expect("written");
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let now = Instant::now();
+        assert_eq!(scheduler.nodes_to_take(named(&["a"]), now), named(&["a"]), "nobody waits");
+
+        scheduler.queue.add(&Key::new("default", "web"), 0, now);
+        assert_eq!(scheduler.nodes_to_take(named(&["a", "gone"]), now), named(&["gone"]));
+        let later = now + PODS_TOLD_WITHIN / 2;
+        assert_eq!(scheduler.nodes_to_take(named(&["a"]), later), named(&[]), "it changed again");
+        let end = now + PODS_TOLD_WITHIN;
+        assert_eq!(scheduler.nodes_to_take(named(&[]), end), named(&["a"]), "and does not begin to wait anew");
+
+        let stop = CancellationToken::new();
+        let watch = tokio::spawn(Arc::clone(&cluster.pods).run(false, stop.clone()));
+        let pod: Pod = serde_json::from_value(
+            json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}),
+        )
+        .expect("a pod");
+        let pod = cluster.pods.create(&pod).await.expect("written");
+        cluster.pods.wait_until_told(&*pod).await;
+        assert_eq!(scheduler.nodes_to_take(named(&["a"]), now), named(&["a"]), "newer news of pods are there");
+        stop.cancel();
+        watch.await.expect("ended");
     }
 }

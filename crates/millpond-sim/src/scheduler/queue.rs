@@ -106,6 +106,11 @@ impl PodQueue {
         }
     }
 
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
     /// Whether a pod is known.
     pub fn contains(&self, key: &Key) -> bool {
         self.pods.contains_key(key)

@@ -1,7 +1,9 @@
 //! Nodes and the claims behind them: where each is in its life, and what it costs.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::FixedState;
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::conditions::INSTANCE_TERMINATING;
 use millpond_api::karpenter::{NodeClaim, UNREGISTERED_TAINT};
@@ -18,6 +20,7 @@ use super::groups::Members;
 use super::pools::Catalogs;
 use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
 use crate::lower::pod::effect;
+use crate::state::State;
 
 /// Labels that name the pool of a node in other dialects than Karpenter's.
 const POOL_LABELS: [&str; 4] = [
@@ -27,21 +30,47 @@ const POOL_LABELS: [&str; 4] = [
     "cluster.x-k8s.io/deployment-name",
 ];
 
+/// Finds the claim of a node: the one whose machine it is, else the one that names it.
+struct ClaimsByNode<'s> {
+    state: &'s State,
+    /// By machine, and by the node that they name; made when somebody needs them.
+    indices: OnceCell<[HashMap<&'s str, &'s NodeClaim, FixedState>; 2]>,
+}
+
+impl<'s> ClaimsByNode<'s> {
+    fn new(state: &'s State) -> Self {
+        Self { state, indices: OnceCell::new() }
+    }
+
+    fn of(&self, node: &str, machine: &str) -> Option<&'s NodeClaim> {
+        // Where providers name nodes after their claims, as most do, that is all.
+        let same = self.state.claims.get(node);
+        if same.is_some_and(|claim| !machine.is_empty() && claim.status.provider_id == machine) {
+            return same;
+        }
+        let [by_machine, by_node] = self.indices.get_or_init(|| {
+            let claims = self.state.claims.values();
+            [
+                claims.clone().map(|claim| (claim.status.provider_id.as_str(), claim)).collect(),
+                claims.map(|claim| (claim.status.node_name.as_str(), claim)).collect(),
+            ]
+        });
+        let of_machine = Some(machine).filter(|id| !id.is_empty()).and_then(|id| by_machine.get(id));
+        of_machine.or_else(|| by_node.get(node)).copied()
+    }
+}
+
 impl Taking<'_> {
     /// All nodes, and claims and machines whose node is not there yet, by name.
     pub(super) fn nodes(&mut self, catalogs: &Catalogs, members: &Members<'_>) {
         let state = self.state;
-        let by_provider: HashMap<&str, &NodeClaim> =
-            state.claims.values().map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
-        let by_node: HashMap<&str, &NodeClaim> =
-            state.claims.values().map(|claim| (claim.status.node_name.as_str(), claim)).collect();
+        let claims = ClaimsByNode::new(state);
         // Most nodes have a claim, and most claims a node.
         let mut nodes: Vec<Node> = Vec::with_capacity(state.nodes.len().max(state.claims.len()));
-        let mut with_node: HashSet<&str> = HashSet::new();
+        let mut with_node: HashSet<&str, FixedState> = HashSet::default();
         let launching = state.claims.values().any(|claim| claim.status.provider_id.is_empty());
         for (name, entry) in &state.nodes {
-            let of_provider = Some(&*entry.provider_id).filter(|id| !id.is_empty()).and_then(|id| by_provider.get(id));
-            let claim = of_provider.or_else(|| by_node.get(&**name)).copied();
+            let claim = claims.of(name, &entry.provider_id);
             if claim.is_none() && launching && self.is_unregistered(entry) {
                 // Sooner than the claim that it is of knows its machine: counted with that claim, not twice.
                 continue;
@@ -229,10 +258,9 @@ impl Taking<'_> {
 
     /// The type of that name, of the node's pool or else of any.
     fn find_type(&self, name: Option<Symbol>, pool: Option<PoolId>, catalogs: &Catalogs) -> Option<&InstanceType> {
-        let named = catalogs.named(name?);
         let of_pool = pool.map(|pool| &self.snapshot.pools[pool.index()].types);
-        let fits = |id: &&TypeId| of_pool.is_none_or(|types| types.binary_search(id).is_ok());
-        named.iter().find(fits).map(|id| &self.snapshot.types[id.index()])
+        let fits = |id: &TypeId| of_pool.is_none_or(|types| types.binary_search(id).is_ok());
+        catalogs.named(name?).find(fits).map(|id| &self.snapshot.types[id.index()])
     }
 
     /// What a node costs: the offering of its type in its zone; on-demand where nothing else is said.

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::FixedState;
 use millpond_plan::model::{
     ClassId, InclusionPolicy, Labels, Namespaces, NodeId, Pod, PodClass, PodKind, PodState, Problem, Spread, selects,
 };
@@ -23,8 +24,8 @@ const SYSTEM_PRIORITIES: [(&str, i32); 2] =
 /// Classes in the making: each once.
 #[derive(Default)]
 pub(super) struct Classes {
-    by_content: HashMap<u128, ClassId>,
-    by_value: HashMap<PodClass, ClassId>,
+    by_content: HashMap<u128, ClassId, FixedState>,
+    by_value: HashMap<PodClass, ClassId, FixedState>,
     /// Labels that some selector asks about.
     asked: HashSet<Symbol>,
 }
@@ -50,7 +51,7 @@ impl Taking<'_> {
         self.disruption_budgets(&pods);
         let mut classes = Classes { asked: self.asked_labels(&pods), ..Classes::default() };
         let users = self.claim_users(&pods);
-        let nodes: HashMap<Symbol, NodeId> = self.node_ids();
+        let nodes = self.node_ids();
         let mut lost = 0usize;
         self.snapshot.pods.reserve(pods.len());
         for (namespace, name, entry) in pods {
@@ -77,7 +78,7 @@ impl Taking<'_> {
         self.daemons(&mut classes);
     }
 
-    fn node_ids(&mut self) -> HashMap<Symbol, NodeId> {
+    fn node_ids(&mut self) -> HashMap<Symbol, NodeId, FixedState> {
         let symbols = &self.snapshot.symbols;
         let known = self.snapshot.nodes.iter().enumerate();
         known.filter_map(|(index, node)| Some((symbols.find(&node.name)?, NodeId::from(index)))).collect()
@@ -101,7 +102,7 @@ impl Taking<'_> {
         let mut add = |selector: Option<&Requirements>| {
             asked.extend(selector.into_iter().flat_map(Requirements::iter).map(|(key, _)| key));
         };
-        let mut seen = HashSet::new();
+        let mut seen: HashSet<u128, FixedState> = HashSet::default();
         let shapes = pods.iter().map(|(.., entry)| (entry.content, &entry.shape));
         let stored = self.state.templates.values().flat_map(std::collections::BTreeMap::values);
         let templates = self.state.workloads.values().map(|workload| &workload.template).chain(stored);

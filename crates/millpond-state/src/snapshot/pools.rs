@@ -29,7 +29,9 @@ use crate::state::{Origin, State, pool_labels};
 #[derive(Debug, Default)]
 pub(super) struct Catalogs {
     known: Vec<(TypesKey, Vec<TypeId>)>,
-    /// Types by name, those of the first pools first.
+    /// Lists that know their types by name, and where they begin.
+    lowered: Vec<(usize, Arc<Lowered>)>,
+    /// Other types by name, those of the first pools first.
     named: HashMap<Symbol, Vec<TypeId>>,
     /// Volumes that can be attached to nodes of a type, where that is known.
     pub(super) most_volumes: HashMap<TypeId, i64>,
@@ -37,8 +39,11 @@ pub(super) struct Catalogs {
 
 impl Catalogs {
     /// The types of that name.
-    pub(super) fn named(&self, name: Symbol) -> &[TypeId] {
-        self.named.get(&name).map_or(&[], Vec::as_slice)
+    pub(super) fn named(&self, name: Symbol) -> impl Iterator<Item = TypeId> {
+        let lowered =
+            self.lowered.iter().flat_map(move |(first, list)| list.named(name).iter().map(move |at| first + at));
+        let others = self.named.get(&name).into_iter().flatten().copied();
+        lowered.map(TypeId::from).chain(others)
     }
 
     /// Adds a type to those that are found by name.
@@ -222,16 +227,19 @@ impl Taking<'_> {
             return types.clone();
         }
         let types = match self.state.lowered_types(&key) {
-            Some(lowered) => lowered.add_to(&mut self.snapshot),
+            Some(lowered) => {
+                catalogs.lowered.push((self.snapshot.types.len(), Arc::clone(lowered)));
+                lowered.add_to(&mut self.snapshot)
+            }
             None => {
                 let overlaid = self.state.overlaid_of(source, self.options);
-                types::add(overlaid.as_deref().unwrap_or(source.catalog), &source.kubelet, &mut self.snapshot)
+                let catalog = overlaid.as_deref().unwrap_or(source.catalog);
+                let types = types::add(catalog, &source.kubelet, &mut self.snapshot);
+                types.iter().for_each(|id| catalogs.add_named(self.snapshot.types[id.index()].name, *id));
+                types
             }
         };
         types::mark_missing(&source.missing, &types, &mut self.snapshot);
-        for id in &types {
-            catalogs.add_named(self.snapshot.types[id.index()].name, *id);
-        }
         catalogs.known.push((key, types.clone()));
         types
     }

@@ -1,10 +1,13 @@
 //! Types of a catalogue as a pool's nodes would have them: with kubelet's settings and the prices that hold.
 
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
 use millpond_api::catalog::{self, Catalog};
 use millpond_api::node_class::{Kubelet, UnavailableOffering};
 use millpond_api::selector::LabelValues;
 use millpond_plan::model::{
-    CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId,
+    CPU, CapacityType, InstanceType, MEMORY, Offering, PODS, Resources, STORAGE, Snapshot, TypeId, Types,
 };
 use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
@@ -26,8 +29,10 @@ pub(crate) struct TypesKey {
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub(super) key: TypesKey,
-    types: Vec<InstanceType>,
+    types: Types,
     well_known: Vec<Symbol>,
+    /// Where the types of a name stand.
+    by_name: HashMap<Symbol, Vec<usize>, FixedState>,
 }
 
 impl Lowered {
@@ -38,13 +43,26 @@ impl Lowered {
         let types = std::mem::take(&mut tables.types);
         // Whose catalogue it is may change: then its labels are no longer well known.
         let well_known = std::mem::replace(&mut tables.well_known, before);
-        Self { key, types, well_known }
+        let mut by_name: HashMap<Symbol, Vec<usize>, FixedState> = HashMap::default();
+        for (index, of) in types.iter().enumerate() {
+            by_name.entry(of.name).or_default().push(index);
+        }
+        Self { key, types, well_known, by_name }
+    }
+
+    /// Where types of that name stand among them.
+    pub(super) fn named(&self, name: Symbol) -> &[usize] {
+        self.by_name.get(&name).map_or(&[], Vec::as_slice)
     }
 
     /// Adds the types to a snapshot that began with the same tables.
     pub(super) fn add_to(&self, snapshot: &mut Snapshot) -> Vec<TypeId> {
         let first = snapshot.types.len();
-        snapshot.types.extend(self.types.iter().cloned());
+        if first == 0 {
+            snapshot.types = self.types.clone();
+        } else {
+            snapshot.types.extend(self.types.iter().cloned());
+        }
         snapshot.well_known.extend(&self.well_known);
         snapshot.well_known.sort_unstable();
         snapshot.well_known.dedup();
@@ -71,6 +89,9 @@ pub(super) fn add(catalog: &Catalog, kubelet: &Kubelet, snapshot: &mut Snapshot)
 
 /// Marks what is out of stock; `missing` is sorted by type.
 pub(super) fn mark_missing(missing: &[UnavailableOffering], types: &[TypeId], snapshot: &mut Snapshot) {
+    if missing.is_empty() {
+        return;
+    }
     for id in types {
         let of = &mut snapshot.types[id.index()];
         let name = snapshot.symbols.text(of.name);

@@ -172,6 +172,12 @@ impl State {
         self.apply_from(object, None)
     }
 
+    /// The same for a claim that is at hand already. There is nothing about a claim that is refused.
+    pub fn apply_claim(&mut self, claim: NodeClaim) {
+        self.claims.insert(claim.metadata.name.as_str().into(), claim);
+        self.changes += 1;
+    }
+
     /// The same, remembering where it stands, for what may have to be said about it later.
     pub fn apply_from(&mut self, object: &Object<'_>, origin: Option<Origin>) -> Result<Applied, Invalid> {
         if object.name().1.is_empty() && !self.may_lack_name(object) {

@@ -21,7 +21,7 @@ impl Rank {
     fn niceness(self) -> i32 {
         match self {
             Self::First => 0,
-            Self::Second => 10,
+            Self::Second => 19,
         }
     }
 }
@@ -92,8 +92,8 @@ mod tests {
         let ours = niceness();
         let of = |handle: &Handle| handle.block_on(handle.spawn(async move { niceness() })).unwrap();
         let embedded = Threads::of_embedded().unwrap();
-        assert_eq!((of(embedded.urgent()), of(embedded.controllers())), (ours, 10.max(ours)));
-        assert_eq!(of(of_stand_ins().unwrap().handle()), 10.max(ours));
+        assert_eq!((of(embedded.urgent()), of(embedded.controllers())), (ours, 19.max(ours)));
+        assert_eq!(of(of_stand_ins().unwrap().handle()), 19.max(ours));
         let beside = Threads::beside_others().unwrap();
         assert_eq!((of(beside.urgent()), of(beside.controllers())), (ours, ours));
         assert_eq!(niceness(), ours);

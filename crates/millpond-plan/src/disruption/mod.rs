@@ -9,6 +9,7 @@
 //!       value, order, receivers ─▶ consolidate ─▶ finish: removals, savings, where pods move
 //!       state (board, undo)         │              ▲
 //!       purchase (kernel), domains  ▼              │
+//!       few, dealing (any order)    │              │
 //!                      planner: outdated, underused ─▶ trial      bound: what it costs at least
 //! ```
 
@@ -18,8 +19,10 @@ mod budget;
 mod consolidate;
 mod cost;
 mod cron;
+mod dealing;
 mod domains;
 mod eligible;
+mod few;
 mod finish;
 mod order;
 mod outdated;

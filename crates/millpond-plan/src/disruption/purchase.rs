@@ -5,22 +5,25 @@
 //! there ([`domains`]): pods that such a rule concerns go to a node with these values of those labels.
 //! Rules about the host are in the problem, or checked on the board.
 //!
-//! Pods that move are made anew, and nobody can tell the scheduler beforehand where each belongs. So what is bought must
-//! hold them in whatever order they come: a packing at least cost, which fills several nodes to the brim with what goes
-//! well together, would not come out, and more nodes would be bought for what is left.
+//! Pods that move are made anew, and nobody can tell the scheduler beforehand where each belongs. So what is bought
+//! must hold them in whatever order they come ([`dealing`](super::dealing)): a packing at least cost, which fills
+//! several nodes to the brim with what goes well together, would not come out, and more nodes would be bought for what
+//! is left. What is bought instead is looked for in several ways, one of which is [`few`].
 
 use std::collections::BTreeMap;
 
 use super::domains;
 use super::eligible::Refusal;
+use super::few;
 use super::state::State;
 use crate::board::SpotId;
 use crate::model::{ClassId, PodId, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
 use crate::plan::Rule;
 
-/// Of more nodes than these, one that is bought besides costs little.
-const FEW: usize = 8;
+/// Of more nodes than these, one that is bought besides costs little. With eight, ten nodes that were filled to the
+/// brim for 200 pods passed unseen.
+const FEW: usize = 16;
 
 /// Pods that are alike in what may be bought for them.
 struct Lot {
@@ -56,8 +59,8 @@ impl Quote {
 pub(super) enum Filled {
     /// To the brim.
     Whole,
-    /// With a little room to spare.
-    Nearly,
+    /// With one part of so many to spare.
+    AllBut(i64),
 }
 
 impl Filled {
@@ -65,7 +68,7 @@ impl Filled {
         match self {
             Self::Whole => amount,
             // Of a few things, such as devices, nothing is left.
-            Self::Nearly => amount - amount / 12,
+            Self::AllBut(parts) => amount - amount / parts,
         }
     }
 }
@@ -123,9 +126,7 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Resu
 
 /// Buys the cheapest node that holds all these pods, below a price. If there is none, the caller undoes what was done.
 pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<SpotId> {
-    let lots = lots(state, on_sale, pods, most).ok()?;
-    let mut offers = lots.sets.first()?.clone();
-    lots.sets.iter().for_each(|set| offers.intersect(set));
+    let offers = common_offers(state, on_sale, pods, most)?;
     let mut all = Resources::new();
     pods.iter().for_each(|pod| all.add(&state.snapshot.classes[state.class(*pod).index()].requests));
     let offer = |offer: &usize| state.market.offer(*offer);
@@ -136,34 +137,52 @@ pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], m
     state.put_all(pods, spot).then_some(spot)
 }
 
-/// Whether these pods fit on what was bought for them however they come: the large ones first, or the small ones, each
-/// where most is left, as the scheduler has it. Asked of few nodes only: of many, what does not fit is a small part.
+/// Offers below a price on which each of these pods could be.
+pub(super) fn common_offers(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<BitSet> {
+    let lots = lots(state, on_sale, pods, most).ok()?;
+    let mut offers = lots.sets.first()?.clone();
+    lots.sets.iter().for_each(|set| offers.intersect(set));
+    Some(offers)
+}
+
+/// Whether the pods on nodes that were bought fit there however they come. Asked of few nodes only: of many, what does
+/// not fit is a small part.
 pub(super) fn holds_anyhow(state: &State<'_>, bought: &[SpotId]) -> bool {
     if !(2..=FEW).contains(&bought.len()) {
         return true;
     }
-    let requests = |pod: &PodId| &state.snapshot.classes[state.class(*pod).index()].requests;
+    let pods: Vec<PodId> = bought.iter().flat_map(|spot| state.on_spot(*spot).iter().copied()).collect();
+    let dealing = few::dealing(state, &pods);
     let offers = bought.iter().filter_map(|spot| state.board.offer(*spot));
-    let whole: Vec<&Resources> = offers.map(|offer| &state.market.offer(offer).free).collect();
-    let share = |left: &Resources, whole: &Resources| -> i64 {
-        let parts = whole.iter().filter(|(_, whole)| *whole > 0);
-        parts.map(|(id, whole)| i64::try_from(i128::from(left.get(id)) * 1000 / i128::from(whole)).unwrap_or(0)).sum()
-    };
-    let mut pods: Vec<PodId> = bought.iter().flat_map(|spot| state.on_spot(*spot).iter().copied()).collect();
-    let size = |pod: &PodId| whole.iter().map(|whole| share(requests(pod), whole)).max().unwrap_or(0);
-    pods.sort_by_cached_key(size);
-    let all_fit = |pods: &[PodId]| {
-        let mut left: Vec<Resources> = whole.iter().map(|whole| (*whole).clone()).collect();
-        pods.iter().all(|pod| {
-            let request = requests(pod);
-            let fits = (0..left.len()).filter(|&node| left[node].first_lacking(request).is_none());
-            let roomiest = fits.max_by_key(|&node| share(&left[node], whole[node]));
-            roomiest.inspect(|&node| left[node].subtract(request)).is_some()
-        })
-    };
-    let small_first = all_fit(&pods);
-    pods.reverse();
-    small_first && all_fit(&pods)
+    let nodes: Vec<pack::Amounts> = offers.map(|offer| dealing.free(&state.market.offer(offer).free)).collect();
+    dealing.fits(&nodes)
+}
+
+/// Nodes with the pods on them, to be bought again after that was undone.
+pub(super) struct Purchase {
+    nodes: Vec<(usize, Vec<PodId>)>,
+    pub(super) cost: u128,
+}
+
+impl Purchase {
+    /// What was bought just now.
+    pub(super) fn new(state: &State<'_>, bought: &[SpotId]) -> Self {
+        let node = |spot: &SpotId| Some((state.board.offer(*spot)?, state.on_spot(*spot).to_vec()));
+        let nodes: Vec<(usize, Vec<PodId>)> = bought.iter().filter_map(node).collect();
+        let cost = nodes.iter().map(|(offer, _)| u128::from(state.market.offer(*offer).price)).sum();
+        Self { nodes, cost }
+    }
+
+    /// Buys the same again, on the same board.
+    pub(super) fn repeat(&self, state: &mut State<'_>) -> Vec<SpotId> {
+        let mut bought = Vec::with_capacity(self.nodes.len());
+        for (offer, pods) in &self.nodes {
+            let spot = state.open(*offer);
+            pods.iter().for_each(|pod| state.put(*pod, spot));
+            bought.push(spot);
+        }
+        bought
+    }
 }
 
 fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: SpotId, left: &mut Vec<PodId>) {
@@ -193,7 +212,7 @@ fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut
 
 /// Of equally good offers within all limits the one that the pods like best, then the one in the zone with the fewest
 /// nodes of its pool.
-fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<usize> {
+pub(super) fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<usize> {
     let allowed = ties.iter().copied().filter(|&offer| state.ledger.allows(offer).is_ok());
     let liked = |offer: usize| -> i64 {
         let each = pods.iter().map(|pod| &state.snapshot.classes[state.class(*pod).index()]);

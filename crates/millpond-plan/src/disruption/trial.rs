@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::eligible::Refusal;
+use super::few;
 use super::planner::Planner;
-use super::purchase::{self, Filled, Quote};
+use super::purchase::{self, Filled, Purchase, Quote};
 use crate::board::SpotId;
 use crate::model::{DisruptionReason, NodeId, PodId, PoolId};
 
@@ -24,6 +25,23 @@ pub(super) enum Buying {
     Cheaper,
     /// What it takes.
     Whatever,
+}
+
+/// Where to look for nodes that hold pods however they come.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// A single one.
+    One,
+    /// A few that hold any mixture of the pods.
+    Few,
+    /// As many as the kernel chooses, with one part of so many of each to spare.
+    AllBut(i64),
+}
+
+impl Way {
+    /// With less to spare than a twenty-fourth hardly anything holds that the others have not found, with more than a
+    /// twelfth nothing is cheaper.
+    const ALL: [Self; 4] = [Self::One, Self::Few, Self::AllBut(24), Self::AllBut(12)];
 }
 
 impl Planner<'_> {
@@ -134,24 +152,30 @@ impl Planner<'_> {
         purchase::quote(&mut self.state, &self.on_sale, pods, most, filled, self.budget)
     }
 
-    /// Buys nodes that hold pods however the scheduler deals them out, below a price: several that are not quite full, or
-    /// a single one.
+    /// Buys nodes that hold pods however the scheduler deals them out, below a price: whatever costs least of
+    /// what is found in all ways.
     fn buy_roomier(&mut self, pods: &[PodId], most: u128) -> Option<Vec<SpotId>> {
-        let mark = self.state.mark();
-        let single = purchase::buy_one(&mut self.state, &self.on_sale, pods, most);
-        let offer = single.and_then(|spot| self.state.board.offer(spot));
-        let price = offer.map(|offer| u128::from(self.state.market.offer(offer).price));
-        self.state.undo(mark);
-        if let Ok(several) = self.quote(pods, price.unwrap_or(most), Filled::Nearly) {
-            let bought = purchase::buy(&mut self.state, &self.on_sale, several).ok();
-            let bought = bought.filter(|bought| purchase::holds_anyhow(&self.state, bought));
-            if bought.is_some() {
-                return bought;
-            }
+        let mut best: Option<Purchase> = None;
+        for way in Way::ALL {
+            let below = best.as_ref().map_or(most, |best| best.cost);
+            let mark = self.state.mark();
+            let bought = self.buy_by(way, pods, below).filter(|bought| purchase::holds_anyhow(&self.state, bought));
+            let purchase = bought.map(|bought| Purchase::new(&self.state, &bought));
             self.state.undo(mark);
+            best = purchase.filter(|purchase| purchase.cost < below).or(best);
         }
-        price?;
-        purchase::buy_one(&mut self.state, &self.on_sale, pods, most).map(|spot| vec![spot])
+        best.map(|best| best.repeat(&mut self.state))
+    }
+
+    fn buy_by(&mut self, way: Way, pods: &[PodId], below: u128) -> Option<Vec<SpotId>> {
+        match way {
+            Way::One => purchase::buy_one(&mut self.state, &self.on_sale, pods, below).map(|spot| vec![spot]),
+            Way::Few => few::buy(&mut self.state, &self.on_sale, pods, below),
+            Way::AllBut(parts) => {
+                let quote = self.quote(pods, below, Filled::AllBut(parts)).ok()?;
+                purchase::buy(&mut self.state, &self.on_sale, quote).ok()
+            }
+        }
     }
 
     /// The cheapest of the empty nodes that go, below a price, that holds all these pods; they are put on it.

@@ -4,6 +4,7 @@ mod allowed;
 mod bound;
 mod buffers;
 mod consolidation;
+mod dealt;
 mod domains;
 mod eligibility;
 mod fixture;

@@ -6,18 +6,26 @@
 //!
 //! Not waited for: pods that tolerate the taint of a leaving node, static pods, pods that have ended, and pods that
 //! should have been gone a minute ago (nobody is there to end them).
+//!
+//! Of a tier the large ones leave first: they are made anew first, and find their place while nodes still have much left.
+//! What is left for the small ones is in pieces, and enough for them.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
-use millpond_api::duration;
+use millpond_api::{amounts, duration};
 use millpond_api::karpenter::{DISRUPTED_TAINT, DO_NOT_DISRUPT};
 use millpond_runtime::meta::{annotation, has_ended};
 
 /// A pod that is still there so long after it should have been gone is not waited for.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// Cores and memory of pods are compared as if a core were worth so many bytes.
+const BYTES_OF_A_CORE: i64 = 4 << 30;
 /// What a pod has for its end when it does not say.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// The shortest time that a pod is given: with none, it would be forgotten while it may still run.
@@ -103,7 +111,18 @@ pub(super) fn drain(pods: &[Arc<Pod>], now: Timestamp, deadline: Option<Timestam
         }
         drain.again = moments.into_iter().flatten().chain(drain.again).filter(|moment| *moment > now).min();
     }
+    drain.evict.sort_by_cached_key(|pod| Reverse(size(pod)));
     drain
+}
+
+/// How much a pod asks for, in thousandths of a core. What cannot be read counts for nothing.
+fn size(pod: &Pod) -> i64 {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let requests = containers.filter_map(|container| container.resources.as_ref()?.requests.as_ref());
+    let amount = |requests: &BTreeMap<String, Quantity>, name: &str| {
+        requests.get(name).and_then(|quantity| amounts::parse(name, &quantity.0).ok()).unwrap_or(0)
+    };
+    requests.map(|it| amount(it, "cpu") + amount(it, "memory") / (BYTES_OF_A_CORE / 1000)).sum()
 }
 
 /// The time that a pod gets when it is deleted for the node's sake; none if it ends in time by itself.

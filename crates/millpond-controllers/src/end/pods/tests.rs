@@ -37,6 +37,10 @@ fn pod(text: &str) -> Arc<Pod> {
             ("grace", seconds) => {
                 pod["spec"]["terminationGracePeriodSeconds"] = json!(seconds.parse::<i64>().unwrap());
             }
+            ("cpu" | "memory", amount) => {
+                let name = word.split_once('=').unwrap().0;
+                push(&mut pod, "/spec/containers", json!({"name": "c", "resources": {"requests": {name: amount}}}));
+            }
             ("leaving", at) => pod["metadata"]["deletionTimestamp"] = json!(time(at)),
             ("started", at) => pod["status"]["startTime"] = json!(time(at)),
             ("hold", text) => pod["metadata"]["annotations"][DO_NOT_DISRUPT] = json!(text),
@@ -147,4 +151,12 @@ fn a_deadline_is_kept() {
         ("late ones get a second", Some(-5), &["a grace=600 leaving=300"], "delete a in 1s, 1 left"),
         ("the first moment counts", Some(100), &["a grace=10", "b grace=50"], "evict a, evict b, 2 left, again 50"),
     ]);
+}
+
+#[test]
+fn large_pods_leave_first() {
+    let pods = ["a cpu=100m memory=1Gi", "b cpu=100m", "c cpu=2", "d memory=8Gi", "e", "f cpu=2", "g cpu=lots"];
+    let pods: Vec<Arc<Pod>> = pods.iter().map(|text| pod(text)).collect();
+    let order: Vec<String> = drain(&pods, moment(0), None).evict.iter().map(|pod| pod.name_any()).collect();
+    assert_eq!(order, ["c", "d", "f", "a", "b", "e", "g"], "of equal ones as they stand");
 }

@@ -1,5 +1,6 @@
 //! What all controllers share: a copy of each kind, the planner's index over them, clock, names and events.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ use millpond_runtime::names::Names;
 use millpond_state::groups::NodeGroups;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
 use millpond_state::{Group, Overlays, State, Taken, Unresolved};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -165,6 +167,9 @@ pub struct Cluster {
     csi_nodes: Arc<Mirror<CSINode>>,
     priorities: Arc<Mirror<PriorityClass>>,
     state: Mutex<Index>,
+    /// Nodes that changed, as text, and those that are gone: whoever looks at the index takes them over first. Threads that
+    /// stand back tell of them, and such a one must not hold what a plan waits for.
+    late_nodes: Mutex<HashMap<Key, Option<Box<RawValue>>>>,
     taking_pods: Mutex<()>,
     changes: watch::Sender<u64>,
 }
@@ -195,7 +200,34 @@ fn are_planned_alike(one: &Pod, other: &Pod) -> bool {
 /// The planner's index, and objects that it refused.
 struct Index {
     state: State,
-    refused: std::collections::BTreeMap<(StateKind, Key), Invalid>,
+    refused: BTreeMap<(StateKind, Key), Invalid>,
+}
+
+impl Index {
+    /// Takes an object; tells whether it did.
+    fn take<E: std::fmt::Display>(&mut self, kind: StateKind, key: Key, read: Result<Object<'_>, E>) -> bool {
+        let taken = match read {
+            Ok(object) => self.state.apply(&object).map(drop),
+            Err(error) => Err(Invalid::new("", error.to_string())),
+        };
+        match taken {
+            Ok(()) => {
+                self.refused.remove(&(kind, key));
+                true
+            }
+            Err(invalid) => {
+                // What it was before must not be planned with either.
+                self.state.delete(kind, &key.namespace, &key.name);
+                self.refused.insert((kind, key), invalid);
+                false
+            }
+        }
+    }
+
+    fn forget(&mut self, kind: StateKind, key: Key) {
+        self.state.delete(kind, &key.namespace, &key.name);
+        self.refused.remove(&(kind, key));
+    }
 }
 
 impl Cluster {
@@ -247,7 +279,8 @@ impl Cluster {
             storage_classes: plain(&writer),
             csi_nodes: plain(&writer),
             priorities: plain(&writer),
-            state: Mutex::new(Index { state: State::new(), refused: std::collections::BTreeMap::new() }),
+            state: Mutex::new(Index { state: State::new(), refused: BTreeMap::new() }),
+            late_nodes: Mutex::default(),
             taking_pods: Mutex::new(()),
             changes: watch::Sender::new(0),
             client,
@@ -261,7 +294,7 @@ impl Cluster {
     /// Every change of a mirror goes into the planner's index.
     fn feed_state(self: &Arc<Self>) {
         self.feed_pods();
-        self.feed(&self.nodes, StateKind::Node, |_| true);
+        self.feed_nodes();
         self.feed(&self.pools, StateKind::NodePool, is_ours);
         self.feed_claims();
         self.feed_promises();
@@ -319,6 +352,18 @@ impl Cluster {
             index.refused.remove(&(StateKind::NodeClaim, key));
             index.state.apply_claim(api_claim(claim));
             drop(index);
+            cluster.changes.send_modify(|count| *count += 1);
+        });
+    }
+
+    /// Nodes wait until somebody looks at the index.
+    fn feed_nodes(self: &Arc<Self>) {
+        let cluster = Arc::downgrade(self);
+        self.nodes.on_change(move |before, after| {
+            let (Some(cluster), Some(node)) = (cluster.upgrade(), after.or(before)) else { return };
+            // A node can always be written; and if not, it is not planned with.
+            let text = after.and_then(|node| node.write().ok());
+            cluster.late_nodes.lock().insert(Key::of(&**node), text);
             cluster.changes.send_modify(|count| *count += 1);
         });
     }
@@ -430,43 +475,41 @@ impl Cluster {
         rest: impl FnOnce(&mut State),
     ) {
         let mut index = self.state.lock();
-        let taken = match read {
-            Ok(object) => index.state.apply(&object).map(drop),
-            Err(error) => Err(Invalid::new("", error.to_string())),
-        };
-        match taken {
-            Ok(()) => {
-                index.refused.remove(&(kind, key));
-                rest(&mut index.state);
-            }
-            Err(invalid) => {
-                // What it was before must not be planned with either.
-                index.state.delete(kind, &key.namespace, &key.name);
-                index.refused.insert((kind, key), invalid);
-            }
+        if index.take(kind, key, read) {
+            rest(&mut index.state);
         }
         drop(index);
         self.changes.send_modify(|count| *count += 1);
     }
 
     fn forget(&self, kind: StateKind, key: &Key) {
-        let mut index = self.state.lock();
-        index.refused.remove(&(kind, key.clone()));
-        index.state.delete(kind, &key.namespace, &key.name);
-        drop(index);
+        self.state.lock().forget(kind, key.clone());
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The index, with all nodes as they were told of.
+    fn index(&self) -> MutexGuard<'_, Index> {
+        let mut index = self.state.lock();
+        let late = std::mem::take(&mut *self.late_nodes.lock());
+        for (key, text) in late {
+            match text {
+                Some(text) => drop(index.take(StateKind::Node, key, Object::from_json(StateKind::Node, text.get()))),
+                None => index.forget(StateKind::Node, key),
+            }
+        }
+        index
     }
 
     /// All that is known, as the planner reads it.
     pub fn snapshot(&self, options: &millpond_state::Options) -> Taken {
-        let mut index = self.state.lock();
+        let mut index = self.index();
         index.state.prepare(options);
         index.state.snapshot(self.now().0, options)
     }
 
     /// Looks at all node groups as they are now.
     pub(crate) fn with_node_groups<T>(&self, options: &NodeGroups, look: impl FnOnce(&[Group<'_>], &State) -> T) -> T {
-        let index = self.state.lock();
+        let index = self.index();
         look(&index.state.node_groups(options), &index.state)
     }
 
@@ -476,35 +519,43 @@ impl Cluster {
             self.pods.indexed(node).iter().filter(|pod| !has_ended(pod)).map(|pod| Key::of(&**pod)).collect();
         let others = there.iter().map(|key| (key.namespace.as_str(), key.name.as_str()));
         let key = Key::of(pod);
-        self.state.lock().state.has_enough(node, (&key.namespace, &key.name), others).unwrap_or(true)
+        self.index().state.has_enough(node, (&key.namespace, &key.name), others).unwrap_or(true)
+    }
+
+    /// The same, asked by a thread that stands back: others wait for whoever looks at the index.
+    pub(crate) async fn has_enough_still(self: &Arc<Self>, node: &str, pod: &Arc<Pod>) -> bool {
+        let Some(urgent) = &self.options.urgent else { return self.has_enough(node, pod) };
+        let (cluster, node, pod) = (Arc::clone(self), node.to_owned(), Arc::clone(pod));
+        // Threads that have ended have nobody wait for them any more.
+        urgent.threads.spawn(async move { cluster.has_enough(&node, &pod) }).await.unwrap_or(true)
     }
 
     /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.
     pub fn buffer(&self, key: &Key) -> Option<Result<u32, Unresolved>> {
-        self.state.lock().state.buffer(&key.namespace, &key.name)
+        self.index().state.buffer(&key.namespace, &key.name)
     }
 
     /// Overlays that are used, and those that are not.
     pub fn judged_overlays(&self) -> Arc<Overlays> {
-        self.state.lock().state.overlays(&self.options.snapshot)
+        self.index().state.overlays(&self.options.snapshot)
     }
 
     /// A catalogue with overlays on top, as nodes with these labels are priced; the catalogue itself if there are none.
     pub fn overlaid(&self, catalog: &Arc<Catalog>, labels: &LabelValues, class: &NodeClass) -> Arc<Catalog> {
         let only = Some(class.spec.overlays.as_slice()).filter(|names| !names.is_empty());
-        let index = self.state.lock();
+        let index = self.index();
         let overlaid = index.state.overlaid(catalog, labels, only, &self.options.snapshot);
         overlaid.unwrap_or_else(|| Arc::clone(catalog))
     }
 
     /// Own catalogues of instance types that can be read.
     pub fn own_catalogs(&self) -> Vec<Arc<Catalog>> {
-        self.state.lock().state.catalogs().cloned().collect()
+        self.index().state.catalogs().cloned().collect()
     }
 
     /// Why the planner does not take an object, if so.
     pub fn refused(&self, kind: StateKind, key: &Key) -> Option<Invalid> {
-        self.state.lock().refused.get(&(kind, key.clone())).cloned()
+        self.index().refused.get(&(kind, key.clone())).cloned()
     }
 
     /// Counts changes of anything that planning looks at.

@@ -18,8 +18,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
-use millpond_api::{amounts, duration};
 use millpond_api::karpenter::{DISRUPTED_TAINT, DO_NOT_DISRUPT};
+use millpond_api::{amounts, duration};
 use millpond_runtime::meta::{annotation, has_ended};
 
 /// A pod that is still there so long after it should have been gone is not waited for.

@@ -135,7 +135,7 @@ impl Nominations {
     }
 
     /// How long a nomination may stand yet; none for as long as it takes.
-    fn stands(&self, pod: &Pod, name: &str) -> Option<Duration> {
+    async fn stands(&self, pod: &Arc<Pod>, name: &str) -> Option<Duration> {
         let cluster = &self.context.cluster;
         let key = Key::new("", name);
         if let Some(node) = cluster.nodes.get(&key) {
@@ -147,7 +147,7 @@ impl Nominations {
                 // Nominated by the scheduler itself, or not ready yet.
                 return None;
             };
-            if !cluster.has_enough(name, pod) {
+            if !cluster.has_enough_still(name, pod).await {
                 // Somebody else was faster.
                 return Some(Duration::ZERO);
             }
@@ -170,7 +170,7 @@ impl Reconcile for Nominations {
         let cluster = &self.context.cluster;
         let Some(pod) = cluster.pods.get(key).filter(|pod| !is_leaving(&**pod)) else { return Ok(None) };
         let Some(name) = cluster.promises.of(&pod) else { return Ok(None) };
-        match self.stands(&pod, &name) {
+        match self.stands(&pod, &name).await {
             None => Ok(None),
             Some(left) if !left.is_zero() => {
                 let siblings = || cluster.promises.pods_on(&name);

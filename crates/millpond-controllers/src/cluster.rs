@@ -1,6 +1,6 @@
 //! What all controllers share: a copy of each kind, the planner's index over them, clock, names and events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -513,12 +513,15 @@ impl Cluster {
         look(&index.state.node_groups(options), &index.state)
     }
 
-    /// Whether a node has enough for a pod beside those that it has; so, too, as long as that is not known.
+    /// Whether a node has enough for a pod beside those that it has, and those before it that were promised it; so, too,
+    /// as long as that is not known. The scheduler keeps room for everybody who is nominated: of two who would each find
+    /// enough, but not both, it binds neither.
     pub(crate) fn has_enough(&self, node: &str, pod: &Pod) -> bool {
-        let there: Vec<Key> =
-            self.pods.indexed(node).iter().filter(|pod| !has_ended(pod)).map(|pod| Key::of(&**pod)).collect();
-        let others = there.iter().map(|key| (key.namespace.as_str(), key.name.as_str()));
         let key = Key::of(pod);
+        let there = self.pods.indexed(node).into_iter().filter(|pod| !has_ended(pod)).map(|pod| Key::of(&*pod));
+        let before = self.promises.pods_on(node).into_iter().filter(|other| *other < key);
+        let others: BTreeSet<Key> = there.chain(before).collect();
+        let others = others.iter().map(|key| (key.namespace.as_str(), key.name.as_str()));
         self.index().state.has_enough(node, (&key.namespace, &key.name), others).unwrap_or(true)
     }
 

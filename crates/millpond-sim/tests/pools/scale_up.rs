@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use millpond_api::condition::is_true;
 use serde_json::json;
 
@@ -41,6 +44,49 @@ async fn what_was_planned_is_what_happens() {
     let made: Vec<_> = basin.claims().iter().filter_map(|claim| claim.metadata.creation_timestamp.clone()).collect();
     let (first, last) = (made.iter().min().unwrap(), made.iter().max().unwrap());
     assert!(last.0.as_second() - first.0.as_second() <= 1, "one round of nodes, not two: {made:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loses_a_place_to_others_holds_up_nobody() {
+    let basin = Basin::bare().await;
+    basin.class("default", json!({})).await;
+    let spec = json!({
+        "requirements": [{"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"]}],
+        "startupTaints": [{"key": "starting", "effect": "NoSchedule"}],
+    });
+    basin.pool("default", json!({"spec": {"template": {"spec": spec}}})).await;
+    basin.deployment("web", 2, "700m", json!({})).await;
+    let registered = |node: &Node| label(node, "karpenter.sh/registered") == "true";
+    basin.until("a node is there", |cluster| cluster.nodes.list().iter().any(|node| registered(node))).await;
+    // Somebody comes past the scheduler: there is room for either of the two, and not for both.
+    let node = basin.claims()[0].metadata.name.clone().expect("a name");
+    let requests = json!({"cpu": "700m"});
+    basin
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other", "namespace": "default"},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "main", "image": "other", "resources": {"requests": requests}}],
+            },
+        }))
+        .await;
+    basin.until("it is there", |cluster| cluster.pods.len() == 3).await;
+    let pods: Api<Pod> = Api::namespaced(basin.client.clone(), "default");
+    let expected = Patch::Merge(json!({"status": {"nominatedNodeName": node}}));
+    for pod in pods_of(basin.cluster(), "web") {
+        pods.patch_status(&pod.name_any(), &PatchParams::default(), &expected).await.expect("written");
+    }
+    let open = json!({"spec": {"taints": null}});
+    basin.patch("v1", "Node", &node, open.clone()).await;
+    let begun = basin.now();
+    basin.until("one runs", |cluster| running(cluster, "web") == 1).await;
+    let took = basin.now().duration_since(begun).as_secs();
+    assert!(took < 5, "each kept the other away for {took} s");
+    basin.until("there is another node", |cluster| cluster.nodes.len() == 2).await;
+    for node in basin.nodes() {
+        basin.patch("v1", "Node", &node.name_any(), open.clone()).await;
+    }
+    basin.until_running("web", 2).await;
 }
 
 #[tokio::test(start_paused = true)]

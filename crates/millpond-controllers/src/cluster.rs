@@ -9,7 +9,8 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+    ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition, PodStatus,
+    PodTemplate,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -182,19 +183,31 @@ fn waits(pod: &Pod) -> bool {
 /// Whether planning can tell two states of a pod apart. What the scheduler says of its attempts changes most often, and
 /// is none of it.
 fn are_planned_alike(one: &Pod, other: &Pod) -> bool {
-    let status = |pod: &Pod| {
-        let mut status = pod.status.clone().unwrap_or_default();
-        status.conditions.get_or_insert_default().retain(|condition| condition.type_ != "PodScheduled");
-        status
-    };
     let (meta, other_meta) = (&one.metadata, &other.metadata);
     meta.uid == other_meta.uid
         && meta.deletion_timestamp == other_meta.deletion_timestamp
+        && are_alike(one.status.as_ref(), other.status.as_ref())
         && meta.labels == other_meta.labels
         && meta.annotations == other_meta.annotations
         && meta.owner_references == other_meta.owner_references
         && one.spec == other.spec
-        && status(one) == status(other)
+}
+
+/// The same for what is said of a pod, as far as the planner's index reads it.
+fn are_alike(one: Option<&PodStatus>, other: Option<&PodStatus>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
+    one.phase == other.phase
+        && one.nominated_node_name == other.nominated_node_name
+        && one.start_time == other.start_time
+        && told(one).eq(told(other))
+        && one.container_statuses == other.container_statuses
+        && one.init_container_statuses == other.init_container_statuses
+        && one.resources == other.resources
+        && one.allocated_resources == other.allocated_resources
+}
+
+fn told(status: &PodStatus) -> impl Iterator<Item = &PodCondition> {
+    status.conditions.iter().flatten().filter(|condition| condition.type_ != "PodScheduled")
 }
 
 /// The planner's index, and objects that it refused.
@@ -701,4 +714,48 @@ pub fn is_ours(pool: &NodePool) -> bool {
 /// Whether a class of nodes is Millpond's.
 pub fn is_our_class(class: &millpond_api::karpenter::NodeClassRef) -> bool {
     class.group == millpond_api::node_class::GROUP && class.kind == "NodeClass"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_what_planning_looks_at_tells_states_of_a_pod_apart() {
+        let pod = |change: fn(&mut Value)| -> Pod {
+            let mut pod = json!({
+                "metadata": {"name": "web", "uid": "u", "labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main"}]},
+                "status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]},
+            });
+            change(&mut pod);
+            serde_json::from_value(pod).unwrap()
+        };
+        let known = pod(|_| {});
+        let alike: [fn(&mut Value); 4] = [
+            |_| {},
+            |pod| pod["metadata"]["resourceVersion"] = json!("7"),
+            |pod| pod["status"]["podIP"] = json!("10.0.0.1"),
+            |pod| {
+                let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+                conditions.insert(0, json!({"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}));
+            },
+        ];
+        assert!(alike.into_iter().all(|change| are_planned_alike(&known, &pod(change))));
+        let others: [fn(&mut Value); 8] = [
+            |pod| pod["metadata"]["uid"] = json!("v"),
+            |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+            |pod| pod["metadata"]["labels"]["tier"] = json!("front"),
+            |pod| pod["spec"]["nodeName"] = json!("a"),
+            |pod| pod["status"]["nominatedNodeName"] = json!("a"),
+            |pod| pod["status"]["phase"] = json!("Running"),
+            |pod| pod["status"]["conditions"][0]["status"] = json!("True"),
+            |pod| drop(pod.as_object_mut().unwrap().remove("status")),
+        ];
+        for (number, change) in others.into_iter().enumerate() {
+            assert!(!are_planned_alike(&known, &pod(change)), "change {number}");
+        }
+    }
 }

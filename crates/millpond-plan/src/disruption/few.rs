@@ -15,7 +15,7 @@ use super::dealing::Dealing;
 use super::purchase;
 use super::state::State;
 use crate::board::SpotId;
-use crate::model::{ClassId, PodId};
+use crate::model::{ClassId, PodId, ResourceId};
 use crate::pack::{Amounts, BitSet};
 
 /// Nodes of a set. Each more of them wastes room at its end.
@@ -74,9 +74,17 @@ pub(super) fn dealing(state: &State<'_>, pods: &[PodId]) -> Dealing {
     )
 }
 
-fn by_class(state: &State<'_>, pods: &[PodId]) -> BTreeMap<ClassId, Vec<PodId>> {
+/// Classes by what a pod of them asks for and how many there are: how classes and pods are numbered must not show in what
+/// a plan costs.
+fn by_class(state: &State<'_>, pods: &[PodId]) -> Vec<(ClassId, Vec<PodId>)> {
     let mut classes: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
     pods.iter().for_each(|pod| classes.entry(state.class(*pod)).or_default().push(*pod));
+    let mut classes: Vec<(ClassId, Vec<PodId>)> = classes.into_iter().collect();
+    classes.iter_mut().for_each(|(_, pods)| pods.sort_unstable());
+    let requests = |class: ClassId| -> Vec<(ResourceId, i64)> {
+        state.snapshot.classes[class.index()].requests.iter().filter(|(_, amount)| *amount > 0).collect()
+    };
+    classes.sort_by_cached_key(|(class, pods)| (requests(*class), pods.len(), pods.first().copied()));
     classes
 }
 
@@ -123,7 +131,7 @@ fn shapes(state: &State<'_>, offers: &BitSet, dealing: &Dealing) -> Vec<Shape> {
 fn open(state: &mut State<'_>, pods: &[PodId], dealing: &Dealing, set: Vec<&Shape>) -> Option<Vec<SpotId>> {
     let nodes: Vec<Amounts> = set.iter().map(|shape| shape.free).collect();
     let dealt = dealing.deal(&nodes)?;
-    let mut classes: Vec<Vec<PodId>> = by_class(state, pods).into_values().collect();
+    let mut classes: Vec<Vec<PodId>> = by_class(state, pods).into_iter().map(|(_, pods)| pods).collect();
     let mut bought = Vec::with_capacity(set.len());
     for (shape, counts) in set.into_iter().zip(dealt) {
         let here = classes.iter_mut().zip(counts).flat_map(|(pods, count)| pods.split_off(pods.len() - count));

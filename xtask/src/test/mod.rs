@@ -17,7 +17,7 @@ use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
 use self::background::Build;
 use self::summary::{Outcome, Summary};
 use crate::cargo::cargo;
-use crate::{conformance, generate, karpenter, rival, tidy};
+use crate::{conformance, dependencies, generate, karpenter, rival, tidy};
 
 /// Tests of this name need the real cluster. They are marked `#[ignore]`, so
 /// that a plain `cargo test` counts them as ignored, and run in a step of
@@ -105,7 +105,7 @@ fn plan(args: &Args) -> Vec<Step> {
         cargo_step("format", &["fmt", "--all", "--check"], &[]),
         task_step("tidy", "cargo xtask tidy", tidy::run),
         task_step("generated files", "cargo xtask generate --check", generate::check),
-        deny_step(),
+        Step { name: "dependencies", detail: "cargo xtask dependencies".into(), work: Work::Told(dependencies::run) },
         cargo_step("clippy", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], &[]),
     ];
     if args.quick {
@@ -161,17 +161,6 @@ fn task_step(name: &'static str, detail: &str, task: fn() -> Result<()>) -> Step
 
 fn nothing(name: &'static str, reason: &str) -> Step {
     Step { name, detail: "nothing".into(), work: Work::Nothing(reason.into()) }
-}
-
-/// cargo-deny takes longer to compile than all of Millpond, so it is used where
-/// it is, and its absence is told. Advisories need a download: people run those.
-fn deny_step() -> Step {
-    let present = cargo().args(["deny", "--version"]).output().is_ok_and(|output| output.status.success());
-    if present {
-        cargo_step("dependencies", &["deny", "--locked", "check", "bans", "licenses", "sources"], &[])
-    } else {
-        nothing("dependencies", "cargo-deny is not installed (`cargo install --locked cargo-deny` brings it)")
-    }
 }
 
 fn perform(work: &Work, build: &mut Option<Build>) -> Outcome {

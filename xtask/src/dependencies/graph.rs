@@ -1,6 +1,6 @@
 //! The resolved dependency graph, from `cargo metadata`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
@@ -16,7 +16,6 @@ pub(crate) struct Graph {
 /// One crate of the graph.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Package {
-    pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) version: String,
     /// An SPDX expression.
@@ -37,53 +36,47 @@ pub(crate) struct Requirement {
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
-    workspace_members: Vec<String>,
-    resolve: Resolve,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    /// The ids of what it is built with.
-    dependencies: Vec<String>,
 }
 
 impl Graph {
     /// Asks cargo for the graph of the given targets.
     pub(crate) fn resolve(targets: &[String]) -> Result<Self> {
-        let mut command = cargo();
-        command.args(["metadata", "--format-version=1", "--locked"]);
+        let metadata = ask_cargo(&["metadata", "--format-version=1", "--locked"])?;
+        let metadata: Metadata = serde_json::from_str(&metadata).context("read cargo's metadata")?;
+        let mut used = BTreeSet::new();
         for target in targets {
-            command.args(["--filter-platform", target]);
+            used.extend(built_for(target)?);
         }
-        let output = command.stderr(Stdio::inherit()).output().context("run cargo")?;
-        if !output.status.success() {
-            bail!("`cargo metadata` failed");
-        }
-        let metadata: Metadata = serde_json::from_slice(&output.stdout).context("read cargo's metadata")?;
-        let used = metadata.reachable();
-        let packages = metadata.packages.iter().filter(|package| used.contains(package.id.as_str())).cloned().collect();
-        Ok(Self { packages })
+        let is_used = |package: &Package| used.contains(&(package.name.clone(), package.version.clone()));
+        Ok(Self { packages: metadata.packages.into_iter().filter(is_used).collect() })
     }
 }
 
-impl Metadata {
-    /// What the workspace is built with. cargo also resolves dependencies of features that nothing turns on.
-    fn reachable(&self) -> BTreeSet<&str> {
-        let dependencies: BTreeMap<&str, &[String]> =
-            self.resolve.nodes.iter().map(|node| (node.id.as_str(), node.dependencies.as_slice())).collect();
-        let mut reached = BTreeSet::new();
-        let mut open: Vec<&str> = self.workspace_members.iter().map(String::as_str).collect();
-        while let Some(id) = open.pop() {
-            if reached.insert(id) {
-                open.extend(dependencies.get(id).into_iter().flat_map(|ids| ids.iter().map(String::as_str)));
-            }
-        }
-        reached
+/// Names and versions of what the workspace is built with. `cargo metadata` also has the dependencies of features that
+/// nothing turns on, so `cargo tree` tells.
+fn built_for(target: &str) -> Result<BTreeSet<(String, String)>> {
+    let tree = ask_cargo(&[
+        "tree",
+        "--locked",
+        "--workspace",
+        "--edges=all",
+        "--prefix=none",
+        "--format={p}",
+        "--target",
+        target,
+    ])?;
+    let parse = |line: &str| {
+        let mut words = line.split(' ');
+        let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
+        Some((name.to_owned(), version.to_owned()))
+    };
+    Ok(tree.lines().filter_map(parse).collect())
+}
+
+fn ask_cargo(args: &[&str]) -> Result<String> {
+    let output = cargo().args(args).stderr(Stdio::inherit()).output().context("run cargo")?;
+    if !output.status.success() {
+        bail!("`cargo {}` failed", args.join(" "));
     }
+    String::from_utf8(output.stdout).context("read what cargo prints")
 }

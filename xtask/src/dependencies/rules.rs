@@ -161,7 +161,6 @@ mod tests {
 
     fn package(name: &str, version: &str, license: &str) -> Package {
         Package {
-            id: format!("{name}@{version}"),
             name: name.into(),
             version: version.into(),
             license: Some(license.into()),

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::RealParts => real_cluster::ensure_parts(&test::wanted_parts()).map(drop),
         Task::K8sConformance(args) => conformance::run(&args),
-        Task::KarpenterSuite(args) => karpenter::run(&args).map(drop),
+        Task::KarpenterSuite(args) => karpenter::run(&args).map(|summary| println!("{summary}")),
         Task::Race(args) => race::run(&args),
         Task::Rival(args) => rival::run(&args),
     };

@@ -16,6 +16,7 @@ pub mod board;
 pub mod check;
 pub mod disruption;
 pub mod explain;
+pub mod gpu;
 pub mod market;
 pub mod model;
 pub mod pack;

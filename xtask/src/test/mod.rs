@@ -115,7 +115,7 @@ fn run_lane(lane: &Lane, build: &mut Option<Build>, show: Show, summary: &Mutex<
 /// Everything real that the tests run beside Millpond.
 pub(crate) fn wanted_parts() -> Vec<Part> {
     let mut parts = CLUSTER_PARTS.to_vec();
-    parts.extend([Part::CLUSTER_API, Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
+    parts.extend([Part::CLUSTER_API, Part::VCSIM, Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
     parts
 }
 

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "millpond-controllers",
         &["millpond-plan", "millpond-api", "millpond-runtime", "millpond-state", "millpond-providers"],
     ),
-    ("millpond-ci", &["millpond-plan", "millpond-api", "millpond-providers"]),
+    ("millpond-ci", &["millpond-plan", "millpond-api", "millpond-runtime", "millpond-providers"]),
     ("millpond-agent", &["millpond-api"]),
     ("millpond-vsphere", &[]),
     ("millpond-web", &["millpond-plan", "millpond-api", "millpond-state"]),

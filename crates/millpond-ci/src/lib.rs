@@ -1,0 +1,12 @@
+//! The Zuul dialect: CI jobs request nodes by label, launchers provide them. This crate reads Nodepool's configuration
+//! and speaks Nodepool's data model, so that Zuul and Nodepool's own tools keep working.
+//!
+//! ```text
+//!   nodepool.yaml, secure.conf ──config──▶ Config
+//! ```
+//!
+//! Not here: printing and the command line, which are in the binary.
+
+pub mod config;
+pub mod model;
+pub mod view;

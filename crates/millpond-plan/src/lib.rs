@@ -17,6 +17,7 @@ pub mod check;
 pub mod disruption;
 pub mod explain;
 pub mod market;
+pub mod matching;
 pub mod model;
 pub mod pack;
 pub mod plan;

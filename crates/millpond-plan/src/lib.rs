@@ -18,6 +18,7 @@ pub mod disruption;
 pub mod explain;
 pub mod gpu;
 pub mod market;
+pub mod matching;
 pub mod model;
 pub mod pack;
 pub mod plan;

@@ -14,7 +14,7 @@ use crate::resource::{Resource, SelectableFields};
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::server::Server;
 use crate::status::ApiError;
-use crate::store::StoredObject;
+use crate::store::{SetAside, StoredObject};
 
 /// A request, resolved to a resource.
 pub(crate) struct Call {
@@ -48,7 +48,23 @@ impl Call {
 
     /// The object that the path names.
     pub(crate) fn fetch(&self) -> Result<Arc<StoredObject>, ApiError> {
-        self.server.store.get(&self.resource.storage, &self.key()).ok_or_else(|| self.not_found())
+        let key = self.key();
+        self.server.store.get(&self.resource.storage, &key).ok_or_else(|| {
+            let unreadable = self.server.store.set_aside(&self.resource.storage, &key);
+            unreadable.map_or_else(|| self.not_found(), |object| self.unreadable(&object))
+        })
+    }
+
+    /// The 500 for an object that the store holds and cannot read.
+    fn unreadable(&self, object: &SetAside) -> ApiError {
+        ApiError::internal(format!(
+            "{} {:?} was written at resource version {} and cannot be read ({}); \
+             it is kept in the store until it is deleted",
+            crate::status::qualified(&self.resource.group, &self.resource.plural),
+            self.name(),
+            object.revision,
+            object.problem,
+        ))
     }
 
     /// The 404 for the object that the path names.

@@ -15,7 +15,7 @@ use crate::clock::rfc3339;
 use crate::lifecycle::definitions;
 use crate::resource::Verbs;
 use crate::status::ApiError;
-use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::store::{CommitError, Draft, DraftError, Expect, Limits, StoredObject, Write};
 use crate::{admission, convert, kind, meta};
 
 /// How often a generated name that is taken is generated anew.
@@ -121,18 +121,15 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         return Err(ApiError::invalid(&resource.group, &resource.kind, &name, &errors));
     }
     admission::check(call, &object, None, Part::Main).await?;
-    if call.query.dry_run {
-        return dry_run(call, object, &name);
+    let served = call.query.dry_run.then(|| object.clone());
+    convert::to_stored(&resource, &mut object);
+    let draft =
+        Draft::encode(&object, managed_fields.as_deref(), Limits::NEW).map_err(|error| not_storable(&error))?;
+    if let Some(served) = served {
+        return dry_run(call, served, &name);
     }
     let key = key_of(&resource, call.namespace(), &name);
-    convert::to_stored(&resource, &mut object);
-    let write = Write {
-        collection: resource.storage.clone(),
-        key,
-        expect: Expect::Absent,
-        draft: Draft::with_managed_fields(&object, managed_fields.as_deref()),
-        delete: false,
-    };
+    let write = Write { collection: resource.storage.clone(), key, expect: Expect::Absent, draft, delete: false };
     match call.server.store.commit(write).await {
         Ok(stored) => {
             call.server.after_write(&resource, &stored);
@@ -182,7 +179,22 @@ fn new_uid() -> String {
     uuid::Builder::from_random_bytes(rand::random()).into_uuid().to_string()
 }
 
-/// 500 for a store that cannot write.
+/// The answer to a write that did not happen: the object's fault, or 500 for a store that cannot write.
 pub(crate) fn unavailable(error: &CommitError) -> ApiError {
-    ApiError::internal(error)
+    match error {
+        CommitError::Refused(error) => not_storable(error),
+        _ => ApiError::internal(error),
+    }
+}
+
+/// The answer to an object that is too deep or too large to be stored.
+pub(crate) fn not_storable(error: &DraftError) -> ApiError {
+    match error {
+        DraftError::TooDeep { .. } => ApiError::bad_request(format!("exceeded max depth: {error}")),
+        DraftError::TooLarge { .. } => ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {error}"),
+        ),
+    }
 }

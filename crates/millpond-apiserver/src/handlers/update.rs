@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::create::{self, Outcome, unavailable};
+use super::create::{self, Outcome, not_storable, unavailable};
 use super::decode;
 use super::ownership::Ownership;
 use super::read::served;
@@ -349,19 +349,22 @@ async fn write_change(
     }
     apply::settle_times(&old, &mut new);
     admission::check(call, &new, Some(&old), part).await?;
-    if call.query.dry_run {
-        return Ok(Some(Outcome::DryRun(Box::new(new))));
-    }
     if new == old {
-        return Ok(Some(Outcome::Stored(stored.clone())));
+        let unchanged = Outcome::Stored(stored.clone());
+        return Ok(Some(if call.query.dry_run { Outcome::DryRun(Box::new(new)) } else { unchanged }));
     }
     let delete = is_finished(&resource, &new);
+    let served = call.query.dry_run.then(|| new.clone());
     convert::to_stored(&resource, &mut new);
+    let draft = Draft::update_of(stored, &new).map_err(|error| not_storable(&error))?;
+    if let Some(served) = served {
+        return Ok(Some(Outcome::DryRun(Box::new(served))));
+    }
     let write = Write {
         collection: resource.storage.clone(),
         key: call.key(),
         expect: Expect::Revision(stored.revision),
-        draft: Draft::new(&new),
+        draft,
         delete,
     };
     match call.server.store.commit(write).await {

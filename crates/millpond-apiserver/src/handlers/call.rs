@@ -10,7 +10,9 @@ use crate::auth::Identity;
 use crate::http::negotiate::Accepted;
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
+use crate::long_work::LONG_BYTES;
 use crate::resource::{Resource, SelectableFields};
+use crate::schema::custom;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::server::Server;
 use crate::status::ApiError;
@@ -26,6 +28,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) identity: Identity,
     pub(crate) accepted: Accepted,
+    /// Size of the request's body.
+    pub(crate) body_bytes: usize,
     /// Texts of Warning headers, in order.
     pub(crate) warnings: Vec<String>,
 }
@@ -44,6 +48,12 @@ impl Call {
     /// The key of the object that the path names.
     pub(crate) fn key(&self) -> Arc<str> {
         key_of(&self.resource, self.namespace(), self.name())
+    }
+
+    /// Whether it may take long to decode, validate or render what this request writes.
+    pub(crate) fn is_long(&self) -> bool {
+        let rules = || custom::definition(&self.resource.schema).is_some_and(custom::Definition::has_rules);
+        self.body_bytes > LONG_BYTES || (self.method != Method::GET && rules())
     }
 
     /// The object that the path names.

@@ -117,7 +117,13 @@ enum Mode {
 impl Store {
     /// A store that forgets everything when dropped.
     pub fn in_memory(clock: Clock) -> Self {
-        let shared = Arc::new(Shared { state: RwLock::default(), changed: watch::Sender::new(0), clock });
+        Self::in_memory_from(0, clock)
+    }
+
+    /// The same with revisions above `revision`: all up to it are too old to be resumed from.
+    pub fn in_memory_from(revision: u64, clock: Clock) -> Self {
+        let state = RwLock::new(State::at(revision, revision));
+        let shared = Arc::new(Shared { state, changed: watch::Sender::new(revision), clock });
         Self { shared, mode: Mode::Memory(Arc::default()) }
     }
 
@@ -255,6 +261,11 @@ impl Store {
         let (collection, key) = state.deleting.get(uid)?;
         let object = state.collections.get(collection)?.objects.get(key)?;
         Some(((collection.clone(), key.clone()), object.clone()))
+    }
+
+    /// Number of objects in a collection.
+    pub fn count(&self, collection: &str) -> usize {
+        self.shared.state.read().collections.get(collection).map_or(0, |collection| collection.objects.len())
     }
 
     /// Number of objects in each collection.

@@ -45,8 +45,7 @@ impl Part {
     /// Whether the object is not validated as a whole, as for an update. Every write is, except for those that the
     /// real server has other rules for: these subresources, and metadata that the garbage collector edits.
     fn has_own_validation(self) -> bool {
-        const OWN: &[&str] =
-            &["", "approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize"];
+        const OWN: &[&str] = &["", "approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize"];
         matches!(self, Self::Other(name) if OWN.contains(&name))
     }
 

@@ -139,7 +139,10 @@ fn rebuilt(recovered: log::Recovered) -> State {
             Err(problem) => {
                 let problem = problem.to_string();
                 tracing::error!(
-                    resource = &*resource, key = &*key, revision, problem,
+                    resource = &*resource,
+                    key = &*key,
+                    revision,
+                    problem,
                     "a stored object cannot be read: it is kept in the store and not served until it is deleted"
                 );
                 state.restore_unreadable(&resource, key, SetAside { revision, bytes: object, problem });

@@ -19,10 +19,10 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 const DUCKS: &str = "/apis/pond.example/v1/namespaces/default/ducks";
 
-/// JSON so many levels deep.
+/// JSON so many levels deep: an object around objects or lists.
 fn nested(levels: usize, list: bool) -> String {
     let (open, close) = if list { ("[", "]") } else { ("{\"a\":", "}") };
-    format!("{}1{}", open.repeat(levels), close.repeat(levels))
+    format!("{{\"a\":{}1{}}}", open.repeat(levels - 1), close.repeat(levels - 1))
 }
 
 /// A field of a protobuf message that has a length.

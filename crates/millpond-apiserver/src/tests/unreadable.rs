@@ -89,7 +89,8 @@ async fn a_compaction_keeps_what_cannot_be_read() {
     let api = open(directory.path(), Some(1)).await;
     api.accept("POST", MAPS, &json!({"metadata": {"name": "m"}})).await;
     let mut changes = 0;
-    while generation() == before {
+    // Each look reads the whole file, so there are few.
+    while changes % 64 != 0 || generation() == before {
         let data = json!({"data": {"x": format!("{changes}{}", "x".repeat(100_000))}});
         api.accept("PATCH", &format!("{MAPS}/m"), &data).await;
         changes += 1;

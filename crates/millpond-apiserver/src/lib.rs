@@ -28,6 +28,7 @@ pub mod json_text;
 pub mod jsonpath;
 mod kind;
 pub mod lifecycle;
+mod long_work;
 pub mod meta;
 mod metrics;
 pub mod names;

@@ -160,6 +160,7 @@ where
         headers: parts.headers.clone(),
         identity,
         accepted,
+        body_bytes: body.len(),
         warnings: Vec::new(),
     };
     if let Some(text) = &call.resource.deprecation {

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::log::{self, CompactError, CompactedFile, LiveObject, Log, Record, RecordKind, Snapshot};
 use super::object::{StoredObject, loaded};
 use super::state::State;
-use super::{CommitError, Expect, Shared, Write};
+use super::{CommitError, SetAside, Shared, Write};
 use crate::clock::Clock;
 
 /// Writes in one commit at most: beyond this the log's sync no longer costs anything per write.
@@ -121,27 +121,44 @@ impl Writer {
     }
 }
 
-/// Puts the recovered objects and history into memory.
+/// Puts the recovered objects and history into memory. What cannot be read is set aside; history before an event
+/// that cannot be read is dropped, so that watchers list anew instead of missing it.
 fn rebuilt(recovered: log::Recovered) -> State {
-    let verified = "the log's checksum holds, and only valid objects are written to it";
     let mut state = State::at(recovered.revision, recovered.compacted_revision);
     let mut at_revision: HashMap<u64, Arc<StoredObject>> = HashMap::new();
     let in_history: std::collections::HashSet<u64> =
         recovered.history.iter().map(|entry| entry.record.revision).collect();
     for LiveObject { resource, key, revision, object } in recovered.objects {
-        let object = loaded(revision, object).expect(verified);
-        if in_history.contains(&revision) {
-            at_revision.insert(revision, object.clone());
+        match loaded(revision, object.clone()) {
+            Ok(object) => {
+                if in_history.contains(&revision) {
+                    at_revision.insert(revision, object.clone());
+                }
+                state.restore(&resource, key, object);
+            }
+            Err(problem) => {
+                let problem = problem.to_string();
+                tracing::error!(
+                    resource = &*resource,
+                    key = &*key,
+                    revision,
+                    problem,
+                    "a stored object cannot be read: it is kept in the store and not served until it is deleted"
+                );
+                state.restore_unreadable(&resource, key, SetAside { revision, bytes: object, problem });
+            }
         }
-        state.restore(&resource, key, object);
     }
-    for entry in recovered.history {
-        let record = entry.record;
+    for log::HistoryRecord { record, previous } in recovered.history {
         let object = match at_revision.remove(&record.revision) {
-            Some(object) => object,
-            None => loaded(record.revision, record.object).expect(verified),
+            Some(object) => Ok(object),
+            None => loaded(record.revision, record.object),
         };
-        let previous = entry.previous.map(|previous| loaded(previous.revision, previous.object).expect(verified));
+        let previous = previous.map(|previous| loaded(previous.revision, previous.object)).transpose();
+        let (Ok(object), Ok(previous)) = (object, previous) else {
+            state.forget_history_to(record.revision);
+            continue;
+        };
         let deleted = record.kind == RecordKind::Delete;
         state.recall(&record.resource, record.key, deleted, object, previous, record.time_unix_ms);
     }
@@ -236,17 +253,9 @@ impl Thread {
         let place = (write.collection, write.key);
         let current = match batch.overlay.get(&place) {
             Some(revision) => *revision,
-            None => state
-                .collections
-                .get(&place.0)
-                .and_then(|collection| collection.objects.get(&place.1))
-                .map(|object| object.revision),
+            None => state.revision_of(&place.0, &place.1),
         };
-        let holds = match write.expect {
-            Expect::Absent => current.is_none(),
-            Expect::Revision(revision) => current == Some(revision),
-        };
-        if !holds {
+        if !write.expect.holds(current) {
             let _ = reply.send(Err(CommitError::Raced));
             return;
         }
@@ -380,6 +389,12 @@ impl State {
                     object: object.bytes.clone(),
                 })
             })
+            .chain(self.set_aside.iter().map(|(resource, key, object)| LiveObject {
+                resource,
+                key,
+                revision: object.revision,
+                object: object.bytes.clone(),
+            }))
             .collect();
         Snapshot {
             revision: self.revision,
@@ -394,7 +409,7 @@ impl State {
 mod tests {
     use serde_json::json;
 
-    use super::super::Draft;
+    use super::super::{Draft, Expect};
     use super::*;
 
     /// One turn of the thread with so many writers under way: the first has queued its write, the others do so
@@ -438,7 +453,7 @@ mod tests {
             collection: "things".into(),
             key: number.to_string().into(),
             expect: Expect::Absent,
-            draft: Draft::new(&json!({"metadata": {"uid": number.to_string()}})),
+            draft: Draft::new(&json!({"metadata": {"uid": number.to_string()}})).unwrap(),
             delete: false,
         };
         (Job::Write(Box::new(write), reply), answer)

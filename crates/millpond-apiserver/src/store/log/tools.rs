@@ -19,6 +19,7 @@ use super::replay::{Replay, Retention};
 use super::scan::{Preamble, Tail, read_header_only, read_preamble};
 use super::walk::{Access, Visitor, Walker};
 use super::writer::{FileWriter, WriteError};
+use crate::store::verify;
 
 /// By how much a restored store's revision is raised above the backup's.
 ///
@@ -70,13 +71,28 @@ pub struct CheckReport {
     pub records: u64,
     /// Objects that exist now, by resource.
     pub objects: BTreeMap<String, u64>,
+    /// Objects that exist and cannot be read. A server sets them aside when it starts.
+    pub unreadable: Vec<Unreadable>,
     /// What is wrong. The counts above are of what can be read.
     pub problems: Vec<Damage>,
     /// What is unusual, and harmless.
     pub notes: Vec<Note>,
 }
 
-/// Reads a whole store and verifies every byte of it.
+/// An object whose bytes are intact and that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// `pods`, `deployments.apps`.
+    pub resource: String,
+    /// `namespace/name`, or `name` where there is no namespace.
+    pub key: String,
+    /// The revision that wrote it.
+    pub revision: u64,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+/// Reads a whole store, verifies every byte of it, and reads every object.
 ///
 /// Damage is reported, not returned as an error; reading goes on behind it.
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
@@ -125,6 +141,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
         snapshot_objects: walker.seen.objects,
         batches: walker.seen.batches,
         records: walker.seen.records,
+        unreadable: std::mem::take(&mut tally.unreadable).into_values().collect(),
         objects: tally.counts(),
         problems,
         notes: notes(state, &preamble, tail),
@@ -143,6 +160,8 @@ pub struct CopyReport {
     pub bytes: u64,
     /// Objects that exist in it.
     pub objects: u64,
+    /// Those of them that cannot be read. They were copied as they are.
+    pub unreadable: u64,
     /// Its last revision.
     pub revision: u64,
     /// What was unusual about the source.
@@ -273,6 +292,7 @@ fn verify(path: &Path) -> Result<CopyReport, CopyError> {
         path: report.path,
         bytes: report.file_bytes,
         objects: report.objects.values().sum(),
+        unreadable: report.unreadable.len() as u64,
         revision: report.revision,
         notes: report.notes,
     })
@@ -339,6 +359,7 @@ fn unreadable(path: &Path, problems: Vec<Damage>, file: &File) -> CheckReport {
         batches: 0,
         records: 0,
         objects: BTreeMap::new(),
+        unreadable: Vec::new(),
         problems,
         notes: Vec::new(),
     }
@@ -361,38 +382,55 @@ impl Visitor for Copy {
     }
 }
 
-/// Counts the objects that exist.
+/// Counts the objects that exist, and reads them.
 #[derive(Default)]
-struct Tally(BTreeMap<String, HashSet<Box<str>>>);
+struct Tally {
+    keys: BTreeMap<String, HashSet<Box<str>>>,
+    unreadable: BTreeMap<(String, String), Unreadable>,
+}
 
 impl Tally {
     fn counts(self) -> BTreeMap<String, u64> {
-        let counts = self.0.into_iter().map(|(name, keys)| (name, keys.len() as u64));
+        let counts = self.keys.into_iter().map(|(name, keys)| (name, keys.len() as u64));
         counts.filter(|&(_, count)| count > 0).collect()
     }
 
-    fn put(&mut self, resource: &str, key: &str) {
-        if let Some(keys) = self.0.get_mut(resource) {
+    fn put(&mut self, object: ObjectRef<'_>) {
+        let ObjectRef { resource, key, revision, object } = object;
+        if let Some(keys) = self.keys.get_mut(resource) {
             keys.insert(key.into());
         } else {
-            self.0.insert(resource.to_owned(), HashSet::from([key.into()]));
+            self.keys.insert(resource.to_owned(), HashSet::from([key.into()]));
+        }
+        self.forget_unreadable(resource, key);
+        if let Err(problem) = verify::index(object) {
+            let (resource, key, reason) = (resource.to_owned(), key.to_owned(), problem.to_string());
+            let place = (resource.clone(), key.clone());
+            self.unreadable.insert(place, Unreadable { resource, key, revision, reason });
+        }
+    }
+
+    fn forget_unreadable(&mut self, resource: &str, key: &str) {
+        if !self.unreadable.is_empty() {
+            self.unreadable.remove(&(resource.to_owned(), key.to_owned()));
         }
     }
 }
 
 impl Visitor for Tally {
     fn object(&mut self, object: ObjectRef<'_>) -> Result<(), WriteError> {
-        self.put(object.resource, object.key);
+        self.put(object);
         Ok(())
     }
 
     fn record(&mut self, record: RecordRef<'_>) -> Result<(), WriteError> {
         match record.kind {
-            RecordKind::Put => self.put(record.resource, record.key),
+            RecordKind::Put => self.put(record.object_ref()),
             RecordKind::Delete => {
-                if let Some(keys) = self.0.get_mut(record.resource) {
+                if let Some(keys) = self.keys.get_mut(record.resource) {
                     keys.remove(record.key);
                 }
+                self.forget_unreadable(record.resource, record.key);
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 mod admission;
 mod definitions;
+mod limits;
 mod subresources;
 mod tokens;
 

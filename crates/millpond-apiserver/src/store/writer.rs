@@ -545,21 +545,18 @@ mod tests {
             thread.turn(first, &jobs);
             answers.iter_mut().map(|answer| answer.try_recv().unwrap()).collect::<Vec<Answer>>()
         };
-        let made = commit(&mut thread, vec![job("a", Expect::Absent, 10, false), job("b", Expect::Absent, 10, false)]);
-        let revisions: Vec<u64> = made.into_iter().map(|answer| answer.unwrap().revision).collect();
+        let keys: Vec<String> = (0..40).map(|number| format!("key-{number}")).collect();
+        let made = commit(&mut thread, keys.iter().map(|key| job(key, Expect::Absent, 250, false)).collect());
         disk.set_capacity(Some(disk.used_bytes()));
 
         let large = 4 << 20;
-        let answers = commit(
-            &mut thread,
-            vec![
-                job("c", Expect::Absent, large, false),
-                job("a", Expect::Revision(revisions[0]), 10, true),
-                job("b", Expect::Revision(revisions[1]), 10, true),
-            ],
-        );
-        let well: Vec<bool> = answers.iter().map(Result::is_ok).collect();
-        assert_eq!(well, [false, true, true], "deletes beside a write that does not fit");
+        let mut mixed = vec![job("large", Expect::Absent, large, false)];
+        for (key, answer) in keys.iter().zip(made) {
+            mixed.push(job(key, Expect::Revision(answer.unwrap().revision), 250, true));
+        }
+        let answers = commit(&mut thread, mixed);
+        assert!(answers[0].is_err(), "the disk is full");
+        assert!(answers[1..].iter().all(Result::is_ok), "deletes beside a write that does not fit");
         assert!(thread.shared.state.read().collections["things"].objects.is_empty());
         assert!(thread.broken.read().is_some());
         thread.probe();
@@ -567,7 +564,7 @@ mod tests {
         disk.set_capacity(None);
         thread.probe();
         assert!(thread.broken.read().is_none(), "no write was needed");
-        assert!(commit(&mut thread, vec![job("c", Expect::Absent, large, false)])[0].is_ok());
+        assert!(commit(&mut thread, vec![job("large", Expect::Absent, large, false)])[0].is_ok());
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Embedded {
         let serving = tokio::spawn(serve::serve(server.clone(), listener, tls, limits, stop.clone()));
         let url = format!("https://{}", SocketAddr::new(reachable(address.ip()), address.port()));
         pki::write_secret(&kubeconfig, &pki.kubeconfig(&url))?;
-        tokio::spawn(renew_certificates(pki, clock, stop.clone()));
+        tokio::spawn(renew_certificates(Arc::new(pki), clock, stop.clone()));
         Ok(Self { server, address, kubeconfig, stop, serving, living, _lock: lock })
     }
 
@@ -163,7 +163,7 @@ impl Embedded {
 const RENEWAL_CHECK: Duration = Duration::from_secs(12 * 3600);
 
 /// Replaces the server's certificate before it ends, until the server stops.
-async fn renew_certificates(pki: Pki, clock: Clock, stop: CancellationToken) {
+async fn renew_certificates(pki: Arc<Pki>, clock: Clock, stop: CancellationToken) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
     loop {
         tokio::select! {
@@ -197,4 +197,21 @@ fn certificates(directory: &Path, address: IpAddr, now: Timestamp) -> Result<Pki
         addresses.push(address);
     }
     Pki::load_or_make(&directory.join("pki"), &names, &addresses, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn certificates_are_renewed_while_the_server_runs() {
+        let clock = Clock::virtual_from("2026-11-18T12:00:00Z".parse().unwrap());
+        let pki = Arc::new(Pki::ephemeral(&[], &[], clock.now()).unwrap());
+        let stop = CancellationToken::new();
+        let renewing = tokio::spawn(renew_certificates(pki.clone(), clock, stop.clone()));
+        tokio::time::sleep(Duration::from_secs(300 * 86_400)).await;
+        assert!(!pki.renew_if_due(clock.now()).unwrap(), "it was renewed when it was due");
+        stop.cancel();
+        renewing.await.unwrap();
+    }
 }

@@ -538,7 +538,7 @@ mod tests {
     fn a_full_disk_lets_deletes_through_and_health_recovers_without_a_write() {
         let disk = log::faulty::FaultyDisk::new(1);
         let (mut thread, jobs) = thread_on(&disk);
-        let mut commit = |thread: &mut Thread, all: Vec<(Job, oneshot::Receiver<Answer>)>| {
+        let commit = |thread: &mut Thread, all: Vec<(Job, oneshot::Receiver<Answer>)>| {
             let (mut waiting, mut answers): (Vec<_>, Vec<_>) = all.into_iter().unzip();
             let first = waiting.remove(0);
             waiting.into_iter().for_each(|job| thread.queue.send(job).unwrap());

@@ -24,6 +24,7 @@ pub mod embedded;
 mod go;
 mod handlers;
 pub mod http;
+mod intake;
 pub mod json_text;
 pub mod jsonpath;
 mod kind;

@@ -2,6 +2,7 @@
 
 mod admission;
 mod definitions;
+mod limits;
 mod long_requests;
 mod storable;
 mod subresources;

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::engine::open_error;
 use super::error::{CopyError, Damage, FileError, OpenError};
 use super::format::{FORMAT, Header, Slot};
 use super::io::{Directory, FILE_NAME, Holder, LogIo, NEW_FILE_NAME, create_private, lock_holder, sync_directory};
@@ -168,22 +169,63 @@ pub struct CopyReport {
     pub notes: Vec<Note>,
 }
 
-/// Copies a store, in use or not, to a new file, verifying what it reads and
-/// then what it wrote.
+/// Copies a store, in use or not, to a new file, verifying what it reads and then what it wrote. The file has its
+/// final name only when it is complete.
 pub fn backup(source: &Path, destination: &Path) -> Result<CopyReport, CopyError> {
-    let (file, holder) = open_to_read(source)?;
-    let access = access(holder);
-    let preamble = preamble(&file, source, access)?;
-    let created = create_private(destination).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => CopyError::Exists { path: destination.to_owned() },
-        _ => FileError::new("create", destination, error).into(),
-    })?;
-    let copied = copy_entries(&file, source, &preamble, access, created, destination);
-    if copied.is_err() {
+    let partial = PartialBackup::write(source, destination);
+    if partial.is_err() {
         // Half a backup is none; the error that stopped it matters more than this one.
-        let _ = std::fs::remove_file(destination);
+        let _ = std::fs::remove_file(partial_path(destination));
     }
-    copied
+    partial?.finish()
+}
+
+/// Where a backup is written until it is complete. What a backup that was cut off left there is overwritten.
+fn partial_path(destination: &Path) -> PathBuf {
+    let mut name = destination.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// A complete backup under a name of its own.
+pub(super) struct PartialBackup {
+    report: CopyReport,
+    destination: PathBuf,
+}
+
+impl PartialBackup {
+    pub(super) fn write(source: &Path, destination: &Path) -> Result<Self, CopyError> {
+        refuse_existing(destination)?;
+        let (file, holder) = open_to_read(source)?;
+        let access = access(holder);
+        let preamble = preamble(&file, source, access)?;
+        let path = partial_path(destination);
+        let creating = |error| FileError::new("create", &path, error);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(creating(error).into()),
+            _ => {}
+        }
+        let created = create_private(&path).map_err(creating)?;
+        let report = copy_entries(&file, source, &preamble, access, created, &path)?;
+        Ok(Self { report, destination: destination.to_owned() })
+    }
+
+    /// Gives it its final name, durably.
+    pub(super) fn finish(mut self) -> Result<CopyReport, CopyError> {
+        refuse_existing(&self.destination)?;
+        std::fs::rename(&self.report.path, &self.destination)
+            .map_err(|error| FileError::new("create", &self.destination, error))?;
+        sync_directory(self.destination.parent().unwrap_or(Path::new("")))?;
+        self.report.path = self.destination;
+        Ok(self.report)
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), CopyError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(CopyError::Exists { path: path.to_owned() }),
+        Err(_) => Ok(()),
+    }
 }
 
 fn copy_entries(
@@ -198,7 +240,6 @@ fn copy_entries(
     let mut copy = Copy(writer);
     let tail = Walker::new(file, source, preamble, access).run(&mut copy)?;
     copy.0.finish()?;
-    sync_directory(destination.parent().unwrap_or(Path::new("")))?;
     let mut report = verify(destination)?;
     let state = match access {
         Access::Shared => FileState::InUse { process: None },
@@ -250,8 +291,8 @@ pub fn restore(backup: &Path, directory: &Path, options: RestoreOptions) -> Resu
 fn install(directory: &Path, header: Header, replay: Replay, replace: bool) -> Result<PathBuf, CopyError> {
     let target = Directory::lock(directory)?;
     let path = target.path(FILE_NAME);
-    let opening = |error| FileError::new("open", &path, error);
-    if target.open(FILE_NAME).map_err(opening)?.is_some() && !replace {
+    let present = target.open(FILE_NAME).map_err(|error| open_error(&path, error))?;
+    if present.is_some() && !replace {
         return Err(CopyError::Exists { path });
     }
     let new_path = target.path(NEW_FILE_NAME);

@@ -76,9 +76,8 @@ impl Network {
             for (potential, distance) in self.potential.iter_mut().zip(&distance) {
                 *potential += (*distance).min(farthest);
             }
-            loop {
-                // Arcs without reduced cost may form circles; levels among them keep paths simple.
-                let Some(level) = self.tight_levels() else { break };
+            // Arcs without reduced cost may form circles; levels among them keep paths simple.
+            while let Some(level) = self.tight_levels() {
                 let potential = self.potential.clone();
                 let tight = |arc: &Arc, from: usize| {
                     arc.cost + potential[from] == potential[arc.to as usize]

@@ -298,7 +298,7 @@ fn small_case() -> impl Strategy<Value = (Inventory, Vec<Pool>)> {
             [&[], &[("team", "a")], &[("rack", "x")], &[("team", "b"), ("rack", "y")]];
         let make = |(number, (selector, priority, minimum, count, gpus)): (usize, (usize, i32, u32, usize, i64))| {
             let needs = BTreeMap::from([("nvidia.com/gpu".to_owned(), gpus)]);
-            Pool { priority, minimum, needs, ..pool(&format!("p{number}"), selectors[selector], count) }
+            Pool { needs, priority, minimum, ..pool(&format!("p{number}"), selectors[selector], count) }
         };
         (inventory, pools.into_iter().enumerate().map(make).collect())
     })

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// Everything real that the tests run beside Millpond.
 pub(crate) fn wanted_parts() -> Vec<Part> {
     let mut parts = CLUSTER_PARTS.to_vec();
-    parts.extend([Part::CLUSTER_API, Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
+    parts.extend([Part::CLUSTER_API, Part::VCSIM, Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
     parts
 }
 

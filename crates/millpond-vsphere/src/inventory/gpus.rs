@@ -122,7 +122,7 @@ impl Inventory {
             for backing in &vm.passthrough {
                 match backing {
                     Backing::Fixed { id, .. } | Backing::Dynamic { assigned: Some(id), .. } => {
-                        hold(&mut gpus, id, reference)
+                        hold(&mut gpus, id, reference);
                     }
                     Backing::Dynamic { allowed, assigned: None } => unassigned.push((reference, allowed)),
                     // The graphics manager lists those.

@@ -209,6 +209,17 @@ impl FakeVCenter {
         self.inner.world.lock().logins
     }
 
+    /// Sessions that are open.
+    pub fn sessions(&self) -> usize {
+        self.inner.world.lock().sessions.len()
+    }
+
+    /// Views and collectors that clients left in their sessions.
+    pub fn session_objects(&self) -> usize {
+        let world = self.inner.world.lock();
+        world.views.len() + world.collectors.len()
+    }
+
     fn set(&self, object: &Reference, path: &'static str, value: String) {
         self.change(|world| world.set(object, path, value));
     }

@@ -37,6 +37,8 @@ const STATS_POLL: Duration = Duration::from_secs(15);
 /// Waiting times between attempts while vCenter cannot be read.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the end of a session may take.
+const LOGOUT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sessions that may end one after the other without a usable inventory in between before that is a fault.
 const SILENT_RESTARTS: u32 = 2;
 
@@ -119,49 +121,53 @@ impl Live {
     pub async fn run(self: Arc<Self>, mut wanted: watch::Receiver<Wanted>, stop: CancellationToken) {
         loop {
             let current = wanted.borrow_and_update().clone();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                changed = wanted.changed() => if changed.is_err() {
-                    // Nobody can change it any more: follow what is wanted to the end.
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = self.follow(&current) => {}
-                    }
-                    return;
-                },
-                () = self.follow(&current) => {}
+            let client = self.connect(&current);
+            let stops = tokio::select! {
+                () = stop.cancelled() => true,
+                () = changed(&mut wanted) => false,
+                () = self.keep(client.as_ref()) => false,
+            };
+            if let Some(client) = client {
+                // An open session counts against the server's limit; one that cannot be closed expires by itself.
+                let _ = tokio::time::timeout(LOGOUT_TIMEOUT, client.logout()).await;
+            }
+            if stops {
+                return;
             }
         }
     }
 
-    async fn follow(&self, wanted: &Wanted) {
+    /// A client for what is wanted, if it can be used.
+    fn connect(&self, wanted: &Wanted) -> Option<Client> {
         let settings = match wanted {
             Wanted::None => {
                 self.update(|state| *state = State::default());
-                return std::future::pending().await;
+                return None;
             }
             Wanted::Invalid(message) => {
                 self.set_stale(Reason::LoginFailed, message.clone());
-                return std::future::pending().await;
+                return None;
             }
             Wanted::Use(settings) => settings,
         };
-        let client = match Client::new(settings) {
-            Ok(client) => client,
+        match Client::new(settings) {
+            Ok(client) => {
+                if self.read(|state| state.freshness == Freshness::Unused) {
+                    self.update(|state| state.freshness = Freshness::Loading);
+                }
+                Some(client)
+            }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
                 self.set_stale(Reason::CertificateNotTrusted, format!("{error}{cause}"));
-                return std::future::pending().await;
+                None
             }
-        };
-        if self.read(|state| state.freshness == Freshness::Unused) {
-            self.update(|state| state.freshness = Freshness::Loading);
         }
-        self.keep(&client).await;
     }
 
     /// Keeps the cache up to date with one client, for ever.
-    async fn keep(&self, client: &Client) {
+    async fn keep(&self, client: Option<&Client>) {
+        let Some(client) = client else { return std::future::pending().await };
         let (mut pause, mut restarts) = (FIRST_PAUSE, 0);
         loop {
             let before = *self.revision.borrow();
@@ -188,16 +194,33 @@ impl Live {
     /// Reads everything, then follows changes until an error.
     async fn watch(&self, client: &Client) -> Result<std::convert::Infallible> {
         let collector = client.create_collector().await?;
-        let view = client.create_view(&KINDS).await?;
-        client.create_filter(&collector, From::View(&view), &WATCHED).await?;
+        let outcome = match client.create_view(&KINDS).await {
+            Ok(view) => {
+                let outcome = self.watch_view(client, &collector, &view).await;
+                clean_up(client, "DestroyView", &view, outcome.as_ref().err()).await;
+                outcome
+            }
+            Err(error) => Err(error),
+        };
+        clean_up(client, "DestroyPropertyCollector", &collector, outcome.as_ref().err()).await;
+        outcome
+    }
+
+    async fn watch_view(
+        &self,
+        client: &Client,
+        collector: &Reference,
+        view: &Reference,
+    ) -> Result<std::convert::Infallible> {
+        client.create_filter(collector, From::View(view), &WATCHED).await?;
         let mut version = String::new();
-        let inventory = first_inventory(client, &collector, &view, &mut version).await?;
+        let inventory = first_inventory(client, collector, view, &mut version).await?;
         self.update(|state| {
             state.inventory = inventory;
             state.freshness = Freshness::Fresh;
             state.observed_at = Some((self.now)());
         });
-        self.follow_changes(client, &collector, &view, version).await
+        self.follow_changes(client, collector, view, version).await
     }
 
     async fn follow_changes(
@@ -326,6 +349,26 @@ impl Live {
         if changed {
             self.revision.send_modify(|revision| *revision += 1);
         }
+    }
+}
+
+/// Waits until something else is wanted; for ever if nobody can want anything else any more.
+async fn changed(wanted: &mut watch::Receiver<Wanted>) {
+    if wanted.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Removes a view or a collector from a session that goes on: each attempt makes new ones, and the server keeps all of
+/// them until the session ends.
+async fn clean_up(client: &Client, method: &'static str, object: &Reference, error: Option<&Error>) {
+    let session_goes_on = match error {
+        Some(Error::Unreachable { .. } | Error::Timeout { .. } | Error::Http { .. }) => false,
+        Some(error) => !error.ends_session(),
+        None => true,
+    };
+    if session_goes_on && let Err(error) = client.call(method, object, "").await {
+        tracing::debug!(method, error = error.chain(), "cleaning up failed");
     }
 }
 

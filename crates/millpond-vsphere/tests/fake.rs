@@ -200,6 +200,7 @@ async fn new_credentials_are_used_at_once() {
     watching.until_stale(Reason::LoginFailed).await;
     watching.wanted.send_replace(Wanted::None);
     watching.until("unused", |state| state.freshness == Freshness::Unused && state.inventory.vms.is_empty()).await;
+    assert_eq!(vcenter.sessions(), 0);
 }
 
 #[tokio::test]
@@ -220,6 +221,8 @@ async fn missing_privileges_are_told() {
     vcenter.deny_reads(false);
     watching.until_fresh().await;
     assert_eq!(vcenter.logins(), 1);
+    // One view and one collector: failed attempts leave none behind.
+    assert_eq!(vcenter.session_objects(), 2);
     // Privileges that go later are noticed by a poll.
     vcenter.deny_reads(true);
     watching.until_stale(Reason::PermissionDenied).await;

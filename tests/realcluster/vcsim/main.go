@@ -104,7 +104,7 @@ func (w *world) quarantine(id, value string) error {
 	host, err := w.host(id)
 	if err == nil {
 		w.ctx.Update(host, []types.PropertyChange{
-			{Name: "runtime.inQuarantineMode", Val: types.NewBool(value == "true")},
+			{Name: "runtime.inQuarantineMode", Val: value == "true"},
 		})
 	}
 	return err

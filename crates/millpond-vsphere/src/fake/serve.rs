@@ -165,6 +165,10 @@ async fn respond(
             world.collectors.insert(id.clone(), None);
             Ok(soap::reference("returnval", &Reference::new("PropertyCollector", &id)))
         }
+        "DestroyPropertyCollector" => {
+            inner.world.lock().collectors.remove(&*this.id).map(|_| String::new()).ok_or_else(gone)
+        }
+        "DestroyView" => inner.world.lock().views.remove(&*this.id).map(|_| String::new()).ok_or_else(gone),
         "CreateFilter" => create_filter(&mut inner.world.lock(), &this, call),
         "RetrievePropertiesEx" => retrieve(&mut inner.world.lock(), call),
         "ContinueRetrievePropertiesEx" => next_page(&mut inner.world.lock(), call),

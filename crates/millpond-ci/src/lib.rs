@@ -8,5 +8,6 @@
 //! Not here: printing and the command line, which are in the binary.
 
 pub mod config;
+pub mod engine;
 pub mod model;
 pub mod view;

@@ -543,7 +543,7 @@ mod tests {
     fn job(key: &str, expect: Expect, size: usize, delete: bool) -> (Job, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         let object = json!({"metadata": {"uid": key}, "data": "x".repeat(size)});
-        let (collection, draft) = ("things".into(), Draft::new(&object));
+        let (collection, draft) = ("things".into(), Draft::new(&object).unwrap());
         (Job::Write(Box::new(Write { collection, key: key.into(), expect, draft, delete }), reply), answer)
     }
 

@@ -17,7 +17,7 @@ use millpond_agent::executor::{Executor, ExecutorError};
 use millpond_agent::plan::{FileStep, Plan, RunStep, Step, UnitStep};
 
 /// Set in a child of the test that is to be killed: where its host is.
-const CHILD: &str = "MILLPOND_AGENT_TEST_CHILD";
+const CHILD: &str = "MILLPOND_TEST_AGENT_CHILD";
 
 struct Host {
     directory: tempfile::TempDir,

@@ -36,9 +36,8 @@ impl Watching {
             }
         };
         // A bound for a hanging test, not a measurement.
-        if tokio::time::timeout(Duration::from_secs(60), waiting).await.is_err() {
-            panic!("waited for: {what}; freshness {:?}", self.live.read(|state| state.freshness.clone()));
-        }
+        let in_time = tokio::time::timeout(Duration::from_secs(60), waiting).await.is_ok();
+        assert!(in_time, "waited for: {what}; freshness {:?}", self.live.read(|state| state.freshness.clone()));
     }
 
     async fn until_stale(&self, wanted: Reason) {
@@ -52,7 +51,7 @@ impl Watching {
 }
 
 async fn vcenter() -> (FakeVCenter, Reference, Reference) {
-    let vcenter = FakeVCenter::start(Options::default()).await.unwrap();
+    let vcenter = FakeVCenter::start(Options::default()).await.expect("start the fake vCenter");
     let (host, vm) = populate(&vcenter);
     (vcenter, host, vm)
 }
@@ -118,7 +117,7 @@ async fn quick_statistics_are_polled() {
 
 #[tokio::test]
 async fn many_objects_come_in_pages() {
-    let vcenter = FakeVCenter::start(Options::default()).await.unwrap();
+    let vcenter = FakeVCenter::start(Options::default()).await.expect("start the fake vCenter");
     let host = vcenter.add_host(&HostShape::new("esxi-1"));
     for at in 0..1203 {
         let mut vm = VmShape::new(&format!("vm-{at}"), &format!("42010000-0000-0000-0000-{at:012}"), &host);

@@ -487,7 +487,8 @@ mod tests {
           "revision": 10,
           "snapshotObjects": 3,
           "state": "Closed",
-          "storeId": "abababababababababababababababab"
+          "storeId": "abababababababababababababababab",
+          "unreadable": []
         }
         "#);
     }

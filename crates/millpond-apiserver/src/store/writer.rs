@@ -564,7 +564,7 @@ mod tests {
         let made = commit(&mut thread, keys.iter().map(|key| job(key, Expect::Absent, 250, false)).collect());
         disk.set_capacity(Some(disk.used_bytes()));
 
-        let large = 4 << 20;
+        let large = 2 << 20;
         let mut mixed = vec![job("large", Expect::Absent, large, false)];
         for (key, answer) in keys.iter().zip(made) {
             mixed.push(job(key, Expect::Revision(answer.unwrap().revision), 250, true));

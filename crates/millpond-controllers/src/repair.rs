@@ -68,6 +68,9 @@ impl Reconcile for Repair {
         let Some(claim) = claim_of(cluster, &node).filter(|claim| is_our_class(&claim.spec.node_class_ref)) else {
             return Ok(None);
         };
+        if self.context.clouds.unknown(&*claim).is_some() {
+            return Ok(None);
+        }
         let policies = self.policies(&claim);
         let Some(illness) = illness(&node, &policies) else { return Ok(None) };
         let wait = cluster.clock.until(illness.borne_until);

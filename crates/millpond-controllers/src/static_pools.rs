@@ -115,7 +115,13 @@ impl StaticPools {
 
     async fn remove(&self, pool: &NodePool, counted: &[Arc<NodeClaim>], excess: usize) -> Result<Option<Duration>> {
         let snapshot = self.context.snapshot();
-        let names = excess_of(&snapshot, counted, excess);
+        // What is in another cloud counts, and cannot be ended here.
+        let own = counted.iter().filter(|claim| self.context.clouds.unknown(&***claim).is_none());
+        let own: Vec<Arc<NodeClaim>> = own.cloned().collect();
+        let names = excess_of(&snapshot, &own, excess);
+        if names.is_empty() {
+            return Ok(None);
+        }
         tracing::info!(pool = pool.name(), claims = ?names, "too many nodes for a pool of fixed size");
         let claims = counted.iter().filter(|claim| names.contains(claim.name())).cloned();
         let delete = |claim: Arc<NodeClaim>| async move {

@@ -95,7 +95,8 @@ mod tests {
         let clouds = Clouds::new([("sim", "a".to_owned())]);
         let claim = |annotations: serde_json::Value| -> NodeClaim {
             let spec = json!({"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}});
-            serde_json::from_value(json!({"metadata": {"name": "c", "annotations": annotations}, "spec": spec})).unwrap()
+            serde_json::from_value(json!({"metadata": {"name": "c", "annotations": annotations}, "spec": spec}))
+                .unwrap()
         };
         assert_eq!(clouds.unknown(&claim(json!({CLOUD_ANNOTATION: "b"}))), Some("b"));
         assert_eq!(clouds.unknown(&claim(json!({CLOUD_ANNOTATION: "a"}))), None);

@@ -16,8 +16,8 @@ use millpond_state::groups::Use;
 use parking_lot::Mutex;
 
 use crate::buffers::Fills;
-use crate::cluster::Cluster;
 use crate::clouds::Clouds;
+use crate::cluster::Cluster;
 use crate::end::Endings;
 use crate::health::Health;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};

@@ -27,12 +27,27 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a Lease holds without being renewed.
-const LASTS: Duration = Duration::from_secs(15);
-/// A leader that could not renew for this long no longer leads.
-const RENEWED_WITHIN: Duration = Duration::from_secs(10);
-/// How often the Lease is renewed, or looked at.
-const EVERY: Duration = Duration::from_secs(2);
+/// How often a standby looks at the Lease.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The times of a leader.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// How long its Lease holds without being renewed.
+    lasts: Duration,
+    /// When it could not renew for this long, it no longer leads.
+    renewed_within: Duration,
+    /// How often it renews.
+    every: Duration,
+}
+
+/// As Kubernetes' own controllers have it.
+const USUAL: Pace =
+    Pace { lasts: Duration::from_secs(15), renewed_within: Duration::from_secs(10), every: Duration::from_secs(2) };
+/// Of a leader that dies and sleeps together with its API server: others learn of its end from a restart, and writes would
+/// keep an idle store busy.
+const SELDOM: Pace =
+    Pace { lasts: Duration::from_mins(3), renewed_within: Duration::from_mins(2), every: Duration::from_mins(1) };
 
 /// What a process knows of others that may act on the same cluster.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +85,7 @@ pub struct Leadership {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
+    pace: Pace,
     /// The number of the term; the Lease has it as `leaseTransitions`.
     term: watch::Sender<u64>,
     /// A number that the term must reach, because a provider has seen a higher one.
@@ -100,9 +116,10 @@ impl Renewal {
 }
 
 impl Leadership {
-    fn begin(term: u64, renewed: Renewal, clock: Clock) -> Self {
+    fn begin(term: u64, renewed: Renewal, clock: Clock, pace: Pace) -> Self {
         let shared = Shared {
             clock,
+            pace,
             term: watch::Sender::new(term),
             wanted: AtomicU64::new(0),
             wanted_changed: Notify::new(),
@@ -120,7 +137,8 @@ impl Leadership {
     /// Whether this process still leads, as far as it can know without asking.
     pub fn holds(&self) -> bool {
         let shared = &self.shared;
-        !shared.ended.load(Ordering::Acquire) && !shared.renewed.lock().is_older_than(RENEWED_WITHIN, &shared.clock)
+        let renewed = *shared.renewed.lock();
+        !shared.ended.load(Ordering::Acquire) && !renewed.is_older_than(shared.pace.renewed_within, &shared.clock)
     }
 
     /// Gives the term a number above one that a provider has seen: the Lease was deleted, and began at zero again.
@@ -154,6 +172,7 @@ pub struct Candidate {
     name: String,
     identity: String,
     clock: Clock,
+    pace: Pace,
     /// Holders whose identity begins like this are dead.
     predecessors: Option<String>,
     /// The version of the Lease that was seen last, and since when: other machines' clocks are not trusted.
@@ -179,6 +198,7 @@ impl Candidate {
             name: name.to_owned(),
             identity: identity.to_owned(),
             clock,
+            pace: USUAL,
             predecessors: None,
             seen: None,
             reported: None,
@@ -192,19 +212,35 @@ impl Candidate {
         Self { predecessors: Some(prefix.to_owned()), ..self }
     }
 
+    /// Renews once a minute only. For a process that serves the API itself: while it sleeps or is dead, nobody else can
+    /// take the Lease, and whoever serves the API next knows so ([`Self::succeeds`]).
+    #[must_use]
+    pub fn renews_seldom(self) -> Self {
+        Self { pace: SELDOM, ..self }
+    }
+
     /// Waits until this process leads; none when it was stopped before.
     pub async fn elected(&mut self, stop: &CancellationToken) -> Option<Leadership> {
         loop {
-            let asked = Renewal::now(&self.clock);
-            match self.try_acquire().await {
-                Ok(Some(term)) => return Some(Leadership::begin(term, asked, self.clock.clone())),
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "cannot read or write the lease"),
+            if let Some(leadership) = self.elected_at_once().await {
+                return Some(leadership);
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Takes the Lease if that is possible now.
+    pub async fn elected_at_once(&mut self) -> Option<Leadership> {
+        let asked = Renewal::now(&self.clock);
+        match self.try_acquire().await {
+            Ok(term) => term.map(|term| Leadership::begin(term, asked, self.clock.clone(), self.pace)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read or write the lease");
+                None
             }
         }
     }
@@ -222,10 +258,10 @@ impl Candidate {
                 biased;
                 () = stop.cancelled() => return,
                 () = wanted => {}
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(self.pace.every) => {}
             }
             let renewed_at = leadership.shared.renewed.lock().at;
-            let left = (renewed_at + RENEWED_WITHIN).saturating_duration_since(Instant::now());
+            let left = (renewed_at + self.pace.renewed_within).saturating_duration_since(Instant::now());
             match tokio::time::timeout(left, self.renew(leadership)).await {
                 Ok(Ok(Renewed::Yes)) => {}
                 Ok(Ok(Renewed::Raced)) => tracing::debug!("the lease changed while it was renewed"),
@@ -237,7 +273,7 @@ impl Candidate {
                 Err(_) => tracing::warn!("the lease was not renewed in time"),
             }
             if !leadership.holds() {
-                tracing::warn!("the lease could not be renewed for {RENEWED_WITHIN:?}");
+                tracing::warn!(after = ?self.pace.renewed_within, "the lease could not be renewed in time");
                 return;
             }
         }
@@ -287,7 +323,8 @@ impl Candidate {
         // Whoever asks does not lead: a term of this very process has ended.
         let is_dead = holder == self.identity
             || self.predecessors.as_ref().is_some_and(|prefix| holder.starts_with(prefix.as_str()));
-        let lasts = spec.lease_duration_seconds.map_or(LASTS, |seconds| Duration::from_secs(seconds.max(0) as u64));
+        let lasts =
+            spec.lease_duration_seconds.map_or(USUAL.lasts, |seconds| Duration::from_secs(seconds.max(0) as u64));
         let lapsed = self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() >= lasts);
         let is_free = holder.is_empty() || is_dead || lapsed;
         if !is_free && self.reported.as_deref() != Some(holder) {
@@ -320,7 +357,7 @@ impl Candidate {
         let now: Timestamp = self.clock.now();
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(LASTS.as_secs() as i32),
+            lease_duration_seconds: Some(self.pace.lasts.as_secs() as i32),
             acquire_time: before.and_then(|before| before.acquire_time.clone()).or(Some(MicroTime(now))),
             renew_time: Some(MicroTime(now)),
             lease_transitions: Some(i32::try_from(term).unwrap_or(i32::MAX)),

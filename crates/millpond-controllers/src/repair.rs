@@ -85,6 +85,11 @@ impl Reconcile for Repair {
             self.context.news.tell(&*node, BLOCKED, why);
             return Ok(Some(BLOCKED_FOR));
         }
+        // Others that decide wait, and so did this one: whether the node is still unwell is asked again.
+        let _turn = self.context.turn.lock().await;
+        if cluster.nodes.get(key).and_then(|node| self::illness(&node, &policies)).as_ref() != Some(&illness) {
+            return Ok(Some(Duration::ZERO));
+        }
         self.replace(&claim, &node, &illness).await?;
         Ok(None)
     }

@@ -75,6 +75,8 @@ impl Reconcile for StaticPools {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
+        // What is counted stays so until it was acted on: others that decide wait.
+        let _turn = self.context.turn.lock().await;
         let pool = cluster.pools.get(key).filter(|pool| is_ours(pool) && !is_leaving(&**pool));
         let Some((pool, replicas)) = pool.and_then(|pool| Some((pool.clone(), wanted(&pool)?))) else {
             return Ok(None);

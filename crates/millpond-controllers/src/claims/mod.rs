@@ -30,8 +30,8 @@ use millpond_runtime::queue::{Lane, Queue};
 use millpond_runtime::worker::Reconcile;
 use serde_json::json;
 
-use crate::cluster::{Cluster, is_our_class};
 use crate::clouds;
+use crate::cluster::{Cluster, is_our_class};
 use crate::context::Context;
 use crate::end::has_finalizer;
 use crate::kinds::{NodeClaim, NodeClass};

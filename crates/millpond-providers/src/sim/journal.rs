@@ -105,8 +105,16 @@ impl Journal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io("read"))?;
         let Readable { changes, length, lines, is_old } = read(path, &bytes)?;
-        let mut journal =
-            Self { path: path.to_owned(), file: Arc::new(file), length, lines, added: 0, broken: false, is_old, _lock: lock };
+        let mut journal = Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            length,
+            lines,
+            added: 0,
+            broken: false,
+            is_old,
+            _lock: lock,
+        };
         if length < bytes.len() as u64 {
             tracing::warn!(file = %path.display(), bytes = bytes.len() as u64 - length, "dropped a torn last record");
             journal.file.set_len(length).map_err(io("shorten"))?;

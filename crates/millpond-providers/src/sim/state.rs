@@ -170,7 +170,8 @@ impl State {
     pub(super) fn admit(&self, term: Option<u64>) -> Result<Option<Change>, ProviderError> {
         match term {
             Some(term) if term < self.term => {
-                let message = format!("another controller leads: this call is of term {term}, the last one was of {}", self.term);
+                let message =
+                    format!("another controller leads: this call is of term {term}, the last one was of {}", self.term);
                 Err(ProviderError::Fenced { seen: Some(self.term), message })
             }
             Some(term) if term > self.term => Ok(Some(Change::Term { term })),

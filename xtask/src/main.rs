@@ -7,6 +7,7 @@
 
 mod cargo;
 mod conformance;
+mod dependencies;
 mod generate;
 mod ginkgo;
 mod karpenter;
@@ -34,6 +35,8 @@ enum Task {
     Test(test::Args),
     /// Check the habits of the tree: arrows, dead files, module docs
     Tidy,
+    /// Check licences, sources, bans and duplicates of all dependencies, as `deny.toml` states them
+    Dependencies,
     /// Write the files of the tree that are made from others
     Generate(generate::Args),
     /// Start a real Kubernetes control plane on loopback, until Ctrl-C
@@ -54,11 +57,12 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
         Task::Tidy => tidy::run(),
+        Task::Dependencies => dependencies::run().map(|summary| println!("{summary}")),
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::RealParts => real_cluster::ensure_parts(&test::wanted_parts()).map(drop),
         Task::K8sConformance(args) => conformance::run(&args),
-        Task::KarpenterSuite(args) => karpenter::run(&args).map(drop),
+        Task::KarpenterSuite(args) => karpenter::run(&args).map(|summary| println!("{summary}")),
         Task::Race(args) => race::run(&args),
         Task::Rival(args) => rival::run(&args),
     };

@@ -12,6 +12,7 @@
 //! common) is found when the pool is planned with, and told by a condition.
 
 mod autoscaling;
+mod byoh;
 mod cluster_api;
 mod definition;
 mod karpenter;
@@ -24,8 +25,13 @@ use serde_json::Value;
 
 /// Millpond's own and those that it stands in for, by name.
 pub fn all() -> Vec<Value> {
-    let groups =
-        [autoscaling::definitions(), karpenter::definitions(), millpond::definitions(), scaling_advisor::definitions()];
+    let groups = [
+        autoscaling::definitions(),
+        byoh::definitions(),
+        karpenter::definitions(),
+        millpond::definitions(),
+        scaling_advisor::definitions(),
+    ];
     let mut all: Vec<_> = groups.into_iter().flatten().map(definition::Definition::into_value).collect();
     all.sort_by(|one, other| name(one).cmp(name(other)));
     all

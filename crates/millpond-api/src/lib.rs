@@ -10,6 +10,7 @@
 //! ```
 
 pub mod amounts;
+pub mod byoh;
 pub mod capacity_buffer;
 pub mod capi;
 pub mod catalog;

@@ -45,9 +45,36 @@ impl Identity {
     pub fn of_certificate(der: &[u8]) -> Option<Self> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let subject = certificate.subject();
-        let user = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+        let user = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?.to_owned();
         let groups = subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect();
         Some(Self::new(user, groups))
+    }
+}
+
+/// Bytes that a token has at least: shorter ones can be guessed.
+pub const MIN_TOKEN_BYTES: usize = 16;
+
+/// A token that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// There is none.
+    #[error("the token is empty")]
+    Empty,
+    /// It could be guessed.
+    #[error("the token has {0} bytes, and {MIN_TOKEN_BYTES} are the least")]
+    TooShort(usize),
+    /// It cannot be sent in a header.
+    #[error("the token holds a character other than visible ASCII")]
+    NotVisible,
+}
+
+/// Checks whether a text can be a bearer token.
+pub fn check_token(token: &str) -> Result<(), TokenError> {
+    match token.len() {
+        0 => Err(TokenError::Empty),
+        length if length < MIN_TOKEN_BYTES => Err(TokenError::TooShort(length)),
+        _ if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Err(TokenError::NotVisible),
+        _ => Ok(()),
     }
 }
 
@@ -64,9 +91,11 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Makes a token known.
-    pub fn add(&self, token: String, identity: Identity) {
+    /// Makes a token known, unless it is empty or too short.
+    pub fn add(&self, token: String, identity: Identity) -> Result<(), TokenError> {
+        check_token(&token)?;
         self.known.write().insert(token, identity);
+        Ok(())
     }
 
     /// Whom a token stands for. Tokens are long random texts looked up by hash, so timing tells nothing.
@@ -87,8 +116,9 @@ pub(crate) fn authenticate(
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token =
         header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let (_, token) = token.ok_or_else(ApiError::unauthorized)?;
-    let (mut identity, _) = whose(server, token.trim(), &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
+    let token = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty());
+    let token = token.ok_or_else(ApiError::unauthorized)?;
+    let (mut identity, _) = whose(server, token, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
     if !identity.groups.iter().any(|group| group == "system:authenticated") {
         identity.groups.push("system:authenticated".to_owned());
     }
@@ -137,22 +167,56 @@ mod tests {
     use crate::server::ServerOptions;
     use crate::store::Store;
 
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn server() -> std::sync::Arc<Server> {
+        let clock = Clock::System;
+        Server::new(Store::in_memory(clock), clock, ServerOptions::default()).unwrap()
+    }
+
+    fn with(server: &Server, value: &str) -> Result<Identity, ApiError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, value.parse().unwrap());
+        authenticate(&headers, None, server)
+    }
+
     #[test]
     fn only_known_tokens_get_in() {
-        let clock = Clock::System;
-        let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).unwrap();
-        server.tokens().add("secret".to_owned(), Identity::administrator("admin"));
-        let with = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, value.parse().unwrap());
-            authenticate(&headers, None, &server)
-        };
-        assert_eq!(with("Bearer secret").unwrap().user, "admin");
-        assert_eq!(with("bearer  secret").unwrap().user, "admin");
-        for wrong in ["Bearer other", "Bearer ", "Bearer", "Basic secret", "secret"] {
-            assert_eq!(with(wrong).unwrap_err().code, 401, "{wrong}");
+        let server = server();
+        server.tokens().add(TOKEN.to_owned(), Identity::administrator("admin")).unwrap();
+        assert_eq!(with(&server, &format!("Bearer {TOKEN}")).unwrap().user, "admin");
+        assert_eq!(with(&server, &format!("bearer  {TOKEN}")).unwrap().user, "admin");
+        for wrong in ["Bearer other", "Bearer ", "Bearer", &format!("Basic {TOKEN}"), TOKEN] {
+            assert_eq!(with(&server, wrong).unwrap_err().code, 401, "{wrong}");
         }
         assert_eq!(authenticate(&HeaderMap::new(), None, &server).unwrap_err().code, 401);
-        assert!(!format!("{server:?}").contains("secret"));
+        assert!(!format!("{server:?}").contains(TOKEN));
+    }
+
+    #[test]
+    fn empty_and_short_tokens_are_nobody() {
+        let server = server();
+        let add = |token: &str| server.tokens().add(token.to_owned(), Identity::administrator("admin"));
+        assert_eq!(add(""), Err(TokenError::Empty));
+        assert_eq!(add(&TOKEN[1..]), Err(TokenError::TooShort(15)));
+        assert_eq!(add("0123456789 abcdef"), Err(TokenError::NotVisible));
+        for header in ["Bearer ", "Bearer  ", "Bearer 123456789abcdef"] {
+            assert_eq!(with(&server, header).unwrap_err().code, 401, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_without_a_common_name_is_nobody() {
+        let of = |name: Option<&str>| {
+            let mut params = rcgen::CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            if let Some(name) = name {
+                params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            }
+            let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+            Identity::of_certificate(certificate.der()).map(|identity| identity.user)
+        };
+        assert_eq!(of(Some("jane")).as_deref(), Some("jane"));
+        assert_eq!((of(Some("")), of(None)), (None, None));
     }
 }

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +14,7 @@ use crate::auth::Identity;
 use crate::clock::Clock;
 use crate::lifecycle::{self, LifecycleOptions};
 use crate::pki::{self, Pki, PkiError};
-use crate::serve;
+use crate::serve::{self, Limits};
 use crate::server::{ApiService, Server, ServerOptions};
 use crate::status::ApiError;
 use crate::store::log::{Directory, OpenError};
@@ -97,7 +99,10 @@ impl Embedded {
         let clock = Clock::System;
         let (store, lock) = if options.memory {
             // No store, but a kubeconfig and keys: two servers must not write those over each other.
-            (Store::in_memory(clock), Some(Directory::lock(&options.directory)?))
+            let lock = Directory::lock(&options.directory)?;
+            // Microseconds rise faster than revisions do, so a client that resumes from a revision of the process
+            // before lists anew instead of taking what happened since for what it has missed.
+            (Store::in_memory_from(clock.unix_ms() * 1000, clock), Some(lock))
         } else {
             (Store::open(&options.directory, options.store.clone(), clock)?, None)
         };
@@ -105,20 +110,26 @@ impl Embedded {
         let listen_error = |source| StartError::Listen { address: wanted, source };
         let listener = TcpListener::bind(wanted).await.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
-        let pki = certificates(&options.directory, address.ip())?;
+        let pki = certificates(&options.directory, address.ip(), clock.now())?;
         let kubeconfig = options.directory.join("kubeconfig");
 
         let token_signer = Some(pki.token_signer());
         let server_options = ServerOptions { advertised_address: address.to_string(), token_signer, ..options.server };
         let server = Server::new(store, clock, server_options).map_err(StartError::Audit)?;
-        server.tokens().add(pki.admin_token().to_owned(), Identity::administrator("admin"));
+        let administrator = Identity::administrator("admin");
+        server
+            .tokens()
+            .add(pki.admin_token().to_owned(), administrator)
+            .map_err(|source| PkiError::Secret { path: options.directory.join("pki/admin.token"), source })?;
         lifecycle::bootstrap::run(&server, address.port()).await?;
 
         let stop = CancellationToken::new();
         let living = tokio::spawn(lifecycle::run(server.clone(), options.lifecycle));
-        let serving = tokio::spawn(serve::serve(server.clone(), listener, pki.tls_config()?, stop.clone()));
+        let (tls, limits) = (Arc::new(pki.tls_config()?), Limits::default());
+        let serving = tokio::spawn(serve::serve(server.clone(), listener, tls, limits, stop.clone()));
         let url = format!("https://{}", SocketAddr::new(reachable(address.ip()), address.port()));
         pki::write_secret(&kubeconfig, &pki.kubeconfig(&url))?;
+        tokio::spawn(renew_certificates(Arc::new(pki), clock, stop.clone()));
         Ok(Self { server, address, kubeconfig, stop, serving, living, _lock: lock })
     }
 
@@ -151,12 +162,31 @@ impl Embedded {
     }
 }
 
+/// How often certificates are looked at: they are due for a third of a year.
+const RENEWAL_CHECK: Duration = Duration::from_secs(12 * 3600);
+
+/// Replaces the server's certificate before it ends, until the server stops.
+async fn renew_certificates(pki: Arc<Pki>, clock: Clock, stop: CancellationToken) {
+    let mut checks = tokio::time::interval(RENEWAL_CHECK);
+    loop {
+        tokio::select! {
+            _ = checks.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        match pki.renew_if_due(clock.now()) {
+            Ok(true) => tracing::info!("renewed the server's certificate"),
+            Ok(false) => {}
+            Err(problem) => tracing::error!(%problem, "cannot renew the server's certificate"),
+        }
+    }
+}
+
 /// The address that a client on this machine uses for a listener.
 fn reachable(address: IpAddr) -> IpAddr {
     if address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address }
 }
 
-fn certificates(directory: &Path, address: IpAddr) -> Result<Pki, PkiError> {
+fn certificates(directory: &Path, address: IpAddr, now: Timestamp) -> Result<Pki, PkiError> {
     let names = [
         "localhost",
         "kubernetes",
@@ -169,5 +199,22 @@ fn certificates(directory: &Path, address: IpAddr) -> Result<Pki, PkiError> {
     if !address.is_unspecified() && !addresses.contains(&address) {
         addresses.push(address);
     }
-    Pki::load_or_make(&directory.join("pki"), &names, &addresses)
+    Pki::load_or_make(&directory.join("pki"), &names, &addresses, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn certificates_are_renewed_while_the_server_runs() {
+        let clock = Clock::virtual_from("2026-11-18T12:00:00Z".parse().unwrap());
+        let pki = Arc::new(Pki::ephemeral(&[], &[], clock.now()).unwrap());
+        let stop = CancellationToken::new();
+        let renewing = tokio::spawn(renew_certificates(pki.clone(), clock, stop.clone()));
+        tokio::time::sleep(Duration::from_secs(300 * 86_400)).await;
+        assert!(!pki.renew_if_due(clock.now()).unwrap(), "it was renewed when it was due");
+        stop.cancel();
+        renewing.await.unwrap();
+    }
 }

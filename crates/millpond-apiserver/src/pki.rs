@@ -1,4 +1,8 @@
 //! The server's own certificate authority: made on the first start, kept with the data, readable by its owner only.
+//!
+//! Certificates are valid for a year; the server's own is replaced before it ends ([`Pki::renew_if_due`]). The CA's is
+//! valid for ten years, as kubeadm has it, and replaced at a start in its last year. Its key stays, so that what was
+//! signed before, and kubeconfigs with the old certificate, go on working.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,16 +13,25 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::RwLock;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 
+use crate::auth::{self, TokenError};
 use crate::service_account::{KeyError, TokenSigner};
+
+/// How long certificates of the server and of clients are valid.
+const LEAF_DAYS: i64 = 365;
+/// How long the CA's certificate is valid.
+const CA_DAYS: i64 = 3650;
 
 /// Trouble with keys and certificates.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +44,23 @@ pub enum PkiError {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// The administrator's token is empty or could be guessed.
+    #[error("cannot use the token in {path}", path = path.display())]
+    Secret {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: TokenError,
+    },
+    /// A file holds no key or certificate.
+    #[error("cannot use the key or certificate in {path}: {why}", path = path.display())]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
     },
     /// A certificate could not be made.
     #[error("cannot make a certificate")]
@@ -47,8 +77,9 @@ pub enum PkiError {
 pub struct Pki {
     ca_pem: String,
     ca_key: KeyPair,
-    server_certificate: CertificateDer<'static>,
-    server_key: PrivateKeyDer<'static>,
+    names: Vec<String>,
+    addresses: Vec<IpAddr>,
+    server_certificate: Arc<ServerCertificate>,
     admin_token: String,
     token_signer: Arc<TokenSigner>,
 }
@@ -62,24 +93,22 @@ pub struct ClientCertificate {
 }
 
 impl Pki {
-    /// Loads the CA from a directory, or makes one there. The server's own certificate is made anew each time.
-    pub fn load_or_make(directory: &Path, names: &[String], addresses: &[IpAddr]) -> Result<Self, PkiError> {
+    /// Loads the CA from a directory, or makes one there. The server's own certificate is made anew each time, and the
+    /// CA's when it comes near its end, with the same key.
+    pub fn load_or_make(
+        directory: &Path,
+        names: &[String],
+        addresses: &[IpAddr],
+        now: Timestamp,
+    ) -> Result<Self, PkiError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory).map_err(file_error(directory))?;
-        let key_path = directory.join("ca.key");
-        let ca_key = match read(&key_path)? {
-            Some(pem) => KeyPair::from_pem(&pem)?,
-            None => {
-                let key = KeyPair::generate()?;
-                write_secret(&key_path, &key.serialize_pem())?;
-                key
-            }
-        };
+        let ca_key = load_key(&directory.join("ca.key"))?;
         let certificate_path = directory.join("ca.crt");
         let ca_pem = match read(&certificate_path)? {
-            Some(pem) => pem,
-            None => {
-                let pem = ca_params().self_signed(&ca_key)?.pem();
+            Some(pem) if !ca_is_due(&certificate_path, &pem, &ca_key, now)? => pem,
+            _ => {
+                let pem = ca_params(now).self_signed(&ca_key)?.pem();
                 write_secret(&certificate_path, &pem)?;
                 pem
             }
@@ -93,46 +122,44 @@ impl Pki {
                 token
             }
         };
+        auth::check_token(&admin_token).map_err(|source| PkiError::Secret { path: token_path, source })?;
         let signer_path = directory.join("service-account.key");
-        let signing_key = match read(&signer_path)? {
-            Some(pem) => KeyPair::from_pem(&pem)?,
-            None => {
-                let key = KeyPair::generate()?;
-                write_secret(&signer_path, &key.serialize_pem())?;
-                key
-            }
-        };
-        Self::with(ca_pem, ca_key, admin_token, &signing_key, names, addresses)
+        let token_signer = TokenSigner::from_pkcs8(&load_key(&signer_path)?.serialize_der())
+            .map_err(|problem| PkiError::Unusable { path: signer_path, why: problem.to_string() })?;
+        Self::with(ca_pem, ca_key, admin_token, token_signer, names, addresses, now)
     }
 
     /// A CA that lives only in memory.
-    pub fn ephemeral(names: &[String], addresses: &[IpAddr]) -> Result<Self, PkiError> {
+    pub fn ephemeral(names: &[String], addresses: &[IpAddr], now: Timestamp) -> Result<Self, PkiError> {
         let ca_key = KeyPair::generate()?;
-        let ca_pem = ca_params().self_signed(&ca_key)?.pem();
-        Self::with(ca_pem, ca_key, random_token(), &KeyPair::generate()?, names, addresses)
+        let ca_pem = ca_params(now).self_signed(&ca_key)?.pem();
+        Self::with(ca_pem, ca_key, random_token(), TokenSigner::ephemeral()?, names, addresses, now)
     }
 
     fn with(
         ca_pem: String,
         ca_key: KeyPair,
         admin_token: String,
-        signing_key: &KeyPair,
+        token_signer: TokenSigner,
         names: &[String],
         addresses: &[IpAddr],
+        now: Timestamp,
     ) -> Result<Self, PkiError> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(names.to_vec())?;
-        params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
-        params.distinguished_name = name("millpond", &[]);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-        let issuer = Issuer::from_ca_cert_pem(&ca_pem, &ca_key)?;
-        let certificate = params.signed_by(&key, &issuer)?;
-        let server_key =
-            PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| PkiError::Tls(problem.to_owned()))?;
-        let token_signer = Arc::new(TokenSigner::from_pkcs8(&signing_key.serialize_der())?);
-        let server_certificate = certificate.der().clone();
-        Ok(Self { ca_pem, ca_key, server_certificate, server_key, admin_token, token_signer })
+        let first = issue(&ca_pem, &ca_key, names, addresses, now)?;
+        let server_certificate = Arc::new(ServerCertificate { current: RwLock::new(first) });
+        let (names, addresses, token_signer) = (names.to_vec(), addresses.to_vec(), Arc::new(token_signer));
+        Ok(Self { ca_pem, ca_key, names, addresses, server_certificate, admin_token, token_signer })
+    }
+
+    /// Replaces the server's certificate when a third of its time is left; says whether it did. Connections that are
+    /// open keep the one they have seen.
+    pub fn renew_if_due(&self, now: Timestamp) -> Result<bool, PkiError> {
+        let due = self.server_certificate.current.read().renew_at <= now;
+        if due {
+            let next = issue(&self.ca_pem, &self.ca_key, &self.names, &self.addresses, now)?;
+            *self.server_certificate.current.write() = next;
+        }
+        Ok(due)
     }
 
     /// The CA's certificate as PEM, for clients.
@@ -150,13 +177,19 @@ impl Pki {
         self.token_signer.clone()
     }
 
-    /// Makes a client certificate: `user` becomes the common name, `groups` the organizations.
-    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate, PkiError> {
+    /// Makes a client certificate, valid for a year: `user` becomes the common name, `groups` the organizations.
+    pub fn client_certificate(
+        &self,
+        user: &str,
+        groups: &[&str],
+        now: Timestamp,
+    ) -> Result<ClientCertificate, PkiError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name = name(user, groups);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        set_validity(&mut params, now, LEAF_DAYS);
         let issuer = Issuer::from_ca_cert_pem(&self.ca_pem, &self.ca_key)?;
         let certificate = params.signed_by(&key, &issuer)?;
         Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
@@ -177,8 +210,7 @@ impl Pki {
             .with_safe_default_protocol_versions()
             .map_err(|problem| tls(&problem))?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![self.server_certificate.clone()], self.server_key.clone_key())
-            .map_err(|problem| tls(&problem))?;
+            .with_cert_resolver(self.server_certificate.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
@@ -195,12 +227,96 @@ impl Pki {
     }
 }
 
-fn ca_params() -> CertificateParams {
+/// The certificate that the server shows now; handshakes ask for it, so that it can be replaced while they come in.
+#[derive(Debug)]
+struct ServerCertificate {
+    current: RwLock<Issued>,
+}
+
+#[derive(Debug)]
+struct Issued {
+    certified: Arc<CertifiedKey>,
+    renew_at: Timestamp,
+}
+
+impl ResolvesServerCert for ServerCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.read().certified.clone())
+    }
+}
+
+/// A certificate of the server, signed by the CA.
+fn issue(
+    ca_pem: &str,
+    ca_key: &KeyPair,
+    names: &[String],
+    addresses: &[IpAddr],
+    now: Timestamp,
+) -> Result<Issued, PkiError> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(names.to_vec())?;
+    params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
+    params.distinguished_name = name("millpond", &[]);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    set_validity(&mut params, now, LEAF_DAYS);
+    let certificate = params.signed_by(&key, &Issuer::from_ca_cert_pem(ca_pem, ca_key)?)?;
+    let tls = |problem: &dyn std::fmt::Display| PkiError::Tls(problem.to_string());
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| tls(&problem))?;
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|problem| tls(&problem))?;
+    let certified = Arc::new(CertifiedKey::new(vec![certificate.der().clone()], key));
+    Ok(Issued { certified, renew_at: days_after(now, LEAF_DAYS * 2 / 3) })
+}
+
+/// Whether the CA's certificate has to be replaced: it ends within the time that a certificate below it is valid, or
+/// is valid for longer than one is made for. An error when it does not belong to the key.
+fn ca_is_due(path: &Path, pem: &str, key: &KeyPair, now: Timestamp) -> Result<bool, PkiError> {
+    let unusable = |why: String| PkiError::Unusable { path: path.to_owned(), why };
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|problem| unusable(problem.to_string()))?;
+    let (_, certificate) =
+        x509_parser::parse_x509_certificate(&der).map_err(|problem| unusable(problem.to_string()))?;
+    if certificate.public_key().raw != key.subject_public_key_info() {
+        return Err(unusable("it does not belong to the key in ca.key".to_owned()));
+    }
+    let end = certificate.validity().not_after.timestamp();
+    let soon = days_after(now, LEAF_DAYS).as_second();
+    Ok(end < soon || end > days_after(now, CA_DAYS + 1).as_second())
+}
+
+fn ca_params(now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name = name("millpond-ca", &[]);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, now, CA_DAYS);
     params
+}
+
+/// From the day before, for clocks that are behind, until `days` from now.
+fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
+    let day = |days| {
+        let date = days_after(now, days).to_zoned(jiff::tz::TimeZone::UTC).date();
+        date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    params.not_before = day(-1);
+    params.not_after = day(days);
+}
+
+fn days_after(time: Timestamp, days: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
+}
+
+/// Reads a private key, or makes one.
+fn load_key(path: &Path) -> Result<KeyPair, PkiError> {
+    match read(path)? {
+        Some(pem) => KeyPair::from_pem(&pem)
+            .map_err(|problem| PkiError::Unusable { path: path.to_owned(), why: problem.to_string() }),
+        None => {
+            let key = KeyPair::generate()?;
+            write_secret(path, &key.serialize_pem())?;
+            Ok(key)
+        }
+    }
 }
 
 fn name(common: &str, organizations: &[&str]) -> DistinguishedName {
@@ -239,4 +355,99 @@ pub fn write_secret(path: &Path, text: &str) -> Result<(), PkiError> {
         fs::rename(&temporary, path)
     };
     write().map_err(file_error(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-18T12:00:00Z".parse().unwrap()
+    }
+
+    fn load(directory: &Path, now: Timestamp) -> Result<Pki, PkiError> {
+        Pki::load_or_make(directory, &["localhost".to_owned()], &[], now)
+    }
+
+    fn days_valid(der: &[u8], now: Timestamp) -> i64 {
+        let (_, certificate) = x509_parser::parse_x509_certificate(der).unwrap();
+        assert!(certificate.validity().not_before.timestamp() < now.as_second());
+        (certificate.validity().not_after.timestamp() - now.as_second() + 86_399) / 86_400
+    }
+
+    fn pem_der(pem: &str) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+    }
+
+    fn shown(pki: &Pki) -> CertificateDer<'static> {
+        pki.server_certificate.current.read().certified.cert[0].clone()
+    }
+
+    #[test]
+    fn certificates_are_valid_for_a_year_and_replaced_before_it_ends() {
+        let pki = Pki::ephemeral(&[], &[], now()).unwrap();
+        let first = shown(&pki);
+        assert_eq!(days_valid(&first, now()), 365);
+        let client = pki.client_certificate("jane", &[], now()).unwrap();
+        assert_eq!(days_valid(&pem_der(&client.certificate_pem), now()), 365);
+
+        assert!(!pki.renew_if_due(days_after(now(), 200)).unwrap());
+        assert_eq!(shown(&pki), first);
+        let later = days_after(now(), 250);
+        assert!(pki.renew_if_due(later).unwrap());
+        assert_eq!(days_valid(&shown(&pki), later), 365);
+        assert!(!pki.renew_if_due(later).unwrap());
+    }
+
+    #[test]
+    fn the_ca_is_replaced_in_its_last_year_with_the_same_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = load(directory.path(), now()).unwrap();
+        assert_eq!(days_valid(&pem_der(first.ca_pem()), now()), CA_DAYS);
+        let same = load(directory.path(), days_after(now(), CA_DAYS - 400)).unwrap();
+        assert_eq!(same.ca_pem(), first.ca_pem());
+        let late = days_after(now(), CA_DAYS - 300);
+        let renewed = load(directory.path(), late).unwrap();
+        assert_eq!(days_valid(&pem_der(renewed.ca_pem()), late), CA_DAYS);
+        assert_eq!(renewed.ca_key.serialize_pem(), first.ca_key.serialize_pem());
+        assert_eq!(load(directory.path(), late).unwrap().ca_pem(), renewed.ca_pem());
+
+        // A certificate without an end, as there were before.
+        let mut params = ca_params(now());
+        params.not_after = date_time_ymd(4096, 1, 1);
+        let endless = params.self_signed(&first.ca_key).unwrap().pem();
+        write_secret(&directory.path().join("ca.crt"), &endless).unwrap();
+        let bounded = load(directory.path(), now()).unwrap();
+        assert_eq!(days_valid(&pem_der(bounded.ca_pem()), now()), CA_DAYS);
+    }
+
+    #[test]
+    fn empty_and_short_secrets_are_refused_by_the_name_of_their_file() {
+        for (file, content, why) in [
+            ("admin.token", "", "the token is empty"),
+            ("admin.token", "\n", "the token is empty"),
+            ("admin.token", "hunter2\n", "the token has 7 bytes, and 16 are the least"),
+            ("ca.key", "", "ca.key"),
+            ("ca.crt", "", "ca.crt"),
+            ("service-account.key", "", "service-account.key"),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            load(directory.path(), now()).unwrap();
+            fs::write(directory.path().join(file), content).unwrap();
+            let Err(problem) = load(directory.path(), now()) else { panic!("{file} {content:?} is accepted") };
+            let source = std::error::Error::source(&problem).map(ToString::to_string).unwrap_or_default();
+            let told = format!("{problem}: {source}");
+            assert!(told.contains(file) && told.contains(why), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_ca_certificate_of_another_key_is_refused() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        load(one.path(), now()).unwrap();
+        load(other.path(), now()).unwrap();
+        fs::copy(other.path().join("ca.crt"), one.path().join("ca.crt")).unwrap();
+        let Err(problem) = load(one.path(), now()) else { panic!("accepted") };
+        assert!(problem.to_string().contains("does not belong to the key"), "{problem}");
+    }
 }

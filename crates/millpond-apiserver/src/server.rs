@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
@@ -20,6 +21,7 @@ use crate::builtin;
 use crate::clock::Clock;
 use crate::handlers::{self, Told};
 use crate::http::ApiBody;
+use crate::intake::Intake;
 use crate::lifecycle::definitions;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
@@ -27,7 +29,6 @@ use crate::registry::Registry;
 use crate::resource::Resource;
 use crate::service_account::TokenSigner;
 use crate::service_ip::ServiceAddresses;
-use crate::status::ApiError;
 use crate::store::{Store, StoredObject};
 
 /// Settings of a server.
@@ -35,8 +36,13 @@ use crate::store::{Store, StoredObject};
 pub struct ServerOptions {
     /// How long a request other than a watch may take.
     pub request_timeout: Duration,
-    /// Requests other than watches that are worked on at the same time; more are answered with 429.
+    /// Requests of clients outside this process, other than watches, that are worked on at the same time; more are
+    /// answered with 429.
     pub max_in_flight: usize,
+    /// The same for clients inside this process; more wait for their turn.
+    pub max_in_flight_in_process: usize,
+    /// What `/readyz` waits for beside the server itself, by name; [`Server::pass_readiness_gate`] opens each.
+    pub readiness_gates: Vec<String>,
     /// Host and port that `/api` names.
     pub advertised_address: String,
     /// Where to write the audit log, if anywhere.
@@ -50,6 +56,8 @@ impl Default for ServerOptions {
         Self {
             request_timeout: Duration::from_secs(60),
             max_in_flight: 1024,
+            max_in_flight_in_process: 1024,
+            readiness_gates: Vec::new(),
             advertised_address: "127.0.0.1".to_owned(),
             audit_log: None,
             token_signer: None,
@@ -71,7 +79,8 @@ pub struct Server {
     pub(crate) quota_turn: tokio::sync::Mutex<()>,
     /// Ends watches when the server stops.
     pub(crate) shutdown: CancellationToken,
-    in_flight: tokio::sync::Semaphore,
+    pub(crate) intake: Intake,
+    readiness_gates: RwLock<Vec<String>>,
     metrics: Metrics,
     audit: Option<AuditLog>,
 }
@@ -92,7 +101,8 @@ impl Server {
         };
         let server = Arc::new(Self {
             registry: Registry::new(builtin::resources()),
-            in_flight: tokio::sync::Semaphore::new(options.max_in_flight),
+            intake: Intake::new(options.max_in_flight, options.max_in_flight_in_process),
+            readiness_gates: RwLock::new(options.readiness_gates.clone()),
             openapi: OpenApi::default(),
             addresses: ServiceAddresses::default(),
             quota_turn: tokio::sync::Mutex::default(),
@@ -130,14 +140,29 @@ impl Server {
         self.shutdown.cancel();
     }
 
+    /// Tells that what a readiness gate stands for is there.
+    pub fn pass_readiness_gate(&self, name: &str) {
+        self.readiness_gates.write().retain(|gate| gate != name);
+    }
+
+    /// Readiness gates that were not passed yet.
+    pub(crate) fn closed_readiness_gates(&self) -> Vec<String> {
+        self.readiness_gates.read().clone()
+    }
+
     /// A service for requests of one identity, without tokens: for clients inside this process.
     pub fn service_for(self: &Arc<Self>, identity: Identity) -> ApiService {
-        ApiService { server: self.clone(), identity: Some(identity) }
+        ApiService { server: self.clone(), caller: Caller { identity: Some(identity), origin: Origin::InProcess } }
     }
 
     /// A service for requests that bring a token.
     pub fn service(self: &Arc<Self>) -> ApiService {
-        ApiService { server: self.clone(), identity: None }
+        self.service_of_connection(None)
+    }
+
+    /// A service for requests of one connection, which may have an identity by its certificate.
+    pub(crate) fn service_of_connection(self: &Arc<Self>, identity: Option<Identity>) -> ApiService {
+        ApiService { server: self.clone(), caller: Caller { identity, origin: Origin::Connection } }
     }
 
     /// What follows a write: CRDs change what is served.
@@ -159,11 +184,31 @@ impl Server {
     }
 }
 
+/// Where requests come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client inside this process.
+    InProcess,
+    /// A network connection.
+    Connection,
+}
+
+/// What is known of a request's client before the request is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) identity: Option<Identity>,
+    pub(crate) origin: Origin,
+}
+
+/// Marks responses to requests with valid credentials.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Authenticated;
+
 /// The API as a tower service: the same in process and behind TLS.
 #[derive(Clone, Debug)]
 pub struct ApiService {
     server: Arc<Server>,
-    identity: Option<Identity>,
+    caller: Caller,
 }
 
 impl<B> tower_service::Service<Request<B>> for ApiService
@@ -180,19 +225,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, identity) = (self.server.clone(), self.identity.clone());
-        Box::pin(async move { Ok(limited(server, request, identity).await) })
+        let (server, caller) = (self.server.clone(), self.caller.clone());
+        Box::pin(async move { Ok(handlers::handle(server, request, caller).await) })
     }
-}
-
-/// Refuses what goes beyond the limit of requests in flight. A watch counts only until it has started.
-async fn limited<B>(server: Arc<Server>, request: Request<B>, identity: Option<Identity>) -> Response<ApiBody>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: fmt::Display,
-{
-    let Ok(_permit) = server.in_flight.try_acquire() else {
-        return handlers::refuse(&ApiError::too_many_requests("Too many requests, please try again later.", 1));
-    };
-    handlers::handle(server.clone(), request, identity).await
 }

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, catalog, completion, controller, convert, explain, install, node, plan, pool, reference, store, up,
+    bench, catalog, ci, completion, controller, convert, explain, install, node, plan, pool, reference, store, up,
 };
 
 /// One control plane for every kind of node pool
@@ -101,6 +101,10 @@ pub(crate) enum Command {
   millpond catalog import machines.csv --out machines.catalog"
     )]
     Catalog(Box<catalog::CatalogCommand>),
+    /// Provide CI nodes with Nodepool's configuration
+    #[command(after_help = "Examples:
+  millpond ci -c nodepool.yaml config-validate")]
+    Ci(Box<ci::CiArgs>),
     /// Say the pools of files or of a cluster in the words of another tool
     ///
     /// Reads what Millpond understands (NodePools and node classes, ScalingConstraints,

@@ -32,6 +32,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         let changes = commands::plan::run(args, &mut out, &mut std::io::stderr().lock())?;
         return Ok(changes.exit_code());
     }
+    if let Command::Ci(args) = &command {
+        return commands::ci::run(args, &mut out, &mut std::io::stderr().lock());
+    }
     match command {
         Command::Up(args) => {
             drop(out);
@@ -45,7 +48,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             drop(out);
             commands::bench::run(args)
         }
-        Command::Plan(_) => Ok(()),
+        Command::Plan(_) | Command::Ci(_) => Ok(()),
         Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Install(command) => commands::install::run(&command, &mut out),
         Command::Pool(command) => commands::pool::run(&command, &mut out, &mut std::io::stderr().lock()),

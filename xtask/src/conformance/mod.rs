@@ -85,22 +85,7 @@ enum Against {
     Real,
 }
 
-impl Args {
-    /// What the test command runs.
-    pub(crate) fn quick() -> Self {
-        Self {
-            focus: None,
-            skip: None,
-            wide: false,
-            against: Against::Embedded,
-            quick: true,
-            release: false,
-            jobs: 4,
-            report: None,
-            list: false,
-        }
-    }
-}
+impl Args {}
 
 /// Chooses the specs, starts a server with controllers, runs, reports.
 pub(crate) fn run(args: &Args) -> Result<()> {

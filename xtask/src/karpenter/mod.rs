@@ -41,9 +41,6 @@ const LIMIT_MINUTES: u64 = 20;
 /// No spec of the selection takes half of it on any engine.
 const SELECTION_LIMIT_MINUTES: u64 = 5;
 
-/// For the test command: the specs mostly wait.
-const SELECTION_CLUSTERS: usize = 2;
-
 /// What the command line says.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -86,24 +83,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What the test command runs.
-    pub(crate) fn selection() -> Self {
-        Self {
-            focus: None,
-            skip: None,
-            against: Engine::Millpond,
-            selection: true,
-            all: false,
-            clusters: SELECTION_CLUSTERS,
-            limit: None,
-            release: false,
-            binary: None,
-            logs: None,
-            report: None,
-            list: false,
-        }
-    }
-
     fn limit(&self) -> Duration {
         let minutes = if self.selection { SELECTION_LIMIT_MINUTES } else { LIMIT_MINUTES };
         Duration::from_secs(self.limit.unwrap_or(minutes) * 60)

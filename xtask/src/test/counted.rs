@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::step::Show;
 use crate::cargo::cargo;
 
 /// Tests of one run.
@@ -36,16 +37,23 @@ impl Count {
     }
 }
 
-/// Runs it; gives the numbers.
-pub(super) fn run(args: &[&str]) -> Result<String> {
-    let mut child = cargo().args(args).stdout(Stdio::piped()).spawn().context("run cargo")?;
+/// Runs the tests; gives their numbers.
+pub(super) fn run(args: &[&str], show: Show) -> Result<String> {
+    let mut command = cargo();
+    command.args(args).stdout(Stdio::piped());
+    let mut child = command.spawn().context("run cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut count = Count::default();
+    let mut kept = String::new();
     for line in BufReader::new(output).lines() {
         let line = line.context("read what cargo prints")?;
         count.add(&line);
-        println!("{line}");
+        match show {
+            Show::AtOnce => println!("{line}"),
+            Show::AtTheEnd => kept.extend([line.as_str(), "\n"]),
+        }
     }
+    print!("{kept}");
     let status = child.wait().context("wait for cargo")?;
     if !status.success() {
         bail!("{} test(s) failed, {} passed", count.failed, count.passed);

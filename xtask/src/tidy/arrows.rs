@@ -18,8 +18,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "millpond-controllers",
         &["millpond-plan", "millpond-api", "millpond-runtime", "millpond-state", "millpond-providers"],
     ),
-    ("millpond-ci", &["millpond-plan", "millpond-api", "millpond-providers"]),
+    ("millpond-ci", &["millpond-plan", "millpond-api", "millpond-runtime", "millpond-providers"]),
     ("millpond-agent", &["millpond-api"]),
+    ("millpond-vsphere", &[]),
     ("millpond-web", &["millpond-plan", "millpond-api", "millpond-state"]),
     ("millpond-sim", ROOMS),
     ("millpond", EVERYTHING),
@@ -40,6 +41,7 @@ const ROOMS: &[&str] = &[
     "millpond-controllers",
     "millpond-ci",
     "millpond-agent",
+    "millpond-vsphere",
     "millpond-web",
 ];
 
@@ -53,6 +55,7 @@ const ROOMS_AND_SIM: &[&str] = &[
     "millpond-controllers",
     "millpond-ci",
     "millpond-agent",
+    "millpond-vsphere",
     "millpond-web",
     "millpond-sim",
 ];
@@ -68,6 +71,7 @@ const EVERYTHING: &[&str] = &[
     "millpond-controllers",
     "millpond-ci",
     "millpond-agent",
+    "millpond-vsphere",
     "millpond-web",
     "millpond-sim",
     "millpond-bench",

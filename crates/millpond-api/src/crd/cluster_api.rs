@@ -232,22 +232,6 @@ fn providers() -> Vec<Foreign> {
         template("AzureMachineTemplate", "azuremachinetemplates", OLD),
         machine("DockerMachine", "dockermachines", BOTH),
         template("DockerMachineTemplate", "dockermachinetemplates", BOTH),
-        machine("ByoMachine", "byomachines", OLD),
-        template("ByoMachineTemplate", "byomachinetemplates", OLD),
-        Foreign::new(
-            INFRASTRUCTURE,
-            OLD,
-            "BootstrapKubeconfig",
-            "bootstrapkubeconfigs",
-            "How own hosts join a cluster",
-        ),
-        Foreign::new(
-            INFRASTRUCTURE,
-            OLD,
-            "K8sInstallerConfigTemplate",
-            "k8sinstallerconfigtemplates",
-            "How Kubernetes gets onto own hosts",
-        ),
         bootstrap("KubeadmConfig", "kubeadmconfigs", "How a machine joins its cluster by kubeadm"),
         bootstrap("KubeadmConfigTemplate", "kubeadmconfigtemplates", "What KubeadmConfigs are cloned from"),
         Foreign::new(

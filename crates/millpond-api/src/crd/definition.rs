@@ -52,6 +52,7 @@ pub(super) struct Definition {
     columns: Vec<Column>,
     scale: Option<(&'static str, &'static str)>,
     status: bool,
+    contract: bool,
     schema: Schema,
 }
 
@@ -74,6 +75,7 @@ impl Definition {
             columns: Vec::new(),
             scale: None,
             status: false,
+            contract: false,
             schema,
         }
     }
@@ -90,6 +92,11 @@ impl Definition {
 
     pub(super) fn categories(self, categories: &'static [&'static str]) -> Self {
         Self { categories, ..self }
+    }
+
+    /// Keeps the v1beta2 contract of Cluster API, whose manager finds that out by a label of the definition.
+    pub(super) fn cluster_api_contract(self) -> Self {
+        Self { contract: true, ..self }
     }
 
     pub(super) fn columns(self, columns: Vec<Column>) -> Self {
@@ -134,10 +141,14 @@ impl Definition {
         if subresources != json!({}) {
             version["subresources"] = subresources;
         }
+        let mut metadata = json!({"name": format!("{}.{}", self.plural, self.group)});
+        if self.contract {
+            metadata["labels"] = json!({"cluster.x-k8s.io/v1beta2": self.version});
+        }
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{}.{}", self.plural, self.group)},
+            "metadata": metadata,
             "spec": {
                 "group": self.group, "names": names, "versions": [version],
                 "scope": if self.namespaced { "Namespaced" } else { "Cluster" },

@@ -289,6 +289,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
             }
         }
         self.meter.spend(LIST_COST)?;
+        self.meter.make(values.len())?;
         Ok(Value::List(List::made(values)))
     }
 
@@ -308,6 +309,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
             };
         }
         self.meter.spend(MAP_COST)?;
+        self.meter.make(map.len())?;
         Ok(Value::Map(Map::made(map)))
     }
 
@@ -507,6 +509,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
                 }
                 let is_constant = self.prepared.constants.contains_key(&arguments[1].id);
                 self.meter.spend(if is_constant { 1 } else { LIST_COST + 1 })?;
+                self.meter.make(1)?;
                 match self.take(outer)? {
                     Value::List(mut list) => {
                         list.push(item?);
@@ -522,6 +525,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
                     values.push(self.evaluate(part)?);
                 }
                 self.meter.spend(1)?;
+                self.meter.make(1)?;
                 let map = self.take(outer)?;
                 functions::insert(map, values)
             }

@@ -1,8 +1,8 @@
 //! What an evaluation may cost.
 //!
-//! Two counters run: the cost in upstream's units, which decides and is told to users, and the work really done,
+//! Three counters run: the cost in upstream's units, which decides and is told to users, and the work really done,
 //! which keeps expressions from being slow where upstream's units do not see it (comparing large objects, counting
-//! characters, constants in loops).
+//! characters, constants in loops). The third one is the memory of what is made, see [`MAX_MADE_BYTES`].
 
 use super::value::{Error, Value};
 
@@ -15,20 +15,29 @@ pub(super) const PATTERN_WORK: u64 = 10_000;
 /// Work of compiling a constant pattern that is too large to be kept.
 pub(super) const LARGE_PATTERN_WORK: u64 = 5_000_000;
 
-/// Counts cost and work.
+/// Bytes that the values of one evaluation may take. Upstream's costs follow the arguments of most functions, not
+/// their results: `replace` on a megabyte may make gigabytes for the price of a megabyte. What does not amplify
+/// stays well below, as its costs end at ten million characters.
+const MAX_MADE_BYTES: usize = 64 << 20;
+/// Bytes of one item of a list or entry of a map: the value, and what is around it.
+const ITEM_BYTES: usize = 64;
+
+/// Counts cost, work and memory.
 #[derive(Debug)]
 pub(crate) struct Meter {
     cost: u64,
     limit: u64,
     /// What is left.
     work: u64,
+    /// What is left.
+    bytes: usize,
 }
 
 impl Meter {
     /// Counts up to a cost and an amount of work: roughly nodes visited and values compared, some thirty
     /// nanoseconds each.
     pub(crate) fn new(limit: u64, work: u64) -> Self {
-        Self { cost: 0, limit, work }
+        Self { cost: 0, limit, work, bytes: MAX_MADE_BYTES }
     }
 
     /// The cost so far.
@@ -60,9 +69,17 @@ impl Meter {
         left.map(drop).ok_or(Error::Limit)
     }
 
-    /// Adds the work of making so many items of a list, which stands for their memory.
+    /// Adds the work and the memory of making so many items of a list.
     pub(super) fn make(&mut self, items: usize) -> Result<(), Error> {
+        self.allocate(items.saturating_mul(ITEM_BYTES))?;
         self.work((items as u64).saturating_mul(WORK_PER_ITEM))
+    }
+
+    /// Adds the memory of a value that is about to be made.
+    pub(super) fn allocate(&mut self, bytes: usize) -> Result<(), Error> {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(0);
+        left.map(drop).ok_or(Error::Limit)
     }
 
     /// Adds the work of going through so many bytes.

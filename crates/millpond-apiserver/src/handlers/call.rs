@@ -10,11 +10,13 @@ use crate::auth::Identity;
 use crate::http::negotiate::Accepted;
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
+use crate::long_work::LONG_BYTES;
 use crate::resource::{Resource, SelectableFields};
+use crate::schema::custom;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::server::Server;
 use crate::status::ApiError;
-use crate::store::StoredObject;
+use crate::store::{SetAside, StoredObject};
 
 /// A request, resolved to a resource.
 pub(crate) struct Call {
@@ -26,6 +28,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) identity: Identity,
     pub(crate) accepted: Accepted,
+    /// Size of the request's body.
+    pub(crate) body_bytes: usize,
     /// Texts of Warning headers, in order.
     pub(crate) warnings: Vec<String>,
 }
@@ -46,9 +50,31 @@ impl Call {
         key_of(&self.resource, self.namespace(), self.name())
     }
 
+    /// Whether it may take long to decode, validate or render what this request writes.
+    pub(crate) fn is_long(&self) -> bool {
+        let rules = || custom::definition(&self.resource.schema).is_some_and(custom::Definition::has_rules);
+        self.body_bytes > LONG_BYTES || (self.method != Method::GET && rules())
+    }
+
     /// The object that the path names.
     pub(crate) fn fetch(&self) -> Result<Arc<StoredObject>, ApiError> {
-        self.server.store.get(&self.resource.storage, &self.key()).ok_or_else(|| self.not_found())
+        let key = self.key();
+        self.server.store.get(&self.resource.storage, &key).ok_or_else(|| {
+            let unreadable = self.server.store.set_aside(&self.resource.storage, &key);
+            unreadable.map_or_else(|| self.not_found(), |object| self.unreadable(&object))
+        })
+    }
+
+    /// The 500 for an object that the store holds and cannot read.
+    fn unreadable(&self, object: &SetAside) -> ApiError {
+        ApiError::internal(format!(
+            "{} {:?} was written at resource version {} and cannot be read ({}); \
+             it is kept in the store until it is deleted",
+            crate::status::qualified(&self.resource.group, &self.resource.plural),
+            self.name(),
+            object.revision,
+            object.problem,
+        ))
     }
 
     /// The 404 for the object that the path names.

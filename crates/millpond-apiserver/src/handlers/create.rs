@@ -13,9 +13,10 @@ use super::update::Part;
 use super::{decode, reviews};
 use crate::clock::rfc3339;
 use crate::lifecycle::definitions;
+use crate::long_work::{self, LONG_BYTES};
 use crate::resource::Verbs;
 use crate::status::ApiError;
-use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::store::{CommitError, Draft, DraftError, Expect, Limits, StoredObject, Write};
 use crate::{admission, convert, kind, meta};
 
 /// How often a generated name that is taken is generated anew.
@@ -41,12 +42,17 @@ impl Outcome {
 
 /// POST to a collection.
 pub(crate) async fn create(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
-    let mut object = decode::object(call, body)?;
-    place(call, &mut object)?;
+    let object = long_work::run(call.is_long(), || {
+        let mut object = decode::object(call, body)?;
+        place(call, &mut object)?;
+        if call.resource.verbs != Verbs::CreateOnly {
+            kind::default(&call.resource, &mut object);
+        }
+        Ok::<_, ApiError>(object)
+    })?;
     if call.resource.verbs == Verbs::CreateOnly {
         return reviews::answer(call, object);
     }
-    kind::default(&call.resource, &mut object);
     let outcome = create_object(call, object, true).await?;
     Ok(outcome.respond(call, StatusCode::CREATED))
 }
@@ -107,32 +113,19 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         return Err(error);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let managed_fields = if track { track_owner(call, &mut object) } else { None };
-    set_system_fields(call, &mut object);
-    admission::before_create(call, &mut object);
-    kind::prepare_create(&resource, &mut object);
-    admission::on_create(call, &mut object)?;
-    if &*resource.storage == definitions::COLLECTION {
-        call.warnings.extend(definitions::warnings(&object, None));
-    }
-    let mut errors = meta::validate_create(&resource, &object);
-    errors.extend(kind::validate(&resource, &object, None, false));
-    if !errors.is_empty() {
-        return Err(ApiError::invalid(&resource.group, &resource.kind, &name, &errors));
-    }
+    let managed_fields = long_work::run(call.is_long(), || prepare(call, &mut object, track))?;
     admission::check(call, &object, None, Part::Main).await?;
-    if call.query.dry_run {
-        return dry_run(call, object, &name);
+    let served = call.query.dry_run.then(|| object.clone());
+    let draft = long_work::run(call.body_bytes > LONG_BYTES, || {
+        convert::to_stored(&resource, &mut object);
+        Draft::encode(&object, managed_fields.as_deref(), Limits::NEW)
+    });
+    let draft = draft.map_err(|error| not_storable(&error))?;
+    if let Some(served) = served {
+        return dry_run(call, served, &name);
     }
     let key = key_of(&resource, call.namespace(), &name);
-    convert::to_stored(&resource, &mut object);
-    let write = Write {
-        collection: resource.storage.clone(),
-        key,
-        expect: Expect::Absent,
-        draft: Draft::with_managed_fields(&object, managed_fields.as_deref()),
-        delete: false,
-    };
+    let write = Write { collection: resource.storage.clone(), key, expect: Expect::Absent, draft, delete: false };
     match call.server.store.commit(write).await {
         Ok(stored) => {
             call.server.after_write(&resource, &stored);
@@ -141,6 +134,26 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
         Err(CommitError::Raced) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
         Err(error) => Err(unavailable(&error)),
     }
+}
+
+/// Fills in what the server decides, and validates the new object. Gives the owners of its fields if they are not in it.
+fn prepare(call: &mut Call, object: &mut Value, track: bool) -> Result<Option<String>, ApiError> {
+    let resource = call.resource.clone();
+    let managed_fields = if track { track_owner(call, object) } else { None };
+    set_system_fields(call, object);
+    admission::before_create(call, object);
+    kind::prepare_create(&resource, object);
+    admission::on_create(call, object)?;
+    if &*resource.storage == definitions::COLLECTION {
+        call.warnings.extend(definitions::warnings(object, None));
+    }
+    let mut errors = meta::validate_create(&resource, object);
+    errors.extend(kind::validate(&resource, object, None, false));
+    if errors.is_empty() {
+        return Ok(managed_fields);
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    Err(ApiError::invalid(&resource.group, &resource.kind, name, &errors))
 }
 
 /// Records the author of a new object. Where possible, what is recorded goes straight into the stored text and
@@ -182,7 +195,22 @@ fn new_uid() -> String {
     uuid::Builder::from_random_bytes(rand::random()).into_uuid().to_string()
 }
 
-/// 500 for a store that cannot write.
+/// The answer to a write that did not happen: the object's fault, or 500 for a store that cannot write.
 pub(crate) fn unavailable(error: &CommitError) -> ApiError {
-    ApiError::internal(error)
+    match error {
+        CommitError::Refused(error) => not_storable(error),
+        _ => ApiError::internal(error),
+    }
+}
+
+/// The answer to an object that is too deep or too large to be stored.
+pub(crate) fn not_storable(error: &DraftError) -> ApiError {
+    match error {
+        DraftError::TooDeep { .. } => ApiError::bad_request(format!("exceeded max depth: {error}")),
+        DraftError::TooLarge { .. } => ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {error}"),
+        ),
+    }
 }

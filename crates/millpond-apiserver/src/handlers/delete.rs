@@ -16,7 +16,7 @@ use super::update::is_finished;
 use crate::clock::rfc3339;
 use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
-use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::store::{CommitError, Draft, Expect, Limits, SetAside, StoredObject, Write};
 use crate::{admission, convert};
 
 /// Collections whose delete answers with the object instead of a Status.
@@ -163,7 +163,9 @@ fn success(resource: &Resource, object: &Value) -> Value {
 pub(crate) async fn delete_object(call: &Call, key: &Arc<str>, options: &Options) -> Result<Option<Deleted>, ApiError> {
     let resource = &call.resource;
     for _ in 0..RETRIES {
-        let Some(stored) = call.server.store.get(&resource.storage, key) else { return Ok(None) };
+        let Some(stored) = call.server.store.get(&resource.storage, key) else {
+            return delete_unreadable(call, key, options).await;
+        };
         let object = served(resource, &stored);
         check_preconditions(call, options, &object)?;
         let (object, gone, changed) = marked(call, object, options);
@@ -191,18 +193,60 @@ async fn write(
     object: &Value,
     gone: bool,
 ) -> Result<Arc<StoredObject>, CommitError> {
-    let mut object = object.clone();
-    convert::to_stored(&call.resource, &mut object);
+    let mut changed = object.clone();
+    convert::to_stored(&call.resource, &mut changed);
+    let draft = Draft::encode(&changed, None, Limits::REMOVED).or_else(|_| {
+        // Defaults that a CRD got after the object was written can make it too deep. The delete does not need them.
+        let mut stored = stored.to_value();
+        stored["metadata"] = changed["metadata"].take();
+        Draft::encode(&stored, None, Limits::REMOVED)
+    })?;
     call.server
         .store
         .commit(Write {
             collection: call.resource.storage.clone(),
             key: key.clone(),
             expect: Expect::Revision(stored.revision),
-            draft: Draft::new(&object),
+            draft,
             delete: gone,
         })
         .await
+}
+
+/// Deletes an object that cannot be read: at once, as its finalizers are not known; `None` when there is none.
+async fn delete_unreadable(call: &Call, key: &Arc<str>, options: &Options) -> Result<Option<Deleted>, ApiError> {
+    let resource = &call.resource;
+    let Some(unreadable) = call.server.store.set_aside(&resource.storage, key) else { return Ok(None) };
+    let object = name_only(resource, key, &unreadable);
+    check_preconditions(call, options, &object)?;
+    if options.dry_run {
+        return Ok(Some(Deleted::Gone(object)));
+    }
+    let write = Write {
+        collection: resource.storage.clone(),
+        key: key.clone(),
+        expect: Expect::Revision(unreadable.revision),
+        draft: Draft::new(&object).map_err(|error| unavailable(&error.into()))?,
+        delete: true,
+    };
+    match call.server.store.commit(write).await {
+        Ok(written) => {
+            call.server.after_write(resource, &written);
+            Ok(Some(Deleted::Gone(written.to_value())))
+        }
+        Err(CommitError::Raced) => Ok(None),
+        Err(error) => Err(unavailable(&error)),
+    }
+}
+
+/// All that is known of an object that cannot be read.
+fn name_only(resource: &Resource, key: &str, unreadable: &SetAside) -> Value {
+    let (namespace, name) = split_key(resource, key);
+    let mut metadata = json!({"name": name, "resourceVersion": unreadable.revision.to_string()});
+    if resource.namespaced {
+        metadata["namespace"] = json!(namespace);
+    }
+    json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata})
 }
 
 fn check_preconditions(call: &Call, options: &Options, object: &Value) -> Result<(), ApiError> {

@@ -1,5 +1,6 @@
 //! From a request to an answer: who asks, what is named, which verb, and then the one handler for it.
 
+mod body;
 pub(crate) mod call;
 pub(crate) mod create;
 mod decode;
@@ -16,11 +17,9 @@ mod watch;
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use http::header::HeaderValue;
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::BodyExt;
+use http::{Method, Request};
 
 use self::call::Call;
 use self::respond::ApiResponse;
@@ -29,15 +28,13 @@ use crate::auth::{self, Attributes, Identity};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::path::{self, ResourcePath, Target};
 use crate::http::query::Query;
+use crate::http::warning;
 use crate::resource::Verbs;
-use crate::server::Server;
+use crate::server::{Authenticated, Caller, Origin, Server};
 use crate::status::ApiError;
 
-/// Bodies beyond this size are refused, as kube-apiserver does.
-const MAX_BODY_BYTES: usize = 3 << 20;
-
-/// Answers one request. `certificate` is who the connection itself belongs to.
-pub(crate) async fn handle<B>(server: Arc<Server>, request: Request<B>, certificate: Option<Identity>) -> ApiResponse
+/// Answers one request.
+pub(crate) async fn handle<B>(server: Arc<Server>, request: Request<B>, caller: Caller) -> ApiResponse
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -45,12 +42,13 @@ where
     let started = tokio::time::Instant::now();
     let (parts, body) = request.into_parts();
     let mut told = Told::default();
-    let result = answer(&server, &parts, body, certificate, &mut told).await;
+    let result = answer(&server, &parts, body, caller, &mut told).await;
     let mut response = result.unwrap_or_else(|error| respond::error(&error));
-    for warning in told.warnings.drain(..) {
-        if let Some(value) = warning_header(&warning) {
-            response.headers_mut().append("warning", value);
-        }
+    for value in warning::headers(&told.warnings) {
+        response.headers_mut().append("warning", value);
+    }
+    if !told.user.is_empty() {
+        response.extensions_mut().insert(Authenticated);
     }
     server.observe(&parts, &told, response.status(), started.elapsed());
     response
@@ -65,16 +63,11 @@ pub(crate) struct Told {
     warnings: Vec<String>,
 }
 
-fn warning_header(text: &str) -> Option<HeaderValue> {
-    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-    HeaderValue::from_str(&format!("299 - \"{quoted}\"")).ok()
-}
-
 async fn answer<B>(
     server: &Arc<Server>,
     parts: &Parts,
     body: B,
-    certificate: Option<Identity>,
+    caller: Caller,
     told: &mut Told,
 ) -> Result<ApiResponse, ApiError>
 where
@@ -87,13 +80,14 @@ where
     {
         return Ok(response);
     }
-    let identity = auth::authenticate(&parts.headers, certificate.as_ref(), server)?;
+    let identity = auth::authenticate(&parts.headers, caller.identity.as_ref(), server)?;
     told.user.clone_from(&identity.user);
     match target {
-        Target::Resource(path) => resource(server, parts, body, identity, path, told).await,
+        Target::Resource(path) => resource(server, parts, body, (identity, caller.origin), path, told).await,
         other => {
             told.verb = "get";
             authorize_plain(&identity)?;
+            let _permit = server.intake.permit(caller.origin).await?;
             if !matches!(parts.method, Method::GET | Method::HEAD) {
                 return Err(ApiError::method_not_allowed());
             }
@@ -113,7 +107,7 @@ async fn resource<B>(
     server: &Arc<Server>,
     parts: &Parts,
     body: B,
-    identity: Identity,
+    (identity, origin): (Identity, Origin),
     path: ResourcePath,
     told: &mut Told,
 ) -> Result<ApiResponse, ApiError>
@@ -150,7 +144,8 @@ where
         Some("scale") => Accepted { form: negotiate::Form::Plain, ..negotiate::accepted(&parts.headers)? },
         _ => negotiate::accepted(&parts.headers)?,
     };
-    let body = read_body(server, &parts.headers, body).await?;
+    let body = body::read(server, &parts.headers, body, &identity.user, origin).await?;
+    let _permit = server.intake.permit(origin).await?;
     let mut call = Call {
         server: server.clone(),
         resource,
@@ -160,6 +155,7 @@ where
         headers: parts.headers.clone(),
         identity,
         accepted,
+        body_bytes: body.len(),
         warnings: Vec::new(),
     };
     if let Some(text) = &call.resource.deprecation {
@@ -222,65 +218,4 @@ async fn perform_subresource(call: &mut Call, body: &Bytes, verb: &str, name: &s
         ("status", _) => Err(ApiError::method_not_allowed()),
         _ => Err(ApiError::no_such_path()),
     }
-}
-
-/// Reads a body, no more than is allowed and no longer than is reasonable.
-async fn read_body<B>(server: &Server, headers: &HeaderMap, body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let announced =
-        headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > MAX_BODY_BYTES) {
-        return Err(too_large());
-    }
-    tokio::time::timeout(server.options.request_timeout, collect(body)).await.unwrap_or_else(|_| {
-        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the request body did not arrive in time"))
-    })
-}
-
-async fn collect<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: std::fmt::Display,
-{
-    let mut body = std::pin::pin!(body);
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
-    let mut length = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|problem| ApiError::bad_request(format!("error reading the body: {problem}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        length += data.len();
-        if length > MAX_BODY_BYTES {
-            return Err(too_large());
-        }
-        match &first {
-            None => first = Some(data),
-            Some(start) => {
-                if rest.is_empty() {
-                    rest.extend_from_slice(start);
-                }
-                rest.extend_from_slice(&data);
-            }
-        }
-    }
-    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
-}
-
-fn too_large() -> ApiError {
-    ApiError::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "RequestEntityTooLarge",
-        format!("Request entity too large: limit is {MAX_BODY_BYTES}"),
-    )
-}
-
-/// An answer to a request that is not looked at.
-pub(crate) fn refuse(error: &ApiError) -> ApiResponse {
-    respond::error(error)
 }

@@ -28,6 +28,8 @@ pub(crate) fn health(server: &Server, path: &str, query: Option<&str>) -> Option
     if path == "/readyz" {
         checks.push(("shutdown", server.shutdown.is_cancelled().then(|| Arc::from("the server is shutting down"))));
     }
+    let closed = if path == "/readyz" { server.closed_readiness_gates() } else { Vec::new() };
+    checks.extend(closed.iter().map(|gate| (gate.as_str(), Some(Arc::from("not there yet")))));
     let well = checks.iter().all(|(_, problem)| problem.is_none());
     let status = if well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
     let mut text = String::new();

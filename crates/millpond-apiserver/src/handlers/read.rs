@@ -14,6 +14,7 @@ use super::respond::{self, ApiResponse};
 use crate::convert;
 use crate::http::ApiBody;
 use crate::http::negotiate::{Encoding, Form};
+use crate::long_work::{self, LONG_BYTES, LONG_OBJECTS};
 use crate::resource::{Behaviour, Resource};
 use crate::schema::strict;
 use crate::status::{ApiError, FieldError};
@@ -34,7 +35,8 @@ pub(crate) fn get(call: &Call) -> Result<ApiResponse, ApiError> {
 /// Objects of a collection.
 pub(crate) fn list(call: &Call) -> Result<ApiResponse, ApiError> {
     let selection = Selection::of(call)?;
-    let page = page(call, &selection)?;
+    let long = !selection.selects_all() && call.server.store.count(&call.resource.storage) > LONG_OBJECTS;
+    let page = long_work::run(long, || page(call, &selection))?;
     let mut meta = json!({"resourceVersion": page.listing.revision.to_string()});
     if page.listing.remaining > 0 {
         let last = page.listing.items.last().map(|(key, _)| key.to_string()).unwrap_or_default();
@@ -43,15 +45,16 @@ pub(crate) fn list(call: &Call) -> Result<ApiResponse, ApiError> {
             meta["remainingItemCount"] = json!(page.listing.remaining);
         }
     }
+    let bytes: usize = page.listing.items.iter().map(|(_, object)| object.bytes.len()).sum();
     let items = page.listing.items.into_iter().map(|(_, object)| object);
     match (call.accepted.form, call.accepted.encoding) {
         (Form::Plain, Encoding::Json) if !convert::differs(&call.resource) => {
             Ok(respond::with_type(StatusCode::OK, "application/json", plain_body(&call.resource, &meta, items)))
         }
-        _ => {
+        _ => long_work::run(bytes > LONG_BYTES, || {
             let objects: Vec<Value> = items.map(|object| served(&call.resource, &object)).collect();
             converted_list(call, &objects, meta)
-        }
+        }),
     }
 }
 
@@ -75,6 +78,10 @@ fn page(call: &Call, selection: &Selection) -> Result<Page, ApiError> {
         if token.rv < 0 {
             let listing = store.list(collection, prefix, Some(&token.start), limit, keep);
             return Ok(Page { listing, token_revision: -1 });
+        }
+        if token.rv as u64 > store.revision() {
+            // Given out by another store, e.g. one in memory that has ended.
+            return Err(continue_expired(&token));
         }
         let listing = store
             .list_at(collection, prefix, Some(&token.start), limit, token.rv as u64, keep)

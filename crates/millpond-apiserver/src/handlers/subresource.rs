@@ -328,10 +328,10 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Api
         let matching: Vec<_> = listing
             .items
             .into_iter()
-            .map(|(key, stored)| (key, stored.to_value(), stored.revision))
+            .map(|(key, stored)| (key, stored.to_value(), stored))
             .filter(|(_, budget, _)| covers(budget, pod))
             .collect();
-        let (key, mut budget, revision) = match <[_; 1]>::try_from(matching) {
+        let (key, mut budget, stored) = match <[_; 1]>::try_from(matching) {
             Ok([one]) => one,
             Err(none) if none.is_empty() => return Ok(()),
             Err(_) => {
@@ -353,8 +353,8 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Api
         let write = Write {
             collection: Arc::from(BUDGETS),
             key,
-            expect: Expect::Revision(revision),
-            draft: Draft::new(&budget),
+            expect: Expect::Revision(stored.revision),
+            draft: Draft::update_of(&stored, &budget).map_err(|error| create::not_storable(&error))?,
             delete: false,
         };
         match store.commit(write).await {

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::create::{self, Outcome, unavailable};
+use super::create::{self, Outcome, not_storable, unavailable};
 use super::decode;
 use super::ownership::Ownership;
 use super::read::served;
@@ -17,6 +17,7 @@ use crate::builtin;
 use crate::http::negotiate::content_type;
 use crate::http::query::FieldValidation;
 use crate::lifecycle::definitions;
+use crate::long_work::{self, LONG_BYTES};
 use crate::patch;
 use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
@@ -41,6 +42,13 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// Whether the object is not validated as a whole, as for an update. Every write is, except for those that the
+    /// real server has other rules for: these subresources, and metadata that the garbage collector edits.
+    fn has_own_validation(self) -> bool {
+        const OWN: &[&str] = &["", "approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize"];
+        matches!(self, Self::Other(name) if OWN.contains(&name))
+    }
+
     /// The subresource through which the part is changed; empty for the object itself.
     pub(crate) fn subresource(self) -> &'static str {
         match self {
@@ -63,9 +71,12 @@ pub(crate) struct Changed {
 
 /// PUT.
 pub(crate) async fn put(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiResponse, ApiError> {
-    let mut object = decode::object(call, body)?;
-    check_name(call, &mut object)?;
-    kind::default(&call.resource, &mut object);
+    let object = long_work::run(call.is_long(), || {
+        let mut object = decode::object(call, body)?;
+        check_name(call, &mut object)?;
+        kind::default(&call.resource, &mut object);
+        Ok::<_, ApiError>(object)
+    })?;
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     if call.server.store.get(&call.resource.storage, &call.key()).is_none() {
         return create_by_put(call, object, &version, part).await;
@@ -303,9 +314,13 @@ pub(crate) async fn change(
     for _ in 0..RETRIES {
         call.warnings.truncate(warnings);
         let stored = call.fetch()?;
-        let old = served(&call.resource, &stored);
-        let changed = make(call, &old)?;
-        match write_change(call, part, changed, old, &stored).await? {
+        let long = call.is_long() || stored.bytes.len() > LONG_BYTES;
+        let (old, new) = long_work::run(long, || {
+            let old = served(&call.resource, &stored);
+            let changed = make(call, &old)?;
+            prepare(call, part, changed, &old, &stored).map(|new| (old, new))
+        })?;
+        match write_change(call, part, new, old, &stored).await? {
             Some(outcome) => return Ok(outcome),
             None => tokio::task::yield_now().await,
         }
@@ -313,55 +328,73 @@ pub(crate) async fn change(
     Err(ApiError::conflict(&call.resource.group, &call.resource.plural, call.name(), MODIFIED))
 }
 
-/// Checks and writes one change; `None` when the object moved on meanwhile.
-async fn write_change(
+/// The object that a change makes, validated.
+fn prepare(
     call: &mut Call,
     part: Part,
     changed: Changed,
-    old: Value,
-    stored: &Arc<StoredObject>,
-) -> Result<Option<Outcome>, ApiError> {
+    old: &Value,
+    stored: &StoredObject,
+) -> Result<Value, ApiError> {
     let resource = call.resource.clone();
     let mut new = changed.object;
     if changed.precondition.is_some_and(|version| version != stored.revision.to_string()) {
         return Err(ApiError::conflict(&resource.group, &resource.plural, call.name(), MODIFIED));
     }
-    keep_system_fields(call, &mut new, &old)?;
+    keep_system_fields(call, &mut new, old)?;
     if changed.track {
-        Ownership::new(call, part).track_update(&old, &mut new);
+        Ownership::new(call, part).track_update(old, &mut new);
     }
     match part {
-        Part::Main | Part::Other("scale") => kind::prepare_update(&resource, &mut new, &old),
-        Part::Status => kind::prepare_status(&resource, &mut new, &old),
-        Part::Other("ephemeralcontainers" | "resize") => builtin::pod::count_generation(&mut new, &old),
+        Part::Main | Part::Other("scale") => kind::prepare_update(&resource, &mut new, old),
+        Part::Status => kind::prepare_status(&resource, &mut new, old),
+        Part::Other("ephemeralcontainers" | "resize") => builtin::pod::count_generation(&mut new, old),
         Part::Other(_) => {}
     }
-    admission::on_update(call, &mut new, &old, part)?;
+    admission::on_update(call, &mut new, old, part)?;
     if &*resource.storage == definitions::COLLECTION && part == Part::Main {
-        call.warnings.extend(definitions::warnings(&new, Some(&old)));
+        call.warnings.extend(definitions::warnings(&new, Some(old)));
     }
-    let mut errors = meta::validate_update(&resource, &new, &old);
-    if !matches!(part, Part::Other(_)) {
-        errors.extend(kind::validate(&resource, &new, Some(&old), part == Part::Status));
+    let mut errors = meta::validate_update(&resource, &new, old);
+    if !part.has_own_validation() {
+        errors.extend(kind::validate(&resource, &new, Some(old), part == Part::Status));
     }
     if !errors.is_empty() {
         return Err(ApiError::invalid(&resource.group, &resource.kind, call.name(), &errors));
     }
-    apply::settle_times(&old, &mut new);
+    apply::settle_times(old, &mut new);
+    Ok(new)
+}
+
+/// Writes one change; `None` when the object moved on meanwhile.
+async fn write_change(
+    call: &mut Call,
+    part: Part,
+    mut new: Value,
+    old: Value,
+    stored: &Arc<StoredObject>,
+) -> Result<Option<Outcome>, ApiError> {
+    let resource = call.resource.clone();
     admission::check(call, &new, Some(&old), part).await?;
-    if call.query.dry_run {
-        return Ok(Some(Outcome::DryRun(Box::new(new))));
-    }
     if new == old {
-        return Ok(Some(Outcome::Stored(stored.clone())));
+        let unchanged = Outcome::Stored(stored.clone());
+        return Ok(Some(if call.query.dry_run { Outcome::DryRun(Box::new(new)) } else { unchanged }));
     }
     let delete = is_finished(&resource, &new);
-    convert::to_stored(&resource, &mut new);
+    let served = call.query.dry_run.then(|| new.clone());
+    let draft = long_work::run(call.body_bytes > LONG_BYTES || stored.bytes.len() > LONG_BYTES, || {
+        convert::to_stored(&resource, &mut new);
+        Draft::update_of(stored, &new)
+    });
+    let draft = draft.map_err(|error| not_storable(&error))?;
+    if let Some(served) = served {
+        return Ok(Some(Outcome::DryRun(Box::new(served))));
+    }
     let write = Write {
         collection: resource.storage.clone(),
         key: call.key(),
         expect: Expect::Revision(stored.revision),
-        draft: Draft::new(&new),
+        draft,
         delete,
     };
     match call.server.store.commit(write).await {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{Call, Selection};
-use super::read::{parse_revision, served};
+use super::read::{check_not_in_future, parse_revision, served};
 use super::respond::{self, ApiResponse};
 use crate::convert;
 use crate::http::ApiBody;
@@ -27,6 +27,8 @@ use crate::table::{self, IncludeObject};
 /// Watches without a timeout of their own end after half an hour to an hour, spread so that clients
 /// do not all come back at once.
 const DEFAULT_TIMEOUT_S: u64 = 1800;
+/// Longest time that a client can ask for: a year, which no connection lasts and every clock can add.
+const MAX_TIMEOUT_S: u64 = 365 * 24 * 60 * 60;
 /// How often an idle watcher that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Events written in one piece at most. A burst is delivered in few writes; but whoever reads the first of a piece waits
@@ -40,6 +42,9 @@ pub(crate) fn watch(call: &Call) -> Result<ApiResponse, ApiError> {
     check_options(call)?;
     let selection = Selection::of(call)?;
     let revision = parse_revision(&call.query.resource_version)?;
+    if call.query.send_initial_events == Some(true) {
+        check_not_in_future(call, revision)?;
+    }
     let deadline = Instant::now() + timeout(call);
     let mut watcher = Watcher {
         server: call.server.clone(),
@@ -53,12 +58,15 @@ pub(crate) fn watch(call: &Call) -> Result<ApiResponse, ApiError> {
         initial_end: call.query.send_initial_events == Some(true),
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         deadline,
+        refusal: None,
         ended: false,
     };
     if call.query.send_initial_events.unwrap_or(revision == 0) {
         watcher.start_with_current_state();
     } else if revision == 0 {
         watcher.cursor = call.server.store.revision();
+    } else {
+        watcher.check_cursor();
     }
     let body = ApiBody::stream(futures::stream::unfold(watcher, |mut watcher| async move {
         watcher.next().await.map(|piece| (piece, watcher))
@@ -97,7 +105,7 @@ fn timeout(call: &Call) -> Duration {
         Some(seconds) if seconds > 0 => seconds,
         _ => DEFAULT_TIMEOUT_S + rand::random_range(0..DEFAULT_TIMEOUT_S),
     };
-    Duration::from_secs(seconds)
+    Duration::from_secs(seconds.min(MAX_TIMEOUT_S))
 }
 
 struct Watcher {
@@ -114,6 +122,8 @@ struct Watcher {
     initial_end: bool,
     next_bookmark: Instant,
     deadline: Instant,
+    /// Told instead of anything else.
+    refusal: Option<Bytes>,
     ended: bool,
 }
 
@@ -126,11 +136,29 @@ impl Watcher {
         self.initial = listing.items.into_iter();
     }
 
+    /// A revision that this store has not reached was given out by another one. Waiting for it would hide every
+    /// change until then; 410 makes clients list anew.
+    fn check_cursor(&mut self) {
+        let current = self.server.store.revision();
+        if self.cursor > current {
+            let text = format!("Too large resource version: {}, current: {current}", self.cursor);
+            self.refusal = Some(error_frame(&ApiError::expired(text)));
+        }
+    }
+
     /// The next piece of the body; `None` ends it.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.ended {
                 return None;
+            }
+            if let Some(refusal) = self.refusal.take() {
+                self.ended = true;
+                return Some(refusal);
+            }
+            if !self.writer.shares_frames() {
+                // Each frame is made anew, which takes a while: other tasks come first.
+                tokio::task::yield_now().await;
             }
             if let Some(piece) = self.initial_piece() {
                 return Some(piece);
@@ -156,8 +184,14 @@ impl Watcher {
 
     fn initial_piece(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::new();
+        let mut read = 0;
         for (_, object) in self.initial.by_ref().take(EVENTS_PER_PIECE) {
             self.writer.write(&mut piece, "ADDED", &object, object.revision);
+            // Rows of a Table are small beside their objects.
+            read += object.bytes.len();
+            if read >= PIECE_BYTES {
+                break;
+            }
         }
         if piece.is_empty() && self.initial_end {
             self.initial_end = false;
@@ -206,7 +240,7 @@ impl Watcher {
                 }
                 shown => self.frame_of(event, shown),
             };
-            bytes += frame.len();
+            bytes += frame.len().max(event.object.bytes.len());
             frames.push(frame);
             if bytes >= PIECE_BYTES {
                 return (frames, index + 1);

@@ -4,5 +4,6 @@ pub(crate) mod body;
 pub(crate) mod negotiate;
 pub(crate) mod path;
 pub(crate) mod query;
+pub(crate) mod warning;
 
 pub use body::ApiBody;

@@ -67,7 +67,7 @@ impl Query {
             "resourceVersionMatch" => value.clone_into(&mut self.resource_version_match),
             "limit" => self.limit = number::<i64>(value)?.max(0) as usize,
             "continue" => value.clone_into(&mut self.continue_token),
-            "timeoutSeconds" => self.timeout_s = Some(number(value)?),
+            "timeoutSeconds" => self.timeout_s = u64::try_from(number::<i64>(value)?).ok(),
             "allowWatchBookmarks" => self.allow_bookmarks = boolean(value),
             "sendInitialEvents" => self.send_initial_events = Some(boolean(value)),
             "dryRun" => self.set_dry_run(value),

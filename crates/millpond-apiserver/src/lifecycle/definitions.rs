@@ -69,17 +69,17 @@ pub(crate) fn register_stored(server: &Server) {
 /// A CRD is being deleted: deletes its instances, then lets it go.
 pub(super) fn clean_up(work: &mut Work, name: Arc<str>) {
     let instances = work.server.store.list(&name, "", None, 0, |_, _| true).items;
-    if instances.is_empty() {
+    let unreadable = work.server.store.set_aside_keys(&name, "");
+    if instances.is_empty() && unreadable.is_empty() {
         work.spawn(move |server| async move { let_go(&server, &name).await });
         return;
     }
-    for (key, object) in instances {
-        if !object.index.deleting {
-            let collection = name.clone();
-            work.spawn(move |server| async move {
-                delete_quietly(&server, &collection, &key, &Options::default()).await;
-            });
-        }
+    let readable = instances.into_iter().filter_map(|(key, object)| (!object.index.deleting).then_some(key));
+    for key in readable.chain(unreadable) {
+        let collection = name.clone();
+        work.spawn(move |server| async move {
+            delete_quietly(&server, &collection, &key, &Options::default()).await;
+        });
     }
 }
 

@@ -190,6 +190,7 @@ fn internal_call(server: &Arc<Server>, resource: &Arc<Resource>, key: &str) -> C
         headers,
         identity: Identity::administrator("system:millpond"),
         accepted: Accepted::JSON,
+        body_bytes: 0,
         warnings: Vec::new(),
     }
 }

@@ -59,6 +59,8 @@ fn content(server: &Server, namespace: &str) -> Vec<(Arc<str>, Arc<str>, bool)> 
     for collection in collections {
         let listing = server.store.list(&collection, &prefix, None, 0, |_, _| true);
         content.extend(listing.items.into_iter().map(|(key, object)| (collection.clone(), key, object.index.deleting)));
+        let unreadable = server.store.set_aside_keys(&collection, &prefix);
+        content.extend(unreadable.into_iter().map(|key| (collection.clone(), key, false)));
     }
     content
 }

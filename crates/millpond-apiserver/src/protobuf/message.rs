@@ -7,10 +7,12 @@ use serde_json::{Map, Number, Value};
 use super::Problem;
 use super::plan::{Field, Plan, Shape, Target, plan_at, schema_props};
 use super::reader::{LENGTH, Reader, Tag};
+use crate::json_text;
 use crate::schema::{MapValue, Wire};
+use crate::store::MAX_OBJECT_DEPTH;
 
-/// Levels of objects and lists in a result: what is stored must be readable again, and JSON parsers stop at 128.
-pub(super) const MAX_DEPTH: usize = 100;
+/// Levels of objects and lists in a result, JSON that is embedded in it included: those that may be stored.
+pub(super) const MAX_DEPTH: usize = MAX_OBJECT_DEPTH;
 
 /// What a result may cost in memory, in values. A body of 3 MB that is made of empty messages would otherwise
 /// become a hundred times as large.
@@ -164,7 +166,7 @@ impl Decoder {
             Wire::Time => time(bytes, 0),
             Wire::MicroTime => time(bytes, 6),
             Wire::IntOrString => int_or_string(bytes),
-            Wire::RawJson => raw_json(field.name, bytes),
+            Wire::RawJson => self.raw_json(field.name, bytes),
             Wire::StringList => self.strings(bytes, 1),
             Wire::SchemaOrArray => self.schema_or_array(bytes),
             Wire::SchemaOrBool => self.schema_or_bool(bytes),
@@ -246,6 +248,28 @@ impl Decoder {
             }
         }
         Ok(if strings.is_empty() { schema } else { Value::Array(strings) })
+    }
+
+    /// JSON inside of a message. It counts towards the depth of the whole.
+    fn raw_json(&mut self, field: &str, bytes: &[u8]) -> Result<Value, Problem> {
+        let mut raw: &[u8] = &[];
+        let mut reader = Reader::new(bytes);
+        while let Some(tag) = reader.tag("RawExtension")? {
+            match tag.number {
+                1 => raw = reader.bytes(&tag, "raw")?,
+                _ => reader.skip(&tag)?,
+            }
+        }
+        if raw.is_empty() {
+            return Ok(Value::Null);
+        }
+        let value = serde_json::from_slice(raw)
+            .map_err(|error| Problem::Json { field: field.to_owned(), reason: error.to_string() })?;
+        // The object that holds the field is a level too.
+        if self.depth + 1 + json_text::depth(&value) > MAX_DEPTH {
+            return Err(Problem::TooDeep);
+        }
+        Ok(value)
     }
 
     fn spend(&mut self, cost: usize) -> Result<(), Problem> {
@@ -338,19 +362,4 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Problem> {
         1 => Ok(Value::String(string)),
         _ => Err(Problem::IntOrString),
     }
-}
-
-fn raw_json(field: &str, bytes: &[u8]) -> Result<Value, Problem> {
-    let mut raw: &[u8] = &[];
-    let mut reader = Reader::new(bytes);
-    while let Some(tag) = reader.tag("RawExtension")? {
-        match tag.number {
-            1 => raw = reader.bytes(&tag, "raw")?,
-            _ => reader.skip(&tag)?,
-        }
-    }
-    if raw.is_empty() {
-        return Ok(Value::Null);
-    }
-    serde_json::from_slice(raw).map_err(|error| Problem::Json { field: field.to_owned(), reason: error.to_string() })
 }

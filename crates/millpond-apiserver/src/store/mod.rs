@@ -12,7 +12,9 @@
 
 pub mod log;
 mod object;
+mod set_aside;
 mod state;
+mod verify;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-pub use self::object::{Draft, Index, Owner, StoredObject};
+pub use self::object::{
+    Draft, DraftError, Index, Limits, MAX_OBJECT_BYTES, MAX_OBJECT_DEPTH, Owner, READABLE_DEPTH, StoredObject,
+};
+pub use self::set_aside::SetAside;
 use self::state::State;
 pub use self::state::{Compacted, Event, EventKind};
 pub use self::writer::StoreOptions;
@@ -36,6 +41,16 @@ pub enum Expect {
     Absent,
     /// It is at this revision.
     Revision(u64),
+}
+
+impl Expect {
+    /// Whether an object at `current` is what is expected.
+    fn holds(self, current: Option<u64>) -> bool {
+        match self {
+            Self::Absent => current.is_none(),
+            Self::Revision(revision) => current == Some(revision),
+        }
+    }
 }
 
 /// One change to one object.
@@ -59,6 +74,9 @@ pub enum CommitError {
     /// The object is at another revision, gone, or already there: read again.
     #[error("the object has changed")]
     Raced,
+    /// The object cannot be stored.
+    #[error(transparent)]
+    Refused(#[from] DraftError),
     /// The log cannot take writes.
     #[error("the store cannot write: {0}")]
     Unavailable(Arc<str>),
@@ -99,7 +117,13 @@ enum Mode {
 impl Store {
     /// A store that forgets everything when dropped.
     pub fn in_memory(clock: Clock) -> Self {
-        let shared = Arc::new(Shared { state: RwLock::default(), changed: watch::Sender::new(0), clock });
+        Self::in_memory_from(0, clock)
+    }
+
+    /// The same with revisions above `revision`: all up to it are too old to be resumed from.
+    pub fn in_memory_from(revision: u64, clock: Clock) -> Self {
+        let state = RwLock::new(State::at(revision, revision));
+        let shared = Arc::new(Shared { state, changed: watch::Sender::new(revision), clock });
         Self { shared, mode: Mode::Memory(Arc::default()) }
     }
 
@@ -136,6 +160,16 @@ impl Store {
     /// One object.
     pub fn get(&self, collection: &str, key: &str) -> Option<Arc<StoredObject>> {
         self.shared.state.read().collections.get(collection)?.objects.get(key).cloned()
+    }
+
+    /// The object that was found unreadable when the store was opened, if this is one.
+    pub fn set_aside(&self, collection: &str, key: &str) -> Option<Arc<SetAside>> {
+        self.shared.state.read().set_aside.get(collection, key)
+    }
+
+    /// Keys of a collection under `prefix` whose objects were found unreadable.
+    pub fn set_aside_keys(&self, collection: &str, prefix: &str) -> Vec<Arc<str>> {
+        self.shared.state.read().set_aside.keys(collection, prefix)
     }
 
     /// The latest revision.
@@ -229,6 +263,11 @@ impl Store {
         Some(((collection.clone(), key.clone()), object.clone()))
     }
 
+    /// Number of objects in a collection.
+    pub fn count(&self, collection: &str) -> usize {
+        self.shared.state.read().collections.get(collection).map_or(0, |collection| collection.objects.len())
+    }
+
     /// Number of objects in each collection.
     pub fn sizes(&self) -> BTreeMap<Arc<str>, usize> {
         let state = self.shared.state.read();
@@ -276,12 +315,7 @@ fn notifier(state: &State, collection: &str) -> watch::Sender<u64> {
 }
 
 fn holds(state: &State, write: &Write) -> bool {
-    let current = state.collections.get(&write.collection).and_then(|collection| collection.objects.get(&write.key));
-    match (write.expect, current) {
-        (Expect::Absent, None) => true,
-        (Expect::Revision(revision), Some(object)) => object.revision == revision,
-        _ => false,
-    }
+    write.expect.holds(state.revision_of(&write.collection, &write.key))
 }
 
 /// Takes up to `limit` chosen items and counts how many chosen ones follow.

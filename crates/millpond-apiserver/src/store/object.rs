@@ -6,8 +6,20 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use super::verify;
+
+/// Deepest nesting of an object that is stored. Answers wrap objects: a watched Table adds four levels. Readers that
+/// are built on `serde_json` stop at [`READABLE_DEPTH`], this server and kube-rs clients among them.
+pub const MAX_OBJECT_DEPTH: usize = 120;
+
+/// Deepest nesting that `serde_json` reads.
+pub const READABLE_DEPTH: usize = 127;
+
+/// Size of the largest object that is stored: that of the largest request body, so that a client can write back what
+/// it has read. The real server stops earlier, at etcd's limit of 1.5 MiB a request.
+pub const MAX_OBJECT_BYTES: usize = 3 << 20;
 
 /// One object at one revision.
 #[derive(Debug)]
@@ -59,7 +71,56 @@ impl StoredObject {
     }
 }
 
+/// Why an object is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DraftError {
+    /// It could not be read back.
+    #[error("the object as stored is nested {depth} levels deep, limit is {limit}")]
+    TooDeep {
+        /// Levels of the object as it would be stored.
+        depth: usize,
+        /// Levels that are allowed.
+        limit: usize,
+    },
+    /// It could not be written back by a client.
+    #[error("the object as stored has {bytes} bytes, limit is {limit}")]
+    TooLarge {
+        /// Size of the object as it would be stored.
+        bytes: usize,
+        /// Size that is allowed.
+        limit: usize,
+    },
+}
+
+/// How deep and how large an object may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    depth: usize,
+    bytes: usize,
+}
+
+impl Limits {
+    /// For new objects.
+    pub const NEW: Self = Self { depth: MAX_OBJECT_DEPTH, bytes: MAX_OBJECT_BYTES };
+
+    /// For the last state of an object that is removed: a removal must not fail because of the object's size.
+    pub const REMOVED: Self = Self { depth: READABLE_DEPTH, bytes: usize::MAX };
+
+    fn check(self, text: &[u8]) -> Result<(), DraftError> {
+        if text.len() > self.bytes {
+            return Err(DraftError::TooLarge { bytes: text.len(), limit: self.bytes });
+        }
+        let depth = verify::depth(text);
+        if depth > self.depth {
+            return Err(DraftError::TooDeep { depth, limit: self.depth });
+        }
+        Ok(())
+    }
+}
+
 /// An object on its way into the store: everything but its revision.
+///
+/// Every write goes through here, so here is checked that the object can be read back.
 #[derive(Debug)]
 pub struct Draft {
     text: Vec<u8>,
@@ -71,13 +132,34 @@ pub struct Draft {
 const REVISION_OPEN: &[u8] = b"{\"resourceVersion\":\"";
 
 impl Draft {
-    /// Encodes an object; any `metadata.resourceVersion` in it is left out.
-    pub fn new(object: &Value) -> Self {
-        Self::with_managed_fields(object, None)
+    /// Encodes a new object; any `metadata.resourceVersion` in it is left out.
+    pub fn new(object: &Value) -> Result<Self, DraftError> {
+        Self::encode(object, None, Limits::NEW)
     }
 
-    /// Encodes an object; `managed_fields` is the JSON of those that are not in it.
-    pub fn with_managed_fields(object: &Value, managed_fields: Option<&str>) -> Self {
+    /// Encodes an object within limits; `managed_fields` is the JSON of those that are not in it.
+    pub fn encode(object: &Value, managed_fields: Option<&str>, limits: Limits) -> Result<Self, DraftError> {
+        Self::write(object, managed_fields).within(limits)
+    }
+
+    /// Encodes a change of an object. One from a time without limits may stay as deep and as large as it is.
+    pub fn update_of(stored: &StoredObject, object: &Value) -> Result<Self, DraftError> {
+        let draft = Self::write(object, None);
+        let mut limits = Limits::NEW;
+        if limits.check(&draft.text).is_err() {
+            limits.depth = limits.depth.max(verify::depth(&stored.bytes)).min(READABLE_DEPTH);
+            limits.bytes = limits.bytes.max(stored.bytes.len());
+        }
+        draft.within(limits)
+    }
+
+    fn within(self, limits: Limits) -> Result<Self, DraftError> {
+        limits.check(&self.text)?;
+        debug_assert!(verify::index(&self.text).is_ok(), "what is stored can be read back");
+        Ok(self)
+    }
+
+    fn write(object: &Value, managed_fields: Option<&str>) -> Self {
         let Value::Object(fields) = object else { unreachable!("requests carry objects: checked when decoded") };
         let empty = Map::new();
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -145,7 +227,7 @@ fn write_entry(text: &mut Vec<u8>, key: &str, value: &Value) {
 }
 
 impl Index {
-    fn of_metadata(metadata: &Map<String, Value>) -> Self {
+    pub(super) fn of_metadata(metadata: &Map<String, Value>) -> Self {
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
         let mut labels: Vec<(Box<str>, Box<str>)> = metadata
             .get("labels")
@@ -169,48 +251,11 @@ impl Index {
             fields: OnceLock::new(),
         }
     }
-
-    /// Reads the index from the text of an object without building a tree.
-    pub fn of_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Outer {
-            #[serde(default)]
-            metadata: Metadata,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Metadata {
-            uid: Box<str>,
-            labels: Option<std::collections::BTreeMap<Box<str>, Box<str>>>,
-            owner_references: Option<Vec<OwnerReference>>,
-            deletion_timestamp: Option<Box<str>>,
-            finalizers: Option<Vec<Box<str>>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct OwnerReference {
-            uid: Box<str>,
-            #[serde(default)]
-            block_owner_deletion: Option<bool>,
-        }
-        let metadata = serde_json::from_slice::<Outer>(bytes)?.metadata;
-        let owners = metadata.owner_references.unwrap_or_default().into_iter();
-        Ok(Self {
-            uid: metadata.uid,
-            labels: metadata.labels.unwrap_or_default().into_iter().collect(),
-            owners: owners
-                .map(|o| Owner { uid: o.uid, blocks_deletion: o.block_owner_deletion.unwrap_or(false) })
-                .collect(),
-            deleting: metadata.deletion_timestamp.is_some(),
-            has_finalizers: metadata.finalizers.is_some_and(|f| !f.is_empty()),
-            fields: OnceLock::new(),
-        })
-    }
 }
 
 /// An object as loaded from disk.
 pub(super) fn loaded(revision: u64, bytes: Bytes) -> Result<Arc<StoredObject>, serde_json::Error> {
-    let index = Index::of_bytes(&bytes)?;
+    let index = verify::index(&bytes)?;
     Ok(Arc::new(StoredObject { revision, bytes, index }))
 }
 
@@ -223,7 +268,7 @@ mod tests {
     fn a_draft_gets_its_revision_and_keeps_everything_else() {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"a": "\"resourceVersion\":\""},
             "metadata": {"name": "x", "resourceVersion": "7", "labels": {"b": "2", "a": "1"}, "uid": "u"}});
-        let stored = Draft::new(&object).seal(42);
+        let stored = Draft::new(&object).unwrap().seal(42);
         let mut expected = object;
         expected["metadata"]["resourceVersion"] = json!("42");
         assert_eq!(stored.to_value(), expected);
@@ -236,9 +281,31 @@ mod tests {
         let object = json!({"metadata": {"uid": "u", "labels": {"b": "2", "a": "1"}, "finalizers": ["f"],
             "deletionTimestamp": "2026-01-01T00:00:00Z",
             "ownerReferences": [{"uid": "o", "blockOwnerDeletion": true, "name": "n"}]}});
-        let stored = Draft::new(&object).seal(1);
-        let read = Index::of_bytes(&stored.bytes).unwrap();
+        let stored = Draft::new(&object).unwrap().seal(1);
+        let read = verify::index(&stored.bytes).unwrap();
         assert_eq!(format!("{:?}", stored.index), format!("{read:?}"));
         assert!(read.deleting && read.has_finalizers && read.owners[0].blocks_deletion);
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_large_is_not_stored() {
+        let nested = |levels: usize| json!({"spec": (1..levels).fold(json!(1), |inner, _| json!([inner]))});
+        assert!(Draft::new(&nested(MAX_OBJECT_DEPTH)).is_ok());
+        let too_deep = DraftError::TooDeep { depth: MAX_OBJECT_DEPTH + 1, limit: MAX_OBJECT_DEPTH };
+        assert_eq!(Draft::new(&nested(MAX_OBJECT_DEPTH + 1)).unwrap_err(), too_deep);
+        let managed = format!("{}1{}", "[".repeat(MAX_OBJECT_DEPTH - 1), "]".repeat(MAX_OBJECT_DEPTH - 1));
+        assert_eq!(Draft::encode(&json!({}), Some(&managed), Limits::NEW).unwrap_err(), too_deep);
+        let large = json!({"data": "x".repeat(MAX_OBJECT_BYTES)});
+        assert!(matches!(Draft::new(&large).unwrap_err(), DraftError::TooLarge { .. }));
+    }
+
+    #[test]
+    fn what_was_too_deep_or_too_large_may_stay_so() {
+        let nested = (0..MAX_OBJECT_DEPTH).fold(json!("x".repeat(MAX_OBJECT_BYTES)), |inner, _| json!([inner]));
+        let object = |note: &str| json!({"metadata": {"note": note}, "spec": nested});
+        let stored = Draft::encode(&object("12"), None, Limits::REMOVED).unwrap().seal(1);
+        assert!(Draft::update_of(&stored, &object("1")).is_ok());
+        assert!(matches!(Draft::update_of(&stored, &object("1234")).unwrap_err(), DraftError::TooLarge { .. }));
+        assert!(Draft::update_of(&stored, &json!({"spec": [nested]})).is_err(), "but not grow");
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::log::{HistoryRecord, Previous, Record, RecordKind};
 use super::object::StoredObject;
+use super::set_aside::{AllSetAside, SetAside};
 
 /// History kept at least, whatever its age (kine's rule).
 pub(super) const HISTORY_MIN_REVISIONS: usize = 1_000;
@@ -84,6 +85,8 @@ pub(super) struct State {
     pub(super) collections: HashMap<Arc<str>, Collection>,
     /// Uid → place of the objects that are being deleted: the collector looks for owners that wait.
     pub(super) deleting: HashMap<Box<str>, (Arc<str>, Arc<str>)>,
+    /// Objects that cannot be read. They are not served; their keys are taken until they are deleted.
+    pub(super) set_aside: AllSetAside,
     /// One entry per event in the collections' histories, oldest first.
     history: VecDeque<HistoryEntry>,
     history_bytes: usize,
@@ -99,9 +102,9 @@ struct HistoryEntry {
 }
 
 /// About what an object takes in a file: its text, its name, and the numbers around them.
-fn stored_bytes(key: &str, object: &StoredObject) -> usize {
+fn stored_bytes(key: &str, object: &[u8]) -> usize {
     const AROUND: usize = 32;
-    AROUND + key.len() + object.bytes.len()
+    AROUND + key.len() + object.len()
 }
 
 /// The revision asked for is older than the history.
@@ -138,11 +141,13 @@ impl State {
         let previous = if deleted {
             collection.objects.remove(&key)
         } else {
-            self.live_bytes += stored_bytes(&key, &object);
+            self.live_bytes += stored_bytes(&key, &object.bytes);
             collection.objects.insert(key.clone(), object.clone())
         };
         if let Some(previous) = &previous {
-            self.live_bytes -= stored_bytes(&key, previous);
+            self.live_bytes -= stored_bytes(&key, &previous.bytes);
+        } else if let Some(unreadable) = self.set_aside.remove(collection_name, &key) {
+            self.live_bytes -= stored_bytes(&key, &unreadable.bytes);
         }
         let kind = match (deleted, &previous) {
             (true, _) => EventKind::Deleted,
@@ -159,8 +164,21 @@ impl State {
         if object.index.deleting {
             self.deleting.insert(object.index.uid.clone(), (collection_name.clone(), key.clone()));
         }
-        self.live_bytes += stored_bytes(&key, &object);
+        self.live_bytes += stored_bytes(&key, &object.bytes);
         self.collections.entry(collection_name.clone()).or_default().objects.insert(key, object);
+    }
+
+    /// Takes in an object that was loaded and cannot be read.
+    pub(super) fn restore_unreadable(&mut self, collection: &Arc<str>, key: Arc<str>, object: SetAside) {
+        self.live_bytes += stored_bytes(&key, &object.bytes);
+        self.set_aside.insert(collection.clone(), key, object);
+    }
+
+    /// The revision of an object, readable or not.
+    pub(super) fn revision_of(&self, collection: &str, key: &str) -> Option<u64> {
+        let object = self.collections.get(collection).and_then(|collection| collection.objects.get(key));
+        let readable = object.map(|object| object.revision);
+        readable.or_else(|| self.set_aside.get(collection, key).map(|object| object.revision))
     }
 
     /// About what a compacted file would hold: every object, and what only the history knows.
@@ -252,6 +270,14 @@ impl State {
         self.compacted = self.revision;
     }
 
+    /// Drops history up to a revision.
+    pub(super) fn forget_history_to(&mut self, revision: u64) {
+        while self.history.front().is_some_and(|oldest| oldest.revision <= revision) {
+            self.drop_oldest();
+        }
+        self.compacted = self.compacted.max(revision);
+    }
+
     /// Events of a collection after `after`, oldest first, at most `max`.
     pub(super) fn events_after(&self, name: &str, after: u64, max: usize) -> Result<Vec<Arc<Event>>, Compacted> {
         if after < self.compacted {
@@ -331,7 +357,7 @@ mod tests {
     fn what_a_compaction_would_keep_follows_the_writes() {
         let mut state = State::default();
         let write = |state: &mut State, deleted: bool, note: &str| {
-            let object = Draft::new(&json!({"metadata": {"uid": "u", "note": note}})).seal(state.revision + 1);
+            let object = Draft::new(&json!({"metadata": {"uid": "u", "note": note}})).unwrap().seal(state.revision + 1);
             let bytes = object.bytes.len() as u64;
             state.apply(&"things".into(), "a".into(), deleted, Arc::new(object), 0);
             bytes

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::log::{self, CompactError, CompactedFile, LiveObject, Log, Record, RecordKind, Snapshot};
 use super::object::{StoredObject, loaded};
 use super::state::State;
-use super::{CommitError, Expect, Shared, Write};
+use super::{CommitError, SetAside, Shared, Write};
 use crate::clock::Clock;
 
 /// Writes in one commit at most: beyond this the log's sync no longer costs anything per write.
@@ -27,6 +27,8 @@ const CROWD: usize = 32;
 const GATHER: Duration = Duration::from_micros(300);
 /// After so long without a write the log notes how far it reaches.
 const IDLE: Duration = Duration::from_millis(500);
+/// While the disk is full, the thread looks for space this often.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// Settings of a durable store.
 #[derive(Debug, Clone, Default)]
@@ -121,27 +123,44 @@ impl Writer {
     }
 }
 
-/// Puts the recovered objects and history into memory.
+/// Puts the recovered objects and history into memory. What cannot be read is set aside; history before an event
+/// that cannot be read is dropped, so that watchers list anew instead of missing it.
 fn rebuilt(recovered: log::Recovered) -> State {
-    let verified = "the log's checksum holds, and only valid objects are written to it";
     let mut state = State::at(recovered.revision, recovered.compacted_revision);
     let mut at_revision: HashMap<u64, Arc<StoredObject>> = HashMap::new();
     let in_history: std::collections::HashSet<u64> =
         recovered.history.iter().map(|entry| entry.record.revision).collect();
     for LiveObject { resource, key, revision, object } in recovered.objects {
-        let object = loaded(revision, object).expect(verified);
-        if in_history.contains(&revision) {
-            at_revision.insert(revision, object.clone());
+        match loaded(revision, object.clone()) {
+            Ok(object) => {
+                if in_history.contains(&revision) {
+                    at_revision.insert(revision, object.clone());
+                }
+                state.restore(&resource, key, object);
+            }
+            Err(problem) => {
+                let problem = problem.to_string();
+                tracing::error!(
+                    resource = &*resource,
+                    key = &*key,
+                    revision,
+                    problem,
+                    "a stored object cannot be read: it is kept in the store and not served until it is deleted"
+                );
+                state.restore_unreadable(&resource, key, SetAside { revision, bytes: object, problem });
+            }
         }
-        state.restore(&resource, key, object);
     }
-    for entry in recovered.history {
-        let record = entry.record;
+    for log::HistoryRecord { record, previous } in recovered.history {
         let object = match at_revision.remove(&record.revision) {
-            Some(object) => object,
-            None => loaded(record.revision, record.object).expect(verified),
+            Some(object) => Ok(object),
+            None => loaded(record.revision, record.object),
         };
-        let previous = entry.previous.map(|previous| loaded(previous.revision, previous.object).expect(verified));
+        let previous = previous.map(|previous| loaded(previous.revision, previous.object)).transpose();
+        let (Ok(object), Ok(previous)) = (object, previous) else {
+            state.forget_history_to(record.revision);
+            continue;
+        };
         let deleted = record.kind == RecordKind::Delete;
         state.recall(&record.resource, record.key, deleted, object, previous, record.time_unix_ms);
     }
@@ -170,6 +189,29 @@ struct Batch {
     bytes: usize,
 }
 
+impl Batch {
+    /// Deletes apart from the rest, each in order. What only goes on with a deletion (a deadline is set, a finalizer
+    /// removed) counts as a delete: it leads to one. No delete depends on another write of its batch, because a write
+    /// names a revision that was committed before.
+    fn split_deletes(self) -> (Self, Self) {
+        let (mut deletes, mut others) = (Self::default(), Self::default());
+        for ((record, object), reply) in self.records.into_iter().zip(self.objects).zip(self.replies) {
+            let is_delete = record.kind == RecordKind::Delete || object.index.deleting;
+            let part = if is_delete { &mut deletes } else { &mut others };
+            part.records.push(record);
+            part.objects.push(object);
+            part.replies.push(reply);
+        }
+        (deletes, others)
+    }
+
+    fn refuse(self, why: &Arc<str>) {
+        for reply in self.replies {
+            let _ = reply.send(Err(CommitError::Unavailable(why.clone())));
+        }
+    }
+}
+
 impl Thread {
     fn run(mut self, jobs: &Receiver<Job>) {
         while self.log.is_some() {
@@ -177,14 +219,41 @@ impl Thread {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => {
                     self.idle();
-                    match jobs.recv() {
-                        Ok(job) => job,
-                        Err(_) => break,
+                    match self.next_after_idle(jobs) {
+                        Some(job) => job,
+                        None => break,
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             self.turn(first, jobs);
+        }
+    }
+
+    /// Waits for a job; meanwhile looks for space if the disk was full.
+    fn next_after_idle(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
+        while self.broken.read().is_some() {
+            match jobs.recv_timeout(PROBE) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => self.probe(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        jobs.recv().ok()
+    }
+
+    /// After a full disk: is there space again? A log that failed otherwise stays as it is until a restart.
+    fn probe(&mut self) {
+        let Some(log) = self.log.as_mut().filter(|log| !log.is_poisoned()) else { return };
+        match log.probe_space() {
+            Ok(()) => {
+                tracing::info!("the disk has space again: the store can write");
+                *self.broken.write() = None;
+            }
+            Err(log::AppendError::DiskFull { .. }) => {}
+            Err(problem) => {
+                self.note_failure(&problem);
+            }
         }
     }
 
@@ -236,17 +305,9 @@ impl Thread {
         let place = (write.collection, write.key);
         let current = match batch.overlay.get(&place) {
             Some(revision) => *revision,
-            None => state
-                .collections
-                .get(&place.0)
-                .and_then(|collection| collection.objects.get(&place.1))
-                .map(|object| object.revision),
+            None => state.revision_of(&place.0, &place.1),
         };
-        let holds = match write.expect {
-            Expect::Absent => current.is_none(),
-            Expect::Revision(revision) => current == Some(revision),
-        };
-        if !holds {
+        if !write.expect.holds(current) {
             let _ = reply.send(Err(CommitError::Raced));
             return;
         }
@@ -271,16 +332,29 @@ impl Thread {
             return;
         }
         let Some(log) = &mut self.log else { return };
-        if let Err(problem) = log.append(&batch.records) {
-            let why = self.note_failure(&problem);
-            for reply in batch.replies {
-                let _ = reply.send(Err(CommitError::Unavailable(why.clone())));
+        match log.append(&batch.records) {
+            Ok(()) => {
+                *self.broken.write() = None;
+                self.publish(batch);
+                self.fill_ahead();
             }
-            return;
+            Err(problem @ log::AppendError::DiskFull { .. }) => {
+                let why = self.note_failure(&problem);
+                let (deletes, others) = batch.split_deletes();
+                others.refuse(&why);
+                self.commit_deletes(deletes);
+            }
+            Err(problem) => batch.refuse(&self.note_failure(&problem)),
         }
-        *self.broken.write() = None;
-        self.publish(batch);
-        self.fill_ahead();
+    }
+
+    /// On a full disk: deletes go to the space that is kept for them. The store stays unhealthy.
+    fn commit_deletes(&mut self, batch: Batch) {
+        let Some(log) = self.log.as_mut().filter(|_| !batch.records.is_empty()) else { return };
+        match log.append_deletes(&batch.records) {
+            Ok(()) => self.publish(batch),
+            Err(problem) => batch.refuse(&self.note_failure(&problem)),
+        }
     }
 
     /// Everybody has been answered: whoever commits next finds space.
@@ -380,6 +454,12 @@ impl State {
                     object: object.bytes.clone(),
                 })
             })
+            .chain(self.set_aside.iter().map(|(resource, key, object)| LiveObject {
+                resource,
+                key,
+                revision: object.revision,
+                object: object.bytes.clone(),
+            }))
             .collect();
         Snapshot {
             revision: self.revision,
@@ -394,7 +474,7 @@ impl State {
 mod tests {
     use serde_json::json;
 
-    use super::super::Draft;
+    use super::super::{Draft, Expect};
     use super::*;
 
     /// One turn of the thread with so many writers under way: the first has queued its write, the others do so
@@ -438,10 +518,68 @@ mod tests {
             collection: "things".into(),
             key: number.to_string().into(),
             expect: Expect::Absent,
-            draft: Draft::new(&json!({"metadata": {"uid": number.to_string()}})),
+            draft: Draft::new(&json!({"metadata": {"uid": number.to_string()}})).unwrap(),
             delete: false,
         };
         (Job::Write(Box::new(write), reply), answer)
+    }
+
+    /// A thread over a disk in memory.
+    fn thread_on(disk: &log::faulty::FaultyDisk) -> (Thread, Receiver<Job>) {
+        let options = log::Options {
+            reserve_bytes: 16 << 10,
+            allocation_bytes: 2048,
+            ahead_bytes: 2048,
+            ..log::Options::new(0, [7; 16])
+        };
+        let (log, recovered) = Log::open_in(Arc::new(disk.clone()), options).unwrap();
+        let state = RwLock::new(rebuilt(recovered));
+        let shared = Arc::new(Shared { state, changed: watch::Sender::new(0), clock: Clock::System });
+        let (queue, jobs) = channel();
+        let (broken, writers) = (Arc::default(), Arc::default());
+        (Thread { log: Some(log), shared, broken, writers, queue, pause: Box::new(|_| ()) }, jobs)
+    }
+
+    fn job(key: &str, expect: Expect, size: usize, delete: bool) -> (Job, oneshot::Receiver<Answer>) {
+        let (reply, answer) = oneshot::channel();
+        let object = json!({"metadata": {"uid": key}, "data": "x".repeat(size)});
+        let (collection, draft) = ("things".into(), Draft::new(&object).unwrap());
+        (Job::Write(Box::new(Write { collection, key: key.into(), expect, draft, delete }), reply), answer)
+    }
+
+    type Answer = Result<Arc<StoredObject>, CommitError>;
+
+    #[test]
+    fn a_full_disk_lets_deletes_through_and_health_recovers_without_a_write() {
+        let disk = log::faulty::FaultyDisk::new(1);
+        let (mut thread, jobs) = thread_on(&disk);
+        let commit = |thread: &mut Thread, all: Vec<(Job, oneshot::Receiver<Answer>)>| {
+            let (mut waiting, mut answers): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+            let first = waiting.remove(0);
+            waiting.into_iter().for_each(|job| thread.queue.send(job).unwrap());
+            thread.turn(first, &jobs);
+            answers.iter_mut().map(|answer| answer.try_recv().unwrap()).collect::<Vec<Answer>>()
+        };
+        let keys: Vec<String> = (0..40).map(|number| format!("key-{number}")).collect();
+        let made = commit(&mut thread, keys.iter().map(|key| job(key, Expect::Absent, 250, false)).collect());
+        disk.set_capacity(Some(disk.used_bytes()));
+
+        let large = 4 << 20;
+        let mut mixed = vec![job("large", Expect::Absent, large, false)];
+        for (key, answer) in keys.iter().zip(made) {
+            mixed.push(job(key, Expect::Revision(answer.unwrap().revision), 250, true));
+        }
+        let answers = commit(&mut thread, mixed);
+        assert!(answers[0].is_err(), "the disk is full");
+        assert!(answers[1..].iter().all(Result::is_ok), "deletes beside a write that does not fit");
+        assert!(thread.shared.state.read().collections["things"].objects.is_empty());
+        assert!(thread.broken.read().is_some());
+        thread.probe();
+        assert!(thread.broken.read().is_some(), "the disk is still full");
+        disk.set_capacity(None);
+        thread.probe();
+        assert!(thread.broken.read().is_none(), "no write was needed");
+        assert!(commit(&mut thread, vec![job("large", Expect::Absent, large, false)])[0].is_ok());
     }
 
     #[test]

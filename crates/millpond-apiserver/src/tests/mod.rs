@@ -2,8 +2,13 @@
 
 mod admission;
 mod definitions;
+mod limits;
+mod long_requests;
+mod storable;
 mod subresources;
 mod tokens;
+mod unreadable;
+mod watches;
 
 use std::sync::Arc;
 
@@ -43,17 +48,30 @@ impl Api {
 
     async fn send_as(&self, media_type: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let (code, bytes) = self.send_bytes(media_type, "application/json", method, path, body).await;
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    /// Sends any bytes and accepts what is named.
+    async fn send_bytes(
+        &self,
+        media_type: &str,
+        accept: &str,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+    ) -> (u16, Vec<u8>) {
         let request = Request::builder()
             .method(method.parse::<Method>().unwrap())
             .uri(path)
             .header("content-type", media_type)
+            .header("accept", accept)
             .header("user-agent", "tester")
             .body(Body::from(body))
             .unwrap();
         let response = self.client.send(request).await.unwrap();
         let code = response.status().as_u16();
-        let bytes = response.into_body().collect_bytes().await.unwrap();
-        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        (code, response.into_body().collect_bytes().await.unwrap().to_vec())
     }
 
     /// Sends what must be accepted, returns the object.

@@ -131,7 +131,7 @@ async fn tokens_survive_a_restart_with_the_key_of_the_data_directory() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().unwrap();
-    let signer = || Pki::load_or_make(folder.path(), &[], &[]).unwrap().token_signer();
+    let signer = || Pki::load_or_make(folder.path(), &[], &[], Timestamp::now()).unwrap().token_signer();
     let start = |store: Store| async {
         let options = ServerOptions { token_signer: Some(signer()), ..ServerOptions::default() };
         Api::with(store, Clock::System, options).await

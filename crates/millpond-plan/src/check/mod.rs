@@ -8,7 +8,8 @@
 //! indices,     who is ├─▶ filters     resources, node affinity, volumes, taints, ports
 //! who needs    where  ├─▶ neighbours  pod affinity, anti-affinity, spread
 //! a place      in the ├─▶ removals    evictions, budgets of pods, savings
-//!              end    └─▶ report      figures, bound and its proofs
+//!              end    ├─▶ report      figures, bound and its proofs
+//!                     └─▶ weights     pools of greater weight are used as far as their limits go
 //! ```
 //!
 //! **The end.** Nodes that leave or are taken away are gone, with all that does not need a new place; new nodes are
@@ -38,18 +39,39 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod violation;
+mod weights;
 mod world;
 
 pub use violation::Violation;
 
 use crate::model::Snapshot;
-use crate::plan::Outcome;
+use crate::plan::{Outcome, Plan};
 use world::World;
 
 /// All that is wrong with a plan; nothing if it is a good one.
 ///
 /// Where an index points nowhere, that is all that is said: nothing else could be asked.
 pub fn check(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {
+    let mut found = check_rules(snapshot, outcome);
+    if structure::indices(snapshot, outcome).is_empty() {
+        found.extend(check_weights(snapshot, &outcome.plan));
+    }
+    found
+}
+
+/// Pods that a plan buys nodes for in one pool though a pool of greater weight has capacity for them within its limits.
+///
+/// Other engines have other ideas of weights: of their plans this is not asked. The indices of the plan must be good.
+pub fn check_weights(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if weights::may_differ(snapshot) {
+        weights::check(&mut World::new(snapshot, plan), &mut found);
+    }
+    found
+}
+
+/// The same as [`check`] without weights: what holds of the plans of every policy.
+pub fn check_rules(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {
     let mut found = structure::indices(snapshot, outcome);
     if !found.is_empty() {
         return found;

@@ -236,6 +236,18 @@ pub enum Violation {
         /// The limit.
         limit: i128,
     },
+    /// A pod goes to a new node of one pool though a pool of greater weight has capacity for it.
+    #[error("pod {pod} goes to new node {node} though pool {pool} of greater weight has capacity for it: {capacity}")]
+    Weight {
+        /// The pod.
+        pod: String,
+        /// The node.
+        node: String,
+        /// The pool of greater weight.
+        pool: String,
+        /// What of it: a new node with room, or an instance type that its limits still allow.
+        capacity: String,
+    },
     /// Too few nodes of a pool are left.
     #[error("pool {pool} would have {left} nodes, its least is {least}")]
     MinNodes {

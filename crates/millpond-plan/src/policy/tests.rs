@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::board::{Board, SpotId};
-use crate::check::{Violation, check};
+use crate::check::{Violation, check_rules};
 use crate::market::{Market, Usage};
 use crate::model::{CapacityType, PodId, Snapshot};
 use crate::plan::{Outcome, Policy, Rule, Settings, Target};
@@ -292,7 +292,7 @@ fn every_plan_of_random_clusters_can_be_carried_out() {
                 Violation::MinValues { .. } => karpenter,
                 _ => true,
             };
-            let found: Vec<Violation> = check(&snapshot, &outcome).into_iter().filter(ours).collect();
+            let found: Vec<Violation> = check_rules(&snapshot, &outcome).into_iter().filter(ours).collect();
             assert_eq!(found, [], "{} seed {seed}", policy.name());
             assert_eq!(by(policy, &snapshot), outcome, "{} seed {seed}: not the same twice", policy.name());
         }

@@ -61,10 +61,11 @@ impl Solver<'_> {
         let most = if whole { 1 } else { roots.unwrap_or(1).clamp(1, MAX_SPLITS) };
         let best = (1..=most).filter_map(|nodes| {
             let offers = self.offers_for(bundle, nodes);
-            let price = self.market.offer(*offers.first()?).price;
-            Some((u128::from(price) * u128::from(nodes), nodes, offers))
+            let first = self.market.offer(*offers.first()?);
+            let cost = u128::from(first.price) * u128::from(nodes);
+            Some(((std::cmp::Reverse(first.rank), cost, nodes), offers))
         });
-        let Some((_, nodes, offers)) = best.min_by_key(|(cost, nodes, _)| (*cost, *nodes)) else { return };
+        let Some(((.., nodes), offers)) = best.min_by_key(|(key, _)| *key) else { return };
         for index in 0..nodes {
             let contents: Vec<(ClassId, u32)> =
                 bundle.iter().map(|&class| (class, self.left(class).div_ceil(nodes - index))).collect();

@@ -12,7 +12,7 @@
 //!    (`domains`): from then on a zone is a set of offers.
 //! 4. Classes that look alike to packing become rows, offers that look alike become bins (`rows`); the kernel
 //!    (`pack`) chooses nodes. Pools of greater weight come first: a pod goes to a lower one only if no higher one
-//!    can take it.
+//!    can take it within its limits (`weights`).
 //!    Pods that must share a host with others are bought for as a bundle before (`bundles`).
 //! 5. Nodes get their pods. Rules about the host that the kernel does not know are checked on the board (`slots`);
 //!    what is left over is placed one by one, on planned nodes with room or on nodes of its own (`rest`).
@@ -48,9 +48,10 @@ mod slots;
 mod squeeze;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use crate::board::{Board, SpotId};
-use crate::market::Market;
+use crate::market::{Market, Rank};
 use crate::model::{ClassId, PodId, Snapshot};
 use crate::pack::{BitSet, parallel};
 use crate::plan::{NewNode, Outcome, Plan, Settings, Target};
@@ -101,6 +102,7 @@ fn solve_once(
     solver.buy_bundles();
     solver.buy();
     solver.squeeze();
+    solver.lift();
     solver.fill_up_pools();
     solver.place_rest();
     solver.mend();
@@ -202,6 +204,11 @@ impl<'s> Solver<'s> {
     fn spot_of(&self, planned: usize) -> SpotId {
         debug_assert!(self.on_board, "planned nodes are on the board only where rules need it");
         SpotId((self.snapshot.nodes.len() + planned) as u32)
+    }
+
+    /// The rank of a planned node.
+    fn rank_of(&self, planned: usize) -> Rank {
+        self.market.offer(self.planned[planned].offer as usize).rank
     }
 
     /// Buys a node; the ledger has agreed.

@@ -13,9 +13,16 @@ use super::rows::{Packing, Purpose};
 /// Nodes that are looked at to find a place for a pod by moving another.
 const MOST_EXCHANGES: usize = 200;
 
+/// Whether nodes are chosen again with surcharges on what is limited ([`super::limits`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Surcharges {
+    Try,
+    Skip,
+}
+
 impl Solver<'_> {
-    /// Buys nodes for what is waiting: greater ranks first and, where something is limited, higher priorities
-    /// first.
+    /// Buys nodes for what is waiting: greater ranks first, each as far as its limits go ([`super::weights`]) and,
+    /// where something is limited, higher priorities first.
     pub(super) fn buy(&mut self) {
         if let Some((packing, pods)) = self.plain.take() {
             debug_assert!(self.would_buy(&packing), "what is proved is what is bought");
@@ -23,17 +30,13 @@ impl Solver<'_> {
             return;
         }
         let mut sets = OfferSets::to_fill();
+        let ranks = self.ranks();
         for classes in self.priority_groups() {
-            for among in self.ranks() {
-                let waiting: Vec<ClassId> = classes.iter().copied().filter(|&class| self.left(class) > 0).collect();
-                if waiting.is_empty() {
-                    break;
+            for (index, among) in ranks.iter().enumerate() {
+                self.buy_of_rank(&classes, &mut sets, among);
+                if index + 1 < ranks.len() {
+                    self.top_up(&classes, &mut sets, among);
                 }
-                if waiting.iter().any(|&class| !self.board.topology().is_free(class)) {
-                    self.put_on_board();
-                }
-                let parts = self.deal(&waiting, &mut sets);
-                self.buy_among(&parts, &sets, &among);
             }
         }
     }
@@ -48,17 +51,21 @@ impl Solver<'_> {
     }
 
     /// Offers of each rank, the greatest first.
-    fn ranks(&self) -> Vec<BitSet> {
+    pub(super) fn ranks(&self) -> Vec<BitSet> {
         let of_rank = |rank: Rank| self.on_sale.iter().filter(|&offer| self.market.offer(offer).rank == rank).collect();
         self.market.ranks().into_iter().map(of_rank).filter(|among: &BitSet| !among.is_empty()).collect()
     }
 
-    fn buy_among(&mut self, parts: &[Part], sets: &OfferSets, among: &BitSet) {
+    /// Packs parts into offers and buys what the kernel chooses. Surcharges on what is limited are tried if asked for.
+    pub(super) fn buy_among(&mut self, parts: &[Part], sets: &OfferSets, among: &BitSet, surcharges: Surcharges) {
         let packing = self.packing(parts, sets, among, Purpose::Plan);
         if packing.problem.rows.is_empty() || packing.problem.bins.is_empty() {
             return;
         }
-        let solution = self.choose_within_limits(&packing);
+        let solution = match surcharges {
+            Surcharges::Try => self.choose_within_limits(&packing),
+            Surcharges::Skip => self.choose_nodes(&packing),
+        };
         self.buy_chosen(packing, &solution, sets, among);
     }
 
@@ -202,7 +209,7 @@ impl Solver<'_> {
         rows.advance(row, ruled);
     }
 
-    fn put_checked(&mut self, node: usize, class: ClassId, most: u32) -> u32 {
+    pub(super) fn put_checked(&mut self, node: usize, class: ClassId, most: u32) -> u32 {
         let mut taken = 0;
         while taken < most && self.may_hold(node, class) {
             self.put(node, class, 1);

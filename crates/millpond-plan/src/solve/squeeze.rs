@@ -4,6 +4,7 @@
 //! asked for the spread would.
 
 use crate::board::SpotId;
+use crate::market::Rank;
 use crate::model::ClassId;
 
 use super::Solver;
@@ -20,6 +21,11 @@ impl Solver<'_> {
         }
         self.put_on_board();
         let mut order = live;
+        if self.ledger.is_limited() {
+            // What a pool of greater weight gives back of its limits, pods in pools of lesser weight could use.
+            let least = order.iter().map(|&node| self.rank_of(node)).min();
+            order.retain(|&node| Some(self.rank_of(node)) == least);
+        }
         order.sort_by_key(|&node| self.market.offer(self.planned[node].offer as usize).price);
         for node in order {
             self.try_without(node);
@@ -38,7 +44,7 @@ impl Solver<'_> {
         }
         self.board.close(spot);
         let mut moved: Vec<(usize, ClassId)> = Vec::new();
-        if self.move_all(&contents, &mut moved) {
+        if self.move_all(&contents, self.rank_of(node), &mut moved) {
             let offer = self.planned[node].offer as usize;
             self.planned[node].dropped = true;
             self.ledger.give_back(offer);
@@ -53,14 +59,18 @@ impl Solver<'_> {
         }
     }
 
-    /// Places pods on other planned nodes, telling where; not all of them if it ends with false.
-    fn move_all(&mut self, contents: &[(ClassId, u32)], moved: &mut Vec<(usize, ClassId)>) -> bool {
+    /// Places pods on other planned nodes of at least some rank and records where; not all of them if it ends with
+    /// false.
+    fn move_all(&mut self, contents: &[(ClassId, u32)], least: Rank, moved: &mut Vec<(usize, ClassId)>) -> bool {
         let first = self.snapshot.nodes.len();
         for &(class, count) in contents {
             for _ in 0..count {
                 let mut spots = (first..self.board.len()).map(|spot| SpotId(spot as u32));
-                let found =
-                    spots.find(|&spot| self.board.check(class, spot).is_ok() && self.stays_flexible_at(spot, class));
+                let found = spots.find(|&spot| {
+                    self.rank_of(spot.index() - first) >= least
+                        && self.board.check(class, spot).is_ok()
+                        && self.stays_flexible_at(spot, class)
+                });
                 let Some(spot) = found else { return false };
                 self.put(spot.index() - first, class, 1);
                 moved.push((spot.index() - first, class));

@@ -231,3 +231,120 @@ fn spread_pods_go_where_they_were_meant_in_turns() {
          on two: web-1 web-3",
     );
 }
+
+/// Own hosts first, then a cloud with other machines that are cheaper and larger.
+fn own_and_cloud(limit: &str) -> Cluster {
+    Cluster::new()
+        .machine("own-2", "cpu=2 memory=8Gi", |machine| machine.zones("a b").price(60).keeps("cpu=100m memory=500Mi"))
+        .machine("own-4", "cpu=4 memory=16Gi", |machine| machine.zones("a b").price(110).keeps("cpu=100m memory=1Gi"))
+        .machine("own-8", "cpu=8 memory=32Gi", |machine| machine.zones("a b").price(200).keeps("cpu=100m memory=1Gi"))
+        .machine("cloud-8", "cpu=8 memory=32Gi", |machine| machine.zones("a b c").price(90).keeps("cpu=100m"))
+        .pool("own", |pool| pool.weight(10).machines("own-2 own-4 own-8").limit(limit))
+        .pool("cloud", |pool| pool.machines("cloud-8"))
+}
+
+/// Pods of each pool's new nodes, by name of the pool; asserts that the checker agrees.
+fn by_pool(cluster: Cluster) -> Vec<(String, usize)> {
+    let snapshot = cluster.snapshot();
+    let outcome = super::plan(&snapshot, &Settings::default());
+    let violations: Vec<String> = crate::check::check(&snapshot, &outcome).iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "{}\n{}", violations.join("\n"), shown(&snapshot, &outcome));
+    let mut counts = std::collections::BTreeMap::new();
+    for (_, target) in &outcome.plan.placements {
+        if let Target::New(node) = target {
+            let pool = outcome.plan.new_nodes[*node as usize].pool;
+            *counts.entry(snapshot.pools[pool.index()].name.clone()).or_default() += 1;
+        }
+    }
+    counts.into_iter().collect()
+}
+
+#[track_caller]
+fn split(case: &str, cluster: Cluster, expected: &[(&str, usize)]) {
+    let expected: Vec<(String, usize)> = expected.iter().map(|(pool, pods)| ((*pool).to_owned(), *pods)).collect();
+    assert_eq!(by_pool(cluster), expected, "{case}");
+}
+
+#[test]
+fn a_greater_pool_is_filled_as_far_as_its_limits_go() {
+    let six = |cluster: Cluster| cluster.pods(6, "web", "cpu=1 memory=2Gi", |pod| pod);
+    let cases = [
+        ("cpu=4", &[("cloud", 3), ("own", 3)][..]),
+        ("cpu=3", &[("cloud", 5), ("own", 1)]),
+        ("cpu=1", &[("cloud", 6)]),
+        ("cpu=6", &[("cloud", 2), ("own", 4)]),
+        ("memory=16Gi", &[("cloud", 3), ("own", 3)]),
+        ("nodes=1", &[("own", 6)]),
+        ("nodes=0", &[("cloud", 6)]),
+        ("cpu=100 memory=8Gi", &[("cloud", 5), ("own", 1)]),
+        ("cpu=8 nodes=1", &[("own", 6)]),
+        ("cpu=4 nodes=1 memory=100Gi", &[("cloud", 3), ("own", 3)]),
+        ("price=110", &[("cloud", 3), ("own", 3)]),
+    ];
+    for (limit, expected) in cases {
+        split(limit, six(own_and_cloud(limit)), expected);
+    }
+    // Nodes that are there count.
+    let there =
+        six(own_and_cloud("cpu=6"))
+            .node("one", "own-2", |node| node.pool("own"))
+            .pod("old", "cpu=1900m", |pod| pod.on("one"));
+    split("a node is there", there, &[("cloud", 3), ("own", 3)]);
+}
+
+#[test]
+fn the_order_of_weights_goes_through_all_pools() {
+    let cluster = Cluster::new()
+        .machine("own", "cpu=4 memory=16Gi", |machine| machine.zones("a").price(200))
+        .machine("reserved", "cpu=8 memory=32Gi", |machine| machine.zones("b").price(150))
+        .machine("spot", "cpu=16 memory=64Gi", |machine| machine.zones("a b c").price(20))
+        .pool("cheap", |pool| pool.machines("spot"))
+        .pool("middle", |pool| pool.weight(5).machines("reserved").limit("nodes=1"))
+        .pool("own", |pool| pool.weight(50).machines("own").limit("cpu=8"));
+    let expected = [("cheap", 4), ("middle", 8), ("own", 8)];
+    split("three pools", cluster.clone().pods(20, "web", "cpu=1 memory=1Gi", |pod| pod), &expected);
+    // The limit of the cluster is used up by the greatest first.
+    let limited = cluster.limit("cpu=16").pods(20, "web", "cpu=1 memory=1Gi", |pod| pod);
+    split("a limit of the cluster", limited, &[("middle", 8), ("own", 8)]);
+}
+
+#[test]
+fn pods_that_do_not_fit_the_greater_pool_leave_it_to_others() {
+    let cluster = own_and_cloud("cpu=4")
+        .pods(2, "large", "cpu=7 memory=2Gi", |pod| pod)
+        .pods(4, "small", "cpu=1 memory=1Gi", |pod| pod)
+        .pods(2, "elsewhere", "cpu=500m", |pod| pod.needs("zone in c"));
+    split("some fit", cluster, &[("cloud", 5), ("own", 3)]);
+    // Whatever the kernel packs together: what is left of a node is filled.
+    let mixed = own_and_cloud("cpu=4").pods(3, "half", "cpu=1500m memory=1Gi", |pod| pod).pods(
+        5,
+        "tiny",
+        "cpu=300m memory=1Gi",
+        |pod| pod,
+    );
+    let counts = by_pool(mixed);
+    assert!(counts.iter().any(|(pool, pods)| pool == "own" && *pods >= 4), "{counts:?}");
+}
+
+#[test]
+fn higher_priorities_get_the_greater_pool() {
+    let snapshot = own_and_cloud("cpu=4")
+        .pods(4, "batch", "cpu=1 memory=1Gi", |pod| pod)
+        .pods(3, "web", "cpu=1 memory=1Gi", |pod| pod.priority(10))
+        .snapshot();
+    let outcome = super::plan(&snapshot, &Settings::default());
+    let text = shown(&snapshot, &outcome);
+    assert!(text.contains("own/own-4/a/on-demand: web-0 web-1 web-2"), "{text}");
+}
+
+#[test]
+fn spread_pods_use_the_greater_pool_in_its_zones() {
+    let cluster = Cluster::new()
+        .machine("own", "cpu=4 memory=16Gi", |machine| machine.zones("a").price(200))
+        .machine("cloud", "cpu=8 memory=32Gi", |machine| machine.zones("a b").price(90))
+        .pool("own", |pool| pool.weight(10).machines("own").limit("cpu=4"))
+        .pool("cloud", |pool| pool.machines("cloud"));
+    let spread = |count| cluster.clone().pods(count, "web", "cpu=1 memory=1Gi", |pod| pod.spread("zone", 1));
+    split("half of them in zone a", spread(6), &[("cloud", 3), ("own", 3)]);
+    split("more than it holds", spread(12), &[("cloud", 8), ("own", 4)]);
+}

@@ -6,6 +6,7 @@
 mod brute;
 mod orders;
 mod random;
+mod weights;
 
 use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;

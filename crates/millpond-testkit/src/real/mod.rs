@@ -156,11 +156,11 @@ mod tests {
     fn every_part_has_a_key_of_its_own() {
         let mut keys: Vec<_> = CLUSTER_PARTS.iter().map(|part| part.key().unwrap()).collect();
         keys.push(Part::E2E_TEST.key().unwrap());
-        for part in [Part::KARPENTER_RIVAL, Part::KARPENTER, Part::KARPENTER_SUITE, Part::CLUSTER_API] {
+        for part in [Part::KARPENTER_RIVAL, Part::KARPENTER, Part::KARPENTER_SUITE, Part::CLUSTER_API, Part::VCSIM] {
             keys.push(part.key().unwrap());
         }
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 5);
+        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 6);
     }
 }

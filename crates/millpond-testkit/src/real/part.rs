@@ -142,6 +142,9 @@ impl Part {
         ..Self::KUBERNETES
     };
 
+    /// govmomi's simulator of vCenter, behind a main of ours that adds GPUs and scheduled tasks.
+    pub const VCSIM: Self = Self { name: "vcsim", folder: "realcluster/vcsim", package: ".", ..Self::KUBERNETES };
+
     const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };
     const KUBERNETES: Self = Self {
         name: "",

@@ -8,6 +8,7 @@ use serde::Serialize;
 mod answered;
 pub(crate) mod bench;
 pub(crate) mod catalog;
+pub(crate) mod ci;
 pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod controller;

@@ -18,9 +18,9 @@ use crate::failure::{Code, Failure};
 /// Look after the store of the embedded API
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Read the whole store and verify every byte of it
+    /// Read the whole store: verify every byte of it and read every object
     ///
-    /// Works while `millpond up` runs. Exits with 1 when something is damaged.
+    /// Works while `millpond up` runs. Exits with 1 when something is damaged or unreadable.
     #[command(after_help = "Examples:
   millpond store check --data-dir ./data
   millpond store check backup-monday.store
@@ -153,11 +153,22 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<()> {
     };
     say(out, text.trim_end())?;
     let message = match report.problems.len() {
-        0 => return Ok(()),
+        0 => return unreadable(&report),
         1 => "the store is damaged in one place".to_owned(),
         count => format!("the store is damaged in {count} places"),
     };
     let hint = "keep a copy of the file, then bring a backup back with `millpond store restore --replace`";
+    Err(Failure { message, code: None, hint: Some(hint.to_owned()) }.into())
+}
+
+/// The failure of a store whose bytes are intact and that holds objects which cannot be read.
+fn unreadable(report: &CheckReport) -> anyhow::Result<()> {
+    let message = match report.unreadable.as_slice() {
+        [] => return Ok(()),
+        [one] => format!("the object `{}` of `{}` cannot be read", one.key, one.resource),
+        many => format!("{} objects cannot be read", many.len()),
+    };
+    let hint = "`millpond up` starts without them and keeps them; `kubectl delete` removes them from the store";
     Err(Failure { message, code: None, hint: Some(hint.to_owned()) }.into())
 }
 
@@ -195,11 +206,16 @@ fn table(report: &CheckReport) -> String {
         let what = format!("expected {}, found {}", problem.expected, problem.found);
         line("damage", &(place + &what));
     }
-    let verdict = match report.problems.len() {
-        0 => "every byte verified",
-        _ => "damaged; the counts are of what can be read",
+    for object in &report.unreadable {
+        let place = format!("{} {} of revision {}", object.resource, object.key, object.revision);
+        line("object", &format!("{place} cannot be read: {}", object.reason));
+    }
+    let verdict = match (report.problems.len(), report.unreadable.len()) {
+        (0, 0) => "every byte verified, every object read".to_owned(),
+        (0, count) => format!("every byte verified; {} cannot be read", counted(count as u64, "object", "s")),
+        _ => "damaged; the counts are of what can be read".to_owned(),
     };
-    line("result", verdict);
+    line("result", &verdict);
     text
 }
 
@@ -212,6 +228,18 @@ fn json(report: &CheckReport) -> anyhow::Result<String> {
                 "offset": problem.offset,
                 "expected": problem.expected,
                 "found": problem.found,
+            })
+        })
+        .collect();
+    let unreadable: Vec<_> = report
+        .unreadable
+        .iter()
+        .map(|object| {
+            serde_json::json!({
+                "resource": object.resource,
+                "key": object.key,
+                "revision": object.revision,
+                "reason": object.reason,
             })
         })
         .collect();
@@ -234,6 +262,7 @@ fn json(report: &CheckReport) -> anyhow::Result<String> {
         "batches": report.batches,
         "records": report.records,
         "objects": report.objects,
+        "unreadable": unreadable,
         "notes": notes,
         "problems": problems,
     });
@@ -259,6 +288,10 @@ fn copy_line(verb: &str, report: &CopyReport) -> String {
     );
     for note in &report.notes {
         let _ = write!(line, "\nnote: {note}");
+    }
+    if report.unreadable > 0 {
+        let objects = counted(report.unreadable, "object", "s");
+        let _ = write!(line, "\nnote: {objects} cannot be read and were copied as they are");
     }
     line
 }
@@ -380,6 +413,26 @@ mod tests {
     }
 
     #[test]
+    fn check_names_objects_that_cannot_be_read() {
+        let directory = directory_with_store();
+        let data = directory.path().join("data");
+        let (mut log, _) = Log::open(&data, Options::new(0, [0xab; 16])).unwrap();
+        let deep = format!("{{\"spec\":{}1{}}}", "[".repeat(127), "]".repeat(127));
+        let object = deep.into_bytes().into();
+        let (resource, key) = ("controllerrevisions.apps".into(), "default/deep".into());
+        log.append(&[Record { revision: 4, kind: RecordKind::Put, time_unix_ms: 0, resource, key, object }]).unwrap();
+        log.close().unwrap();
+        let answer = answer(directory.path(), "check --data-dir DIR/data");
+        for expected in [
+            "\nobject     controllerrevisions.apps default/deep of revision 4 cannot be read: recursion limit exceeded",
+            "\nresult     every byte verified; 1 object cannot be read\n",
+            "\nerror: the object `default/deep` of `controllerrevisions.apps` cannot be read\n",
+        ] {
+            assert!(answer.contains(expected), "{answer}");
+        }
+    }
+
+    #[test]
     fn check_backup_restore() {
         let directory = directory_with_store();
         let at = directory.path();
@@ -393,7 +446,7 @@ mod tests {
         objects    3
                    1 apps/deployments
                    2 pods
-        result     every byte verified
+        result     every byte verified, every object read
         ");
         insta::assert_snapshot!(
             answer(at, "backup --data-dir DIR/data DIR/copy"),

@@ -60,6 +60,9 @@ pub(crate) struct UpArgs {
     node_groups: NodeGroupArgs,
 }
 
+/// `/readyz` names this while Millpond's own kinds are not served yet.
+const KINDS_GATE: &str = "millpond-kinds";
+
 /// Where data is kept when nobody says otherwise.
 pub(crate) fn default_data_dir() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
@@ -70,6 +73,7 @@ pub(crate) fn default_data_dir() -> PathBuf {
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
     // People copy what is printed into another terminal, in another folder.
+    millpond_apiserver::serve::raise_open_files();
     args.data_dir = std::path::absolute(&args.data_dir).context("cannot tell where the data directory is")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
@@ -85,11 +89,15 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     options.port = args.port;
     options.lifecycle = LifecycleOptions { controllers: !args.bare };
     options.server.audit_log.clone_from(&args.audit_log);
+    if !args.bare {
+        options.server.readiness_gates.push(KINDS_GATE.to_owned());
+    }
     let embedded = Embedded::start(options).await.map_err(|problem| explain(problem, &args))?;
     let stop = CancellationToken::new();
     let client = kube::Client::new(embedded.service(), "default");
     if !args.bare {
         super::kinds::install(&client).await?;
+        embedded.server().pass_readiness_gate(KINDS_GATE);
     }
     // A client for each: within one, requests wait in line.
     let own_client = |threads: &Handle| {
@@ -211,6 +219,10 @@ fn explain(problem: StartError, args: &UpArgs) -> anyhow::Error {
             let hint = "give this user write permission, or choose another `--data-dir`";
             let failure = failure(format!("cannot use `{}`", path.display()), Code::of_io(&source), Some(hint));
             anyhow::Error::new(source).context(failure)
+        }
+        StartError::Pki(problem @ PkiError::Secret { .. }) => {
+            let hint = "remove the file for a new token, or write one of at least 16 characters into it";
+            anyhow::Error::new(problem).context(failure("cannot start".to_owned(), None, Some(hint)))
         }
         StartError::Audit(source) => {
             let file = args.audit_log.as_deref().unwrap_or(Path::new("")).display().to_string();
@@ -341,6 +353,12 @@ mod tests {
         insta::assert_snapshot!(told(StartError::Listen { address, source }), @"
         error: cannot listen on 127.0.0.1:6443: address not available
         hint: `--bind` takes an address of this machine
+        ");
+        let source = millpond_apiserver::auth::TokenError::Empty;
+        let path = PathBuf::from("/data/pki/admin.token");
+        insta::assert_snapshot!(told(StartError::Pki(PkiError::Secret { path, source })), @"
+        error: cannot start: cannot use the token in /data/pki/admin.token: the token is empty
+        hint: remove the file for a new token, or write one of at least 16 characters into it
         ");
         insta::assert_snapshot!(told(StartError::Audit(Error::from(ErrorKind::NotFound))), @"
         error: cannot write the audit log `/none/audit.log`: entity not found

@@ -53,8 +53,8 @@ pub(super) async fn charge(call: &Call, new: &Value, old: Option<&Value>, part: 
             return Ok(());
         }
         let mut raced = false;
-        for (key, quota, revision) in due {
-            match write(call, key.clone(), &quota, revision).await {
+        for (key, quota, stored) in due {
+            match write(call, key.clone(), &quota, &stored).await {
                 Ok(()) => {
                     charged.insert(key);
                 }
@@ -75,16 +75,19 @@ fn quotas(call: &Call) -> Vec<(Arc<str>, Arc<StoredObject>)> {
     call.server.store.list(QUOTAS, &format!("{}/", call.namespace()), None, 0, |_, _| true).items
 }
 
-async fn write(call: &Call, key: Arc<str>, quota: &Value, revision: u64) -> Result<(), CommitError> {
+async fn write(call: &Call, key: Arc<str>, quota: &Value, stored: &StoredObject) -> Result<(), CommitError> {
     let write = Write {
         collection: Arc::from(QUOTAS),
         key,
-        expect: Expect::Revision(revision),
-        draft: Draft::new(quota),
+        expect: Expect::Revision(stored.revision),
+        draft: Draft::update_of(stored, quota)?,
         delete: false,
     };
     call.server.store.commit(write).await.map(|_| ())
 }
+
+/// A quota to be written: its key, its new state, and what is stored.
+type Due = (Arc<str>, Value, Arc<StoredObject>);
 
 /// An object that comes or changes.
 struct Change<'a> {
@@ -99,13 +102,13 @@ struct Change<'a> {
 
 impl Change<'_> {
     /// The quotas as they are after the change, those that it touches; the error says which one is in its way.
-    fn due(&self, quotas: &[(Arc<str>, Arc<StoredObject>)]) -> Result<Vec<(Arc<str>, Value, u64)>, String> {
+    fn due(&self, quotas: &[(Arc<str>, Arc<StoredObject>)]) -> Result<Vec<Due>, String> {
         let mut concerned = Vec::new();
         for (key, stored) in quotas {
             let quota = stored.to_value();
             if self.matches(&quota, self.new) {
                 self.check_countable(&quota)?;
-                concerned.push((key.clone(), quota, stored.revision));
+                concerned.push((key.clone(), quota, stored.clone()));
             }
         }
         if concerned.is_empty() {
@@ -114,12 +117,12 @@ impl Change<'_> {
         let taken = self.measure.usage(&self.call.resource, self.new, self.now);
         let before = self.old.map(|old| self.measure.usage(&self.call.resource, old, self.now));
         let mut due = Vec::new();
-        for (key, mut quota, revision) in concerned {
+        for (key, mut quota, stored) in concerned {
             let counted_before = before.as_ref().filter(|_| self.old.is_some_and(|old| self.matches(&quota, old)));
             let more = more_than(&taken, counted_before);
             if let Some(used) = self.charged(&quota, &more)? {
                 quota.object("status").put("used", used.to_value());
-                due.push((key, quota, revision));
+                due.push((key, quota, stored));
             }
         }
         Ok(due)

@@ -70,6 +70,7 @@ pub(super) fn call<'a>(values: &[Value<'a>], meter: &mut Meter) -> Evaluated<'a>
             other => other,
         })?;
         meter.read(written.len())?;
+        meter.allocate(2 * written.len())?;
         out.push_str(&written);
     }
     out.push_str(rest);
@@ -218,6 +219,11 @@ fn scientific(number: f64, precision: usize) -> String {
 /// A value for people.
 fn shown(value: &Value<'_>, meter: &mut Meter) -> Result<String, Error> {
     meter.work(1)?;
+    match value {
+        Value::String(text) => meter.allocate(2 * text.len())?,
+        Value::Bytes(bytes) => meter.allocate(2 * bytes.len())?,
+        _ => {}
+    }
     Ok(match value {
         Value::String(text) => text.to_string(),
         Value::Null => "null".to_owned(),

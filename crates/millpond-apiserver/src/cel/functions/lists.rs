@@ -124,11 +124,13 @@ fn join<'a>(list: &List<'a>, separator: &str, meter: &mut Meter) -> Evaluated<'a
     let mut joined = String::new();
     for (index, item) in list.iter().enumerate() {
         let Value::String(text) = item? else { return Err(Error::NoOverload) };
+        meter.read(text.len() + separator.len())?;
+        // Twice: the text grows by doubling.
+        meter.allocate(2 * (text.len() + separator.len()))?;
+        meter.work(1)?;
         if index > 0 {
             joined.push_str(separator);
         }
-        meter.read(text.len() + separator.len())?;
-        meter.work(1)?;
         joined.push_str(&text);
     }
     Ok(Value::text(joined))

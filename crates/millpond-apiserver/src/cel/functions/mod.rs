@@ -23,7 +23,7 @@ use super::ast::operators;
 use super::compare;
 use super::cost::{LIST_COST, REGEX_FACTOR, STRING_FACTOR, compares_by_size, is_nominal};
 use super::meter::{LARGE_PATTERN_WORK, Meter, PATTERN_WORK};
-use super::value::{Error, Evaluated, List, Value};
+use super::value::{Error, Evaluated, List, Text, Value};
 use crate::go::regexp::{self, RegexpError};
 
 /// Calls a function with the values of its target and arguments, and charges for it. `overload` is empty when it
@@ -41,9 +41,26 @@ pub(super) fn call<'a>(
     if matches!(result, Err(Error::Limit)) {
         return result;
     }
+    if let Ok(result) = &result {
+        account(function, result, meter)?;
+    }
     let cost = cost(function, overload, values, result.as_ref().ok(), meter)?;
     meter.spend(cost)?;
     result
+}
+
+/// Counts the memory of a result. Every function comes through here; one whose result may be larger than its arguments
+/// also asks before it makes it, see [`afford`].
+fn account(function: &str, result: &Value<'_>, meter: &mut Meter) -> Result<(), Error> {
+    // These give what there was before, or are counted while they are made.
+    if matches!(function, "dyn" | "value" | "min" | "max" | "join" | "format" | "replace" | operators::ADD) {
+        return Ok(());
+    }
+    match result {
+        Value::String(Text::Made(text)) => meter.allocate(text.len()),
+        Value::Bytes(bytes) => meter.allocate(bytes.len()),
+        _ => Ok(()),
+    }
 }
 
 /// A pattern that is a constant. None when it is too large to be kept.
@@ -187,10 +204,22 @@ fn afford(function: &str, values: &[Value<'_>], meter: &mut Meter) -> Result<(),
             meter.make(usize::try_from(count).unwrap_or(usize::MAX))
         }
         ("replace", [Value::String(text), Value::String(from), Value::String(to), ..]) => {
-            let times = if from.is_empty() { text.len() + 1 } else { text.len() / from.len() + 1 };
-            meter.read(times.saturating_mul(to.len()))
+            let most = if from.is_empty() { text.len() + 1 } else { text.len() / from.len() + 1 };
+            meter.read(most.saturating_mul(to.len()))?;
+            let limit = match values.get(3) {
+                Some(Value::Int(times)) => usize::try_from(*times).unwrap_or(usize::MAX),
+                _ => usize::MAX,
+            };
+            let times = if from.is_empty() { most } else { text.matches(&**from).count() };
+            // Twice: a text is made, then shared.
+            let size = text.len().saturating_add(times.min(limit).saturating_mul(to.len()));
+            meter.allocate(size.saturating_mul(2))
         }
         (operators::ADD, [Value::List(a), Value::List(b)]) => meter.make(a.len() + b.len()),
+        (operators::ADD, [Value::String(a), Value::String(b)]) => meter.allocate((a.len() + b.len()).saturating_mul(2)),
+        (operators::ADD, [Value::Bytes(a), Value::Bytes(b)]) => meter.allocate((a.len() + b.len()).saturating_mul(2)),
+        (operators::MAP_INSERT, [Value::Map(map), ..]) => meter.make(map.len() + 1),
+        ("optional.unwrap" | "unwrapOpt", [Value::List(list)]) => meter.make(list.len()),
         (
             "flatten"
             | "distinct"

@@ -123,6 +123,9 @@ fn replace<'a>(text: &str, from: &str, to: &str, times: i64) -> Value<'a> {
 
 fn split<'a>(text: &str, separator: &str, limit: i64, meter: &mut Meter) -> Evaluated<'a> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let most = if separator.is_empty() { text.chars().count() } else { text.matches(separator).count() + 1 };
+    meter.make(most.min(limit))?;
+    meter.allocate(text.len())?;
     let parts: Vec<&str> = if limit == 0 {
         Vec::new()
     } else if separator.is_empty() {
@@ -130,7 +133,6 @@ fn split<'a>(text: &str, separator: &str, limit: i64, meter: &mut Meter) -> Eval
     } else {
         text.splitn(limit, separator).collect()
     };
-    meter.make(parts.len())?;
     Ok(strings(parts))
 }
 
@@ -160,6 +162,7 @@ fn find_all<'a>(text: &str, pattern: &str, limit: i64, meter: &mut Meter) -> Eva
     let mut found = Vec::new();
     for part in regex.find_iter(text).take(limit) {
         meter.make(1)?;
+        meter.allocate(part.len())?;
         found.push(part.as_str());
     }
     Ok(strings(found))

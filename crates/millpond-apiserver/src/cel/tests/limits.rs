@@ -22,6 +22,10 @@ fn schema() -> Props {
 
 /// The outcome of a rule for an object, as one line.
 fn outcome(text: String, object: Json) -> String {
+    outcome_within(text, object, WORK)
+}
+
+fn outcome_within(text: String, object: Json, work: u64) -> String {
     let run = move || {
         let schema = schema();
         let decl = Decl::new(&schema, false, "selfType").unwrap();
@@ -32,7 +36,7 @@ fn outcome(text: String, object: Json) -> String {
             Err(other) => return other.to_string(),
         };
         let _ = program.max_cost(&decl);
-        let mut work = WORK;
+        let mut work = work;
         match program.evaluate(vec![("self".into(), Value::of(&object, &schema, false))], LIMIT, &mut work) {
             (Ok(Value::Bool(flag)), _) => flag.to_string(),
             (Ok(_), _) => "another value".to_owned(),
@@ -126,4 +130,38 @@ fn long_texts_are_refused() {
     let message = compiled(format!("self.s == '{}'", "é".repeat(100_000)));
     assert_eq!(message, "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100012, limit 100000");
     assert_eq!(compiled(format!("1 in [{}1]", "1,".repeat(40_000))), "true");
+}
+
+/// The work is not limited here: only the memory of what is made stops these. Each would make more than 100 MB for a cost
+/// that is allowed.
+#[test]
+fn results_are_counted_in_bytes() {
+    let kilobyte = "y".repeat(1000);
+    let object = json!({"s": "x".repeat(200_000), "l": (0..10_000).collect::<Vec<_>>()});
+    for rule in [
+        format!("self.s.replace('x', '{kilobyte}').size() > 0"),
+        format!("self.s.replace('', '{kilobyte}').size() > 0"),
+        "self.l.map(x, self.s).join('').size() > 0".to_owned(),
+        "self.l.map(x, '').join(self.s).size() > 0".to_owned(),
+        "'%s'.format([self.l.map(x, self.s)]).size() > 0".to_owned(),
+        format!("'{}'.format(self.l.map(x, self.s)).size() > 0", "%s".repeat(1000)),
+        "self.l.map(x, self.l + self.l).size() > 0".to_owned(),
+        "self.l.map(x, [self.s, self.s].map(y, self.l + [x])).size() > 0".to_owned(),
+        "self.l.map(x, lists.range(1000).map(y, y)).size() > 0".to_owned(),
+        "self.l.map(x, lists.range(1000)).flatten().size() > 0".to_owned(),
+        "self.l.map(x, lists.range(500).map(y, {'a': y})).size() > 0".to_owned(),
+    ] {
+        assert_eq!(outcome_within(rule.clone(), object.clone(), u64::MAX), "limit", "{}", &rule[..rule.len().min(60)]);
+    }
+    for rule in [
+        format!("self.s.replace('x', '{kilobyte}', 10).size() == 209990"),
+        "self.s.replace('x', 'yyyyyyyyyy').size() == 2000000".to_owned(),
+        "self.s.replace('z', self.s) == self.s".to_owned(),
+        "(self.s + self.s).size() == 400000".to_owned(),
+        "self.s.split('').size() == 200000".to_owned(),
+        "self.l.map(x, string(x)).join(',').size() > 0".to_owned(),
+        "self.l.map(x, x + 1).size() == 10000".to_owned(),
+    ] {
+        assert_eq!(outcome_within(rule.clone(), object.clone(), u64::MAX), "true", "{}", &rule[..rule.len().min(60)]);
+    }
 }

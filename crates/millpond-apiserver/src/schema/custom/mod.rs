@@ -9,6 +9,7 @@
 //! Objects are plain JSON; all functions are pure. Upstream's order, words and corner cases are kept: see each
 //! room.
 
+mod choices;
 mod convert;
 mod correlate;
 mod defaults;
@@ -71,6 +72,11 @@ impl Definition {
         let mut schema = convert::resource_schema(&self.schema, &self.open_api);
         schema.rules = Some(Box::new(Rules { definition: Arc::new(self) }));
         schema
+    }
+
+    /// Whether there are rules in CEL, whose evaluation may take long.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// The schema as the CRD has it.

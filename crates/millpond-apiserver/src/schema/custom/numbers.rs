@@ -171,7 +171,9 @@ pub(super) fn is_whole(number: f64) -> bool {
     truncated != 0.0 && difference / (number.abs() + truncated) < EPSILON
 }
 
-/// Equality for `enum`: numbers are compared in the type of the allowed value. Null equals nothing.
+/// Equality for `enum`: numbers are compared in the type of the allowed value. Null equals nothing. What
+/// `Choices` looks up is compared one by one here, to test it.
+#[cfg(test)]
 pub(super) fn same(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) | (_, Value::Null) => false,

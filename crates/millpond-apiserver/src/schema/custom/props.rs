@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::choices::Choices;
 use super::formats::Format;
 use crate::go::regexp;
 use crate::status::FieldError;
@@ -47,7 +48,7 @@ pub(crate) struct Props {
     pub(crate) max_properties: Option<i64>,
     pub(crate) min_properties: Option<i64>,
     pub(crate) required: Vec<Box<str>>,
-    pub(crate) enumeration: Vec<Value>,
+    pub(crate) enumeration: Choices,
     pub(crate) all_of: Vec<Props>,
     pub(crate) any_of: Vec<Props>,
     pub(crate) one_of: Vec<Props>,
@@ -217,7 +218,7 @@ impl Reader {
             max_properties: self.integer(fields, "maxProperties"),
             min_properties: self.integer(fields, "minProperties"),
             required: self.texts(fields, "required"),
-            enumeration: self.list(fields, "enum").to_vec(),
+            enumeration: Choices::new(self.list(fields, "enum").to_vec()),
             all_of: self.branches(fields, "allOf"),
             any_of: self.branches(fields, "anyOf"),
             one_of: self.branches(fields, "oneOf"),

@@ -17,6 +17,9 @@ use crate::status::{FieldError, FieldProblem};
 /// this keeps the answer to a hostile object readable and small.
 pub(super) const MAX_ERRORS: usize = 1000;
 
+/// Choices of an `enum` that an error lists, for the same reason.
+const MAX_CHOICES: usize = 200;
+
 /// Checks a value. `prefix` is the path of the value, none for a whole object. With `pair`, errors in parts that
 /// did not change are forgiven.
 pub(crate) fn validate(schema: &Props, value: &Value, prefix: Option<&str>, pair: Option<Pair<'_>>) -> Vec<FieldError> {
@@ -226,12 +229,15 @@ fn check_format(schema: &Props, is_valid: fn(&str) -> bool, text: &str, path: &s
 }
 
 fn check_enumeration(schema: &Props, value: &Value, path: &str, outcome: &mut Outcome) {
-    if schema.enumeration.is_empty() || schema.enumeration.iter().any(|allowed| numbers::same(value, allowed)) {
+    if schema.enumeration.is_empty() || schema.enumeration.allow(value) || outcome.failures.len() >= MAX_ERRORS {
         return;
     }
-    let values: Vec<String> = schema.enumeration.iter().map(shown_choice).collect();
+    let values: Vec<String> = schema.enumeration.iter().take(MAX_CHOICES).map(shown_choice).collect();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
-    let error = FieldError::not_supported("", value.clone(), &values);
+    let mut error = FieldError::not_supported("", value.clone(), &values);
+    if schema.enumeration.len() > MAX_CHOICES {
+        error.detail.push_str(&format!(" and {} more", schema.enumeration.len() - MAX_CHOICES));
+    }
     outcome.fail(path, error.problem, error.detail);
 }
 

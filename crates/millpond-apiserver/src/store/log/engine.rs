@@ -43,6 +43,8 @@ pub struct Options {
     pub allocation_bytes: u64,
     /// So much space is taken ahead, in steps of this size.
     pub ahead_bytes: u64,
+    /// So much space is kept for deletes, should the disk run full.
+    pub reserve_bytes: u64,
     /// A file with less to give back is not worth a compaction.
     pub compaction_growth_bytes: u64,
 }
@@ -63,6 +65,7 @@ impl Options {
             history_records: 1000,
             allocation_bytes: 8 << 20,
             ahead_bytes: 1 << 20,
+            reserve_bytes: 1 << 20,
             compaction_growth_bytes: 32 << 20,
         }
     }
@@ -113,8 +116,9 @@ impl Log {
     /// Opens the store in a directory that is locked already.
     pub fn open_in(io: Arc<dyn LogIo>, options: Options) -> Result<(Self, Recovered), OpenError> {
         let path = io.path(FILE_NAME);
-        probe(&*io)?;
+        // The store's file comes first: its lock says whether the other names may be touched.
         let opened = io.open(FILE_NAME).map_err(|source| open_error(&path, source))?;
+        probe(&*io)?;
         let (file, created) = match opened {
             Some(file) => (file, false),
             None => (create(&*io, &options)?, true),
@@ -166,6 +170,19 @@ impl Log {
     /// Writes a batch. All of it is durable on `Ok`; nothing of it counts on
     /// `Err`, though after [`AppendError::Failed`] a restart may find it.
     pub fn append(&mut self, batch: &[Record]) -> Result<(), AppendError> {
+        self.append_keeping(batch, self.options.reserve_bytes)
+    }
+
+    /// The same for deletes: on a full disk they may use the space that is kept for them.
+    pub fn append_deletes(&mut self, batch: &[Record]) -> Result<(), AppendError> {
+        match self.append(batch) {
+            Err(AppendError::DiskFull { .. }) => self.append_keeping(batch, 0),
+            result => result,
+        }
+    }
+
+    /// Writes a batch if `reserve` bytes stay free behind it.
+    fn append_keeping(&mut self, batch: &[Record], reserve: u64) -> Result<(), AppendError> {
         self.check_usable()?;
         let Some(last) = batch.last() else {
             return Ok(());
@@ -176,7 +193,7 @@ impl Log {
             record.as_ref().encode(self.frame.entry());
         }
         let frame_bytes = self.frame.frame_bytes();
-        self.make_room(frame_bytes)?;
+        self.make_room(frame_bytes + reserve)?;
         self.mark_open()?;
         self.write_slot(false)?;
         let bytes = self.frame.seal(self.seal, self.end);
@@ -195,7 +212,7 @@ impl Log {
     /// needs the space.
     pub fn fill_ahead(&mut self) -> Result<(), AppendError> {
         let step = self.options.ahead_bytes;
-        let enough = self.allocated - self.end >= step + SLACK_BYTES;
+        let enough = self.allocated - self.end >= step + self.options.reserve_bytes + SLACK_BYTES;
         // What is closed has exactly the length of its data.
         if self.is_poisoned() || self.slot.clean || enough || self.end < self.ahead_from {
             return Ok(());
@@ -205,6 +222,13 @@ impl Log {
             result => return result,
         }
         Ok(())
+    }
+
+    /// Whether there is space again for a write after the disk was full. Takes that space, and the reserve.
+    pub fn probe_space(&mut self) -> Result<(), AppendError> {
+        self.check_usable()?;
+        self.mark_open()?;
+        self.make_room(PAGE as u64 + self.options.reserve_bytes)
     }
 
     /// Records exactly how far the file is durable. For quiet moments: each
@@ -433,8 +457,12 @@ fn probe(io: &dyn LogIo) -> Result<(), OpenError> {
     }
 }
 
-fn open_error(path: &Path, source: io::Error) -> OpenError {
+pub(super) fn open_error(path: &Path, source: io::Error) -> OpenError {
     match source.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+            OpenError::AlreadyOpen { directory, process: None }
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             OpenError::NotWritable { path: path.to_owned(), source }
         }

@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::error::{FileError, OpenError};
 pub const FILE_NAME: &str = "millpond.store";
 /// A file that is being written and will take the store's name.
 pub(super) const NEW_FILE_NAME: &str = "millpond.store.new";
-/// Held with an exclusive lock while the store is open. It is never removed:
-/// the lock counts, not the file.
+/// Held with an exclusive lock while the store is open, and names the process. The store's file is locked as well:
+/// whoever removes this one does not let a second server in.
 const LOCK_FILE_NAME: &str = "millpond.store.lock";
 
 /// One open file. Methods take `&self`: a compaction reads what is appended.
@@ -39,7 +39,8 @@ pub trait LogFile: Send + Sync + Debug {
 
 /// The directory that the store lives in, locked for this log alone.
 pub trait LogIo: Send + Sync + Debug {
-    /// Opens a file for reading and writing; `None` when there is none.
+    /// Opens a file for reading and writing, for this log alone; `None` when there is none, `ResourceBusy` when
+    /// another process has it.
     fn open(&self, name: &str) -> io::Result<Option<Arc<dyn LogFile>>>;
     /// Makes an empty file, readable and writable by its owner alone, in
     /// place of whatever had the name.
@@ -123,17 +124,26 @@ impl Directory {
 
 impl LogIo for Directory {
     fn open(&self, name: &str) -> io::Result<Option<Arc<dyn LogFile>>> {
-        let opened = OpenOptions::new().read(true).write(true).open(self.path.join(name));
-        match opened {
-            Ok(file) => Ok(Some(Arc::new(file))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        let path = self.path.join(name);
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        lock_file(&file)?;
+        // Between opening and locking, a compaction of another process may have put a new file in its place.
+        let (locked, named) = (file.metadata()?, std::fs::metadata(&path)?);
+        if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
+        Ok(Some(Arc::new(file)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
         self.remove(name)?;
-        Ok(Arc::new(create_private(&self.path.join(name))?))
+        let file = create_private(&self.path.join(name))?;
+        lock_file(&file)?;
+        Ok(Arc::new(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -161,6 +171,14 @@ pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// Locks a file for as long as it is open.
+fn lock_file(file: &File) -> io::Result<()> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
+        TryLockError::Error(error) => error,
+    })
+}
+
 /// Makes the names in a directory durable. An empty path is the working directory.
 pub(super) fn sync_directory(path: &Path) -> Result<(), FileError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -174,12 +192,15 @@ pub(super) struct Holder {
     pub(super) process: Option<u32>,
 }
 
-/// Who has the lock of a directory, for commands that only read.
+/// Who has the lock of a directory or of its store's file, for commands that only read.
 pub(super) fn lock_holder(directory: &Path) -> Option<Holder> {
-    let mut file = File::open(directory.join(LOCK_FILE_NAME)).ok()?;
-    match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => Some(Holder { process: read_holder(&mut file) }),
-        _ => None,
+    let held = |name: &str| {
+        let file = File::open(directory.join(name)).ok()?;
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(file)
+    };
+    match held(LOCK_FILE_NAME) {
+        Some(mut file) => Some(Holder { process: read_holder(&mut file) }),
+        None => held(FILE_NAME).map(|_| Holder { process: None }),
     }
 }
 

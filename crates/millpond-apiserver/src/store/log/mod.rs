@@ -46,4 +46,6 @@ pub use format::{FORMAT, MAX_BATCH_BYTES};
 pub use io::{Directory, FILE_NAME, LogFile, LogIo};
 pub use record::{HistoryRecord, LiveObject, Previous, Record, RecordKind};
 pub use recovered::{Note, Recovered};
-pub use tools::{CheckReport, CopyReport, DEFAULT_REVISION_RAISE, FileState, RestoreOptions, backup, check, restore};
+pub use tools::{
+    CheckReport, CopyReport, DEFAULT_REVISION_RAISE, FileState, RestoreOptions, Unreadable, backup, check, restore,
+};

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::engine::open_error;
 use super::error::{CopyError, Damage, FileError, OpenError};
 use super::format::{FORMAT, Header, Slot};
 use super::io::{Directory, FILE_NAME, Holder, LogIo, NEW_FILE_NAME, create_private, lock_holder, sync_directory};
@@ -19,6 +20,7 @@ use super::replay::{Replay, Retention};
 use super::scan::{Preamble, Tail, read_header_only, read_preamble};
 use super::walk::{Access, Visitor, Walker};
 use super::writer::{FileWriter, WriteError};
+use crate::store::verify;
 
 /// By how much a restored store's revision is raised above the backup's.
 ///
@@ -70,13 +72,28 @@ pub struct CheckReport {
     pub records: u64,
     /// Objects that exist now, by resource.
     pub objects: BTreeMap<String, u64>,
+    /// Objects that exist and cannot be read. A server sets them aside when it starts.
+    pub unreadable: Vec<Unreadable>,
     /// What is wrong. The counts above are of what can be read.
     pub problems: Vec<Damage>,
     /// What is unusual, and harmless.
     pub notes: Vec<Note>,
 }
 
-/// Reads a whole store and verifies every byte of it.
+/// An object whose bytes are intact and that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// `pods`, `deployments.apps`.
+    pub resource: String,
+    /// `namespace/name`, or `name` where there is no namespace.
+    pub key: String,
+    /// The revision that wrote it.
+    pub revision: u64,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+/// Reads a whole store, verifies every byte of it, and reads every object.
 ///
 /// Damage is reported, not returned as an error; reading goes on behind it.
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
@@ -125,6 +142,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
         snapshot_objects: walker.seen.objects,
         batches: walker.seen.batches,
         records: walker.seen.records,
+        unreadable: std::mem::take(&mut tally.unreadable).into_values().collect(),
         objects: tally.counts(),
         problems,
         notes: notes(state, &preamble, tail),
@@ -143,28 +161,71 @@ pub struct CopyReport {
     pub bytes: u64,
     /// Objects that exist in it.
     pub objects: u64,
+    /// Those of them that cannot be read. They were copied as they are.
+    pub unreadable: u64,
     /// Its last revision.
     pub revision: u64,
     /// What was unusual about the source.
     pub notes: Vec<Note>,
 }
 
-/// Copies a store, in use or not, to a new file, verifying what it reads and
-/// then what it wrote.
+/// Copies a store, in use or not, to a new file, verifying what it reads and then what it wrote. The file has its
+/// final name only when it is complete.
 pub fn backup(source: &Path, destination: &Path) -> Result<CopyReport, CopyError> {
-    let (file, holder) = open_to_read(source)?;
-    let access = access(holder);
-    let preamble = preamble(&file, source, access)?;
-    let created = create_private(destination).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => CopyError::Exists { path: destination.to_owned() },
-        _ => FileError::new("create", destination, error).into(),
-    })?;
-    let copied = copy_entries(&file, source, &preamble, access, created, destination);
-    if copied.is_err() {
+    let partial = PartialBackup::write(source, destination);
+    if partial.is_err() {
         // Half a backup is none; the error that stopped it matters more than this one.
-        let _ = std::fs::remove_file(destination);
+        let _ = std::fs::remove_file(partial_path(destination));
     }
-    copied
+    partial?.finish()
+}
+
+/// Where a backup is written until it is complete. What a backup that was cut off left there is overwritten.
+fn partial_path(destination: &Path) -> PathBuf {
+    let mut name = destination.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// A complete backup under a name of its own.
+pub(super) struct PartialBackup {
+    report: CopyReport,
+    destination: PathBuf,
+}
+
+impl PartialBackup {
+    pub(super) fn write(source: &Path, destination: &Path) -> Result<Self, CopyError> {
+        refuse_existing(destination)?;
+        let (file, holder) = open_to_read(source)?;
+        let access = access(holder);
+        let preamble = preamble(&file, source, access)?;
+        let path = partial_path(destination);
+        let creating = |error| FileError::new("create", &path, error);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(creating(error).into()),
+            _ => {}
+        }
+        let created = create_private(&path).map_err(creating)?;
+        let report = copy_entries(&file, source, &preamble, access, created, &path)?;
+        Ok(Self { report, destination: destination.to_owned() })
+    }
+
+    /// Gives it its final name, durably.
+    pub(super) fn finish(mut self) -> Result<CopyReport, CopyError> {
+        refuse_existing(&self.destination)?;
+        std::fs::rename(&self.report.path, &self.destination)
+            .map_err(|error| FileError::new("create", &self.destination, error))?;
+        sync_directory(self.destination.parent().unwrap_or(Path::new("")))?;
+        self.report.path = self.destination;
+        Ok(self.report)
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), CopyError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(CopyError::Exists { path: path.to_owned() }),
+        Err(_) => Ok(()),
+    }
 }
 
 fn copy_entries(
@@ -179,7 +240,6 @@ fn copy_entries(
     let mut copy = Copy(writer);
     let tail = Walker::new(file, source, preamble, access).run(&mut copy)?;
     copy.0.finish()?;
-    sync_directory(destination.parent().unwrap_or(Path::new("")))?;
     let mut report = verify(destination)?;
     let state = match access {
         Access::Shared => FileState::InUse { process: None },
@@ -231,8 +291,8 @@ pub fn restore(backup: &Path, directory: &Path, options: RestoreOptions) -> Resu
 fn install(directory: &Path, header: Header, replay: Replay, replace: bool) -> Result<PathBuf, CopyError> {
     let target = Directory::lock(directory)?;
     let path = target.path(FILE_NAME);
-    let opening = |error| FileError::new("open", &path, error);
-    if target.open(FILE_NAME).map_err(opening)?.is_some() && !replace {
+    let present = target.open(FILE_NAME).map_err(|error| open_error(&path, error))?;
+    if present.is_some() && !replace {
         return Err(CopyError::Exists { path });
     }
     let new_path = target.path(NEW_FILE_NAME);
@@ -273,6 +333,7 @@ fn verify(path: &Path) -> Result<CopyReport, CopyError> {
         path: report.path,
         bytes: report.file_bytes,
         objects: report.objects.values().sum(),
+        unreadable: report.unreadable.len() as u64,
         revision: report.revision,
         notes: report.notes,
     })
@@ -339,6 +400,7 @@ fn unreadable(path: &Path, problems: Vec<Damage>, file: &File) -> CheckReport {
         batches: 0,
         records: 0,
         objects: BTreeMap::new(),
+        unreadable: Vec::new(),
         problems,
         notes: Vec::new(),
     }
@@ -361,38 +423,55 @@ impl Visitor for Copy {
     }
 }
 
-/// Counts the objects that exist.
+/// Counts the objects that exist, and reads them.
 #[derive(Default)]
-struct Tally(BTreeMap<String, HashSet<Box<str>>>);
+struct Tally {
+    keys: BTreeMap<String, HashSet<Box<str>>>,
+    unreadable: BTreeMap<(String, String), Unreadable>,
+}
 
 impl Tally {
     fn counts(self) -> BTreeMap<String, u64> {
-        let counts = self.0.into_iter().map(|(name, keys)| (name, keys.len() as u64));
+        let counts = self.keys.into_iter().map(|(name, keys)| (name, keys.len() as u64));
         counts.filter(|&(_, count)| count > 0).collect()
     }
 
-    fn put(&mut self, resource: &str, key: &str) {
-        if let Some(keys) = self.0.get_mut(resource) {
+    fn put(&mut self, object: ObjectRef<'_>) {
+        let ObjectRef { resource, key, revision, object } = object;
+        if let Some(keys) = self.keys.get_mut(resource) {
             keys.insert(key.into());
         } else {
-            self.0.insert(resource.to_owned(), HashSet::from([key.into()]));
+            self.keys.insert(resource.to_owned(), HashSet::from([key.into()]));
+        }
+        self.forget_unreadable(resource, key);
+        if let Err(problem) = verify::index(object) {
+            let (resource, key, reason) = (resource.to_owned(), key.to_owned(), problem.to_string());
+            let place = (resource.clone(), key.clone());
+            self.unreadable.insert(place, Unreadable { resource, key, revision, reason });
+        }
+    }
+
+    fn forget_unreadable(&mut self, resource: &str, key: &str) {
+        if !self.unreadable.is_empty() {
+            self.unreadable.remove(&(resource.to_owned(), key.to_owned()));
         }
     }
 }
 
 impl Visitor for Tally {
     fn object(&mut self, object: ObjectRef<'_>) -> Result<(), WriteError> {
-        self.put(object.resource, object.key);
+        self.put(object);
         Ok(())
     }
 
     fn record(&mut self, record: RecordRef<'_>) -> Result<(), WriteError> {
         match record.kind {
-            RecordKind::Put => self.put(record.resource, record.key),
+            RecordKind::Put => self.put(record.object_ref()),
             RecordKind::Delete => {
-                if let Some(keys) = self.0.get_mut(record.resource) {
+                if let Some(keys) = self.keys.get_mut(record.resource) {
                     keys.remove(record.key);
                 }
+                self.forget_unreadable(record.resource, record.key);
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! comes to an end.
 
 use super::fixture::carried_out;
-use crate::check::check;
+use crate::check::check_rules;
 use crate::disruption::{Refusal, node_verdict};
 use crate::model::{Drift, InclusionPolicy, NodeId, NodeState, PodState, Snapshot, Spread};
 use crate::plan::{Outcome, Settings};
@@ -21,11 +21,11 @@ fn plans_with_removals_are_good() {
     for seed in 0..300 {
         let snapshot = random_snapshot(seed, 8 + seed as usize % 40);
         // What is wrong with the plan for pods that wait is for others to judge.
-        if !check(&snapshot, &solve::plan(&snapshot, &Settings::default())).is_empty() {
+        if !check_rules(&snapshot, &solve::plan(&snapshot, &Settings::default())).is_empty() {
             continue;
         }
         let outcome = plan(&snapshot);
-        let found = check(&snapshot, &outcome);
+        let found = check_rules(&snapshot, &outcome);
         assert!(found.is_empty(), "seed {seed}: {}", found[0]);
         assert_eq!(outcome, plan(&snapshot), "seed {seed}");
         removals += outcome.plan.removals.len();
@@ -124,7 +124,7 @@ fn drifted_nodes_go_if_their_pods_have_any_place() {
         let mut snapshot = drifted(seed);
         for _ in 0..6 {
             let outcome = plan(&snapshot);
-            let found = check(&snapshot, &outcome);
+            let found = check_rules(&snapshot, &outcome);
             assert!(found.is_empty(), "seed {seed}: {}", found[0]);
             bought += outcome.plan.new_nodes.len();
             snapshot = carried_out(&snapshot, &outcome.plan);

@@ -267,7 +267,11 @@ impl Common {
     fn row(&self, workload: &Workload, settings: Settings) -> anyhow::Result<Row> {
         let (row, outcome) = measure(workload, &settings, self.runs as usize, millpond_plan::plan);
         if self.check {
-            let violations = millpond_plan::check::check(&workload.snapshot, &outcome);
+            let check = match settings.policy {
+                Policy::Millpond => millpond_plan::check::check,
+                _ => millpond_plan::check::check_rules,
+            };
+            let violations = check(&workload.snapshot, &outcome);
             if let Some(first) = violations.first() {
                 bail!(
                     "the plan of {} by {} is wrong in {} ways, first: {first}",

@@ -32,7 +32,7 @@ pub(super) fn run(snapshot: &Snapshot, settings: Settings, check: bool, output: 
         let outcome = millpond_plan::plan(snapshot, &Settings { policy, ..settings });
         let seconds = start.elapsed().as_secs_f64();
         if check {
-            verify(snapshot, &outcome, policy)?;
+            verify(snapshot, &outcome, &Settings { policy, ..settings })?;
         }
         outcomes.push((policy, outcome, seconds));
     }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use millpond_plan::check::{Violation, check};
+use millpond_plan::check::{Violation, check, check_rules};
 use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) 
     let outcome = millpond_plan::plan(snapshot, &settings);
     let seconds = start.elapsed().as_secs_f64();
     if args.check {
-        verify(snapshot, &outcome, args.policy)?;
+        verify(snapshot, &outcome, &settings)?;
         writeln!(talk, "checked: the plan keeps every rule and limit")?;
     }
     let text = render(args, &input, &outcome, seconds)?;
@@ -191,9 +191,11 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
 const TOLD: usize = 20;
 
 /// Fails with what the checker found.
-fn verify(snapshot: &Snapshot, outcome: &Outcome, policy: Policy) -> anyhow::Result<()> {
-    let violations = check(snapshot, outcome);
-    if violations.is_empty() { Ok(()) } else { Err(broken(policy, &violations).into()) }
+fn verify(snapshot: &Snapshot, outcome: &Outcome, settings: &Settings) -> anyhow::Result<()> {
+    // Other engines understand weights otherwise, and consolidation looks at cost.
+    let by_weight = settings.policy == Policy::Millpond && !settings.consolidate;
+    let violations = if by_weight { check(snapshot, outcome) } else { check_rules(snapshot, outcome) };
+    if violations.is_empty() { Ok(()) } else { Err(broken(settings.policy, &violations).into()) }
 }
 
 /// Millpond keeps every rule. The rules of others leave some of kube-scheduler's out, which is no defect of theirs here.

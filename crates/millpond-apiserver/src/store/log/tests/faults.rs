@@ -208,3 +208,29 @@ fn a_compaction_without_space_gives_it_back_and_changes_nothing() {
     let records = [record, put(2, "b", "y")];
     assert_eq!(state(&open(&disk).unwrap().1), state_of(&records, 0));
 }
+
+/// Deletes still work when nothing else does, and the next write is possible again once there is space.
+#[test]
+fn space_is_kept_for_deletes() {
+    let disk = FaultyDisk::new(1);
+    let options = Options { reserve_bytes: 8192, ..options() };
+    let (mut log, _) = Log::open_in(Arc::new(disk.clone()), options).unwrap();
+    let mut records: Vec<Record> = (1..=20).map(|revision| put(revision, &format!("k{revision}"), "x")).collect();
+    log.append(&records).unwrap();
+    disk.set_capacity(Some(disk.used_bytes()));
+    let large = |revision| put(revision, "large", &"y".repeat(12_000));
+    assert!(matches!(log.append(&[large(21)]), Err(AppendError::DiskFull { .. })));
+    for revision in 21..=40 {
+        let record = delete(revision, &format!("k{}", revision - 20), &"x".repeat(200));
+        log.append_deletes(std::slice::from_ref(&record)).unwrap();
+        records.push(record);
+    }
+    assert!(matches!(log.probe_space(), Err(AppendError::DiskFull { .. })), "the reserve is in use");
+    assert!(matches!(log.append(&[large(41)]), Err(AppendError::DiskFull { .. })));
+    disk.set_capacity(None);
+    log.probe_space().unwrap();
+    log.append(&[large(41)]).unwrap();
+    records.push(large(41));
+    drop(log);
+    assert_eq!(state(&open(&disk).unwrap().1), state_of(&records, 0));
+}

@@ -411,3 +411,45 @@ fn killed_at_random_moments_everything_acknowledged_is_there() {
         drop(log);
     }
 }
+
+/// Removing the side file lets no second server in, neither before a compaction nor after it.
+#[test]
+fn the_file_of_the_store_itself_is_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _) = open_directory(directory.path());
+    let refused = || {
+        std::fs::remove_file(directory.path().join("millpond.store.lock")).unwrap();
+        let error = Log::open(directory.path(), options()).unwrap_err();
+        assert!(matches!(error, OpenError::AlreadyOpen { .. }), "{error}");
+        let backup = directory.path().join(FILE_NAME);
+        let error = restore(&backup, directory.path(), restore_options(true)).unwrap_err();
+        assert!(matches!(error, CopyError::Source(OpenError::AlreadyOpen { .. })), "{error}");
+        assert!(matches!(check(&backup).unwrap().state, FileState::InUse { .. }));
+    };
+    let record = put(1, "a", "x");
+    log.append(std::slice::from_ref(&record)).unwrap();
+    refused();
+    let job = log.begin_compaction(0).unwrap();
+    let file = job.write(snapshot(std::slice::from_ref(&record), 0)).unwrap();
+    refused();
+    log.finish_compaction(file).unwrap();
+    refused();
+    log.append(&[put(2, "b", "y")]).unwrap();
+    log.close().unwrap();
+    assert_eq!(open_directory(directory.path()).1.revision, 2);
+}
+
+/// A backup that is cut off before its end has not taken its final name, and the next one is not held up by it.
+#[test]
+fn a_backup_has_its_name_only_when_it_is_complete() {
+    let directory = stored(&some_records());
+    let (source, copy) = (directory.path().join(FILE_NAME), directory.path().join("copy"));
+    let cut_off = super::super::tools::PartialBackup::write(&source, &copy).unwrap();
+    assert!(!copy.exists());
+    drop(cut_off);
+    let report = backup(&source, &copy).unwrap();
+    assert_eq!(report.path, copy);
+    assert_eq!(check(&copy).unwrap().state, FileState::Closed);
+    let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!names.into_iter().any(|name| name.to_string_lossy().contains("partial")));
+}

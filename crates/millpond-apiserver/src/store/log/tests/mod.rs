@@ -21,7 +21,8 @@ use super::*;
 
 /// Small steps, so that a few batches meet every path.
 fn options() -> Options {
-    let small = Options { allocation_bytes: 2048, ahead_bytes: 2048, ..Options::new(1_000_000, [7; 16]) };
+    let small =
+        Options { allocation_bytes: 2048, ahead_bytes: 2048, reserve_bytes: 0, ..Options::new(1_000_000, [7; 16]) };
     Options { history_records: usize::MAX, ..small }
 }
 

@@ -1,0 +1,13 @@
+//! The Zuul dialect: CI jobs request nodes by label, launchers provide them. This crate reads Nodepool's configuration
+//! and speaks Nodepool's data model, so that Zuul and Nodepool's own tools keep working.
+//!
+//! ```text
+//!   nodepool.yaml, secure.conf ──config──▶ Config
+//! ```
+//!
+//! Not here: printing and the command line, which are in the binary.
+
+pub mod config;
+pub mod engine;
+pub mod model;
+pub mod view;

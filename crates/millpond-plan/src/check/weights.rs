@@ -1,0 +1,277 @@
+//! Whether pools of greater weight are used first, as far as their limits go.
+//!
+//! A pod on a new node is in the wrong pool if it could move to one of greater weight with everything else as it is:
+//! to another new node with room for it, or to one more node that limits and stock allow. This is what can be asked
+//! without making a plan of one's own; it says nothing about which of several full pools is the best.
+//!
+//! Asked of pods that no rule between pods concerns and that want no port of the host, and of pools without
+//! `minValues`. Where the labels of one more node would be open, the pool gets the benefit of the doubt. Plans that take
+//! nodes away are left out: what replaces them has to be cheaper, whatever the weights.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::violation::Violation;
+use super::world::{Group, World};
+use crate::model::{
+    AffinityTerm, ClassId, Labels, Limits, Namespaces, Offering, PodClass, Pool, PoolId, Resources, Snapshot, TypeId,
+};
+use crate::requirement::{Requirement, Requirements};
+use crate::symbol::Symbol;
+use crate::taint::first_forbidding;
+
+/// Whether pools differ in weight.
+pub(super) fn may_differ(snapshot: &Snapshot) -> bool {
+    snapshot.pools.windows(2).any(|pair| pair[0].weight != pair[1].weight)
+}
+
+/// Looks at the pods of every new node.
+pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
+    if !world.plan.removals.is_empty() {
+        return;
+    }
+    let (snapshot, first) = (world.snapshot, world.snapshot.nodes.len());
+    let ruled = ruled(snapshot);
+    let mut more = OneMore::new(world);
+    // Pods of one class in pools of one weight have the same answer.
+    let mut known: HashMap<(ClassId, i32), Option<(PoolId, String)>> = HashMap::new();
+    for number in 0..world.plan.new_nodes.len() {
+        let weight = snapshot.pools[world.plan.new_nodes[number].pool.index()].weight;
+        for index in world.sites[first + number].groups.clone() {
+            let Group { class, planned, .. } = world.groups[index];
+            if planned == 0 || ruled[class.index()] {
+                continue;
+            }
+            let better = known.entry((class, weight)).or_insert_with(|| better(world, &mut more, class, weight));
+            if let Some((pool, capacity)) = better {
+                let (pod, node) = (world.pod_name(&world.groups[index]), world.site_name(first + number));
+                let pool = snapshot.pools[pool.index()].name.clone();
+                found.push(Violation::Weight { pod, node, pool, capacity: capacity.clone() });
+            }
+        }
+    }
+}
+
+/// The capacity of a pool above a weight that one more pod of a class could have.
+fn better(world: &mut World<'_>, more: &mut OneMore, class: ClassId, weight: i32) -> Option<(PoolId, String)> {
+    for index in 0..world.snapshot.pools.len() {
+        let pool = &world.snapshot.pools[index];
+        let flexible = pool.requirements.iter().all(|(_, one)| one.min_values().is_none());
+        let open = pool.not_ready.is_none() && pool.replicas.is_none();
+        if pool.weight <= weight || !flexible || !open {
+            continue;
+        }
+        let id = PoolId::from(index);
+        let capacity = node_with_room(world, id, class).or_else(|| more.node_for(world, id, class));
+        if let Some(capacity) = capacity {
+            return Some((id, capacity));
+        }
+    }
+    None
+}
+
+/// A new node of a pool with room for a pod.
+fn node_with_room(world: &mut World<'_>, pool: PoolId, class: ClassId) -> Option<String> {
+    let first = world.snapshot.nodes.len();
+    for number in 0..world.plan.new_nodes.len() {
+        let site = first + number;
+        if world.plan.new_nodes[number].pool != pool || !world.affinity_allows(class, site) {
+            continue;
+        }
+        let volumes = &world.class(class).volume_terms;
+        if !world.tolerates(class, site) || !volumes.iter().all(|terms| world.satisfies(site, terms)) {
+            continue;
+        }
+        let mut free = world.allocatable(site).clone();
+        for group in world.groups_of(site) {
+            let requests = &world.class(group.class).requests;
+            (0..group.total()).for_each(|_| free.subtract(requests));
+        }
+        if free.first_lacking(&world.class(class).requests).is_none() {
+            return Some(format!("node {} has room", world.site_name(site)));
+        }
+    }
+    None
+}
+
+/// What limits and stock allow one more node of.
+struct OneMore {
+    /// Capacity, nodes and price that each pool has in the end, nodes that leave included; the last is the sum.
+    used: Vec<(Resources, u64, u128)>,
+    bought: BTreeMap<(TypeId, u32), u32>,
+}
+
+impl OneMore {
+    fn new(world: &World<'_>) -> Self {
+        let snapshot = world.snapshot;
+        let all = snapshot.pools.len();
+        let mut more = Self { used: vec![Default::default(); all + 1], bought: BTreeMap::new() };
+        let mut count = |pool: PoolId, capacity: &Resources, price: u64| {
+            for index in [pool.index(), all] {
+                let (resources, nodes, cost) = &mut more.used[index];
+                resources.add(capacity);
+                *nodes += 1;
+                *cost += u128::from(price);
+            }
+        };
+        for node in &snapshot.nodes {
+            if let Some(pool) = node.pool {
+                count(pool, &node.capacity, node.price.unwrap_or(0));
+            }
+        }
+        for node in &world.plan.new_nodes {
+            count(node.pool, &snapshot.types[node.instance_type.index()].capacity, node.price);
+            *more.bought.entry((node.instance_type, node.offering)).or_default() += 1;
+        }
+        more
+    }
+
+    /// A type of a pool, one more node of which could hold a pod.
+    fn node_for(&mut self, world: &World<'_>, pool: PoolId, class: ClassId) -> Option<String> {
+        let snapshot = world.snapshot;
+        for &of in &snapshot.pools[pool.index()].types {
+            let instance_type = &snapshot.types[of.index()];
+            for (number, offering) in instance_type.offerings.iter().enumerate() {
+                let bought = self.bought.get(&(of, number as u32)).copied().unwrap_or(0);
+                let in_stock = offering.available && offering.left.is_none_or(|left| bought < left);
+                let node = Prospect { snapshot, pool: &snapshot.pools[pool.index()], of, offering };
+                if in_stock && self.is_within(pool, &node) && node.could_hold(world.class(class)) {
+                    let (name, zone) = (snapshot.text(instance_type.name), snapshot.text(offering.zone));
+                    return Some(format!("its limits allow one more {name} in {zone}"));
+                }
+            }
+        }
+        None
+    }
+
+    fn is_within(&self, pool: PoolId, node: &Prospect<'_>) -> bool {
+        let capacity = &node.snapshot.types[node.of.index()].capacity;
+        let allows = |limits: &Limits, (resources, nodes, price): &(Resources, u64, u128)| {
+            let mut limited = limits.resources.iter();
+            limited.all(|&(resource, most)| resources.get(resource).saturating_add(capacity.get(resource)) <= most)
+                && limits.nodes.is_none_or(|most| *nodes < most)
+                && limits.price.is_none_or(|most| price + u128::from(node.offering.price) <= u128::from(most))
+        };
+        allows(&node.pool.limits, &self.used[pool.index()])
+            && allows(&node.snapshot.limits, &self.used[node.snapshot.pools.len()])
+    }
+}
+
+/// A node that could be bought.
+struct Prospect<'a> {
+    snapshot: &'a Snapshot,
+    pool: &'a Pool,
+    of: TypeId,
+    offering: &'a Offering,
+}
+
+/// What is known about a label of a node that is not bought yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Label {
+    Is(Option<Symbol>),
+    /// One of several values, to be chosen when it is bought.
+    Open,
+}
+
+impl Prospect<'_> {
+    /// Whether it could certainly hold one pod of a class.
+    fn could_hold(&self, class: &PodClass) -> bool {
+        let symbols = &self.snapshot.symbols;
+        let of_type = &self.snapshot.types[self.of.index()].labels;
+        let agree = |(key, wanted): (Symbol, &Requirement)| match self.label(key) {
+            Label::Is(value) => wanted.allows(value, symbols),
+            Label::Open => {
+                let both = of_type.get(key).map(|of_type| of_type.intersection(wanted, symbols));
+                !both.as_ref().unwrap_or(wanted).is_impossible(symbols)
+            }
+        };
+        if !self.pool.requirements.iter().all(agree)
+            || first_forbidding(&self.pool.taints, &class.tolerations, symbols).is_some()
+            || !self.satisfies(&class.node_terms)
+            || !class.volume_terms.iter().all(|terms| self.satisfies(terms))
+        {
+            return false;
+        }
+        let mut free = self.snapshot.types[self.of.index()].allocatable.clone();
+        for daemon in &self.snapshot.daemons {
+            let daemon = &self.snapshot.classes[daemon.index()];
+            let tolerates = first_forbidding(&self.pool.taints, &daemon.tolerations, symbols).is_none();
+            if tolerates && (self.leaves_open(&daemon.node_terms) || self.satisfies(&daemon.node_terms)) {
+                free.subtract(&daemon.requests);
+            }
+        }
+        free.first_lacking(&class.requests).is_none()
+    }
+
+    /// Whether it certainly satisfies one of several alternatives.
+    fn satisfies(&self, terms: &[Requirements]) -> bool {
+        let symbols = &self.snapshot.symbols;
+        let holds = |(key, wanted): (Symbol, &Requirement)| match self.label(key) {
+            Label::Is(value) => wanted.allows(value, symbols),
+            Label::Open => false,
+        };
+        terms.iter().any(|term| term.iter().all(holds))
+    }
+
+    fn leaves_open(&self, terms: &[Requirements]) -> bool {
+        terms.iter().flat_map(Requirements::iter).any(|(key, _)| self.label(key) == Label::Open)
+    }
+
+    fn label(&self, key: Symbol) -> Label {
+        let names = &self.snapshot.names;
+        let of_pool = self.pool.requirements.get(key);
+        let of_type = self.snapshot.types[self.of.index()].labels.get(key);
+        let of_offering = [names.zone, names.capacity_type, names.pool].contains(&key);
+        // A pool can do without the labels of an offering, not without those of a type.
+        if of_pool == Some(&Requirement::does_not_exist()) && (of_offering || of_type.is_none()) {
+            return Label::Is(None);
+        }
+        if key == names.zone {
+            return Label::Is(Some(self.offering.zone));
+        }
+        if key == names.capacity_type {
+            return Label::Is(self.snapshot.symbols.find(self.offering.capacity_type.name()));
+        }
+        if key == names.pool {
+            return Label::Is(self.snapshot.symbols.find(&self.pool.name));
+        }
+        if key == names.hostname || key == names.node_name {
+            return Label::Open;
+        }
+        let only = |wanted: &Requirement| wanted.only_value().map_or(Label::Open, |value| Label::Is(Some(value)));
+        match (of_type, of_pool) {
+            (None, None) => Label::Is(None),
+            (Some(one), None) => only(one),
+            // A label that providers set is there only if the type has it.
+            (None, Some(_)) if self.snapshot.well_known.contains(&key) => Label::Is(None),
+            (None, Some(one)) => only(one),
+            (Some(of_type), Some(of_pool)) => only(&of_type.intersection(of_pool, &self.snapshot.symbols)),
+        }
+    }
+}
+
+/// Classes that a rule between pods concerns: their own, or one of others that counts them; and those with host ports.
+fn ruled(snapshot: &Snapshot) -> Vec<bool> {
+    let selects = |selector: Option<&Requirements>, labels: &Labels| {
+        selector.is_some_and(|selector| crate::model::selects(selector, labels, &snapshot.symbols))
+    };
+    let term_selects = |term: &AffinityTerm, class: &PodClass| {
+        let inside = match &term.namespaces {
+            Namespaces::All => true,
+            Namespaces::These(these) => these.contains(&class.namespace),
+        };
+        inside && selects(term.selector.as_ref(), &class.labels)
+    };
+    let concerns = |other: &PodClass, class: &PodClass| {
+        let spread = other.spread.iter().filter(|spread| spread.hard);
+        let mut spread = spread.map(|spread| selects(spread.selector.as_ref(), &class.labels));
+        spread.any(|selected| selected && other.namespace == class.namespace)
+            || other.affinity.iter().chain(&other.anti_affinity).any(|term| term_selects(term, class))
+    };
+    let of_its_own = |class: &PodClass| {
+        class.spread.iter().any(|spread| spread.hard)
+            || !(class.affinity.is_empty() && class.anti_affinity.is_empty() && class.host_ports.is_empty())
+    };
+    let with_rules: Vec<&PodClass> = snapshot.classes.iter().filter(|class| of_its_own(class)).collect();
+    let is_ruled = |class: &PodClass| of_its_own(class) || with_rules.iter().any(|other| concerns(other, class));
+    snapshot.classes.iter().map(is_ruled).collect()
+}

@@ -1,0 +1,152 @@
+//! The objects of the fake vCenter, and what changed in which version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::reference::Reference;
+
+use super::shape::Properties;
+
+/// Removed objects that are remembered for those who watch; older ones are forgotten.
+const GONE: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) version: u64,
+    pub(super) objects: BTreeMap<Reference, Object>,
+    gone: Vec<(u64, Reference)>,
+    next_id: u64,
+    pub(super) sessions: BTreeSet<String>,
+    /// Types of the objects in each view, by its id.
+    pub(super) views: BTreeMap<String, Vec<String>>,
+    /// The properties that each collector watches, by its id.
+    pub(super) collectors: BTreeMap<String, Option<Watched>>,
+    /// Pages that are still to be fetched, by token.
+    pub(super) pages: BTreeMap<String, Vec<String>>,
+    pub(super) logins: u64,
+    pub(super) refuse_logins: bool,
+    pub(super) deny_reads: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Object {
+    entered: u64,
+    properties: BTreeMap<&'static str, Property>,
+}
+
+#[derive(Debug)]
+struct Property {
+    /// The element `val`.
+    value: String,
+    changed: u64,
+}
+
+/// What a filter selects: types with their paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watched {
+    pub(super) sets: Vec<(String, Vec<String>)>,
+}
+
+impl Watched {
+    fn paths(&self, object: &Reference) -> impl Iterator<Item = &str> {
+        let of_kind = self.sets.iter().filter(|(kind, _)| kind.as_str() == &*object.kind);
+        of_kind.flat_map(|(_, paths)| paths.iter().map(String::as_str))
+    }
+
+    fn selects(&self, object: &Reference) -> bool {
+        self.sets.iter().any(|(kind, _)| kind.as_str() == &*object.kind)
+    }
+}
+
+/// A change as a watcher is told of it.
+pub(super) struct Change {
+    pub(super) version: u64,
+    pub(super) object: Reference,
+    /// `None` when the object is gone.
+    pub(super) values: Option<Vec<(String, String)>>,
+    pub(super) entered: bool,
+}
+
+impl World {
+    pub(super) fn fresh_id(&mut self, prefix: &str) -> String {
+        self.next_id += 1;
+        format!("{prefix}-{}", self.next_id)
+    }
+
+    pub(super) fn add(&mut self, kind: &str, prefix: &str, properties: Properties) -> Reference {
+        self.version += 1;
+        let reference = Reference::new(kind, &self.fresh_id(prefix));
+        let version = self.version;
+        let property = |(path, value)| (path, Property { value, changed: version });
+        let properties = properties.into_iter().map(property).collect();
+        self.objects.insert(reference.clone(), Object { entered: version, properties });
+        reference
+    }
+
+    pub(super) fn remove(&mut self, object: &Reference) {
+        if self.objects.remove(object).is_some() {
+            self.version += 1;
+            self.gone.push((self.version, object.clone()));
+            if self.gone.len() > GONE {
+                self.gone.remove(0);
+            }
+        }
+    }
+
+    pub(super) fn set(&mut self, object: &Reference, path: &'static str, value: String) {
+        self.version += 1;
+        let version = self.version;
+        if let Some(object) = self.objects.get_mut(object) {
+            object.properties.insert(path, Property { value, changed: version });
+        }
+    }
+
+    /// Sets a property that no update tells of.
+    pub(super) fn set_silently(&mut self, object: &Reference, path: &'static str, value: String) {
+        if let Some(object) = self.objects.get_mut(object) {
+            object.properties.insert(path, Property { value, changed: 0 });
+        }
+    }
+
+    pub(super) fn end_sessions(&mut self) {
+        self.sessions.clear();
+        self.views.clear();
+        self.collectors.clear();
+        self.pages.clear();
+    }
+
+    /// Properties of an object that a filter selects: path and value.
+    pub(super) fn values(&self, object: &Reference, watched: &Watched) -> Vec<(String, String)> {
+        let Some(found) = self.objects.get(object) else { return Vec::new() };
+        let value = |path: &str| found.properties.get(path).map(|property| (path.to_owned(), property.value.clone()));
+        watched.paths(object).filter_map(value).collect()
+    }
+
+    /// Changes after a version, oldest first, at most `most` of them.
+    pub(super) fn changes(&self, watched: &Watched, since: u64, most: usize) -> Vec<Change> {
+        let mut changes: Vec<Change> = Vec::new();
+        for (reference, object) in self.objects.iter().filter(|(reference, _)| watched.selects(reference)) {
+            let entered = object.entered > since;
+            let newest = |path: &str| object.properties.get(path).map(|property| property.changed);
+            let last = watched.paths(reference).filter_map(newest).max().unwrap_or_default();
+            if !entered && last <= since {
+                continue;
+            }
+            let is_new = |path: &str| entered || newest(path).is_some_and(|changed| changed > since);
+            let values = self.values(reference, watched).into_iter().filter(|(path, _)| is_new(path)).collect();
+            let version = last.max(object.entered);
+            changes.push(Change { version, object: reference.clone(), values: Some(values), entered });
+        }
+        // Nobody who starts to watch hears of what is gone.
+        let gone =
+            self.gone.iter().filter(|(version, object)| since > 0 && *version > since && watched.selects(object));
+        changes.extend(gone.map(|(version, object)| Change {
+            version: *version,
+            object: object.clone(),
+            values: None,
+            entered: false,
+        }));
+        changes.sort_by_key(|change| change.version);
+        changes.truncate(most);
+        changes
+    }
+}

@@ -42,6 +42,7 @@ use crate::kinds::{
     CapacityBuffer, ClusterLimits, NodeClaim, NodeClass, NodeOverlay, NodePool, ScalingAdvice, ScalingConstraint,
     ScalingFeedback,
 };
+use crate::leader::Leads;
 use crate::promises::{Promises, nominated};
 
 /// The name under which controllers own fields.
@@ -66,6 +67,9 @@ pub struct Options {
     pub advise: bool,
     /// Node groups of Cluster API.
     pub node_groups: GroupOptions,
+    /// What is known of other controllers of the same cluster. Providers have begun the term of who was elected before
+    /// anything is watched ([`millpond_providers::Provider::begin_term`]).
+    pub leads: Leads,
     /// Where that is done which pods wait for, until a provider is called; with all the rest if nothing is said.
     pub urgent: Option<Urgent>,
 }
@@ -97,6 +101,7 @@ impl Default for Options {
             advise: false,
             node_groups: GroupOptions::default(),
             urgent: None,
+            leads: Leads::default(),
         }
     }
 }

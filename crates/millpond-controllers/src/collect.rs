@@ -112,7 +112,10 @@ impl Collector {
         }
         // Read after the list: a claim is there before its machine.
         let (claims, nodes) = (context.cluster.claims.list(), context.cluster.nodes.list());
-        let suspicion = suspect(&instances, &claims, &nodes, context.cluster.now(), |node| self.is_ours(node));
+        // Of what is in another cloud nobody here knows whether it is there.
+        let is_known = |claim: &Arc<NodeClaim>| context.clouds.unknown(&**claim).is_none();
+        let mut suspicion = suspect(&instances, &claims, &nodes, context.cluster.now(), |node| self.is_ours(node));
+        suspicion.unlisted.retain(|claim| is_known(claim));
         let mut goes_on = !is_complete;
         goes_on |= self.end_orphans(&suspicion.orphans).await?;
         for claim in &suspicion.taken_back {
@@ -136,6 +139,9 @@ impl Collector {
     /// Whether a node was made for one of our claims.
     fn is_ours(&self, node: &Node) -> bool {
         let class = node_class_label(node_class::GROUP, "NodeClass");
+        if self.context.clouds.unknown(node).is_some() {
+            return false;
+        }
         let is_marked = node.labels().contains_key(labels::NODE_POOL) || has_finalizer(node.finalizers());
         let is_made_by_us = || nodes::machine(node).is_some_and(|id| self.context.provider_of_machine(id).is_some());
         is_marked && (node.labels().contains_key(&class) || is_made_by_us())

@@ -16,10 +16,12 @@ use millpond_state::groups::Use;
 use parking_lot::Mutex;
 
 use crate::buffers::Fills;
+use crate::clouds::Clouds;
 use crate::cluster::Cluster;
 use crate::end::Endings;
 use crate::health::Health;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};
+use crate::led::Led;
 use crate::metrics::{Measured, Metrics};
 use crate::news::News;
 use crate::stock::Stock;
@@ -47,6 +49,8 @@ pub struct Context {
     pub(crate) turn: tokio::sync::Mutex<()>,
     /// Somebody named another machine in a claim: whether it is there only a look at all machines can tell.
     pub(crate) collect_now: tokio::sync::Notify,
+    /// The clouds of the providers.
+    pub(crate) clouds: Clouds,
     /// What can be bought, as of the last plan.
     market: Mutex<Memory>,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
@@ -56,7 +60,12 @@ impl Context {
     /// These providers, on this cluster.
     pub fn new(cluster: Arc<Cluster>, providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Arc<Self> {
         let metrics = Arc::new(Metrics::default());
+        let leadership = cluster.options.leads.leadership();
         let measured = |provider: Arc<dyn Provider>| {
+            let provider = match leadership {
+                Some(leadership) => Arc::new(Led::new(provider, leadership.clone())),
+                None => provider,
+            };
             let measured: Arc<dyn Provider> = Arc::new(Measured::new(provider, Arc::clone(&metrics)));
             (measured.name(), measured)
         };
@@ -69,13 +78,28 @@ impl Context {
             takers.iter().for_each(|provider| provider.take_catalogs(&catalogs));
         });
         let stock = Stock::new(cluster.options.seed, cluster.clock.clone());
-        let endings = Endings::new(cluster.now());
+        let endings = Endings::new(cluster.options.leads.is_exclusive());
+        let clouds = providers.values().filter_map(|provider| Some((provider.name(), provider.cloud_id()?)));
+        let clouds = Clouds::new(clouds);
         let news = News::new(cluster.recorder.clone());
         let turn = tokio::sync::Mutex::default();
         let (fills, health) = (Fills::default(), Health::default());
         let collect_now = tokio::sync::Notify::new();
         let market = Mutex::default();
-        Arc::new(Self { cluster, stock, fills, health, metrics, endings, news, turn, collect_now, market, providers })
+        Arc::new(Self {
+            cluster,
+            stock,
+            fills,
+            health,
+            metrics,
+            endings,
+            news,
+            turn,
+            collect_now,
+            clouds,
+            market,
+            providers,
+        })
     }
 
     /// All providers.
@@ -94,6 +118,12 @@ impl Context {
             );
             ProviderError::NotReady { message: format!("there is no provider `{name}`; {hint}") }
         })
+    }
+
+    /// The cloud in which a machine for a claim is made.
+    pub(crate) fn cloud_for(&self, claim: &NodeClaim) -> Option<&str> {
+        let class = self.class(&claim.spec.node_class_ref.name)?;
+        self.clouds.of(self.provider(&class).ok()?.name())
     }
 
     /// Who made the machine of an id, if the id says so: ids begin with the name of their provider.

@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::clouds;
 use crate::cluster::{Cluster, FIELD_MANAGER, is_our_class, pool_name};
 use crate::context::Context;
 use crate::kinds::NodeClaim;
@@ -190,6 +191,7 @@ pub(crate) async fn create(
     let total = claims.len();
     let write = |(index, mut claim): (usize, NodeClaim)| async move {
         note_reserved(&mut claim, at);
+        clouds::name_cloud(context, &mut claim);
         // A write that waits for its turn is given up in time; one that is on its way is waited for by others.
         match tokio::time::timeout_at(begun + WRITTEN_WITHIN, cluster.claims.create(&claim)).await {
             Ok(Ok(created)) => {

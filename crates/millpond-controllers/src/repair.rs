@@ -68,6 +68,9 @@ impl Reconcile for Repair {
         let Some(claim) = claim_of(cluster, &node).filter(|claim| is_our_class(&claim.spec.node_class_ref)) else {
             return Ok(None);
         };
+        if self.context.clouds.unknown(&*claim).is_some() {
+            return Ok(None);
+        }
         let policies = self.policies(&claim);
         let Some(illness) = illness(&node, &policies) else { return Ok(None) };
         let wait = cluster.clock.until(illness.borne_until);
@@ -81,6 +84,11 @@ impl Reconcile for Repair {
             tracing::info!(node = key.name, why, "not repaired");
             self.context.news.tell(&*node, BLOCKED, why);
             return Ok(Some(BLOCKED_FOR));
+        }
+        // Others that decide wait, and so did this one: whether the node is still unwell is asked again.
+        let _turn = self.context.turn.lock().await;
+        if cluster.nodes.get(key).and_then(|node| self::illness(&node, &policies)).as_ref() != Some(&illness) {
+            return Ok(Some(Duration::ZERO));
         }
         self.replace(&claim, &node, &illness).await?;
         Ok(None)

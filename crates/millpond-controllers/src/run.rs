@@ -138,12 +138,14 @@ impl Controllers {
         task: impl Future<Output = ()> + Send + 'static,
         stop: &CancellationToken,
     ) {
-        let (cluster, stop) = (Arc::clone(&self.context.cluster), stop.clone());
+        let (context, stop) = (Arc::clone(&self.context), stop.clone());
         let task = async move {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = cluster.wait_until_ready() => {}
+                () = context.cluster.wait_until_ready() => {}
             }
+            // Before the first of them does anything.
+            context.endings.inherit(context.cluster.claims.list().iter().map(|claim| &**claim));
             task.await;
         };
         self.tracker.spawn_on(task, threads);

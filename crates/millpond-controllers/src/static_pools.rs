@@ -75,6 +75,8 @@ impl Reconcile for StaticPools {
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
+        // What is counted stays so until it was acted on: others that decide wait.
+        let _turn = self.context.turn.lock().await;
         let pool = cluster.pools.get(key).filter(|pool| is_ours(pool) && !is_leaving(&**pool));
         let Some((pool, replicas)) = pool.and_then(|pool| Some((pool.clone(), wanted(&pool)?))) else {
             return Ok(None);
@@ -115,7 +117,13 @@ impl StaticPools {
 
     async fn remove(&self, pool: &NodePool, counted: &[Arc<NodeClaim>], excess: usize) -> Result<Option<Duration>> {
         let snapshot = self.context.snapshot();
-        let names = excess_of(&snapshot, counted, excess);
+        // What is in another cloud counts, and cannot be ended here.
+        let own = counted.iter().filter(|claim| self.context.clouds.unknown(&***claim).is_none());
+        let own: Vec<Arc<NodeClaim>> = own.cloned().collect();
+        let names = excess_of(&snapshot, &own, excess);
+        if names.is_empty() {
+            return Ok(None);
+        }
         tracing::info!(pool = pool.name(), claims = ?names, "too many nodes for a pool of fixed size");
         let claims = counted.iter().filter(|claim| names.contains(claim.name())).cloned();
         let delete = |claim: Arc<NodeClaim>| async move {

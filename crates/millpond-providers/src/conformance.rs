@@ -97,6 +97,7 @@ const CHECKS: &[(&str, Run)] = &[
     ("the end of what was never there is `NotFound`", |stage| Box::pin(end::unknown(stage))),
     ("an end that is given up at any point can be asked for again", |stage| Box::pin(end::given_up(stage))),
     ("a token whose instance is gone makes no other one", |stage| Box::pin(end::token_of_gone(stage))),
+    ("who led before is refused, also after a restart", |stage| Box::pin(end::older_term(stage))),
     ("get and list tell the same", |stage| Box::pin(describe::get_and_list(stage))),
     ("every instance is listed once", |stage| Box::pin(describe::listed_once(stage))),
     ("the catalogue has every offering that can be chosen", |stage| Box::pin(describe::catalog(stage))),

@@ -14,6 +14,7 @@ use crate::OfferingKey;
 /// | `Denied` | tells people; asks again seldom |
 /// | `NotFound` | the instance is gone: goes on with what follows |
 /// | `NotReady` | waits until the NodeClass changes |
+/// | `Fenced` | does nothing more: another controller leads |
 /// | `Other` | asks again with back-off; what was asked for may have happened |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
@@ -59,6 +60,14 @@ pub enum ProviderError {
         /// In words, with a hint.
         message: String,
     },
+    /// The call was not made, or refused: its caller does not lead any more. Nothing was done.
+    #[error("{message}")]
+    Fenced {
+        /// The highest term that the cloud has seen; none where the cloud was not asked.
+        seen: Option<u64>,
+        /// In words.
+        message: String,
+    },
     /// Anything else: an error of the cloud, no answer. Whether it was done is not known.
     #[error("{message}")]
     Other {
@@ -77,6 +86,7 @@ impl ProviderError {
             Self::Denied { .. } => "Denied",
             Self::NotFound { .. } => "NotFound",
             Self::NotReady { .. } => "NodeClassNotReady",
+            Self::Fenced { .. } => "NotLeading",
             Self::Other { .. } => "ProviderError",
         }
     }

@@ -49,6 +49,23 @@ pub trait Provider: Send + Sync + 'static {
     /// The word in `spec.provider` of a NodeClass.
     fn name(&self) -> &'static str;
 
+    /// The caller leads in the term of this number from now on, and every later call through this provider carries it.
+    /// A cloud that can remember a number refuses calls of lower ones ([`ProviderError::Fenced`]), this one included: a
+    /// process that led before, and does not know that it leads no more, can make and end nothing. Once this returns,
+    /// no call of an earlier term takes effect any more.
+    ///
+    /// Clouds that cannot remember a number need not do anything: tokens still keep launches apart.
+    fn begin_term(&self, _term: u64) -> BoxFuture<'_, Result<(), ProviderError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The name of the cloud behind the provider: an account, or a simulated cloud's own id. NodeClaims carry it, and
+    /// claims of another cloud are left alone, since neither their instances nor their absence can be seen here. None
+    /// where there can be only one.
+    fn cloud_id(&self) -> Option<String> {
+        None
+    }
+
     /// Makes an instance: the first of the request's choices that is to be had.
     ///
     /// A token makes one instance, ever. Asked again with a token that was used before, also at the same time or by

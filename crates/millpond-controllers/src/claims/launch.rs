@@ -10,11 +10,12 @@ use millpond_api::meta::Condition;
 use millpond_providers::{Choice, LaunchRequest, Launched, OfferingKey, ProviderError, choices};
 use millpond_runtime::error::Result;
 use millpond_runtime::events::Voice;
-use millpond_runtime::meta::Key;
+use millpond_runtime::meta::{Key, annotation};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::Claims;
+use crate::clouds::CLOUD_ANNOTATION;
 use crate::context::api_class;
 use crate::health::Launch;
 use crate::kinds::{NodeClaim, NodeClass};
@@ -176,13 +177,14 @@ impl Claims {
         }
         let unregistered =
             Taint { key: UNREGISTERED_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoExecute };
+        let cloud = annotation(claim, CLOUD_ANNOTATION);
         let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned();
         Ok(LaunchRequest {
             token: claim.metadata.uid.clone().unwrap_or_default(),
             claim: claim.name().to_owned(),
             choices: open,
             labels: claim.metadata.labels.clone().unwrap_or_default(),
-            annotations: BTreeMap::new(),
+            annotations: cloud.map(|cloud| (CLOUD_ANNOTATION.to_owned(), cloud.to_owned())).into_iter().collect(),
             taints: taints.chain([unregistered]).collect(),
             class,
         })
@@ -229,6 +231,11 @@ impl Claims {
             }
             ProviderError::NotReady { .. } => {
                 return self.give_up(claim, CLASS_NOT_READY, disrupted_by::CLASS_NOT_READY, &message).await;
+            }
+            // Whoever leads now launches it.
+            ProviderError::Fenced { .. } => {
+                tracing::info!(claim = claim.name(), why = message, "not launched");
+                return Ok(Some(FIRST_RETRY));
             }
             ProviderError::Throttled { .. } | ProviderError::Denied { .. } | ProviderError::Other { .. } => {}
         }

@@ -30,8 +30,10 @@ use millpond_runtime::queue::{Lane, Queue};
 use millpond_runtime::worker::Reconcile;
 use serde_json::json;
 
+use crate::clouds;
 use crate::cluster::{Cluster, is_our_class};
 use crate::context::Context;
+use crate::end::has_finalizer;
 use crate::kinds::{NodeClaim, NodeClass};
 
 /// Brings claims to life.
@@ -103,10 +105,15 @@ impl Reconcile for Claims {
         if !is_our_class(&claim.spec.node_class_ref) {
             return Ok(None);
         }
+        if let Some(cloud) = self.context.clouds.unknown(&*claim) {
+            clouds::report_unknown(&self.context, &claim, cloud).await?;
+            return Ok(None);
+        }
+        clouds::report_known(&self.context, &claim).await?;
         if is_leaving(&*claim) {
             return crate::end::reconcile(&self.context, &claim).await;
         }
-        let claim = self.ensure_finalizer(claim).await?;
+        let claim = self.ensure_marks(claim).await?;
         if !is_true(&claim.status.conditions, conditions::LAUNCHED) {
             return self.launch(&claim).await;
         }
@@ -118,15 +125,23 @@ impl Reconcile for Claims {
 }
 
 impl Claims {
-    /// Nothing may be made for a claim that could go without a trace.
-    async fn ensure_finalizer(&self, claim: Arc<NodeClaim>) -> Result<Arc<NodeClaim>> {
-        if claim.finalizers().iter().any(|name| name == TERMINATION_FINALIZER) {
+    /// Nothing may be made for a claim that could go without a trace, or that does not say in which cloud.
+    async fn ensure_marks(&self, claim: Arc<NodeClaim>) -> Result<Arc<NodeClaim>> {
+        let mut marked = (*claim).clone();
+        let is_launched = is_true(&claim.status.conditions, conditions::LAUNCHED);
+        let mut changed = !is_launched && clouds::name_cloud(&self.context, &mut marked);
+        if !has_finalizer(claim.finalizers()) {
+            marked.finalizers_mut().push(TERMINATION_FINALIZER.to_owned());
+            changed = true;
+        }
+        if !changed {
             return Ok(claim);
         }
-        let mut finalizers = claim.finalizers().to_vec();
-        finalizers.push(TERMINATION_FINALIZER.to_owned());
-        let version = &claim.metadata.resource_version;
-        let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
+        let patch = json!({"metadata": {
+            "finalizers": marked.finalizers(),
+            "annotations": marked.annotations(),
+            "resourceVersion": claim.metadata.resource_version,
+        }});
         self.context.cluster.claims.patch(&Key::of(&*claim), &patch).await
     }
 

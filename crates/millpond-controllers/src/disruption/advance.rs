@@ -90,6 +90,9 @@ impl Disruptor {
         if ready.is_empty() {
             return Ok(());
         }
+        // What is asked about stays so until the claims are deleted: others that decide wait.
+        let context = Arc::clone(&self.context);
+        let _turn = context.turn.lock().await;
         let verdicts = self.verify(&ready);
         let mut outcome = Ok(());
         let mut going: Vec<(Arc<NodeClaim>, String)> = Vec::new();

@@ -162,7 +162,8 @@ impl Disruptor {
         let cluster = &self.context.cluster;
         let node = cluster.nodes.get(&Key::new("", &snapshot.nodes[node.index()].name))?;
         let claim = claim_of(cluster, &node)?;
-        let ours = is_our_class(&claim.spec.node_class_ref) && !is_leaving(&*claim);
+        let is_known = self.context.clouds.unknown(&*claim).is_none();
+        let ours = is_our_class(&claim.spec.node_class_ref) && !is_leaving(&*claim) && is_known;
         let uid = claim.metadata.uid.clone().filter(|_| ours)?;
         Some(Candidate { name: claim.name().to_owned(), uid, reason: reason.name().to_owned() })
     }

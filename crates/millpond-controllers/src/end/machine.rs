@@ -198,6 +198,8 @@ pub(super) enum End {
     Gone,
     /// It was asked for; look again.
     Under(Duration),
+    /// This process does not lead any more; look again.
+    Fenced(Duration),
     /// The provider did not take the request, and why; look again.
     Refused(Duration, String),
 }
@@ -221,6 +223,7 @@ pub(super) async fn end(context: &Context, claim: &NodeClaim, id: &str) -> End {
     }
     match refusal {
         None => End::Gone,
+        Some(error @ ProviderError::Fenced { .. }) => End::Fenced(retry(context, claim, &error)),
         Some(error) => End::Refused(retry(context, claim, &error), error.to_string()),
     }
 }

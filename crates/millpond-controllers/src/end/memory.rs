@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use millpond_api::time::Time;
 use millpond_runtime::meta::Key;
 use millpond_runtime::queue::Queue;
 use parking_lot::Mutex;
@@ -27,8 +26,11 @@ const EVICTIONS_AT_A_TIME: usize = 32;
 
 /// What is remembered of claims that are leaving.
 pub struct Endings {
-    /// When this process began; what is younger was launched by no other.
-    began: Time,
+    /// No other process calls providers while this one does.
+    is_exclusive: bool,
+    /// Uids of claims that were there when this process began to act, after it was made sure that no other process can
+    /// launch anything any more. Only these can have been launched by another one. None before they are known.
+    inherited: OnceLock<HashSet<String>>,
     memory: Mutex<Memory>,
     queue: OnceLock<Arc<Queue<Key>>>,
     pub(super) evictions: Semaphore,
@@ -92,9 +94,15 @@ struct Try {
 
 impl Endings {
     /// The memory of a process that begins now.
-    pub(crate) fn new(began: Time) -> Self {
+    pub(crate) fn new(is_exclusive: bool) -> Self {
         let evictions = Semaphore::new(EVICTIONS_AT_A_TIME);
-        Self { began, memory: Mutex::default(), queue: OnceLock::new(), evictions }
+        let (inherited, queue) = (OnceLock::new(), OnceLock::new());
+        Self { is_exclusive, inherited, memory: Mutex::default(), queue, evictions }
+    }
+
+    /// Takes note of the claims that were there before anything was done. Only the first call counts.
+    pub(crate) fn inherit<'c>(&self, claims: impl Iterator<Item = &'c NodeClaim>) {
+        self.inherited.get_or_init(|| claims.filter_map(ResourceExt::uid).collect());
     }
 
     /// Claims are looked at again through this queue.
@@ -120,11 +128,15 @@ impl Endings {
         self.of(claim, |leaving| leaving.launched = Launched::Nothing);
     }
 
-    /// Whether there is no machine for a claim, for sure.
+    /// Whether there is no machine for a claim, for sure. Where others may call providers at the same time, nothing
+    /// follows from what this process did, or was told: another one may have launched the claim a moment later.
     pub(super) fn nothing_made(&self, claim: &NodeClaim) -> bool {
-        let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        if !self.is_exclusive {
+            return false;
+        }
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
         match self.of(claim, |leaving| leaving.launched) {
-            Launched::NotAsked => created.is_some_and(|created| created > self.began.0),
+            Launched::NotAsked => self.inherited.get().is_some_and(|inherited| !inherited.contains(uid)),
             Launched::Nothing => true,
             Launched::Perhaps => false,
         }
@@ -246,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn evictions_back_off_and_are_not_repeated() {
-        let (endings, claim) = (Endings::new(Time(100)), claim("c", "1"));
+        let (endings, claim) = (Endings::new(true), claim("c", "1"));
         let both = pods(&["a", "b"]);
         assert_eq!(names(&endings.due(&claim, both.clone()).0), ["a", "b"]);
         endings.answered(&claim, &both[0], &Answer::Blocked(String::new()));
@@ -266,7 +278,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn room_in_a_budget_wakes_as_many_as_fit() {
-        let (endings, queue) = (Endings::new(Time(100)), Arc::new(Queue::new()));
+        let (endings, queue) = (Endings::new(true), Arc::new(Queue::new()));
         endings.wakes(&queue);
         let (first, second) = (claim("first", "1"), claim("second", "2"));
         for (claim, pod) in [(&first, "a"), (&second, "b"), (&second, "free")] {
@@ -284,7 +296,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_claim_of_an_old_name_starts_afresh() {
-        let endings = Endings::new(Time(100));
+        let endings = Endings::new(true);
         endings.launched_nothing(&claim("c", "1"));
         assert!(endings.nothing_made(&claim("c", "1")));
         assert!(!endings.nothing_made(&claim("c", "2")));
@@ -295,18 +307,24 @@ mod tests {
 
     #[test]
     fn what_was_never_asked_for_is_not_there() {
-        let endings = Endings::new(Time(100));
-        let created = |at: i64| {
-            let mut claim = claim("c", &at.to_string());
-            let time = jiff::Timestamp::from_second(at).unwrap();
-            claim.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
-            claim
-        };
-        assert!(!endings.nothing_made(&created(100)), "another process may have asked");
-        assert!(endings.nothing_made(&created(101)));
-        endings.launches(&created(101));
-        assert!(!endings.nothing_made(&created(101)), "the answer is not there yet, or lost");
-        endings.launched_nothing(&created(101));
-        assert!(endings.nothing_made(&created(101)));
+        let (endings, old, new) = (Endings::new(true), claim("old", "1"), claim("new", "2"));
+        assert!(!endings.nothing_made(&new), "it is not known yet what was there before");
+        endings.inherit([&old].into_iter());
+        endings.inherit([&old, &new].into_iter());
+        assert!(!endings.nothing_made(&old), "another process may have asked");
+        assert!(endings.nothing_made(&new));
+        endings.launches(&new);
+        assert!(!endings.nothing_made(&new), "the answer is not there yet, or lost");
+        endings.launched_nothing(&new);
+        assert!(endings.nothing_made(&new));
+    }
+
+    #[test]
+    fn where_others_act_nothing_follows_from_what_this_process_did() {
+        let (endings, claim) = (Endings::new(false), claim("c", "1"));
+        endings.inherit([].into_iter());
+        assert!(!endings.nothing_made(&claim));
+        endings.launched_nothing(&claim);
+        assert!(!endings.nothing_made(&claim));
     }
 }

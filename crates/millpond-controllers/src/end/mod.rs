@@ -175,6 +175,7 @@ impl Ending<'_> {
                 self.write().await?;
                 return Ok(Some(wait));
             }
+            End::Fenced(wait) => return Ok(Some(wait)),
             End::Refused(wait, why) => {
                 tracing::warn!(claim = self.claim.name(), instance = id, error = why, "its machine cannot be ended");
                 let note = format!("Failed to terminate the machine `{id}`, {why}");

@@ -48,6 +48,7 @@ fn error_name(error: &ProviderError) -> &'static str {
         ProviderError::Quota { .. } => "QuotaError",
         ProviderError::Throttled { .. } => "ThrottledError",
         ProviderError::Denied { .. } => "DeniedError",
+        ProviderError::Fenced { .. } => "NotLeadingError",
         ProviderError::Other { .. } => "",
     }
 }
@@ -55,6 +56,14 @@ fn error_name(error: &ProviderError) -> &'static str {
 impl Provider for Measured {
     fn name(&self) -> &'static str {
         self.provider.name()
+    }
+
+    fn begin_term(&self, term: u64) -> BoxFuture<'_, Result<(), ProviderError>> {
+        self.provider.begin_term(term)
+    }
+
+    fn cloud_id(&self) -> Option<String> {
+        self.provider.cloud_id()
     }
 
     fn create<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Launched, ProviderError>> {

@@ -1,10 +1,10 @@
 //! Promises about the end of instances.
 
-use super::Stage;
 use super::tools::{
     Checked, broken, end, ensure, eventually, give_up_everywhere, launch, of_token, patiently, request,
 };
-use crate::InstanceState;
+use super::{End, Stage};
+use crate::{InstanceState, ProviderError};
 
 pub(super) async fn until_gone(stage: &dyn Stage) -> Checked {
     let request = request(stage, "until-gone");
@@ -91,4 +91,26 @@ pub(super) async fn token_of_gone(stage: &dyn Stage) -> Checked {
         }
     }
     Ok(())
+}
+
+pub(super) async fn older_term(stage: &dyn Stage) -> Checked {
+    let request = request(stage, "older-term");
+    {
+        let (before, after) = (stage.provider(), stage.provider());
+        before.begin_term(1).await.or_else(|error| broken(format!("a first term is refused: {error}")))?;
+        after.begin_term(2).await.or_else(|error| broken(format!("a later term is refused: {error}")))?;
+        if before.begin_term(1).await.is_ok() {
+            return Err(End::Skipped("this provider does not remember terms".to_owned()));
+        }
+        match patiently(|| before.create(&request)).await {
+            Err(ProviderError::Fenced { .. }) => {}
+            other => return broken(format!("a launch of an older term: {other:?}")),
+        }
+        launch(&*after, &request).await?;
+    }
+    let restarted = stage.restarted().await;
+    match restarted.begin_term(1).await {
+        Err(ProviderError::Fenced { .. }) => Ok(()),
+        other => broken(format!("an older term after a restart: {other:?}")),
+    }
 }

@@ -17,6 +17,9 @@ use super::record::{Change, Record};
 use super::state::State;
 use crate::{Instance, InstanceEvent, LaunchRequest, Launched, OfferingKey, ProviderError};
 
+/// The name of a cloud in memory. It is gone with its process, and so is the API server that knows it.
+const IN_MEMORY: &str = "in-memory";
+
 /// Events that a slow listener can be behind before it misses some; a listing tells it the rest.
 const EVENTS: usize = 1024;
 
@@ -59,16 +62,30 @@ pub(super) struct NodeWork {
 impl Cloud {
     /// A cloud that is gone with the process.
     pub fn in_memory() -> Self {
-        Self::with(Inner::default())
+        let mut inner = Inner::default();
+        inner.state.apply(Change::Named { cloud: IN_MEMORY.to_owned() });
+        Self::with(inner)
     }
 
     /// The cloud of a file; a new one if the file is not there. The file is this process's until the cloud is
     /// dropped.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let (journal, changes) = Journal::open(path.as_ref())?;
+        let path = path.as_ref();
+        let (journal, changes) = Journal::open(path)?;
         let mut inner = Inner { journal: Some(journal), ..Inner::default() };
         changes.into_iter().for_each(|change| inner.state.apply(change));
+        inner.settle_name().map_err(|source| OpenError::Io { what: "write", path: path.to_owned(), source })?;
         Ok(Self::with(inner))
+    }
+
+    /// The cloud's own name, the same for as long as its file is kept.
+    pub fn id(&self) -> String {
+        self.inner.lock().state.cloud.clone()
+    }
+
+    /// Takes note of a term: calls of lower ones are refused from now on. To be answered once [`Self::sync`] has returned.
+    pub(super) fn begin_term(&self, term: u64) -> Result<(), ProviderError> {
+        self.inner.lock().admit(Some(term))
     }
 
     fn with(inner: Inner) -> Self {
@@ -130,7 +147,7 @@ impl Cloud {
         most: impl Fn(&OfferingKey) -> Option<u32>,
         now: Timestamp,
     ) -> Result<Launched, ProviderError> {
-        let launched = self.launch(request, most, now);
+        let launched = self.launch(request, most, None, now);
         self.sync().and(launched)
     }
 
@@ -139,9 +156,11 @@ impl Cloud {
         &self,
         request: &LaunchRequest,
         most: impl Fn(&OfferingKey) -> Option<u32>,
+        term: Option<u64>,
         now: Timestamp,
     ) -> Result<Launched, ProviderError> {
         self.at(now, |inner, now| {
+            inner.admit(term)?;
             let (change, answer) = inner.state.launch(request, most, now).answer(now);
             change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))?;
             answer
@@ -150,13 +169,14 @@ impl Cloud {
 
     /// Asks for the end of an instance.
     pub fn delete(&self, id: &str, now: Timestamp) -> Result<(), ProviderError> {
-        let ended = self.end(id, now);
+        let ended = self.end(id, None, now);
         self.sync().and(ended)
     }
 
     /// The same; to be answered once [`Self::sync`] has returned.
-    pub(super) fn end(&self, id: &str, now: Timestamp) -> Result<(), ProviderError> {
+    pub(super) fn end(&self, id: &str, term: Option<u64>, now: Timestamp) -> Result<(), ProviderError> {
         self.at(now, |inner, now| {
+            inner.admit(term)?;
             let change = inner.state.end(id, now)?;
             change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))
         })
@@ -164,24 +184,24 @@ impl Cloud {
 
     /// The instance of an id, as far as the cloud tells of it by now.
     pub fn get(&self, id: &str, now: Timestamp) -> Result<Instance, ProviderError> {
-        let found = self.find(id, now);
+        let found = self.find(id, None, now);
         self.sync().and(found)
     }
 
     /// The same; to be answered once [`Self::sync`] has returned.
-    pub(super) fn find(&self, id: &str, now: Timestamp) -> Result<Instance, ProviderError> {
-        self.at(now, |inner, now| inner.state.get(id, now))
+    pub(super) fn find(&self, id: &str, term: Option<u64>, now: Timestamp) -> Result<Instance, ProviderError> {
+        self.at(now, |inner, now| inner.admit(term).and_then(|()| inner.state.get(id, now)))
     }
 
     /// All instances that the cloud tells of by now, by id.
     pub fn list(&self, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
-        let found = self.find_all(now);
+        let found = self.find_all(None, now);
         self.sync().and(found)
     }
 
     /// The same; to be answered once [`Self::sync`] has returned.
-    pub(super) fn find_all(&self, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
-        self.at(now, |inner, now| Ok(inner.state.list(now)))
+    pub(super) fn find_all(&self, term: Option<u64>, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
+        self.at(now, |inner, now| inner.admit(term).map(|()| inner.state.list(now)))
     }
 
     /// All instances that there really are, by id.
@@ -320,6 +340,32 @@ enum Durable {
 }
 
 impl Inner {
+    /// Refuses a call of a term that is over; takes note of one that begins.
+    fn admit(&mut self, term: Option<u64>) -> Result<(), ProviderError> {
+        self.state.admit(term)?.map_or(Ok(()), |change| self.keep(change, Durable::Yes))
+    }
+
+    /// A cloud without a name gets one; a file of an earlier format becomes one of today's.
+    fn settle_name(&mut self) -> std::io::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let name = Change::Named { cloud: uuid::Uuid::new_v4().to_string() };
+        match (self.state.cloud.is_empty(), journal.is_old()) {
+            (true, false) => {
+                journal.add(&name)?;
+                journal.file()?.sync_data()?;
+                self.state.apply(name);
+            }
+            (is_new, true) => {
+                if is_new {
+                    self.state.apply(name);
+                }
+                journal.rewrite(self.state.changes())?;
+            }
+            (false, false) => {}
+        }
+        Ok(())
+    }
+
     /// Writes a change down, then lets it hold.
     fn keep(&mut self, change: Change, durable: Durable) -> Result<(), ProviderError> {
         if let Some(journal) = &mut self.journal {

@@ -1,7 +1,7 @@
 //! The cloud's memory in a file: one line for each change, written down before it is answered.
 //!
 //! ```text
-//! 5d41a0b2 {"format":1}
+//! 5d41a0b2 {"format":2}
 //! 9c01e7f4 {"made":{"instance":{"id":"sim://default/i-0c7b…", …
 //! e0338d19 {"ending":{"id":"sim://default/i-0c7b…","ends":1794803400000}}
 //! ```
@@ -24,7 +24,9 @@ use serde::{Deserialize, Serialize};
 use super::record::Change;
 
 /// The version of the file.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The oldest version that is read: without the cloud's name and without terms.
+const OLDEST_FORMAT: u32 = 1;
 
 /// Lines beyond what is needed before the file is written anew, at least.
 const SLACK_LINES: usize = 1000;
@@ -82,6 +84,8 @@ pub(super) struct Journal {
     added: u64,
     /// A write failed and could not be undone, or a sync failed: nothing can be added any more.
     broken: bool,
+    /// The file is of an earlier format: it is written anew before anything is added.
+    is_old: bool,
     /// Held as long as the file is.
     _lock: File,
 }
@@ -100,9 +104,17 @@ impl Journal {
         file.set_permissions(std::fs::Permissions::from_mode(MODE)).map_err(io("protect"))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io("read"))?;
-        let Readable { changes, length, lines } = read(path, &bytes)?;
-        let mut journal =
-            Self { path: path.to_owned(), file: Arc::new(file), length, lines, added: 0, broken: false, _lock: lock };
+        let Readable { changes, length, lines, is_old } = read(path, &bytes)?;
+        let mut journal = Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            length,
+            lines,
+            added: 0,
+            broken: false,
+            is_old,
+            _lock: lock,
+        };
         if length < bytes.len() as u64 {
             tracing::warn!(file = %path.display(), bytes = bytes.len() as u64 - length, "dropped a torn last record");
             journal.file.set_len(length).map_err(io("shorten"))?;
@@ -156,6 +168,11 @@ impl Journal {
         self.broken = true;
     }
 
+    /// Whether the file is of an earlier format.
+    pub(super) fn is_old(&self) -> bool {
+        self.is_old
+    }
+
     /// Whether most of the file is about what is no more.
     pub(super) fn is_wasteful(&self, needed: usize) -> bool {
         self.lines > 2 * needed + SLACK_LINES
@@ -178,6 +195,7 @@ impl Journal {
         self.file = Arc::new(file);
         self.length = text.len() as u64;
         self.lines = lines;
+        self.is_old = false;
         // Until the new name is durable, a power cut brings the old file back, without what would be added now.
         let synced = sync_directory(&self.path);
         self.broken = synced.is_err();
@@ -212,10 +230,12 @@ struct Readable {
     changes: Vec<Change>,
     length: u64,
     lines: usize,
+    /// It is of an earlier format.
+    is_old: bool,
 }
 
 fn read(path: &Path, bytes: &[u8]) -> Result<Readable, OpenError> {
-    let mut readable = Readable { changes: Vec::new(), length: 0, lines: 0 };
+    let mut readable = Readable { changes: Vec::new(), length: 0, lines: 0, is_old: false };
     let all: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     for (index, line) in all.iter().enumerate() {
         let Some(text) = text_of(line) else {
@@ -227,10 +247,11 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Readable, OpenError> {
         let wrong = |error: serde_json::Error| damaged(path, index, error.to_string());
         if index == 0 {
             let Header { format } = serde_json::from_str(text).map_err(wrong)?;
-            if format != FORMAT {
-                let problem = format!("it is of format {format}; this version reads format {FORMAT}");
+            if !(OLDEST_FORMAT..=FORMAT).contains(&format) {
+                let problem = format!("it is of format {format}; this version reads formats up to {FORMAT}");
                 return Err(damaged(path, index, problem));
             }
+            readable.is_old = format < FORMAT;
         } else {
             readable.changes.push(serde_json::from_str(text).map_err(wrong)?);
         }

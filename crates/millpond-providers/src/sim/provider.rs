@@ -32,6 +32,8 @@ pub struct SimProvider {
     pub(super) client: Client,
     pub(super) clock: Clock,
     shelf: Mutex<Shelf>,
+    /// The term that calls are of.
+    term: Mutex<Option<u64>>,
     /// Held by the one who has the disk waited for, on behalf of all who wait.
     syncing: tokio::sync::Mutex<()>,
 }
@@ -39,7 +41,8 @@ pub struct SimProvider {
 impl SimProvider {
     /// A provider of a cloud's instances, whose nodes are made through the client.
     pub fn new(cloud: Arc<Cloud>, client: Client, clock: Clock) -> Self {
-        Self { cloud, client, clock, shelf: Mutex::default(), syncing: tokio::sync::Mutex::default() }
+        let (shelf, term, syncing) = (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
+        Self { cloud, client, clock, shelf, term, syncing }
     }
 
     /// With own catalogues.
@@ -66,14 +69,16 @@ impl SimProvider {
         &self,
         verb: Verb,
         class: Option<&str>,
-        perform: impl FnOnce(&Cloud, Timestamp) -> Result<R, ProviderError>,
+        perform: impl FnOnce(&Cloud, Option<u64>, Timestamp) -> Result<R, ProviderError>,
     ) -> Result<R, ProviderError> {
+        // A slow call arrives with the number that it was sent with.
+        let term = *self.term.lock();
         let fault = self.cloud.begin(verb, class, self.clock.now());
         travel(fault.delay / 2).await;
         let result = match fault.error {
             Some(error) => Err(error),
             None => {
-                let answer = perform(&self.cloud, self.clock.now());
+                let answer = perform(&self.cloud, term, self.clock.now());
                 self.settle().await.and(answer)
             }
         };
@@ -130,22 +135,36 @@ impl Provider for SimProvider {
         NAME
     }
 
+    fn begin_term(&self, term: u64) -> BoxFuture<'_, Result<(), ProviderError>> {
+        async move {
+            let begun = self.cloud.begin_term(term);
+            self.settle().await.and(begun)?;
+            *self.term.lock() = Some(term);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn cloud_id(&self) -> Option<String> {
+        Some(self.cloud.id())
+    }
+
     fn create<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Launched, ProviderError>> {
         async move {
             let catalog = self.usable(&request.class)?;
             let class = Some(request.class.metadata.name.as_str());
             let most = |offering: &OfferingKey| most(&catalog, offering);
-            self.call(Verb::Create, class, |cloud, now| cloud.launch(request, most, now)).await
+            self.call(Verb::Create, class, |cloud, term, now| cloud.launch(request, most, term, now)).await
         }
         .boxed()
     }
 
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
-        self.call(Verb::Delete, class_of(id), move |cloud, now| cloud.end(id, now)).boxed()
+        self.call(Verb::Delete, class_of(id), move |cloud, term, now| cloud.end(id, term, now)).boxed()
     }
 
     fn get<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Instance, ProviderError>> {
-        self.call(Verb::Get, class_of(id), move |cloud, now| cloud.find(id, now)).boxed()
+        self.call(Verb::Get, class_of(id), move |cloud, term, now| cloud.find(id, term, now)).boxed()
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Instance>, ProviderError>> {

@@ -72,6 +72,10 @@ impl Record {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Change {
+    /// The cloud got its name.
+    Named { cloud: String },
+    /// A controller leads in the term of this number.
+    Term { term: u64 },
     /// A script holds from now on: of a class, or of the cloud as a whole.
     Script {
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -30,6 +30,10 @@ pub(super) struct State {
     due: BTreeSet<(Millis, String)>,
     /// Instances whose Node object is to be made or taken away.
     pub(super) node_work: BTreeSet<String>,
+    /// The name of the cloud; empty before it has one.
+    pub(super) cloud: String,
+    /// The highest term that was seen.
+    pub(super) term: u64,
     /// Counts what was applied.
     pub(super) version: u64,
 }
@@ -49,6 +53,8 @@ impl State {
     pub(super) fn apply(&mut self, change: Change) {
         self.version += 1;
         match change {
+            Change::Named { cloud } => self.cloud = cloud,
+            Change::Term { term } => self.term = self.term.max(term),
             Change::Script { class, script, since } => self.set_script(class, *script, since),
             Change::Made(record) => {
                 let id = record.instance.id.clone();
@@ -81,7 +87,8 @@ impl State {
         };
         let classes = self.scripts.classes.iter().map(move |(class, held)| script(Some(class), held));
         let made = self.records.values().map(|record| Change::Made(Box::new(record.clone())));
-        [script(None, &self.scripts.cloud)].into_iter().chain(classes).chain(made)
+        let identity = [Change::Named { cloud: self.cloud.clone() }, Change::Term { term: self.term }];
+        identity.into_iter().chain([script(None, &self.scripts.cloud)]).chain(classes).chain(made)
     }
 
     fn set_script(&mut self, class: Option<String>, script: Script, since: Millis) {
@@ -155,6 +162,20 @@ impl State {
                 let change = Change::Ending { id: id.clone(), ends, node_gone: notice.node_gone };
                 Some((Some(change), Some(InstanceEvent::Interrupted { id, at: ends.time() })))
             }
+        }
+    }
+
+    /// Whether a call of a term may be made, and what it changes. A call without a term is made by a caller that says of
+    /// itself that it is alone.
+    pub(super) fn admit(&self, term: Option<u64>) -> Result<Option<Change>, ProviderError> {
+        match term {
+            Some(term) if term < self.term => {
+                let message =
+                    format!("another controller leads: this call is of term {term}, the last one was of {}", self.term);
+                Err(ProviderError::Fenced { seen: Some(self.term), message })
+            }
+            Some(term) if term > self.term => Ok(Some(Change::Term { term })),
+            _ => Ok(None),
         }
     }
 

@@ -83,6 +83,10 @@ impl Provider for Broken {
         "broken"
     }
 
+    fn begin_term(&self, term: u64) -> BoxFuture<'_, Result<(), ProviderError>> {
+        self.sim.begin_term(term)
+    }
+
     fn create<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Launched, ProviderError>> {
         async move {
             match self.defect {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -15,6 +16,7 @@ use millpond_apiserver::{LifecycleOptions, Server, ServerOptions, lifecycle};
 use millpond_controllers::cluster::{Cluster, Options as ControllerOptions};
 use millpond_controllers::context::Context;
 use millpond_controllers::kinds::NodeClaim;
+use millpond_controllers::leader::{Leadership, Leads};
 use millpond_controllers::run::Controllers;
 use millpond_providers::Provider;
 use millpond_providers::sim::{Cloud, SimProvider};
@@ -41,6 +43,10 @@ pub(crate) struct Basin {
     stand_ins_stop: CancellationToken,
     crew: Option<Crew>,
     rivals: Vec<Crew>,
+    /// Controllers that are hired know nothing of each other.
+    contested: bool,
+    /// The term of the controllers that were hired last.
+    term: u64,
 }
 
 /// Controllers and their provider: what dies with a process.
@@ -67,6 +73,14 @@ impl Basin {
         basin
     }
 
+    /// The same for controllers that act at once, neither asking who leads.
+    pub(crate) async fn contested() -> Self {
+        let mut basin = Self::without_controllers().await;
+        basin.contested = true;
+        basin.hire(Fuse::none());
+        basin
+    }
+
     /// The cluster alone; controllers come with [`Self::hire`].
     pub(crate) async fn without_controllers() -> Self {
         // Silent unless `RUST_LOG` says otherwise.
@@ -86,7 +100,17 @@ impl Basin {
         drop(stand_ins);
         let clock = millpond_runtime::clock::Clock::virtual_from(start);
         let cloud = Arc::new(Cloud::in_memory());
-        let basin = Self { client, server, cloud, clock, stand_ins_stop, crew: None, rivals: Vec::new() };
+        let basin = Self {
+            client,
+            server,
+            cloud,
+            clock,
+            stand_ins_stop,
+            crew: None,
+            rivals: Vec::new(),
+            contested: false,
+            term: 0,
+        };
         for definition in millpond_api::crd::all() {
             basin.create(definition).await;
         }
@@ -95,33 +119,65 @@ impl Basin {
 
     /// Starts controllers behind a fuse.
     pub(crate) fn hire(&mut self, fuse: Fuse) {
-        self.crew = Some(self.crew(7, fuse, false));
+        self.crew = Some(self.next_crew(7, fuse, false));
     }
 
     /// Starts controllers behind a fuse that choose other names than those before.
     pub(crate) fn hire_another(&mut self, fuse: Fuse) {
-        self.crew = Some(self.crew(8, fuse, false));
+        self.crew = Some(self.next_crew(8, fuse, false));
     }
 
     /// Starts controllers that give advice only.
     pub(crate) fn hire_advisor(&mut self) {
-        self.crew = Some(self.crew(7, Fuse::none(), true));
+        self.crew = Some(self.next_crew(7, Fuse::none(), true));
     }
 
     /// Starts further controllers beside those that are there. Nobody asks who leads.
     pub(crate) fn hire_rival(&mut self, fuse: Fuse) {
         let seed = 100 + self.rivals.len() as u64;
-        let rival = self.crew(seed, fuse, false);
+        let rival = self.crew(seed, fuse, false, Leads::Unknown, None);
         self.rivals.push(rival);
     }
 
-    fn crew(&self, seed: u64, fuse: Fuse, advise: bool) -> Crew {
-        let service = Fused::new(self.server.service_for(Identity::administrator("millpond")), fuse.clone());
-        let client = Client::new(service, "default");
+    /// Controllers of the next term, unless they do not know of each other.
+    fn next_crew(&mut self, seed: u64, fuse: Fuse, advise: bool) -> Crew {
+        if self.contested {
+            return self.crew(seed, fuse, advise, Leads::Unknown, None);
+        }
+        self.term += 1;
+        self.crew(seed, fuse, advise, Leads::Alone, Some(self.term))
+    }
+
+    /// Starts controllers behind a fuse that were elected, on a cloud of theirs. They are not the basin's own: give the
+    /// token that ends them.
+    pub(crate) async fn lead(&self, leadership: &Leadership, cloud: &Arc<Cloud>, fuse: Fuse, stop: &CancellationToken) {
+        let client = self.fused(fuse);
+        let options = ControllerOptions {
+            seed: 1000 + leadership.term(),
+            virtual_start: Some(self.clock.now()),
+            leads: Leads::Elected(leadership.clone()),
+            ..ControllerOptions::default()
+        };
+        let provider = Arc::new(SimProvider::new(Arc::clone(cloud), client.clone(), self.clock.clone()));
+        provider.begin_term(leadership.term()).await.expect("it leads");
+        tokio::spawn(Arc::clone(&provider).run(stop.clone()));
+        Controllers::start(client, options, [provider as Arc<dyn Provider>], stop);
+    }
+
+    /// The API behind a fuse.
+    pub(crate) fn fused(&self, fuse: Fuse) -> Client {
+        Client::new(Fused::new(self.server.service_for(Identity::administrator("millpond")), fuse), "default")
+    }
+
+    fn crew(&self, seed: u64, fuse: Fuse, advise: bool, leads: Leads, term: Option<u64>) -> Crew {
+        let client = self.fused(fuse.clone());
         let stop = CancellationToken::new();
         let virtual_start = Some(self.clock.now());
-        let options = ControllerOptions { seed, virtual_start, advise, ..ControllerOptions::default() };
+        let options = ControllerOptions { seed, virtual_start, advise, leads, ..ControllerOptions::default() };
         let provider = Arc::new(SimProvider::new(Arc::clone(&self.cloud), client.clone(), self.clock.clone()));
+        if let Some(term) = term {
+            provider.begin_term(term).now_or_never().expect("in memory").expect("the latest term");
+        }
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
         let controllers = Controllers::start(client, options, [provider as Arc<dyn Provider>], &stop);
         Crew { controllers, stop, booting, fuse }

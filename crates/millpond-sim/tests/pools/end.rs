@@ -405,7 +405,8 @@ async fn a_machine_that_nobody_wrote_down_goes_with_its_claim() {
     basin.class("default", json!({})).await;
     basin.pool("default", json!({})).await;
     basin.until_quiet().await;
-    // The second write of a controller for this claim is its status: the machine is there by then.
+    // The first write of a controller for this claim names the cloud, the second one is its status: the machine is
+    // there by then.
     basin.kill();
     let claim = basin
         .create(json!({
@@ -415,7 +416,7 @@ async fn a_machine_that_nobody_wrote_down_goes_with_its_claim() {
                      "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]},
         }))
         .await;
-    basin.hire(Fuse::after(0));
+    basin.hire(Fuse::after(1));
     while basin.instances().is_empty() {
         basin.pass(Duration::from_millis(10)).await;
     }

@@ -22,6 +22,8 @@ pub(crate) struct Fuse {
     writes: Arc<AtomicI64>,
     is_blind: Arc<AtomicBool>,
     claims_take: Duration,
+    all_take: Duration,
+    mutes_claims: bool,
 }
 
 impl Fuse {
@@ -33,12 +35,28 @@ impl Fuse {
     /// Blows with the write of that number, counted from 0; the write itself is done, its answer lost.
     pub(crate) fn after(writes: i64) -> Self {
         let writes = Arc::new(AtomicI64::new(writes));
-        Self { writes, is_blind: Arc::default(), claims_take: Duration::ZERO }
+        Self {
+            writes,
+            is_blind: Arc::default(),
+            claims_take: Duration::ZERO,
+            all_take: Duration::ZERO,
+            mutes_claims: false,
+        }
     }
 
     /// Claims reach the API so long after they were sent, whether or not anybody waits for them.
     pub(crate) fn slow_claims(time: Duration) -> Self {
         Self { claims_take: time, ..Self::none() }
+    }
+
+    /// Every request reaches the API so long after it was sent.
+    pub(crate) fn slow(time: Duration) -> Self {
+        Self { all_take: time, ..Self::none() }
+    }
+
+    /// Claims that are there are never changed: the request is on its way for ever.
+    pub(crate) fn mutes_claims() -> Self {
+        Self { mutes_claims: true, ..Self::none() }
     }
 
     pub(crate) fn is_blown(&self) -> bool {
@@ -87,7 +105,9 @@ impl Service<Request<Body>> for Fused {
         let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let is_blind = watches.then(|| Arc::clone(&self.fuse.is_blind));
         let new_claim = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
-        let delay = if new_claim { self.fuse.claims_take } else { Duration::ZERO };
+        let delay = if new_claim { self.fuse.claims_take } else { self.fuse.all_take };
+        let changes_claim = request.method() == Method::PATCH && request.uri().path().contains("/nodeclaims/");
+        let is_muted = self.fuse.mutes_claims && changes_claim;
         let mut service = self.service.clone();
         let answer = async move {
             if !delay.is_zero() {
@@ -103,7 +123,7 @@ impl Service<Request<Body>> for Fused {
             Box::pin(async move { sent.await.expect("the server answers") })
         };
         Box::pin(async move {
-            if blown {
+            if blown || is_muted {
                 return std::future::pending().await;
             }
             let answer = answer.await.map(|answer| answer.map(|body| Curtain { body, is_blind }));

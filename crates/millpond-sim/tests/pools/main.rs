@@ -9,6 +9,7 @@ mod disruption;
 mod end;
 mod fuse;
 mod health;
+mod leadership;
 mod ledger;
 mod limits;
 mod node_groups;

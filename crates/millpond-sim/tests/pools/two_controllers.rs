@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millpond_providers::InstanceState;
 use serde_json::{Value, json};
 
 use crate::basin::{Basin, merge, running};
@@ -58,7 +59,7 @@ async fn tides(basin: &mut Basin, mut between: impl FnMut(&mut Basin, usize)) {
 
 #[tokio::test(start_paused = true)]
 async fn two_controllers_never_overrun_a_limit() {
-    let mut basin = Basin::bare().await;
+    let mut basin = Basin::contested().await;
     basin.hire_rival(Fuse::none());
     limited(&basin).await;
     let ledger = Ledger::open(&basin);
@@ -79,7 +80,7 @@ async fn two_controllers_never_overrun_a_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn two_controllers_that_start_over_never_overrun_a_limit() {
-    let mut basin = Basin::bare().await;
+    let mut basin = Basin::contested().await;
     basin.hire_rival(Fuse::none());
     limited(&basin).await;
     let ledger = Ledger::open(&basin);
@@ -99,7 +100,7 @@ async fn two_controllers_that_start_over_never_overrun_a_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_leader_that_sees_nothing_new_never_overruns_a_limit() {
-    let mut basin = Basin::bare().await;
+    let mut basin = Basin::contested().await;
     let old = Fuse::none();
     basin.hire_rival(old.clone());
     basin.class("default", json!({"sim": {"registrationDelay": "15s"}})).await;
@@ -163,4 +164,33 @@ async fn claims_that_arrive_after_their_reservation_lapsed_buy_nothing() {
     assert_eq!((ledger.most("default").machines, seen_anew.most("default").machines), (2, 2));
     assert!(seen_anew.most("default").claims > 2, "late claims did not arrive");
     assert_eq!((running(basin.cluster(), "web"), basin.claims().len()), (2, 2));
+}
+
+/// A controller has launched a claim and could not write that down. Another one, which began before the claim was made and
+/// sees it for the first time when it is leaving, does not let it go before its machine (I2).
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_another_controller_launched_does_not_go_before_its_machine() {
+    let mut basin = Basin::contested().await;
+    basin.kill();
+    basin.class("default", json!({})).await;
+    basin.pool("default", json!({})).await;
+    basin.hire(Fuse::mutes_claims());
+    basin.pass(Duration::from_secs(2)).await;
+    basin.hire_rival(Fuse::slow(Duration::from_secs(4)));
+    basin.pass(Duration::from_secs(2)).await;
+    basin.deployment("web", 1, "1", json!({})).await;
+    basin.pass(Duration::from_millis(1500)).await;
+    let machine = basin.instances().pop().expect("it was launched");
+    assert_eq!(basin.get("karpenter.sh/v1", "NodeClaim", &machine.claim).await["status"]["providerID"], json!(null));
+    basin.scale("web", 0).await;
+    basin.delete("karpenter.sh/v1", "NodeClaim", &machine.claim).await;
+    basin
+        .until("the claim is gone", |_| {
+            let is_there =
+                basin.server.store().sizes().iter().any(|(kind, count)| kind.contains("nodeclaims") && *count > 0);
+            let runs = basin.instances().iter().any(|machine| machine.state != InstanceState::Ending);
+            assert!(is_there || !runs, "the machine has no owner");
+            !is_there
+        })
+        .await;
 }

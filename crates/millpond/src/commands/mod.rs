@@ -19,6 +19,7 @@ pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod inventory;
 pub(crate) mod kinds;
+pub(crate) mod lead;
 pub(crate) mod listing;
 pub(crate) mod node;
 pub(crate) mod node_groups;

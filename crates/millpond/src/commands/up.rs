@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::controller::{Crew, open_cloud};
+use super::lead::{self, CloudPlace, Office, Standing};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
 use super::threads::{self, Threads};
@@ -115,22 +115,31 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         urgent: Some(Urgent { client: own_client(threads.urgent()), threads: threads.urgent().clone() }),
         ..ControllerOptions::default()
     };
-    let crew = if args.bare {
-        None
-    } else {
-        let client = own_client(threads.controllers());
-        let _theirs = threads.controllers().enter();
-        Some(Crew::start(client, cloud(&args)?, options, &stop))
-    };
-    if let Some(crew) = &crew {
-        embedded.server().add_metrics(crew.metrics());
+    let (mut crew, mut standing) = (None, Standing::Leads);
+    if !args.bare {
+        let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
+        embedded.server().add_metrics(office.metrics());
+        let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
+        let work = threads.controllers().spawn(office.lead(candidate, stop.clone()));
+        crew = Some(work);
+        match settled.await {
+            Ok(found) => standing = found,
+            // It failed before it could tell.
+            Err(_) => return Err(failure(&mut crew).await),
+        }
     }
     if args.demo {
         demo::set_scene(&client).await;
     }
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
     say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig()))?;
-    signals.next().await;
+    if standing == Standing::Waits {
+        say("Another controller leads on this API; the ones in this process wait.\n")?;
+    }
+    tokio::select! {
+        () = signals.next() => {}
+        failed = failure(&mut crew) => return Err(failed),
+    }
     say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();
     tokio::select! {
@@ -140,12 +149,22 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     }
 }
 
+/// Controllers that run until they are stopped.
+type Crew = JoinHandle<anyhow::Result<()>>;
+
+/// Ends when controllers do without having been stopped.
+async fn failure(crew: &mut Option<Crew>) -> anyhow::Error {
+    let Some(crew) = crew else { return std::future::pending().await };
+    let ended = crew.await.context("the controllers failed").flatten();
+    ended.err().unwrap_or_else(|| anyhow::anyhow!("the controllers ended"))
+}
+
 async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: Option<StandIns>, embedded: Embedded) {
     if let Some(demo) = demo {
         let _ = demo.await;
     }
     if let Some(crew) = crew {
-        crew.ended().await;
+        let _ = crew.await;
     }
     if let Some(stand_ins) = stand_ins {
         stand_ins.ended().await;
@@ -154,8 +173,12 @@ async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: 
 }
 
 /// The machines of the simulated cloud live as long as the objects do.
-fn cloud(args: &UpArgs) -> anyhow::Result<Arc<Cloud>> {
-    if args.memory { Ok(Arc::new(Cloud::in_memory())) } else { open_cloud(&args.data_dir) }
+fn cloud(args: &UpArgs) -> CloudPlace {
+    if args.memory {
+        CloudPlace::Memory(Arc::new(Cloud::in_memory()))
+    } else {
+        CloudPlace::Directory(args.data_dir.clone())
+    }
 }
 
 /// In embedded mode nobody else plays kubelet, so every node is simulated; nor is anybody there who turns Machines

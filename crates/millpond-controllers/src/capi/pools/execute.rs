@@ -1,7 +1,8 @@
 //! Does what a plan says: by server-side apply, as one field manager, at the revision that the plan was made for.
 //!
-//! Templates come first and the pool last, so that nothing ever names what is not there. When a write fails, what was
-//! made goes again. When somebody else was faster, everything is read and planned anew.
+//! Templates come first and the pool last, so that nothing ever names what is not there. The pool is one write. When a
+//! write fails, what was made goes again, unless it is named by then. When another client was faster, everything is read
+//! and planned anew, and carried out only if it is what was agreed to.
 
 use std::time::Duration;
 
@@ -28,58 +29,105 @@ const WATCH_SECONDS: u32 = 240;
 /// How long to wait where nothing can be watched.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Carries out a plan for a file; gives the plan that was carried out, which is another one if somebody else was
-/// faster.
+/// Carries out a plan for a file, as it was agreed to. When another client was faster, the plan is made anew; it is carried
+/// out if it does what was agreed to, else it is given back as [`PoolError::Differs`].
 pub async fn set(
     connection: &Connection,
     current: &Current,
-    plan_made: ChangePlan,
+    agreed: ChangePlan,
     file: &PoolFile,
     options: &Options,
 ) -> Result<ChangePlan, PoolError> {
-    let mut made = plan_made;
+    let mut made = Vec::new();
+    let done = try_set(connection, current, agreed, file, options, &mut made).await;
+    if let Ok(plan) = &done {
+        let is_used = |it: &Made| {
+            plan.writes
+                .iter()
+                .any(|write| write.object["kind"] == it.resource.kind.as_str() && name_of(&write.object) == it.name)
+        };
+        made.retain(|it| !is_used(it));
+    }
+    // What is left is of a try that failed, or of a plan that was made anew.
+    let left = take_back(connection, current, made).await;
+    match done {
+        Err(problem) if !left.is_empty() => Err(PoolError::LeftBehind { problem: problem.to_string(), left }),
+        done => done,
+    }
+}
+
+async fn try_set(
+    connection: &Connection,
+    current: &Current,
+    agreed: ChangePlan,
+    file: &PoolFile,
+    options: &Options,
+    made: &mut Vec<Made>,
+) -> Result<ChangePlan, PoolError> {
+    let mut next = agreed.clone();
     for _ in 0..LIMIT_TRIES {
-        match carry_out(&connection.client, &made.writes).await {
-            Ok(()) => return Ok(made),
+        match carry_out(&connection.client, &next.writes, made).await {
+            Ok(()) => return Ok(next),
             Err(problem) if is_conflict(&problem) => {}
             Err(problem) => return Err(problem),
         }
         let anew = fetch(connection, &current.namespace, &current.cluster).await?;
-        made = plan(&anew, file, options).map_err(PoolError::Refused)?;
+        next = plan(&anew, file, options).map_err(PoolError::Refused)?;
+        if !next.is_as_agreed(&agreed) {
+            return Err(PoolError::Differs(Box::new(next)));
+        }
     }
-    Err(PoolError::Conflict(made.object))
+    Err(PoolError::Conflict(next.object))
 }
 
 fn is_conflict(problem: &PoolError) -> bool {
     matches!(problem, PoolError::Api { source: kube::Error::Api(status), .. } if status.code == 409)
 }
 
-/// Writes in order; on a failure, takes away what was made.
-async fn carry_out(client: &Client, writes: &[Write]) -> Result<(), PoolError> {
-    let (mut kinds, mut made) = (Kinds::default(), Vec::new());
+/// Writes in order; notes what was made.
+async fn carry_out(client: &Client, writes: &[Write], made: &mut Vec<Made>) -> Result<(), PoolError> {
+    let mut kinds = Kinds::default();
     for write in writes {
-        match put(client, &mut kinds, write).await {
-            Ok(created) => made.extend(created),
-            Err(problem) => return Err(take_back(client, made, problem).await),
-        }
+        made.extend(put(client, &mut kinds, write).await?);
     }
     Ok(())
 }
 
-/// An object that was made: where it lives and what it is called.
-type Made = (ApiResource, String, String);
+/// An object that was made.
+struct Made {
+    resource: ApiResource,
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+}
 
-async fn take_back(client: &Client, made: Vec<Made>, problem: PoolError) -> PoolError {
+/// Takes away what was made and what no MachineDeployment and no MachineSet names; gives what could not be taken away.
+/// The answer to a write can be lost: whether it was done is looked up, not concluded. When that cannot be found out,
+/// everything stays; what is not named is collected later ([`collect`]).
+async fn take_back(connection: &Connection, current: &Current, made: Vec<Made>) -> Vec<String> {
+    if made.is_empty() {
+        return Vec::new();
+    }
+    let named = match fetch(connection, &current.namespace, &current.cluster).await {
+        Ok(now) => named_templates(&now.deployments, &now.sets),
+        Err(error) => {
+            tracing::warn!(%error, "cannot find out which templates are in use: all of them stay");
+            return Vec::new();
+        }
+    };
+    let is_named = |it: &Made| named.iter().any(|by| it.resource.kind == by.kind && it.name == by.name);
     let mut left = Vec::new();
-    for (resource, namespace, name) in made.into_iter().rev() {
-        let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
-        match api.delete(&name, &DeleteParams::default()).await {
+    for Made { resource, namespace, name, uid } in made.into_iter().rev().filter(|it| !is_named(it)) {
+        let api = Api::<DynamicObject>::namespaced_with(connection.client.clone(), &namespace, &resource);
+        let preconditions = Some(Preconditions { uid, resource_version: None });
+        match api.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
             Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // Gone already, or another object of that name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(_) => left.push(format!("{}/{name}", resource.kind)),
         }
     }
-    if left.is_empty() { problem } else { PoolError::LeftBehind { problem: problem.to_string(), left } }
+    left
 }
 
 /// Writes one object; tells where it is if it was made.
@@ -96,18 +144,20 @@ async fn put(client: &Client, kinds: &mut Kinds, write: &Write) -> Result<Option
         if is_there.is_some_and(|there| there.data["spec"] == object["spec"]) {
             return Ok(None);
         }
-        api.patch(name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await.map_err(doing(words))?;
-        return Ok(Some((resource, namespace.to_owned(), name.to_owned())));
+        let applied = api.patch(name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
+        let uid = applied.map_err(doing(words))?.metadata.uid;
+        return Ok(Some(Made { resource, namespace: namespace.to_owned(), name: name.to_owned(), uid }));
     };
-    let mut object = object.clone();
-    if let Some(patch) = removal(live, &object) {
-        // What others own too does not go by leaving it out: it is taken away first, with all else that changes, so
-        // that machines are replaced once.
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let answer = api.patch(name, &params, &Patch::Merge(&patch)).await.map_err(doing(words.clone()))?;
-        object["metadata"]["resourceVersion"] = json!(answer.metadata.resource_version);
-    }
-    api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await.map_err(doing(words))?;
+    // One write in either case, so that nobody's write comes between two halves of a change. What others own too does not
+    // go by leaving it out of what is applied: then the whole change is a merge patch.
+    let written = match removal(live, object) {
+        Some(patch) => {
+            let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            api.patch(name, &params, &Patch::Merge(&patch)).await
+        }
+        None => api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await,
+    };
+    written.map_err(doing(words))?;
     Ok(None)
 }
 
@@ -233,7 +283,7 @@ pub async fn delete(connection: &Connection, current: &Current, made: &DeletePla
     let mut next = made.write.clone();
     for _ in 0..LIMIT_TRIES {
         let Some(write) = next else { return delete_deployment(connection, current, made).await };
-        match carry_out(&connection.client, std::slice::from_ref(&write)).await {
+        match carry_out(&connection.client, std::slice::from_ref(&write), &mut Vec::new()).await {
             Err(problem) if is_conflict(&problem) => {}
             done => return done,
         }

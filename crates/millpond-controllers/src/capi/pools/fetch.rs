@@ -45,6 +45,9 @@ pub enum PoolError {
     /// Somebody else changes the same objects all the time.
     #[error("{0} was changed by somebody else again and again")]
     Conflict(String),
+    /// The objects changed since the plan was made, and what would be done now is not what was agreed to.
+    #[error("{} was changed meanwhile, and what would be done now is not what was shown", .0.object)]
+    Differs(Box<super::ChangePlan>),
     /// What was made before a failure could not be taken away again.
     #[error("{problem}; these were made and could not be removed: {}", left.join(", "))]
     LeftBehind {

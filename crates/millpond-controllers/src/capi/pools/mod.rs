@@ -177,6 +177,15 @@ pub struct ChangePlan {
 }
 
 impl ChangePlan {
+    /// Whether this plan does what another one was said to do. A plan that does nothing needs nobody's consent.
+    pub fn is_as_agreed(&self, agreed: &Self) -> bool {
+        let shown = |plan: &Self| {
+            let Self { pool, object, verb, created, changes, ignored, warnings, writes: _ } = plan.clone();
+            (pool, object, verb, created, changes, ignored, warnings)
+        };
+        self.verb == Verb::Nothing || shown(self) == shown(agreed)
+    }
+
     /// Whether machines are replaced.
     pub fn rolls_out(&self) -> bool {
         self.changes.iter().any(|change| change.effect == Effect::Rollout)

@@ -334,6 +334,14 @@ impl Provider for Timed {
         self.provider.name()
     }
 
+    fn begin_term(&self, term: u64) -> BoxFuture<'_, Result<(), ProviderError>> {
+        self.provider.begin_term(term)
+    }
+
+    fn cloud_id(&self) -> Option<String> {
+        self.provider.cloud_id()
+    }
+
     fn create<'a>(&'a self, request: &'a LaunchRequest) -> BoxFuture<'a, Result<Launched, ProviderError>> {
         self.calls.lock().entry(request.claim.clone()).or_insert_with(Instant::now);
         self.provider.create(request)

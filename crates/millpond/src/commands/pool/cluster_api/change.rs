@@ -21,6 +21,8 @@ use crate::commands::words::plural;
 use crate::commands::{as_json, as_yaml, print};
 use crate::failure::{Code, Failure};
 
+/// How often a plan that changes again and again is asked about.
+const LIMIT_QUESTIONS: usize = 5;
 /// The largest node pool file.
 const LIMIT_BYTES: u64 = 1 << 20;
 
@@ -169,15 +171,11 @@ fn act(
     if made.rolls_out() && !args.yes {
         confirm("replaces machines of the pool in turn", talk)?;
     }
-    let done = session.runtime.block_on(async {
-        let done = execute::set(&session.connection, current, made, file, options).await?;
-        // What nobody names any more is of earlier changes; it can wait if it cannot be collected now.
-        let now = jiff::Timestamp::now();
-        let collected = execute::collect(&session.connection, &current.namespace, &current.cluster, None, now).await;
-        Ok((done, collected.unwrap_or_default()))
-    });
-    let (done, collected) = done.map_err(failed)?;
-    for template in collected {
+    let done = carry_out(session, current, made, file, options, args, talk)?;
+    // What nobody names any more is of earlier changes; it can wait if it cannot be collected now.
+    let now = jiff::Timestamp::now();
+    let collect = execute::collect(&session.connection, &current.namespace, &current.cluster, None, now);
+    for template in session.runtime.block_on(collect).unwrap_or_default() {
         writeln!(talk, "{template} is no longer needed and was deleted")?;
     }
     let verb = match done.verb {
@@ -186,6 +184,35 @@ fn act(
         Verb::Nothing => "unchanged",
     };
     print(out, &format!("pool/{} {verb}\n", done.pool))
+}
+
+/// Does what was agreed to. When the objects change meanwhile, and something else would be done now, that is shown and
+/// asked for anew; where there is nobody to ask, or `--yes` was said to another plan, it fails.
+fn carry_out(
+    session: &Session,
+    current: &Current,
+    mut agreed: ChangePlan,
+    file: &PoolFile,
+    options: &Options,
+    args: &ActArgs,
+    talk: &mut impl Write,
+) -> anyhow::Result<ChangePlan> {
+    for _ in 0..LIMIT_QUESTIONS {
+        let set = execute::set(&session.connection, current, agreed, file, options);
+        match session.runtime.block_on(set) {
+            Err(PoolError::Differs(now)) => {
+                writeln!(talk, "the pool was changed meanwhile; now this would be done:")?;
+                write!(talk, "{}", table(&now))?;
+                if args.yes || !std::io::stdin().is_terminal() {
+                    return Err(failed(PoolError::Differs(now)));
+                }
+                confirm("is not what was shown before", talk)?;
+                agreed = *now;
+            }
+            done => return done.map_err(failed),
+        }
+    }
+    Err(failed(PoolError::Conflict(format!("pool/{}", file.name))))
 }
 
 /// `pool delete`.

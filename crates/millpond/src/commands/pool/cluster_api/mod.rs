@@ -141,6 +141,9 @@ fn failed(error: PoolError) -> anyhow::Error {
         PoolError::Refused(refusals) => return refused(refusals).into(),
         PoolError::NoCluster { hint, .. } => (Some(Code::NotFound), Some(hint.clone())),
         PoolError::Conflict(_) => (Some(Code::Conflict), Some("try again when it is quiet".to_owned())),
+        PoolError::Differs(_) => {
+            (Some(Code::Conflict), Some("look at it with `--dry-run`, and run the command again".to_owned()))
+        }
         PoolError::Timeout(_) => {
             (Some(Code::Timeout), Some("the pool goes on leaving; look with `pool list`".to_owned()))
         }

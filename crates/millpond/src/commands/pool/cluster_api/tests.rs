@@ -375,3 +375,119 @@ async fn a_cluster_that_is_not_there_is_told_with_those_that_are() {
         "error: there is no cluster `my-clutser` in namespace `default`\nhint: did you mean `my-cluster`?"
     );
 }
+
+/// What happens to writes of MachineDeployments on their way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// After each, before its answer comes, a controller writes the same object.
+    Overtaken,
+    /// The first is done, and its answer is lost.
+    Unanswered,
+}
+
+/// A connection whose writes of MachineDeployments meet something.
+fn on_the_way(connection: &Connection, way: Way) -> (Connection, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    let writes: std::sync::Arc<std::sync::atomic::AtomicUsize> = std::sync::Arc::default();
+    let (inner, counted) = (connection.client.clone(), std::sync::Arc::clone(&writes));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (inner, counted) = (inner.clone(), std::sync::Arc::clone(&counted));
+        async move {
+            let is_write = request.method() == Method::PATCH && request.uri().path().contains("/machinedeployments/");
+            let answer = inner.send(request).await?;
+            if !is_write {
+                return Ok::<Response<Body>, kube::Error>(answer);
+            }
+            let number = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            match way {
+                Way::Overtaken => {
+                    let mark = json!({"metadata": {"annotations": {"controller": number.to_string()}}});
+                    let other = api(&inner, CORE, "MachineDeployment");
+                    other.patch("my-cluster-workers", &PatchParams::default(), &Patch::Merge(&mark)).await?;
+                }
+                Way::Unanswered if number == 0 => {
+                    let lost = http::StatusCode::GATEWAY_TIMEOUT;
+                    return Ok(Response::builder().status(lost).body(Body::from(b"{}".to_vec())).unwrap());
+                }
+                Way::Unanswered => {}
+            }
+            Ok(answer)
+        }
+    });
+    (Connection { client: Client::new(service, "default"), version: connection.version }, writes)
+}
+
+/// Templates that the pool names.
+async fn named(connection: &Connection) -> Vec<String> {
+    let made = deployment(connection, "my-cluster-workers").await;
+    let spec = &made["spec"]["template"]["spec"];
+    let names = [&spec["infrastructureRef"]["name"], &spec["bootstrap"]["configRef"]["name"]];
+    names.into_iter().filter_map(|name| name.as_str().map(ToOwned::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn a_change_that_removes_something_is_one_write_whoever_writes_meanwhile() {
+    let connection = example().await;
+    set(&connection, "name: workers\nlabels: {a: '1', b: '2'}\n").await.unwrap();
+    let (disturbed, writes) = on_the_way(&connection, Way::Overtaken);
+    set(&disturbed, "name: workers\nlabels: {a: '1'}\nvsphere: {memoryMiB: 32768}\n").await.unwrap();
+    assert_eq!(writes.load(std::sync::atomic::Ordering::SeqCst), 1);
+    let there = templates(&connection).await;
+    for template in named(&connection).await.iter().filter(|name| name.starts_with("my-cluster-workers")) {
+        assert!(there.contains(template), "{template} is named and gone: {there:?}");
+    }
+    let after = deployment(&connection, "my-cluster-workers").await;
+    assert_eq!(after["spec"]["template"]["metadata"]["labels"].get("b"), None);
+}
+
+#[tokio::test]
+async fn templates_that_the_pool_names_stay_when_the_answer_to_its_write_is_lost() {
+    let connection = example().await;
+    set(&connection, "name: workers\nlabels: {a: '1', b: '2'}\n").await.unwrap();
+    let (disturbed, _) = on_the_way(&connection, Way::Unanswered);
+    let lost = set(&disturbed, "name: workers\nlabels: {a: '1'}\nvsphere: {memoryMiB: 32768}\n").await;
+    assert!(matches!(lost, Err(PoolError::Api { .. })), "{lost:?}");
+    let (there, named) = (templates(&connection).await, named(&connection).await);
+    let made: Vec<&String> = named.iter().filter(|name| name.contains("-mt-") || name.contains("-kct-")).collect();
+    assert!(!made.is_empty() && made.iter().all(|name| there.contains(name)), "{named:?} of {there:?}");
+}
+
+#[tokio::test]
+async fn another_plan_than_the_one_that_was_agreed_to_is_given_back() {
+    let connection = example().await;
+    set(&connection, "name: workers\nreplicas: 1\nvsphere: {memoryMiB: 32768}\n").await.unwrap();
+    let current = fetch(&connection, "default", "my-cluster").await.unwrap();
+    let (wanted, options) = (file("name: workers\nreplicas: 3\nvsphere: {memoryMiB: 32768}\n"), Options::default());
+    let agreed = plan(&current, &wanted, &options).unwrap();
+    assert!(!agreed.rolls_out());
+    // Another client gives the pool less memory: to give it back replaces machines.
+    set(&connection, "name: workers\nvsphere: {memoryMiB: 16384}\n").await.unwrap();
+    let before = deployment(&connection, "my-cluster-workers").await;
+    let Err(PoolError::Differs(now)) = execute::set(&connection, &current, agreed.clone(), &wanted, &options).await
+    else {
+        panic!("machines are replaced, and nobody was asked");
+    };
+    assert!(now.rolls_out() && !now.is_as_agreed(&agreed));
+    let after = deployment(&connection, "my-cluster-workers").await;
+    assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    // What was agreed to now is done.
+    let current = fetch(&connection, "default", "my-cluster").await.unwrap();
+    assert_eq!(execute::set(&connection, &current, *now, &wanted, &options).await.unwrap().verb, Verb::Change);
+}
+
+#[test]
+fn a_plan_that_changed_meanwhile_is_a_conflict() {
+    let plan = ChangePlan {
+        pool: "gpu".to_owned(),
+        object: "MachineDeployment/c-gpu".to_owned(),
+        verb: Verb::Change,
+        created: vec![],
+        changes: vec![],
+        ignored: vec![],
+        warnings: vec![],
+        writes: vec![],
+    };
+    insta::assert_snapshot!(crate::failure::describe(&super::failed(PoolError::Differs(Box::new(plan)))), @r"
+    error: MachineDeployment/c-gpu was changed meanwhile, and what would be done now is not what was shown
+    hint: look at it with `--dry-run`, and run the command again
+    ");
+}

@@ -1,0 +1,210 @@
+//! Controllers of one process, running whenever it leads: the same for `up` and for `controller`.
+//!
+//! Nothing that only one process can have (the file of the simulated cloud) is opened before this process leads, so that
+//! any number of standbys can wait beside the leader, with its data directory or with others.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use millpond_controllers::cluster::Options;
+use millpond_controllers::context::Context;
+use millpond_controllers::leader::{Candidate, Leadership, Leads};
+use millpond_controllers::run::Controllers;
+use millpond_providers::sim::{Cloud, OpenError, SimProvider};
+use millpond_providers::{Provider, ProviderError};
+use millpond_runtime::clock::Clock;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// The Lease that decides who leads.
+pub(crate) const LEASE: &str = "millpond-controller";
+/// Namespace of the Lease where nothing else is said.
+pub(crate) const NAMESPACE: &str = "kube-system";
+/// The identity of controllers inside `millpond up` begins with this; host names have no colon.
+///
+/// Such a holder of a Lease in an embedded API was a process that served that API. Whoever serves it now holds the lock of
+/// the store that the Lease is in, so the other one is dead, and is not waited for.
+const EMBEDDED: &str = "embedded:";
+/// How often a leader tries to open a cloud that the leader before it has not closed yet.
+const OPEN_AGAIN: Duration = Duration::from_millis(500);
+
+/// Where the machines of the simulated cloud are kept.
+#[derive(Debug, Clone)]
+pub(crate) enum CloudPlace {
+    /// In memory: they are gone with the process.
+    Memory(Arc<Cloud>),
+    /// In a file of this directory.
+    Directory(PathBuf),
+}
+
+impl CloudPlace {
+    /// Opens the cloud; waits while another process has it. None when the term ends before.
+    async fn open(&self, term: &CancellationToken) -> anyhow::Result<Option<Arc<Cloud>>> {
+        let directory = match self {
+            Self::Memory(cloud) => return Ok(Some(Arc::clone(cloud))),
+            Self::Directory(directory) => directory,
+        };
+        let mut is_told = false;
+        loop {
+            match open_cloud(directory) {
+                Ok(cloud) => return Ok(Some(Arc::new(cloud))),
+                Err(error) if matches!(error.downcast_ref(), Some(OpenError::InUse { .. })) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(error = format!("{error:#}"), "waiting for the cloud");
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            tokio::select! {
+                () = term.cancelled() => return Ok(None),
+                () = tokio::time::sleep(OPEN_AGAIN) => {}
+            }
+        }
+    }
+}
+
+fn open_cloud(directory: &Path) -> anyhow::Result<Cloud> {
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
+    let file = directory.join("cloud.json");
+    Cloud::open(&file).with_context(|| format!("cannot use `{}`", file.display()))
+}
+
+/// What a process first finds out about its part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its controllers run.
+    Leads,
+    /// Another process leads; this one waits.
+    Waits,
+}
+
+/// Controllers that run whenever this process leads.
+pub(crate) struct Office {
+    pub(crate) client: Client,
+    pub(crate) cloud: CloudPlace,
+    pub(crate) options: Options,
+    /// What runs now, for metrics.
+    current: Arc<Mutex<Weak<Context>>>,
+    settled: Option<oneshot::Sender<Standing>>,
+}
+
+impl Office {
+    pub(crate) fn new(client: Client, cloud: CloudPlace, options: Options) -> Self {
+        Self { client, cloud, options, current: Arc::default(), settled: None }
+    }
+
+    /// Tells once whether this process leads or waits; nothing if it fails before.
+    pub(crate) fn settled(&mut self) -> oneshot::Receiver<Standing> {
+        let (settled, told) = oneshot::channel();
+        self.settled = Some(settled);
+        told
+    }
+
+    /// What the controllers count and see, whenever it is asked for: families in OpenMetrics text.
+    pub(crate) fn metrics(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        let current = Arc::clone(&self.current);
+        move || {
+            let context = current.lock().upgrade();
+            context.map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
+        }
+    }
+
+    /// Acts whenever this process is elected, until it is stopped.
+    pub(crate) async fn lead(mut self, mut candidate: Candidate, stop: CancellationToken) -> anyhow::Result<()> {
+        loop {
+            let mut elected = candidate.elected_at_once().await;
+            if elected.is_none() {
+                self.settle(Standing::Waits);
+                elected = candidate.elected(&stop).await;
+            }
+            let Some(leadership) = elected else { return Ok(()) };
+            tracing::info!(term = leadership.term(), "leads");
+            let (term, renewing) = (stop.child_token(), CancellationToken::new());
+            let renew = async {
+                candidate.lead(&leadership, &renewing).await;
+                term.cancel();
+            };
+            let work = async {
+                let done = self.serve(Leads::Elected(leadership.clone()), &term).await;
+                // What was under way when the term ended is finished under the Lease.
+                renewing.cancel();
+                done
+            };
+            let ((), done) = tokio::join!(renew, work);
+            if stop.is_cancelled() || done.is_err() {
+                candidate.resign().await;
+                return done;
+            }
+        }
+    }
+
+    /// Acts without asking who leads, until it is stopped.
+    pub(crate) async fn act_alone(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        self.serve(Leads::Alone, &stop).await
+    }
+
+    /// One term, until the token is cancelled.
+    async fn serve(&mut self, leads: Leads, term: &CancellationToken) -> anyhow::Result<()> {
+        let Some(cloud) = self.cloud.open(term).await? else { return Ok(()) };
+        let provider = Arc::new(SimProvider::new(cloud, self.client.clone(), Clock::Machine));
+        if let Some(leadership) = leads.leadership()
+            && !begin_term(&*provider, leadership).await?
+        {
+            return Ok(());
+        }
+        let booting = tokio::spawn(Arc::clone(&provider).run(term.clone()));
+        let options = Options { leads, ..self.options.clone() };
+        let controllers = Controllers::start(self.client.clone(), options, [provider as Arc<dyn Provider>], term);
+        *self.current.lock() = Arc::downgrade(controllers.context());
+        self.settle(Standing::Leads);
+        term.cancelled().await;
+        controllers.ended().await;
+        let _ = booting.await;
+        Ok(())
+    }
+
+    fn settle(&mut self, standing: Standing) {
+        if let Some(settled) = self.settled.take() {
+            // Nobody has to listen.
+            let _ = settled.send(standing);
+        }
+    }
+}
+
+/// Tells a provider the number of the term, a higher one if it has seen that number before; false when the leadership
+/// ends meanwhile.
+async fn begin_term(provider: &dyn Provider, leadership: &Leadership) -> anyhow::Result<bool> {
+    loop {
+        match provider.begin_term(leadership.term()).await {
+            Ok(()) => return Ok(true),
+            Err(ProviderError::Fenced { seen: Some(seen), .. }) => {
+                if !leadership.exceed(seen).await {
+                    return Ok(false);
+                }
+            }
+            Err(error) => return Err(error).context("cannot begin to lead"),
+        }
+    }
+}
+
+/// The candidate of a process that controls a cluster of others. Its identity is its own: two containers may have the same
+/// host name and the same process id.
+pub(crate) fn candidate(client: Client, namespace: &str) -> Candidate {
+    let identity = format!("{}_{:016x}", hostname(), rand::random::<u64>());
+    Candidate::new(client, namespace, LEASE, &identity, Clock::Machine)
+}
+
+/// The candidate of a process that serves the API itself.
+pub(crate) fn embedded_candidate(client: Client) -> Candidate {
+    let identity = format!("{EMBEDDED}{}_{:016x}", hostname(), rand::random::<u64>());
+    Candidate::new(client, NAMESPACE, LEASE, &identity, Clock::Machine).succeeds(EMBEDDED).renews_seldom()
+}
+
+fn hostname() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "millpond".to_owned() } else { name }
+}

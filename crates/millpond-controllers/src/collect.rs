@@ -112,7 +112,7 @@ impl Collector {
         }
         // Read after the list: a claim is there before its machine.
         let (claims, nodes) = (context.cluster.claims.list(), context.cluster.nodes.list());
-        // Of what is in another cloud nobody here knows whether it is there.
+        // This process cannot see what is in another cloud.
         let is_known = |claim: &Arc<NodeClaim>| context.clouds.unknown(&**claim).is_none();
         let mut suspicion = suspect(&instances, &claims, &nodes, context.cluster.now(), |node| self.is_ours(node));
         suspicion.unlisted.retain(|claim| is_known(claim));

@@ -212,8 +212,8 @@ impl Candidate {
         Self { predecessors: Some(prefix.to_owned()), ..self }
     }
 
-    /// Renews once a minute only. For a process that serves the API itself: while it sleeps or is dead, nobody else can
-    /// take the Lease, and whoever serves the API next knows so ([`Self::succeeds`]).
+    /// Renews once a minute only. For a process that serves the API itself: while it sleeps or is dead, no process can
+    /// take the Lease, and the next process that serves the API knows so ([`Self::succeeds`]).
     #[must_use]
     pub fn renews_seldom(self) -> Self {
         Self { pace: SELDOM, ..self }
@@ -320,7 +320,7 @@ impl Candidate {
             self.seen = Some((version, Instant::now()));
         }
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
-        // Whoever asks does not lead: a term of this very process has ended.
+        // The caller does not lead: an earlier term of this process has ended.
         let is_dead = holder == self.identity
             || self.predecessors.as_ref().is_some_and(|prefix| holder.starts_with(prefix.as_str()));
         let lasts =

@@ -109,7 +109,7 @@ pub enum Rejection {
     HasGPU,
     /// Another model.
     WrongModel,
-    /// Too little memory of an accelerator, or nobody knows how much.
+    /// Too little memory of an accelerator, or its memory is unknown.
     TooLittleGPUMemory,
     /// Being disturbed now.
     InMaintenance,

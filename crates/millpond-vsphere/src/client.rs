@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// The current session, or a new one. Whoever comes while another call logs in waits for that one.
+    /// The current session, or a new one. A call that arrives while another one logs in waits for that one.
     pub(crate) async fn session(&self) -> Result<Arc<Session>> {
         if let Some(session) = self.session.read().clone() {
             return Ok(session);
@@ -275,7 +275,7 @@ impl LoginGate {
 }
 
 fn held_back(wait: Duration, cause: &str) -> Error {
-    // Rounded up: whoever waits that many whole seconds may log in.
+    // Rounded up: a caller that waits that many whole seconds may log in.
     Error::LoginHeldBack { seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0), cause: cause.to_owned() }
 }
 

@@ -56,7 +56,7 @@ pub struct FakeVCenter {
 struct Inner {
     options: Options,
     world: Mutex<World>,
-    /// The version of the world, for those who wait for a change.
+    /// The version of the world, for calls that wait for a change.
     version: watch::Sender<u64>,
     /// Whether connections are refused.
     down: watch::Sender<bool>,

@@ -134,7 +134,7 @@ pub enum Connection {
     /// It does.
     #[default]
     Connected,
-    /// Somebody disconnected it, or the machine is orphaned or inaccessible.
+    /// An administrator disconnected it, or the machine is orphaned or inaccessible.
     Disconnected,
     /// It does not answer.
     NotResponding,

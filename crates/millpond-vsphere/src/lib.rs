@@ -8,7 +8,7 @@
 //!                        polls: host state, quick stats, scheduled tasks
 //!                            │
 //!                            ▼
-//!                        Inventory (plain values) ──▶ whoever reads it; Freshness says whether it can be trusted
+//!                        Inventory (plain values) ──▶ its readers; Freshness says whether it can be trusted
 //! ```
 //!
 //! The crate only reads; it never changes anything in vCenter. It knows nothing of Kubernetes. [`fake`] is a vCenter in

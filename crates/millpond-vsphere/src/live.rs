@@ -309,7 +309,7 @@ impl Live {
         });
     }
 
-    /// Notes that vCenter answered; wakes nobody.
+    /// Notes that vCenter answered; wakes no reader.
     fn answered(&self) {
         self.state.write().observed_at = Some((self.now)());
     }
@@ -352,7 +352,7 @@ impl Live {
     }
 }
 
-/// Waits until something else is wanted; for ever if nobody can want anything else any more.
+/// Waits until something else is wanted; for ever if the sender is gone.
 async fn changed(wanted: &mut watch::Receiver<Wanted>) {
     if wanted.changed().await.is_err() {
         std::future::pending::<()>().await;

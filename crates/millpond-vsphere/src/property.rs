@@ -79,7 +79,7 @@ impl Client {
         returned(METHOD, &self.call(METHOD, manager, &arguments).await?)
     }
 
-    /// A collector of its own, so that nobody else's filters are in its updates.
+    /// A collector of its own, so that filters of other calls are not in its updates.
     pub(crate) async fn create_collector(&self) -> Result<Reference> {
         const METHOD: &str = "CreatePropertyCollector";
         let session = self.session().await?;

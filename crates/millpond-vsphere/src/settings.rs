@@ -44,9 +44,9 @@ pub enum Trust {
     System,
     /// Those that a file of CA certificates vouches for.
     CaFile(PathBuf),
-    /// Exactly the one with this thumbprint (SHA-1 or SHA-256), whoever signed it.
+    /// Exactly the one with this thumbprint (SHA-1 or SHA-256), whichever CA signed it.
     Thumbprint(Thumbprint),
-    /// Any. Only on explicit request: whoever is between can read the password.
+    /// Any. Only on explicit request: a machine in the middle can read the password.
     Insecure,
 }
 

@@ -1,4 +1,4 @@
-//! The client against govmomi's own simulator of vCenter: what this crate writes is read by somebody else's server, and
+//! The client against govmomi's own simulator of vCenter: what this crate writes is read by another implementation, and
 //! what it reads is written by one.
 
 use std::io::{Read as _, Write as _};

@@ -4,7 +4,7 @@
 //! accept ─▶ connections: admit, or evict an idle one ─▶ handshake ─▶ activity: first request, idle, stalled write
 //! ```
 //!
-//! A connection is kept for the sake of its requests. Whoever sends none loses it after a few seconds, whatever bytes
+//! A connection is kept for the sake of its requests. A client that sends none loses it after a few seconds, whatever bytes
 //! it sends instead; and a table that is full of idle connections gives their places to new ones (`connections.rs`).
 
 mod activity;

@@ -60,7 +60,7 @@ async fn outside_clients_leave_room_for_health_and_for_clients_inside() {
     let api = api(1).await;
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}});
     api.accept("POST", "/api/v1/namespaces/default/resourcequotas", &quota).await;
-    // Whoever creates a pod waits for its turn at the quota.
+    // A client that creates a pod waits for its turn at the quota.
     let turn = api.server.quota_turn.lock().await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let request = Request::post("/api/v1/namespaces/default/pods")

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One decision covers all pools of a launcher. Resources count as used from the decision on, so that two requests of
-//! one decision never share them. A request that has to wait does not hold up others. Whoever carries out the actions
+//! one decision never share them. A request that has to wait does not hold up others. The caller that carries out the actions
 //! compares versions; an action whose snapshot is stale fails and is decided again.
 
 mod assign;

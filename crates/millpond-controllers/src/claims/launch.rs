@@ -232,7 +232,7 @@ impl Claims {
             ProviderError::NotReady { .. } => {
                 return self.give_up(claim, CLASS_NOT_READY, disrupted_by::CLASS_NOT_READY, &message).await;
             }
-            // Whoever leads now launches it.
+            // The new leader launches it.
             ProviderError::Fenced { .. } => {
                 tracing::info!(claim = claim.name(), why = message, "not launched");
                 return Ok(Some(FIRST_RETRY));

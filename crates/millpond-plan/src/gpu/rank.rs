@@ -30,7 +30,7 @@ impl Score {
 }
 
 /// How much better another node has to be before it replaces the last answer. CPU demand changes with every poll; an
-/// answer that follows each change is of no use to whoever starts a job with it.
+/// answer that follows each change is of no use to the job that starts with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hysteresis {
     /// Percent of the CPU demand of the last answer.

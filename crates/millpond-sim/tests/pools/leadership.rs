@@ -33,7 +33,7 @@ async fn a_standby_leads_once_the_leader_is_gone_and_the_term_has_a_higher_numbe
     let stop = CancellationToken::new();
     let (line, started) = (Fuse::none(), Instant::now());
     let mut first = candidate(&basin, "first", line.clone());
-    let old = first.elected(&stop).await.expect("nobody else is there");
+    let old = first.elected(&stop).await.expect("no other candidate is there");
     assert_eq!(started.elapsed(), Duration::ZERO, "a fresh Lease is taken at once");
     keep(first, &old, &stop);
     let mut second = candidate(&basin, "second", Fuse::none());
@@ -51,7 +51,7 @@ async fn a_standby_leads_once_the_leader_is_gone_and_the_term_has_a_higher_numbe
 async fn a_dead_predecessor_is_not_waited_for() {
     let basin = Basin::without_controllers().await;
     let stop = CancellationToken::new();
-    let old = candidate(&basin, "up_1", Fuse::none()).elected(&stop).await.expect("nobody else is there");
+    let old = candidate(&basin, "up_1", Fuse::none()).elected(&stop).await.expect("no other candidate is there");
     let killed = Instant::now();
     let new = candidate(&basin, "up_2", Fuse::none()).succeeds("up_").elected(&stop).await.expect("it is dead");
     assert_eq!((killed.elapsed(), new.term()), (Duration::ZERO, old.term() + 1));
@@ -65,12 +65,13 @@ async fn a_leader_that_slept_launches_nothing() {
     let stop = CancellationToken::new();
     basin.class("default", json!({})).await;
     basin.pool("default", json!({})).await;
-    let leadership = candidate(&basin, "first", Fuse::none()).elected(&stop).await.expect("nobody else is there");
+    let leadership =
+        candidate(&basin, "first", Fuse::none()).elected(&stop).await.expect("no other candidate is there");
     basin.lead(&leadership, &basin.cloud, Fuse::none(), &stop).await;
     basin.deployment("early", 1, "1", json!({})).await;
     basin.pass(Duration::from_secs(3)).await;
     assert_eq!(basin.instances().len(), 1);
-    // Nobody renews: the process was stopped for longer than its Lease can be trusted, and nobody else leads yet.
+    // The Lease is not renewed: the process was stopped for longer than it can be trusted, and no other one leads yet.
     basin.pass(Duration::from_secs(10)).await;
     basin.deployment("late", 3, "3500m", json!({})).await;
     basin.pass(Duration::from_secs(20)).await;
@@ -98,7 +99,7 @@ async fn a_deleted_lease_does_not_lock_leaders_out_of_their_cloud() {
     let leases: Api<Lease> = Api::namespaced(basin.client.clone(), "kube-system");
     let _ = leases.delete(LEASE, &DeleteParams::default()).await;
     let mut first = candidate(&basin, "first", Fuse::none());
-    let leadership = first.elected(&stop).await.expect("nobody else is there");
+    let leadership = first.elected(&stop).await.expect("no other candidate is there");
     assert_eq!(leadership.term(), 0);
     keep(first, &leadership, &stop);
     let Err(ProviderError::Fenced { seen: Some(seen), .. }) = provider.begin_term(leadership.term()).await else {

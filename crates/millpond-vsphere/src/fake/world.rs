@@ -6,7 +6,7 @@ use crate::reference::Reference;
 
 use super::shape::Properties;
 
-/// Removed objects that are remembered for those who watch; older ones are forgotten.
+/// Removed objects that are remembered for watchers; older ones are forgotten.
 const GONE: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ impl World {
             let version = last.max(object.entered);
             changes.push(Change { version, object: reference.clone(), values: Some(values), entered });
         }
-        // Nobody who starts to watch hears of what is gone.
+        // A new watcher does not receive removals from before.
         let gone =
             self.gone.iter().filter(|(version, object)| since > 0 && *version > since && watched.selects(object));
         changes.extend(gone.map(|(version, object)| Change {

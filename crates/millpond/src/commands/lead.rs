@@ -26,7 +26,7 @@ pub(crate) const LEASE: &str = "millpond-controller";
 pub(crate) const NAMESPACE: &str = "kube-system";
 /// The identity of controllers inside `millpond up` begins with this; host names have no colon.
 ///
-/// Such a holder of a Lease in an embedded API was a process that served that API. Whoever serves it now holds the lock of
+/// Such a holder of a Lease in an embedded API was a process that served that API. The process that serves it now holds the lock of
 /// the store that the Lease is in, so the other one is dead, and is not waited for.
 const EMBEDDED: &str = "embedded:";
 /// How often a leader tries to open a cloud that the leader before it has not closed yet.
@@ -169,7 +169,7 @@ impl Office {
 
     fn settle(&mut self, standing: Standing) {
         if let Some(settled) = self.settled.take() {
-            // Nobody has to listen.
+            // The receiver may be gone.
             let _ = settled.send(standing);
         }
     }

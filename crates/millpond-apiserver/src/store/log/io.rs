@@ -18,7 +18,7 @@ pub const FILE_NAME: &str = "millpond.store";
 /// A file that is being written and will take the store's name.
 pub(super) const NEW_FILE_NAME: &str = "millpond.store.new";
 /// Held with an exclusive lock while the store is open, and names the process. The store's file is locked as well:
-/// whoever removes this one does not let a second server in.
+/// removing this one does not let a second server in.
 const LOCK_FILE_NAME: &str = "millpond.store.lock";
 
 /// One open file. Methods take `&self`: a compaction reads what is appended.

@@ -148,7 +148,7 @@ async fn put(client: &Client, kinds: &mut Kinds, write: &Write) -> Result<Option
         let uid = applied.map_err(doing(words))?.metadata.uid;
         return Ok(Some(Made { resource, namespace: namespace.to_owned(), name: name.to_owned(), uid }));
     };
-    // One write in either case, so that nobody's write comes between two halves of a change. What others own too does not
+    // One write in either case, so that no other write comes between two halves of a change. What others own too does not
     // go by leaving it out of what is applied: then the whole change is a merge patch.
     let written = match removal(live, object) {
         Some(patch) => {

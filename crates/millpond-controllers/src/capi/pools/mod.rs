@@ -177,7 +177,7 @@ pub struct ChangePlan {
 }
 
 impl ChangePlan {
-    /// Whether this plan does what another one was said to do. A plan that does nothing needs nobody's consent.
+    /// Whether this plan does what another one was said to do. A plan that does nothing needs no consent.
     pub fn is_as_agreed(&self, agreed: &Self) -> bool {
         let shown = |plan: &Self| {
             let Self { pool, object, verb, created, changes, ignored, warnings, writes: _ } = plan.clone();

@@ -172,7 +172,7 @@ fn act(
         confirm("replaces machines of the pool in turn", talk)?;
     }
     let done = carry_out(session, current, made, file, options, args, talk)?;
-    // What nobody names any more is of earlier changes; it can wait if it cannot be collected now.
+    // A template without a reference is left from earlier changes; it can wait if it cannot be collected now.
     let now = jiff::Timestamp::now();
     let collect = execute::collect(&session.connection, &current.namespace, &current.cluster, None, now);
     for template in session.runtime.block_on(collect).unwrap_or_default() {
@@ -187,7 +187,7 @@ fn act(
 }
 
 /// Does what was agreed to. When the objects change meanwhile, and something else would be done now, that is shown and
-/// asked for anew; where there is nobody to ask, or `--yes` was said to another plan, it fails.
+/// asked for anew; where there is no terminal, or `--yes` was said to another plan, it fails.
 fn carry_out(
     session: &Session,
     current: &Current,

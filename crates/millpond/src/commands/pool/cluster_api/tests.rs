@@ -464,7 +464,7 @@ async fn another_plan_than_the_one_that_was_agreed_to_is_given_back() {
     let before = deployment(&connection, "my-cluster-workers").await;
     let Err(PoolError::Differs(now)) = execute::set(&connection, &current, agreed.clone(), &wanted, &options).await
     else {
-        panic!("machines are replaced, and nobody was asked");
+        panic!("machines are replaced without a question");
     };
     assert!(now.rolls_out() && !now.is_as_agreed(&agreed));
     let after = deployment(&connection, "my-cluster-workers").await;

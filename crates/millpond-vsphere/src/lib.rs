@@ -11,7 +11,7 @@
 //!                        Inventory (plain values) ──▶ its readers; Freshness says whether it can be trusted
 //! ```
 //!
-//! The crate only reads; it never changes anything in vCenter. It knows nothing of Kubernetes. [`fake`] is a vCenter in
+//! The crate only reads; it never changes anything in vCenter. It knows nothing of Kubernetes. `fake` is a vCenter in
 //! this process that speaks the same subset of SOAP, for tests and demonstrations.
 //!
 //! Layers, lowest first: `xml` (elements), `soap` (envelopes and faults), [`transport`] (HTTP, TLS), [`client`] (session

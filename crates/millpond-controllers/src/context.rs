@@ -166,6 +166,7 @@ impl Context {
         options.node_groups = self.cluster.machines.as_pools(groups);
         // Classes repeat what the stock says, later and in whole seconds.
         options.ignore_stock = true;
+        options.require_classes = true;
         for limits in self.cluster.limits.list() {
             add_limits(&limits.spec, &mut options);
         }

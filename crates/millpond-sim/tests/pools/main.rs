@@ -3,6 +3,7 @@
 mod advice;
 mod basin;
 mod buffers;
+mod classes;
 mod crash;
 mod demo;
 mod disruption;

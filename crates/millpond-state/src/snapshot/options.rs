@@ -36,6 +36,9 @@ pub struct Options {
     pub pools_of: PoolsOf,
     /// Leave aside what node classes say is out of stock: for whoever knows it better.
     pub ignore_stock: bool,
+    /// A pool whose node class is missing or is being deleted is not ready. Otherwise a catalogue stands in for a
+    /// missing class where there is no class at all: for files that leave it out.
+    pub require_classes: bool,
     /// How node groups of Cluster API become pools.
     pub node_groups: NodeGroups,
     /// What the snapshot was taken from; a count of changes where none is given.

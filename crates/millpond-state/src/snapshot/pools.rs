@@ -280,7 +280,7 @@ impl<'s> Taking<'s> {
             overlays: class.map(|class| class.spec.overlays.clone()).filter(|overlays| !overlays.is_empty()),
             missing: class.map(|class| self.missing(class)).unwrap_or_default(),
             labels: self.labels_asked_for(pool),
-            not_ready: class.and_then(class_not_ready),
+            not_ready: class.and_then(class_not_ready).or_else(|| class.and_then(|class| self.class_leaves(class))),
         };
         if state.catalog_of(pool, options).is_none() {
             let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
@@ -290,6 +290,12 @@ impl<'s> Taking<'s> {
         source.not_ready = source.not_ready.or(unknown);
         self.note_class(pool, origin, kind, class.is_some(), &mut source);
         source
+    }
+
+    /// Why nothing is bought of a class that is being deleted, where classes are required.
+    fn class_leaves(&self, class: &NodeClass) -> Option<String> {
+        let leaves = self.options.require_classes && class.metadata.deletion_timestamp.is_some();
+        leaves.then(|| format!("its node class `{}` is being deleted", class.metadata.name))
     }
 
     /// What a class says is out of stock at this moment.
@@ -342,7 +348,7 @@ impl<'s> Taking<'s> {
             }
             return;
         }
-        if others.is_empty() {
+        if others.is_empty() && !self.options.require_classes {
             let message = format!(
                 "pool `{pool_name}`: its node class `{}` is not here; the catalogue `{catalog}` stands in",
                 named.name

@@ -296,6 +296,15 @@ fn pools_that_are_not_ready() {
         taken_three.snapshot.pools[0].not_ready.as_deref(),
         Some("its node class `mien` is not ready: NoSubnet")
     );
+    let strict = Options { require_classes: true, ..Options::default() };
+    assert_eq!(
+        taken(&named, &strict).snapshot.pools[0].not_ready.as_deref(),
+        Some("there is no node class `mien`"),
+        "no catalogue stands in for it"
+    );
+    let leaving = class.replace("{name: mine}", "{name: mien, deletionTimestamp: '2026-11-16T11:00:00Z'}");
+    let taken_four = taken(&format!("{leaving}{named}"), &strict);
+    assert_eq!(taken_four.snapshot.pools[0].not_ready.as_deref(), Some("its node class `mien` is being deleted"));
     let going = pool("deletionTimestamp: '2026-11-16T11:00:00Z'", "", "");
     assert_eq!(lower(&going).pools[0].not_ready.as_deref(), Some("it is being deleted"));
 }

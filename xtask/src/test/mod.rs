@@ -152,20 +152,18 @@ fn plan(args: &Args) -> Vec<Stage> {
         detail: "wait for the builds of Kubernetes, etcd, kwok, Cluster API, the rival and Karpenter's suite that run beside the steps above".into(),
         work: Work::AwaitParts,
     };
-    // Suites on a real cluster mostly wait, so that compiling and a second suite fit beside them.
-    let clusters = vec![
-        Step::tests(REAL_CLUSTER, &["--workspace", "--", "--ignored", IGNORED_PREFIX]),
-        Step::xtask(CONFORMANCE, &["k8s-conformance", "--quick"]),
-    ];
+    // The guides of the real-cluster suites show how many nodes pods get that arrive at once; beside a compiler they
+    // arrive over seconds.
+    let clusters = vec![parts, Step::tests(REAL_CLUSTER, &["--workspace", "--", "--ignored", IGNORED_PREFIX])];
+    // These mostly wait, so that they fit beside each other.
+    let karpenter = vec![Step::xtask(KARPENTER_SUITE, &["karpenter-suite", "--selection", "--clusters", "2"])];
     let beside = vec![
-        clippy,
-        docs,
-        Step::xtask(KARPENTER_SUITE, &["karpenter-suite", "--selection", "--clusters", "2"]),
+        Step::xtask(CONFORMANCE, &["k8s-conformance", "--quick"]),
         Step::task(RIVAL, "go vet, go test, cargo xtask rival --pods 200 --debug", || {
             rival::check().map(|()| String::new())
         }),
     ];
-    vec![vec![checks], vec![tests], vec![vec![parts]], vec![clusters, beside]]
+    vec![vec![checks], vec![tests], vec![vec![clippy, docs]], vec![clusters], vec![karpenter, beside]]
 }
 
 /// Which of the parts are not in the cache yet.

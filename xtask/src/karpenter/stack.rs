@@ -133,6 +133,7 @@ impl Kit {
             Engine::Millpond => {
                 command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig());
                 command.arg("--data-dir").arg(cluster.folder().join("millpond")).arg("--no-leader-election");
+                command.args(["--health-bind", "0", "--metrics-bind", "0"]);
             }
             Engine::Karpenter => {
                 command

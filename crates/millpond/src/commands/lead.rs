@@ -82,19 +82,78 @@ pub(crate) enum Standing {
     Waits,
 }
 
+/// What the controllers of this process do at the moment.
+#[derive(Debug, Clone, Default)]
+enum Phase {
+    /// Nothing yet.
+    #[default]
+    Starting,
+    /// Another process leads.
+    Follows,
+    /// They run, or end their last term.
+    Leads(Weak<Context>),
+}
+
+/// Shows the state of the controllers to probes and metrics.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Monitor(Arc<Mutex<Phase>>);
+
+impl Monitor {
+    fn set(&self, phase: Phase) {
+        *self.0.lock() = phase;
+    }
+
+    fn context(&self) -> Option<Arc<Context>> {
+        match &*self.0.lock() {
+            Phase::Leads(context) => context.upgrade(),
+            Phase::Starting | Phase::Follows => None,
+        }
+    }
+
+    /// What the controllers count and see, as families in OpenMetrics text; empty while another process leads.
+    pub(crate) fn metrics(&self) -> String {
+        self.context().map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
+    }
+
+    /// A follower is ready: it takes over when the leader ends. A leader is ready once its watches have listed everything.
+    pub(crate) fn readiness(&self) -> Readiness {
+        match &*self.0.lock() {
+            Phase::Starting => Readiness::Starting,
+            Phase::Follows => Readiness::Follows,
+            Phase::Leads(context) => match context.upgrade() {
+                Some(context) if context.cluster.is_ready() => Readiness::Leads,
+                Some(_) => Readiness::Syncing,
+                None => Readiness::Starting,
+            },
+        }
+    }
+}
+
+/// How far the controllers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// The election has no result yet.
+    Starting,
+    /// Another process leads.
+    Follows,
+    /// This process leads; its watches have not listed everything yet.
+    Syncing,
+    /// This process leads and acts.
+    Leads,
+}
+
 /// Controllers that run whenever this process leads.
 pub(crate) struct Office {
     pub(crate) client: Client,
     pub(crate) cloud: CloudPlace,
     pub(crate) options: Options,
-    /// What runs now, for metrics.
-    current: Arc<Mutex<Weak<Context>>>,
+    monitor: Monitor,
     settled: Option<oneshot::Sender<Standing>>,
 }
 
 impl Office {
     pub(crate) fn new(client: Client, cloud: CloudPlace, options: Options) -> Self {
-        Self { client, cloud, options, current: Arc::default(), settled: None }
+        Self { client, cloud, options, monitor: Monitor::default(), settled: None }
     }
 
     /// Tells once whether this process leads or waits; nothing if it fails before.
@@ -104,13 +163,9 @@ impl Office {
         told
     }
 
-    /// What the controllers count and see, whenever it is asked for: families in OpenMetrics text.
-    pub(crate) fn metrics(&self) -> impl Fn() -> String + Send + Sync + use<> {
-        let current = Arc::clone(&self.current);
-        move || {
-            let context = current.lock().upgrade();
-            context.map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
-        }
+    /// Shows what the controllers do.
+    pub(crate) fn monitor(&self) -> Monitor {
+        self.monitor.clone()
     }
 
     /// Acts whenever this process is elected, until it is stopped.
@@ -118,6 +173,7 @@ impl Office {
         loop {
             let mut elected = candidate.elected_at_once().await;
             if elected.is_none() {
+                self.monitor.set(Phase::Follows);
                 self.settle(Standing::Waits);
                 elected = candidate.elected(&stop).await;
             }
@@ -159,7 +215,7 @@ impl Office {
         let booting = tokio::spawn(Arc::clone(&provider).run(term.clone()));
         let options = Options { leads, ..self.options.clone() };
         let controllers = Controllers::start(self.client.clone(), options, [provider as Arc<dyn Provider>], term);
-        *self.current.lock() = Arc::downgrade(controllers.context());
+        self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(Standing::Leads);
         term.cancelled().await;
         controllers.ended().await;

@@ -118,7 +118,8 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
         let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
-        embedded.server().add_metrics(office.metrics());
+        let monitor = office.monitor();
+        embedded.server().add_metrics(move || monitor.metrics());
         let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
         let work = threads.controllers().spawn(office.lead(candidate, stop.clone()));
         crew = Some(work);

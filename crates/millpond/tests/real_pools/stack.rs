@@ -90,6 +90,7 @@ impl Stack {
         let mut command = Command::new(binary());
         command.arg("controller").arg("--kubeconfig").arg(self.gate.kubeconfig());
         command.arg("--data-dir").arg(self.data_dir()).arg("--no-leader-election");
+        command.args(["--health-bind", "0", "--metrics-bind", "0"]);
         let label = format!("millpond-{}", self.starts);
         self.engine = Some(Process::spawn(&label, &mut command, self.cluster.folder())?);
         Ok(())

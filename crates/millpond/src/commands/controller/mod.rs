@@ -1,6 +1,10 @@
 //! `millpond controller`: the controllers alone, on a cluster that is there.
 
+mod access;
+mod endpoints;
+
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -10,8 +14,9 @@ use millpond_controllers::cluster::{Options, Urgent};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
 use super::kinds;
-use super::lead::{self, CloudPlace, Office, Standing};
+use super::lead::{self, CloudPlace, Monitor, Office, Readiness, Standing};
 use super::node_groups::NodeGroupArgs;
 use super::threads::Threads;
 use super::up::{Signals, default_data_dir, say};
@@ -38,6 +43,8 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = lead::NAMESPACE)]
     leader_namespace: String,
     #[command(flatten)]
+    endpoints: EndpointArgs,
+    #[command(flatten)]
     node_groups: NodeGroupArgs,
     /// The cluster that Cluster API's machines are in, if it is not the one that their nodes are in
     #[arg(long, value_name = "FILE")]
@@ -54,6 +61,7 @@ pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
 
 async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let endpoints = Endpoints::bind(&args.endpoints).await?;
     let client = connect(&args, threads.controllers()).await?;
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
     kinds::require(&client, kinds::SERVED_WITHIN).await?;
@@ -62,12 +70,20 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let stop = CancellationToken::new();
     let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
     let settled = office.settled();
+    let (health, metrics) = endpoints.urls();
+    let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));
     let work = if args.no_leader_election {
         threads.controllers().spawn(office.act_alone(stop.clone()))
     } else {
         threads.controllers().spawn(office.lead(lead::candidate(client, &args.leader_namespace), stop.clone()))
     };
     say(&format!("Millpond controls a cluster of Kubernetes {}; Ctrl-C stops it.\n", version.git_version))?;
+    if let Some(url) = health {
+        say(&format!("  health      {url}/livez, {url}/readyz\n"))?;
+    }
+    if let Some(url) = metrics {
+        say(&format!("  metrics     {url}/metrics\n"))?;
+    }
     if settled.await == Ok(Standing::Waits) {
         say("Another controller leads; this one waits.\n")?;
     }
@@ -82,7 +98,33 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
         ended = work => ended.context("the controllers failed")??,
         () = signals.next() => return say("Ended at once.\n"),
     }
+    let _ = serving.await;
     say("Stopped.\n")
+}
+
+impl Report for Monitor {
+    fn live(&self) -> Vec<Check> {
+        vec![Check::passes("ping")]
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        let election = "leader-election";
+        match self.readiness() {
+            Readiness::Starting => vec![Check::fails(election, "no controller is elected yet")],
+            Readiness::Follows => vec![Check::passes_with(election, "another controller leads; this one follows")],
+            Readiness::Syncing => {
+                let sync = Check::fails("informer-sync", "not all objects are listed yet");
+                vec![Check::passes_with(election, "this controller leads"), sync]
+            }
+            Readiness::Leads => {
+                vec![Check::passes_with(election, "this controller leads"), Check::passes("informer-sync")]
+            }
+        }
+    }
+
+    fn metrics(&self) -> String {
+        Monitor::metrics(self)
+    }
 }
 
 /// A client whose own tasks run on some threads.

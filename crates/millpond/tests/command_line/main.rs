@@ -6,4 +6,5 @@ mod guides;
 mod live;
 mod mistakes;
 mod plan;
+mod ports;
 mod schema;

@@ -3,12 +3,13 @@
 //! The write itself is done and its answer lost, as if the process had been killed in between. Nothing gets through a
 //! gate that is shut, until it is opened for those who come next.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -35,7 +36,18 @@ pub(crate) struct Gate {
     kubeconfig: PathBuf,
     visit: Arc<Mutex<Visit>>,
     seen: watch::Sender<Seen>,
+    requests: Arc<Mutex<Requests>>,
 }
+
+/// The requests of the controllers, as RBAC sees them.
+#[derive(Default)]
+struct Requests {
+    made: BTreeSet<Right>,
+    forbidden: BTreeSet<String>,
+}
+
+/// What one request needs: the API group, the resource with its subresource, the verb.
+pub(crate) type Right = (String, String, String);
 
 /// What the gate has seen.
 #[derive(Default, Clone, Copy)]
@@ -57,11 +69,17 @@ impl Gate {
             "contexts": [{"name": "gate", "context": {"cluster": "gate", "user": "gate"}}],
         });
         std::fs::write(&kubeconfig, text.to_string()).context("write a kubeconfig")?;
-        let gate = Self { kubeconfig, visit: Arc::default(), seen: watch::channel(Seen::default()).0 };
-        let (visit, seen) = (Arc::clone(&gate.visit), gate.seen.clone());
+        let seen = watch::channel(Seen::default()).0;
+        let gate = Self { kubeconfig, visit: Arc::default(), seen, requests: Arc::default() };
+        let guard = Guard {
+            client,
+            visit: Arc::clone(&gate.visit),
+            seen: gate.seen.clone(),
+            requests: Arc::clone(&gate.requests),
+        };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let guard = Guard { client: client.clone(), visit: Arc::clone(&visit), seen: seen.clone() };
+                let guard = guard.clone();
                 tokio::spawn(async move {
                     let service = service_fn(move |request| {
                         let guard = guard.clone();
@@ -78,6 +96,18 @@ impl Gate {
 
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The rights that requests have needed so far.
+    pub(crate) fn rights_used(&self) -> BTreeSet<Right> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
+    }
+
+    /// Fails if the API server has answered 403.
+    pub(crate) fn ensure_nothing_was_forbidden(&self) -> Result<()> {
+        let forbidden = &self.requests.lock().unwrap_or_else(PoisonError::into_inner).forbidden;
+        ensure!(forbidden.is_empty(), "`millpond install rbac` lacks rules: {forbidden:?}");
+        Ok(())
     }
 
     /// Opens for others, who may write so often, or without an end.
@@ -103,12 +133,47 @@ impl Gate {
     }
 }
 
-/// Whoever stands at the gate.
+/// What RBAC asks of a request; none for paths that are no resource.
+fn right_of(request: &Request<Incoming>) -> Option<Right> {
+    let segments: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+    let (group, rest) = match segments.as_slice() {
+        ["api", "v1", rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (*group, rest),
+        _ => return None,
+    };
+    // `namespaces/NAME/RESOURCE` names a resource in a namespace, `namespaces/NAME` the namespace.
+    let rest = match rest {
+        ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
+        other => other,
+    };
+    let (resource, name, subresource) = match rest {
+        [resource] => (*resource, None, None),
+        [resource, name] => (*resource, Some(name), None),
+        [resource, name, subresource] => (*resource, Some(name), Some(*subresource)),
+        _ => return None,
+    };
+    let watches = request.uri().query().is_some_and(|query| query.split('&').any(|part| part.starts_with("watch=t")));
+    let verb = match (request.method().as_str(), name) {
+        ("GET", _) if watches => "watch",
+        ("GET", None) => "list",
+        ("GET", Some(_)) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", _) => "delete",
+        _ => return None,
+    };
+    let resource = subresource.map_or_else(|| resource.to_owned(), |sub| format!("{resource}/{sub}"));
+    Some((group.to_owned(), resource, verb.to_owned()))
+}
+
+/// Stands at the gate.
 #[derive(Clone)]
 struct Guard {
     client: Client,
     visit: Arc<Mutex<Visit>>,
     seen: watch::Sender<Seen>,
+    requests: Arc<Mutex<Requests>>,
 }
 
 impl Guard {
@@ -116,7 +181,15 @@ impl Guard {
         // Events are news for people: their number differs from run to run.
         let writes = request.method() != Method::GET && !request.uri().path().contains("/events");
         let Some((number, is_last)) = self.enter(writes) else { return std::future::pending().await };
+        let (right, request_line) = (right_of(&request), format!("{} {}", request.method(), request.uri()));
         let answer = self.forward(request).await;
+        {
+            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            if answer.status() == StatusCode::FORBIDDEN {
+                requests.forbidden.insert(request_line);
+            }
+            requests.made.extend(right);
+        }
         if is_last {
             self.seen.send_modify(|seen| seen.is_shut = true);
         }

@@ -99,5 +99,5 @@ async fn real_pools_end_the_same_however_often_controllers_are_killed() -> Resul
     stack.until_quiet_for(QUIET).await?;
     stack.clear().await?;
     assert_eq!(stack.machines()?, [""; 0], "machines leaked");
-    Ok(())
+    stack.gate.ensure_nothing_was_forbidden()
 }

@@ -4,11 +4,13 @@
 //! | Room | Holds |
 //! |---|---|
 //! | `gate` | what the controllers write goes through it: it counts, and shuts with a write |
+//! | `rights` | the rules of `millpond install rbac` beside the requests that the controllers made |
 //! | `stack` | the cluster, the controllers, and what watches tell of both |
 //! | `table` | what settings of pools do, each in short |
 //! | `kills` | controllers that are killed while nodes come and go |
 
 mod gate;
 mod kills;
+mod rights;
 mod stack;
 mod table;

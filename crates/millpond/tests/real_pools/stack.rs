@@ -13,11 +13,12 @@ use futures::stream::select_all;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Config, ResourceExt as _};
 use millpond_providers::sim::Cloud;
-use millpond_testkit::{Process, RealCluster};
+use millpond_testkit::{Access, Process, RealCluster};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
@@ -72,7 +73,7 @@ impl Stack {
             nodes.map(|event| Ok(News::Node(Box::new(event?)))).boxed(),
             claims.map(|event| Ok(News::Claim(Box::new(event?)))).boxed(),
         ]);
-        let gate = Gate::new(client.clone(), cluster.folder()).await?;
+        let gate = Gate::new(controller_client(&cluster).await?, cluster.folder()).await?;
         let mut stack =
             Self { world: World::default(), client, news: Box::pin(news), engine: None, starts: 0, gate, cluster };
         stack.hire(None)?;
@@ -416,11 +417,29 @@ fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_millpond"))
 }
 
-fn install_crds(cluster: &RealCluster) -> Result<()> {
-    let output = Command::new(binary()).args(["install", "crds"]).output().context("run millpond")?;
-    ensure!(output.status.success(), "`millpond install crds`: {}", String::from_utf8_lossy(&output.stderr));
+/// A client with the rights that `millpond install rbac` gives, and no other ones.
+async fn controller_client(cluster: &RealCluster) -> Result<Client> {
     let kubectl = cluster.kubectl()?;
-    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &String::from_utf8(output.stdout)?)?;
+    kubectl.run_with_input(&["apply", "-f", "-"], &printed(&["install", "rbac"])?)?;
+    let arguments = ["create", "token", "millpond-controller", "--namespace=millpond-system", "--duration=4h"];
+    let access = Access { token: Some(kubectl.run(&arguments)?.trim().to_owned()), ..cluster.access().clone() };
+    let file = cluster.folder().join("controller.kubeconfig");
+    access.write(&file)?;
+    let kubeconfig = Kubeconfig::read_from(&file)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// What a command of the binary prints.
+pub(crate) fn printed(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(binary()).args(arguments).output().context("run millpond")?;
+    ensure!(output.status.success(), "`millpond {arguments:?}`: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn install_crds(cluster: &RealCluster) -> Result<()> {
+    let kubectl = cluster.kubectl()?;
+    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &printed(&["install", "crds"])?)?;
     kubectl.run(&["wait", "--for=condition=Established", "--timeout=60s", "crds", "--all"])?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::rights;
 use crate::stack::{Stack, World, holds, label, merge, requirements};
 
 const POOL: &str = "karpenter.sh/nodepool";
@@ -34,7 +35,7 @@ async fn real_pools_do_what_their_settings_say() -> Result<()> {
     the_next_best_comes_when_the_cheapest_are_gone(&mut stack).await.context("stock-outs")?;
     stack.clear().await?;
     assert_eq!(stack.machines()?, [""; 0], "machines leaked");
-    Ok(())
+    rights::ensure_exact(&stack.gate)
 }
 
 fn of_two_cores(more: Value) -> Value {

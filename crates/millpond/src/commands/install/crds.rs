@@ -1,27 +1,13 @@
-//! `millpond install`: what a cluster needs before Millpond works there, to be looked at and applied.
+//! `millpond install crds`: the definitions of all kinds, to be looked at and applied.
 
 use std::io::Write;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use millpond_api::{crd, spelling};
 use serde_json::{Value, json};
 
+use super::Output;
 use crate::failure::{Code, Failure};
-
-/// What is installed.
-#[derive(Debug, Subcommand)]
-pub(crate) enum InstallCommand {
-    /// Print the CustomResourceDefinitions of all kinds
-    ///
-    /// `millpond up` has them in place already; another cluster takes them from here. To apply them again changes
-    /// nothing.
-    #[command(after_help = "Examples:
-  millpond install crds | kubectl apply -f -
-  millpond install crds nodepools.karpenter.sh nodeclasses.millpond.dev
-  millpond install crds --with cluster-api
-  millpond install crds -o json")]
-    Crds(CrdsArgs),
-}
 
 /// Arguments of `millpond install crds`.
 #[derive(Debug, Args)]
@@ -29,7 +15,7 @@ pub(crate) struct CrdsArgs {
     /// Only these, by name; all without it
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Those of somebody else as well, for a cluster where nobody else brings them
+    /// Those of another project as well, for a cluster that does not have them
     #[arg(long, value_name = "WHOSE")]
     with: Vec<Others>,
     /// How to print them
@@ -43,27 +29,14 @@ enum Others {
     ClusterApi,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Output {
-    /// One document each
-    Yaml,
-    /// One list
-    Json,
-}
-
-/// Prints what is asked for.
-pub(crate) fn run(command: &InstallCommand, out: &mut impl Write) -> anyhow::Result<()> {
-    let InstallCommand::Crds(args) = command;
+/// Prints the definitions.
+pub(crate) fn run(args: &CrdsArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let mut all = crd::all();
     if args.with.contains(&Others::ClusterApi) {
         all.extend(crd::cluster_api());
     }
     let definitions = choose(all, &args.names)?;
-    let text = match args.output {
-        Output::Yaml => definitions.iter().map(|one| format!("---\n{}", crd::to_yaml(one))).collect(),
-        Output::Json => super::as_json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions}))?,
-    };
-    super::print(out, &text)
+    super::print_objects(&definitions, args.output, out)
 }
 
 fn choose(all: Vec<Value>, names: &[String]) -> Result<Vec<Value>, Failure> {
@@ -94,7 +67,7 @@ mod tests {
     fn printed_with(names: &[&str], with: &[Others], output: Output) -> anyhow::Result<String> {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let mut out = Vec::new();
-        run(&InstallCommand::Crds(CrdsArgs { names, with: with.to_vec(), output }), &mut out)?;
+        run(&CrdsArgs { names, with: with.to_vec(), output }, &mut out)?;
         Ok(String::from_utf8(out)?)
     }
 

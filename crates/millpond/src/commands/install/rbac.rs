@@ -1,0 +1,166 @@
+//! `millpond install rbac`: the service account of the controller, and the rights that it needs.
+//!
+//! [`RULES`] is the one list of what controllers read and write in a cluster. A controller that begins to use another verb
+//! adds it here; a suite on a real cluster runs the controller with exactly these rules and compares them with the
+//! requests that it made.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Output;
+use crate::commands::lead;
+
+/// The name of the service account, the roles and the bindings.
+pub(super) const NAME: &str = "millpond-controller";
+/// Where the controller runs unless the arguments name another namespace.
+pub(super) const NAMESPACE: &str = "millpond-system";
+
+const READ: &[&str] = &["list", "watch"];
+const STATUS: &[&str] = &["patch"];
+
+/// Group, resources, verbs: what controllers do in the whole cluster.
+const RULES: &[(&str, &[&str], &[&str])] = &[
+    // What planning reads.
+    ("", &["limitranges", "persistentvolumeclaims", "persistentvolumes", "podtemplates"], READ),
+    ("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"], READ),
+    ("policy", &["poddisruptionbudgets"], READ),
+    ("scheduling.k8s.io", &["priorityclasses"], READ),
+    ("storage.k8s.io", &["csinodes", "storageclasses", "volumeattachments"], READ),
+    // Catalogues of instance types, by label.
+    ("", &["configmaps"], READ),
+    // Nodes: the provider registers them, termination drains and removes them.
+    ("", &["nodes"], &["create", "delete", "get", "list", "patch", "watch"]),
+    ("", &["pods"], &["delete", "get", "list", "watch"]),
+    ("", &["pods/eviction"], &["create"]),
+    ("", &["pods/status"], STATUS),
+    // Advice goes into a namespace that may not be there yet.
+    ("", &["namespaces"], &["create", "list", "watch"]),
+    ("events.k8s.io", &["events"], &["create"]),
+    // Pools and claims.
+    ("karpenter.sh", &["nodeclaims"], &["create", "delete", "get", "list", "patch", "watch"]),
+    ("karpenter.sh", &["nodepools"], &["get", "list", "patch", "watch"]),
+    ("karpenter.sh", &["nodeoverlays"], READ),
+    ("karpenter.sh", &["nodeclaims/status", "nodeoverlays/status", "nodepools/status"], STATUS),
+    ("millpond.dev", &["clusterlimits"], &["get", "list", "patch", "watch"]),
+    ("millpond.dev", &["nodeclasses"], READ),
+    ("millpond.dev", &["nodeclasses/status"], STATUS),
+    ("autoscaling.x-k8s.io", &["capacitybuffers"], READ),
+    ("autoscaling.x-k8s.io", &["capacitybuffers/status"], STATUS),
+    // Advice.
+    ("sa.gardener.cloud", &["scalingadvices"], &["create", "list", "patch", "watch"]),
+    ("sa.gardener.cloud", &["scalingconstraints", "scalingfeedbacks"], READ),
+    ("sa.gardener.cloud", &["scalingadvices/status", "scalingconstraints/status"], STATUS),
+    // Node groups of Cluster API, and the templates that say what a machine of theirs has.
+    ("cluster.x-k8s.io", &["clusters"], READ),
+    (
+        "cluster.x-k8s.io",
+        &["machinedeployments", "machinepools", "machines", "machinesets"],
+        &["list", "patch", "watch"],
+    ),
+    (
+        "infrastructure.cluster.x-k8s.io",
+        &[
+            "awsmachinetemplates",
+            "azuremachinetemplates",
+            "byomachinetemplates",
+            "dockermachinetemplates",
+            "vspheremachinetemplates",
+        ],
+        &["get"],
+    ),
+    // Who may read the metrics.
+    ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+    ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+];
+
+/// Arguments of `millpond install rbac`.
+#[derive(Debug, Args)]
+pub(crate) struct RbacArgs {
+    /// Namespace of the service account
+    #[arg(short, long, value_name = "NAMESPACE", default_value = NAMESPACE)]
+    namespace: String,
+    /// How to print them
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    output: Output,
+}
+
+/// Prints namespace, service account, roles and bindings.
+pub(super) fn run(args: &RbacArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    super::print_objects(&objects(&args.namespace), args.output, out)
+}
+
+/// Namespace, service account, roles and bindings.
+pub(super) fn objects(namespace: &str) -> Vec<Value> {
+    let rules: Vec<Value> = RULES.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
+    let subjects = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
+    // A create cannot be limited to a name.
+    let leases = [
+        rule("coordination.k8s.io", &["leases"], &["create"]),
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [lead::LEASE],
+            "verbs": ["get", "update"],
+        }),
+    ];
+    let role_ref = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME});
+    vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": NAME, "labels": labels()}, "rules": rules,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": NAME, "labels": labels()}, "roleRef": role_ref("ClusterRole"), "subjects": subjects,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()}, "rules": leases,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+            "roleRef": role_ref("Role"), "subjects": subjects,
+        }),
+    ]
+}
+
+/// The labels of everything that is installed.
+pub(super) fn labels() -> Value {
+    json!({"app.kubernetes.io/name": "millpond", "app.kubernetes.io/component": "controller"})
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_rule_has_a_wildcard_or_reads_secrets() {
+        for (group, resources, verbs) in RULES {
+            let words = resources.iter().chain(*verbs).chain([group]);
+            assert!(words.clone().all(|word| *word != "*"), "{group} {resources:?}");
+            assert!(!resources.contains(&"secrets"), "{group}");
+        }
+    }
+
+    #[test]
+    fn a_resource_stands_in_one_rule() {
+        let mut seen = BTreeSet::new();
+        for (group, resources, _) in RULES {
+            for resource in *resources {
+                assert!(seen.insert((group, resource)), "{group} {resource}");
+            }
+        }
+    }
+}

@@ -20,6 +20,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::dialects::{self, DialectOptions};
+
 /// The Lease that decides who leads.
 pub(crate) const LEASE: &str = "millpond-controller";
 /// Namespace of the Lease where nothing else is said.
@@ -147,13 +149,14 @@ pub(crate) struct Office {
     pub(crate) client: Client,
     pub(crate) cloud: CloudPlace,
     pub(crate) options: Options,
+    pub(crate) dialects: DialectOptions,
     monitor: Monitor,
     settled: Option<oneshot::Sender<Standing>>,
 }
 
 impl Office {
     pub(crate) fn new(client: Client, cloud: CloudPlace, options: Options) -> Self {
-        Self { client, cloud, options, monitor: Monitor::default(), settled: None }
+        Self { client, cloud, options, dialects: DialectOptions::default(), monitor: Monitor::default(), settled: None }
     }
 
     /// Tells once whether this process leads or waits; nothing if it fails before.
@@ -215,10 +218,12 @@ impl Office {
         let booting = tokio::spawn(Arc::clone(&provider).run(term.clone()));
         let options = Options { leads, ..self.options.clone() };
         let controllers = Controllers::start(self.client.clone(), options, [provider as Arc<dyn Provider>], term);
+        let dialects = dialects::start(&self.client, &self.dialects, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(Standing::Leads);
         term.cancelled().await;
         controllers.ended().await;
+        dialects.wait().await;
         let _ = booting.await;
         Ok(())
     }

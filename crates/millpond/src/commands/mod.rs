@@ -13,6 +13,7 @@ pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod controller;
 pub(crate) mod convert;
+pub(crate) mod dialects;
 pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod input;

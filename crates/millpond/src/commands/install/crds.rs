@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use millpond_api::{crd, spelling};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Output;
 use crate::failure::{Code, Failure};
@@ -58,6 +58,8 @@ fn choose(all: Vec<Value>, names: &[String]) -> Result<Vec<Value>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn printed(names: &[&str], output: Output) -> anyhow::Result<String> {

@@ -4,18 +4,18 @@
 //! of randomness: the same input gives the same plan, byte for byte.
 //!
 //! ```text
-//! Snapshot ─▶ market, topology, board ─▶ solve ─┬─▶ Plan ─▶ disruption ─▶ Plan ─▶ check
+//! Snapshot ─▶ market, topology, cluster ─▶ solve ─┬─▶ Plan ─▶ disruption ─▶ Plan ─▶ check
 //!             what can be bought,               │
 //!             what the rules allow              └─▶ pack: rows of equal pods, priced bins ─▶ nodes, bound
 //! ```
 //!
 //! [`plan()`] is the way in; [`explain`] says why a pod has no place, [`check`] whether a finished plan is right.
 
-pub mod alternatives;
-pub mod board;
 pub mod check;
+pub mod cluster_state;
 pub mod disruption;
 pub mod explain;
+pub mod fallback_offers;
 pub mod gpu;
 pub mod market;
 pub mod matching;

@@ -69,7 +69,7 @@ pub struct Market {
     by_pool: Vec<BitSet>,
     /// Offers that can be had now.
     available: BitSet,
-    /// The same in order, once somebody has asked for that: plans themselves do not.
+    /// The same sorted by price, computed on first use; plans do not need it.
     by_price: OnceLock<Vec<u32>>,
     all: BitSet,
     /// Labels that only the node itself has: its name.
@@ -217,7 +217,7 @@ impl Market {
     /// Offers that satisfy a requirement on a label.
     pub fn satisfying(&self, key: Symbol, requirement: &Requirement, snapshot: &Snapshot) -> BitSet {
         if self.own_names.contains(&key) {
-            // A name that nobody knows yet: it is none of those that a pod can ask for.
+            // The name does not exist yet, so no pod can ask for it.
             let (_, complement) = requirement.named();
             return if complement { self.all.clone() } else { BitSet::new() };
         }
@@ -294,7 +294,7 @@ pub fn liking(class: &PodClass, labels: &Labels, taints: &[taint::Taint], snapsh
     let wished = class.node_preferences.iter().filter(|(_, term)| term.match_labels(|key| labels.get(key), symbols));
     let liked: i64 = wished.map(|(weight, _)| i64::from(*weight)).sum();
     let discouraging = taint::count_discouraging(taints, &class.tolerations, symbols);
-    // As much as the heaviest preference: a taint that says "rather not" is meant by whoever runs the node.
+    // As much as the heaviest preference: an administrator put `PreferNoSchedule` on the node on purpose.
     liked - 100 * discouraging as i64
 }
 

@@ -31,7 +31,7 @@ impl Domain {
     }
 }
 
-/// Numbers by domain. Nobody looks at their order.
+/// Numbers by domain, in no order.
 type Counts = HashMap<Domain, u32, FixedState>;
 
 /// Which pods a counter counts, by which label.
@@ -69,7 +69,7 @@ struct Counter {
     terminating: bool,
     /// Pods by domain.
     pods: Counts,
-    /// Those of them that do not ask this question themselves: whoever wants to be near can rely on them.
+    /// Those of them that do not ask this question themselves: pods with this affinity can rely on them.
     founders: Counts,
     /// Domains that are known though no node is there yet.
     expected: Vec<Domain>,
@@ -203,7 +203,7 @@ impl Topology {
         let rules = &self.rules[class.index()];
         let mut group: Vec<usize> = rules.affinity.iter().filter(|rule| rule.key == key).map(|r| r.counter).collect();
         if !group.is_empty() {
-            // Whoever is near to the class is company too.
+            // Pods that require the class near them satisfy the affinity too.
             group.push(usize::MAX);
             group.extend(rules.raises.iter().copied().filter(|&counter| self.counters[counter].key == key));
         }
@@ -229,7 +229,7 @@ impl Topology {
         spread.map(|rule| rule.max_skew).min().unwrap_or(u32::MAX)
     }
 
-    /// Counters by host that the class raises and that must be zero for it: whoever shares such a counter excludes
+    /// Counters by host that the class raises and that must be zero for it: classes that share such a counter exclude
     /// each other on a host.
     pub fn exclusive_groups(&self, class: ClassId) -> Vec<u32> {
         let rules = &self.rules[class.index()];

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream;
-use millpond_plan::alternatives;
 use millpond_plan::disruption::{BudgetLedger, REASONS};
+use millpond_plan::fallback_offers;
 use millpond_plan::model::{DisruptionReason, NodeId, PoolId, Snapshot};
 use millpond_runtime::error::{Error, Result};
 use millpond_runtime::meta::{Key, is_leaving};
@@ -117,7 +117,7 @@ impl Disruptor {
     /// The commands of a thought, with all that is to be written for them.
     fn starts(&self, thought: &Thought) -> Vec<Start> {
         let (snapshot, market) = (&thought.snapshot, &thought.market);
-        let contents = alternatives::contents(snapshot, &thought.plan);
+        let contents = fallback_offers::contents(snapshot, &thought.plan);
         let mut intents = Intents::new(&self.context, snapshot, market);
         let mut starts = Vec::new();
         for draft in drafts(snapshot, &thought.plan, &thought.buffers) {

@@ -94,7 +94,7 @@ fn homeless(snapshot: &Snapshot, going: &BTreeSet<NodeId>) -> Vec<PodId> {
     let outcome = millpond_plan::plan_on(&alone, &Market::new(&alone), &Settings::default());
     let movers = (0..alone.pods.len())
         .map(PodId::from)
-        .filter(|pod| moves(&alone.pods[pod.index()]) && millpond_plan::board::needs_place(&alone, *pod));
+        .filter(|pod| moves(&alone.pods[pod.index()]) && millpond_plan::cluster_state::needs_place(&alone, *pod));
     movers.filter(|pod| !matches!(outcome.plan.target(*pod), Some(Target::Existing(_)))).collect()
 }
 

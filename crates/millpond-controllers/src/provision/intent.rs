@@ -10,7 +10,7 @@ use millpond_api::karpenter::{
 };
 use millpond_api::labels;
 use millpond_api::selector::Operator;
-use millpond_plan::alternatives::{Alternatives, Contents};
+use millpond_plan::fallback_offers::{Contents, FallbackOffers};
 use millpond_plan::market::Market;
 use millpond_plan::model::{ResourceId, Resources, Snapshot, TypeId};
 use millpond_plan::plan::NewNode;
@@ -30,13 +30,13 @@ pub(crate) struct Intents<'p> {
     context: &'p Context,
     snapshot: &'p Snapshot,
     market: &'p Market,
-    alternatives: Alternatives<'p>,
+    alternatives: FallbackOffers<'p>,
 }
 
 impl<'p> Intents<'p> {
     /// For plans of this snapshot.
     pub(crate) fn new(context: &'p Context, snapshot: &'p Snapshot, market: &'p Market) -> Self {
-        Self { context, snapshot, market, alternatives: Alternatives::new(snapshot, market) }
+        Self { context, snapshot, market, alternatives: FallbackOffers::new(snapshot, market) }
     }
 
     /// The claim of a planned node with these pods; none if its pool is gone. It leaves open what would do as well,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use kube::ResourceExt;
-use millpond_plan::alternatives;
+use millpond_plan::fallback_offers;
 use millpond_plan::market::Market;
 use millpond_plan::model::{NodeState, PodId, Snapshot};
 use millpond_plan::pack::Budget;
@@ -122,7 +122,7 @@ impl<'c> Round<'c> {
         outcome: &Outcome,
         promised: &Promised,
     ) -> Vec<Option<NodeClaim>> {
-        let contents = alternatives::contents(snapshot, &outcome.plan);
+        let contents = fallback_offers::contents(snapshot, &outcome.plan);
         let mut intents = Intents::new(self.context, snapshot, market);
         let nodes = outcome.plan.new_nodes.iter().zip(&contents).zip(&promised.new);
         let claims = nodes.map(|((node, contents), pods)| {

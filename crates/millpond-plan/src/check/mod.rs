@@ -17,9 +17,9 @@
 //! the end is not all there is to it; what it means here:
 //!
 //! - Resources, ports, taints, labels: the end is the worst moment, so that every order is good if the end is.
-//! - Anti-affinity: judged between each planned pod and everybody else, which is the same in every order.
+//! - Anti-affinity: judged between each planned pod and all other pods, which is the same in every order.
 //! - Affinity: the order is kube-scheduler's, as far as it is known: higher priority first, then pods that need
-//!   nobody, then whoever finds those that it needs. Only where nothing else is left may a pod that satisfies its
+//!   no other pod, then pods whose required pods are placed. Only where nothing else is left may a pod that satisfies its
 //!   own terms start a domain, and only if no pod that satisfies them is anywhere.
 //! - Spread: in the end no planned pod's domain has more than `maxSkew` above the least. Any order that keeps to
 //!   it all along ends there (pods that are counted only add to the least); a pod that kube-scheduler meets too

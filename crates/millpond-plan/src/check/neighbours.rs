@@ -144,7 +144,7 @@ fn other_of(
 }
 
 /// Binds pods in the order in which kube-scheduler does, as far as that is known: higher priority first, then those
-/// that need nobody, then whoever finds those that it needs. Those that find nobody wait for pods of lower priority.
+/// that need no other pod, then those whose required pods are placed. The others wait for pods of lower priority.
 ///
 /// Pods are *grounded* once they could be bound; those that run are from the start. The pods of one list of terms
 /// have one need; it is met where grounded pods that satisfy all its terms are.
@@ -155,7 +155,7 @@ struct Grounding<'w, 'a> {
     met_by: HashMap<ClassId, Vec<usize>>,
     /// Groups to be grounded.
     ready: Vec<usize>,
-    /// Planned groups by priority, lowest first: those that need nobody, and those that do with their need.
+    /// Planned groups by priority, lowest first: those that need no other pod, and the others with their need.
     planned: BTreeMap<i32, (Vec<usize>, Vec<(usize, usize)>)>,
 }
 
@@ -247,8 +247,8 @@ impl<'w, 'a> Grounding<'w, 'a> {
         }
     }
 
-    /// A group that may start a domain: its pods satisfy their own terms, and nobody who does is anywhere. Of
-    /// several the one in whose domains most of those that wait are.
+    /// A group that may start a domain: its pods satisfy their own terms, and no placed pod does. Of several groups, the
+    /// one in whose domains most of the waiting pods are.
     fn starter(&mut self) -> Option<usize> {
         for need in &mut self.needs {
             if need.domains.iter().any(|domains| !domains.is_empty()) {

@@ -73,7 +73,7 @@ fn evicted<'w>(world: &'w World<'_>) -> impl Iterator<Item = &'w Pod> {
     })
 }
 
-/// Nodes that go whoever is on them: what holds their pods has an end.
+/// Nodes that go whatever runs on them: what holds their pods has an end.
 fn in_the_end(world: &World<'_>) -> BTreeSet<NodeId> {
     let some_day = |removal: &&Removal| matches!(removal.reason, DisruptionReason::Drifted | DisruptionReason::Expired);
     let nodes = world.plan.removals.iter().filter(some_day).flat_map(|removal| removal.nodes.iter().copied());

@@ -286,7 +286,7 @@ pub enum Violation {
         /// The node.
         node: String,
     },
-    /// A pod that nobody would make again would be evicted.
+    /// A pod without a controller, which would not be created again, would be evicted.
     #[error("pod {pod} on node {node} has no controller and would be lost")]
     Lost {
         /// The pod.

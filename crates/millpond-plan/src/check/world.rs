@@ -1,4 +1,4 @@
-//! Who is where when the plan is done.
+//! Where every pod is when the plan is done.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -189,7 +189,7 @@ impl<'a> World<'a> {
 
     /// Whether the plan must say where the pod goes; if not, it may not.
     ///
-    /// A pod that nobody looks after does not come back when its node goes.
+    /// A pod without a controller does not come back when its node goes.
     pub(super) fn needs_place(&self, pod: PodId) -> bool {
         let pod = &self.snapshot.pods[pod.index()];
         let class = &self.snapshot.classes[pod.class.index()];
@@ -258,8 +258,8 @@ impl<'a> World<'a> {
         profile.label(key).map(Symbol::index)
     }
 
-    /// A label as requirements see it. The name of a new node that nobody speaks of equals no value that anybody
-    /// names, and neither does the name of a label.
+    /// A label as requirements see it. The name of a new node equals no value that a requirement names, and neither does
+    /// the name of a label.
     fn label(&self, site: usize, key: Symbol) -> Option<Symbol> {
         let (names, symbols) = (&self.snapshot.names, &self.snapshot.symbols);
         let node = self.snapshot.nodes.get(site);

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::eligible::Refusal;
 use super::state::State;
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, NodeId, NodeState, PoolId, ResourceId, Resources, Snapshot};
 use crate::pack::{self, Amounts, BitSet, Certificate, MAX_RESOURCES, NodePrices, NodeProof, Problem, Proof};
 use crate::plan::{BoundProof, Plan};
@@ -23,7 +23,7 @@ use crate::plan::{BoundProof, Plan};
 /// How much of its value a pod keeps where nodes that stay take a part of it.
 const SHARES: [(u64, u64); 6] = [(1, 1), (3, 4), (1, 2), (1, 4), (1, 8), (0, 1)];
 
-/// The proof, at the start of a consolidation, when nothing is on the board yet but what is there; none if no node
+/// The proof, at the start of a consolidation, when nothing is in the cluster state yet but what is there; none if no node
 /// may go.
 pub(super) fn prove(state: &mut State<'_>, plan: &Plan, budget: pack::Budget) -> Option<BoundProof> {
     let nodes = loose_nodes(state);
@@ -91,7 +91,7 @@ impl Rows {
         let mut wants = Vec::new();
         let mut keyed: BTreeMap<RowKey, (u64, Vec<ClassId>)> = BTreeMap::new();
         for (&class, &count) in &counts {
-            let want = *known.entry(state.board.static_id(class)).or_insert_with(|| {
+            let want = *known.entry(state.cluster.static_id(class)).or_insert_with(|| {
                 wants.push(class);
                 wants.len() - 1
             });
@@ -153,7 +153,7 @@ impl Crowds {
                 if !classes.insert(class) {
                     this.classes.insert(class);
                 }
-                let twice = state.board.topology().exclusive_groups(class).into_iter().filter(|g| !groups.insert(*g));
+                let twice = state.cluster.topology().exclusive_groups(class).into_iter().filter(|g| !groups.insert(*g));
                 this.groups.extend(twice);
             }
         }
@@ -161,7 +161,7 @@ impl Crowds {
     }
 
     fn exclusive(&self, state: &State<'_>, class: ClassId) -> Vec<u32> {
-        let mut groups = state.board.topology().exclusive_groups(class);
+        let mut groups = state.cluster.topology().exclusive_groups(class);
         groups.retain(|group| !self.groups.contains(group));
         groups.sort_unstable();
         groups.dedup();
@@ -202,7 +202,7 @@ impl Bins {
         on_sale.intersect(state.market.available());
         let mut suited: BTreeMap<usize, BitSet> = BTreeMap::new();
         for (want, &class) in rows.wants.iter().enumerate() {
-            let mut offers = state.board.suiting_offers(class).clone();
+            let mut offers = state.cluster.suiting_offers(class).clone();
             offers.intersect(&on_sale);
             offers.iter().for_each(|offer| suited.entry(offer).or_default().insert(want));
         }
@@ -224,9 +224,9 @@ impl Bins {
     /// Nodes that may go: with what is on them, and with what is free.
     fn add_loose(&mut self, state: &mut State<'_>, rows: &Rows, nodes: &[NodeId]) {
         for &node in nodes {
-            let spot = SpotId(node.0);
+            let spot = NodeSlotId(node.0);
             let wants = suited(state, rows, spot);
-            let mut whole: Resources = state.board.free(spot).iter().filter(|(_, amount)| *amount > 0).collect();
+            let mut whole: Resources = state.cluster.free(spot).iter().filter(|(_, amount)| *amount > 0).collect();
             let mut present = BitSet::new();
             for class in state.contents(node).iter().map(|pod| state.class(*pod)) {
                 whole.add(&state.snapshot.classes[class.index()].requests);
@@ -252,9 +252,9 @@ impl Bins {
     fn add_free_room(&mut self, state: &mut State<'_>, rows: &Rows, nodes: &[NodeId]) {
         let loose: BTreeSet<NodeId> = nodes.iter().copied().collect();
         for node in (0..state.snapshot.nodes.len()).map(NodeId::from).filter(|node| !loose.contains(node)) {
-            let spot = SpotId(node.0);
+            let spot = NodeSlotId(node.0);
             let wants = suited(state, rows, spot);
-            let capacity = amounts(&rows.dimensions, state.board.free(spot));
+            let capacity = amounts(&rows.dimensions, state.cluster.free(spot));
             let holds = |(key, _): &(RowKey, u64)| {
                 wants.contains(key.want) && key.request.iter().zip(&capacity).all(|(asked, free)| asked <= free)
             };
@@ -273,9 +273,9 @@ impl Bins {
 }
 
 /// The wants that a node suits as it is.
-fn suited(state: &mut State<'_>, rows: &Rows, spot: SpotId) -> BitSet {
+fn suited(state: &mut State<'_>, rows: &Rows, spot: NodeSlotId) -> BitSet {
     let wants = rows.wants.iter().enumerate();
-    wants.filter(|(_, class)| state.board.suits(**class, spot)).map(|(want, _)| want).collect()
+    wants.filter(|(_, class)| state.cluster.suits(**class, spot)).map(|(want, _)| want).collect()
 }
 
 /// Resources that some pod asks for, the most asked for if there are too many: without the others more fits.

@@ -7,7 +7,7 @@
 //!           it costs             until nothing is found
 //! ```
 //!
-//! Every step is tried on the board with all rules and undone if it fails or saves too little, so budgets and
+//! Every step is tried in the cluster state with all rules and undone if it fails or saves too little, so budgets and
 //! PodDisruptionBudgets hold for all steps together. A pod that was moved to a node which goes later is moved on:
 //! only where it ends up counts.
 //!

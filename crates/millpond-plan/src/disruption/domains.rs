@@ -2,9 +2,9 @@
 //! in, as long as kube-scheduler lets them.
 //!
 //! By now it may not: since they were bound, pods that their spread counts have come or gone, others that they need have
-//! left, or nothing is sold there any more. A rehearsal tells: all pods are counted where they were, and whoever could
-//! not be there besides all others is dealt to another domain that the rules allow, one pod after the other. Nothing of
-//! it stays on the board.
+//! left, or nothing is sold there any more. A trial run shows it: all pods are counted where they were, and each pod that
+//! the rules refuse there is assigned to another domain that they allow, one pod after the other. The trial run leaves
+//! the cluster state as it was.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub(super) fn keep_inside(offers: &mut BitSet, domains: &Domains, market: &Marke
 
 fn keys(state: &State<'_>, class: ClassId) -> Vec<Symbol> {
     let hostname = state.snapshot.names.hostname;
-    let mut keys: Vec<Symbol> = state.board.topology().keys_of(class).filter(|key| *key != hostname).collect();
+    let mut keys: Vec<Symbol> = state.cluster.topology().keys_of(class).filter(|key| *key != hostname).collect();
     keys.sort_unstable();
     keys.dedup();
     keys
@@ -98,7 +98,7 @@ impl<'s> Rehearsal<'_, 's> {
 
     fn seat(&mut self, pod: PodId, place: Place<'s>) {
         let (class, snapshot) = (self.state.class(pod), self.state.snapshot);
-        let topology = self.state.board.topology_mut();
+        let topology = self.state.cluster.topology_mut();
         let seated = self.nodes.entry(place.spot).or_default();
         if *seated == 0 {
             topology.add_node(place, snapshot);
@@ -111,7 +111,7 @@ impl<'s> Rehearsal<'_, 's> {
     fn unseat(&mut self, pod: PodId) {
         let Some(place) = self.seats.remove(&pod) else { return };
         let (class, snapshot) = (self.state.class(pod), self.state.snapshot);
-        let topology = self.state.board.topology_mut();
+        let topology = self.state.cluster.topology_mut();
         topology.remove(class, place, 1, snapshot);
         let seated = self.nodes.entry(place.spot).or_default();
         *seated -= 1;
@@ -120,7 +120,7 @@ impl<'s> Rehearsal<'_, 's> {
         }
     }
 
-    /// Takes out whoever could not come again where it was.
+    /// Takes out the pods that could not be scheduled again where they were.
     fn take_refused(&mut self, groups: &mut Groups) -> Vec<Refused> {
         let mut refused = Vec::new();
         for ((class, domains), pods) in groups.iter_mut().filter(|((_, domains), _)| !domains.is_empty()) {
@@ -128,7 +128,7 @@ impl<'s> Rehearsal<'_, 's> {
             while let Some(&pod) = pods.last() {
                 let place = self.state.last_place(pod);
                 self.unseat(pod);
-                let rule = self.state.board.topology().check_besides_host(*class, place).err();
+                let rule = self.state.cluster.topology().check_besides_host(*class, place).err();
                 if sold && rule.is_none() {
                     // What holds for one pod of a group holds for all.
                     self.seat(pod, place);
@@ -148,7 +148,7 @@ impl<'s> Rehearsal<'_, 's> {
     }
 
     fn suiting(&mut self, class: ClassId) -> BitSet {
-        let mut offers = self.state.board.suiting_offers(class).clone();
+        let mut offers = self.state.cluster.suiting_offers(class).clone();
         offers.intersect(self.offers);
         offers
     }
@@ -156,7 +156,7 @@ impl<'s> Rehearsal<'_, 's> {
     /// Deals pods to other domains.
     fn deal(&mut self, mut refused: Vec<Refused>, groups: &mut Groups) -> Result<(), Refusal> {
         // Those that must be near others come after them.
-        refused.sort_by_key(|refused| self.state.board.topology().must_be_near(self.state.class(refused.pod)));
+        refused.sort_by_key(|refused| self.state.cluster.topology().must_be_near(self.state.class(refused.pod)));
         let mut choices = BTreeMap::new();
         for refused in refused {
             let class = self.state.class(refused.pod);
@@ -164,8 +164,8 @@ impl<'s> Rehearsal<'_, 's> {
             let chosen = self.choose(&refused, choices);
             let (domains, offer) = chosen.map_err(|rule| Refusal::NoPlace(refused.pod, rule))?;
             // Each on a node of its own: here only domains count.
-            let spot = self.state.board.len() + self.nodes.len();
-            self.seat(refused.pod, self.state.board.place_on(offer, spot as u32));
+            let spot = self.state.cluster.len() + self.nodes.len();
+            self.seat(refused.pod, self.state.cluster.place_on(offer, spot as u32));
             groups.entry((class, domains)).or_default().push(refused.pod);
         }
         Ok(())
@@ -186,8 +186,8 @@ impl<'s> Rehearsal<'_, 's> {
     /// is in the way.
     fn choose(&self, refused: &Refused, choices: &BTreeMap<Domains, usize>) -> Result<(Domains, usize), Rule> {
         let (class, snapshot) = (self.state.class(refused.pod), self.state.snapshot);
-        let topology = self.state.board.topology();
-        let check = |offer: usize| topology.check_besides_host(class, self.state.board.place_on(offer, u32::MAX));
+        let topology = self.state.cluster.topology();
+        let check = |offer: usize| topology.check_besides_host(class, self.state.cluster.place_on(offer, u32::MAX));
         let allowed = choices.iter().filter(|(_, offer)| check(**offer).is_ok());
         let best = allowed.min_by_key(|(domains, _)| {
             let changed = domains.iter().zip(&refused.before).filter(|(new, old)| new != old).count();

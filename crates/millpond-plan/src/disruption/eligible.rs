@@ -24,17 +24,17 @@ pub enum Refusal {
     Starting,
     /// It never became ready for pods.
     NotInitialized,
-    /// Somebody asked to leave the node alone.
+    /// The node has the annotation `karpenter.sh/do-not-disrupt`.
     NodeDoNotDisrupt,
-    /// Somebody asked to leave a pod alone, until then.
+    /// A pod has the annotation `karpenter.sh/do-not-disrupt`, until then.
     PodDoNotDisrupt(PodId, Option<Seconds>),
-    /// A pod that nobody would make again runs on it.
+    /// A pod without a controller runs on it.
     PodWithoutOwner(PodId),
     /// Room is kept on it for a pod.
     RoomKept(PodId),
     /// The plan itself puts pods that wait on it.
     Promised,
-    /// Room is kept on it for capacity buffers, and for nobody else.
+    /// Room is kept on it for capacity buffers only.
     Buffer,
     /// A pod that rules of others look at is still going away.
     PodEnding(PodId),
@@ -264,8 +264,8 @@ impl Accounts {
         Ok(pool)
     }
 
-    /// Whether nobody is in the way: neither node nor pods are to be left alone, and budgets let one more go. Whether
-    /// the reason applies is not asked.
+    /// Whether nothing blocks the disruption: neither the node nor its pods opt out, and budgets allow one more. Does not
+    /// check whether the reason applies.
     pub fn unhindered(&self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<(), Refusal> {
         let of = &snapshot.nodes[node.index()];
         let pool = of.pool.ok_or(Refusal::Unmanaged)?;
@@ -398,8 +398,8 @@ pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(
     if quiet > snapshot.now { Err(Refusal::Unsettled(quiet)) } else { Ok(()) }
 }
 
-/// Whether a pod lets its node go. One without a controller does not: what it has done so far would be lost, and whoever
-/// wants that can delete it.
+/// Whether a pod allows its node to be removed. A pod without a controller does not: its work would be lost; its owner can
+/// delete it.
 fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), Refusal> {
     let of = &snapshot.pods[pod.index()];
     match of.state {

@@ -7,7 +7,7 @@ use super::consolidate::Consolidated;
 use super::cost::pods_cost;
 use super::eligible::Refusal;
 use super::planner::{Planner, Step, outdated};
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Market;
 use crate::model::{DisruptionReason, Node, NodeId, NodeState};
 use crate::plan::{NewNode, Outcome, Plan, Removal, Report, Target};
@@ -15,7 +15,7 @@ use crate::plan::{NewNode, Outcome, Plan, Removal, Report, Target};
 impl Planner<'_> {
     /// The plan with what was decided.
     pub(super) fn finish(mut self, mut outcome: Outcome) -> Consolidated {
-        let indices: HashMap<SpotId, u32> = self.planned.iter().copied().zip(0..).collect();
+        let indices: HashMap<NodeSlotId, u32> = self.planned.iter().copied().zip(0..).collect();
         self.place_waiting(&mut outcome.plan, &indices);
         let waiting = outcome.plan.placements.len();
         for step in std::mem::take(&mut self.steps) {
@@ -29,8 +29,9 @@ impl Planner<'_> {
     }
 
     /// What is bought, and where the pods are that waited.
-    fn place_waiting(&self, plan: &mut Plan, indices: &HashMap<SpotId, u32>) {
-        let nodes = self.planned.iter().map(|spot| self.state.board.offer(*spot).expect("what is bought is an offer"));
+    fn place_waiting(&self, plan: &mut Plan, indices: &HashMap<NodeSlotId, u32>) {
+        let nodes =
+            self.planned.iter().map(|spot| self.state.cluster.offer(*spot).expect("what is bought is an offer"));
         plan.new_nodes = nodes.map(|offer| new_node(self.state.market, offer)).collect();
         for (pod, target) in &mut plan.placements {
             let spot = self.state.location(*pod).expect("every pod that waits was put somewhere");
@@ -38,7 +39,7 @@ impl Planner<'_> {
         }
     }
 
-    fn add_removal(&self, plan: &mut Plan, indices: &HashMap<SpotId, u32>, step: Step) {
+    fn add_removal(&self, plan: &mut Plan, indices: &HashMap<NodeSlotId, u32>, step: Step) {
         let (snapshot, residents) = (self.state.snapshot, &self.state.accounts.residents);
         for pod in step.nodes.iter().flat_map(|node| residents.movers(snapshot, *node)) {
             let spot = self.state.location(pod).expect("every pod of a node that goes was moved");
@@ -114,7 +115,7 @@ impl Planner<'_> {
     }
 }
 
-fn target_of(indices: &HashMap<SpotId, u32>, spot: SpotId) -> Target {
+fn target_of(indices: &HashMap<NodeSlotId, u32>, spot: NodeSlotId) -> Target {
     indices.get(&spot).map_or(Target::Existing(NodeId(spot.0)), |index| Target::New(*index))
 }
 

@@ -1,4 +1,4 @@
-//! Taking nodes away: when it is allowed, and what it costs those who run on them.
+//! Disruption: when a node may be removed, and what that costs the pods on it.
 //!
 //! ```text
 //! cron ─▶ window ─▶ budget ─┐
@@ -7,9 +7,10 @@
 //!                   cost ───┘            │
 //!                                        ▼
 //!       value, order, receivers ─▶ consolidate ─▶ finish: removals, savings, where pods move
-//!       state (board, undo)         │              ▲
+//!       state (cluster, undo)         │              ▲
 //!       purchase (kernel), domains  ▼              │
-//!       few, dealing (any order)    │              │
+//!       scheduling_order,           │              │
+//!       replacement_set             │              │
 //!                      planner: outdated, underused ─▶ trial      bound: what it costs at least
 //! ```
 
@@ -19,10 +20,8 @@ mod budget;
 mod consolidate;
 mod cost;
 mod cron;
-mod dealing;
 mod domains;
 mod eligible;
-mod few;
 mod finish;
 mod order;
 mod outdated;
@@ -30,7 +29,9 @@ mod pdb;
 mod planner;
 mod purchase;
 mod receivers;
+mod replacement_set;
 mod residents;
+mod scheduling_order;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use super::order::Queue;
 use super::receivers::Receivers;
 use super::state::{Mark, State};
 use super::value::Prices;
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Market;
 use crate::model::{DisruptionReason, Node, NodeId, NodeState, PodId, PoolId, Resources, Snapshot};
 use crate::pack::{self, BitSet};
@@ -25,7 +25,7 @@ const EVALUATIONS: u64 = 200;
 pub(super) struct Step {
     pub(super) nodes: Vec<NodeId>,
     pub(super) reason: DisruptionReason,
-    pub(super) bought: Vec<SpotId>,
+    pub(super) bought: Vec<NodeSlotId>,
 }
 
 pub(super) struct Planner<'s> {
@@ -36,7 +36,7 @@ pub(super) struct Planner<'s> {
     pub(super) totals: Totals,
     pub(super) receivers: Receivers,
     /// Nodes that the plan buys, those for pods that wait first.
-    pub(super) planned: Vec<SpotId>,
+    pub(super) planned: Vec<NodeSlotId>,
     pub(super) steps: Vec<Step>,
     pub(super) removed: Vec<bool>,
     pub(super) kept: Vec<Option<Refusal>>,
@@ -58,7 +58,7 @@ impl<'s> Planner<'s> {
         let prices = Prices::new(snapshot, market, &on_sale, &demand);
         let values = snapshot.classes.iter().map(|class| prices.value(&class.requests)).collect();
         let totals = Totals::new(snapshot, &state.accounts.residents);
-        let receivers = Receivers::new(&state.board, Vec::new());
+        let receivers = Receivers::new(&state.cluster, Vec::new());
         let evaluations = settings.budget.evaluations.min(EVALUATIONS);
         Self {
             on_sale,
@@ -90,14 +90,14 @@ impl<'s> Planner<'s> {
     }
 
     /// What a node costs that is bought, or that stays because of this.
-    pub(super) fn price_of(&self, spot: SpotId) -> u128 {
-        match self.state.board.offer(spot) {
+    pub(super) fn price_of(&self, spot: NodeSlotId) -> u128 {
+        match self.state.cluster.offer(spot) {
             Some(offer) => u128::from(self.state.market.offer(offer).price),
             None => self.price(NodeId(spot.0)),
         }
     }
 
-    pub(super) fn savings(&self, nodes: &[NodeId], bought: &[SpotId]) -> i128 {
+    pub(super) fn savings(&self, nodes: &[NodeId], bought: &[NodeSlotId]) -> i128 {
         let spent: u128 = bought.iter().map(|spot| self.price_of(*spot)).sum();
         self.most(nodes) as i128 - spent as i128
     }
@@ -125,10 +125,10 @@ impl<'s> Planner<'s> {
     pub(super) fn rebuild_receivers(&mut self, least_used: u128) {
         let snapshot = self.state.snapshot;
         let accounts = &self.state.accounts;
-        let mut spots: Vec<(bool, Reverse<u128>, &str, SpotId)> = Vec::new();
+        let mut spots: Vec<(bool, Reverse<u128>, &str, NodeSlotId)> = Vec::new();
         for (index, node) in snapshot.nodes.iter().enumerate() {
             let id = NodeId::from(index);
-            if self.removed[index] || !self.state.board.is_open(SpotId(id.0)) || !receives(snapshot, node) {
+            if self.removed[index] || !self.state.cluster.is_open(NodeSlotId(id.0)) || !receives(snapshot, node) {
                 continue;
             }
             let reason = self.reason_for(id, DisruptionReason::Underutilized);
@@ -137,11 +137,11 @@ impl<'s> Planner<'s> {
             if goes && used < least_used {
                 continue;
             }
-            spots.push((goes, Reverse(used), &node.name, SpotId(id.0)));
+            spots.push((goes, Reverse(used), &node.name, NodeSlotId(id.0)));
         }
         spots.sort_unstable();
         let spots = spots.into_iter().map(|(.., spot)| spot).chain(self.planned.iter().copied()).collect();
-        self.receivers = Receivers::new(&self.state.board, spots);
+        self.receivers = Receivers::new(&self.state.cluster, spots);
     }
 
     /// A node whose only pods are ones that wait is empty as long as they do; one that holds room for a buffer is not.
@@ -169,35 +169,38 @@ impl<'s> Planner<'s> {
     pub(super) fn undo(&mut self, mark: Mark, nodes: &[NodeId], refusal: Refusal) {
         let touched = self.state.touched(mark);
         self.state.undo(mark);
-        self.receivers.undo(&self.state.board, &touched);
+        self.receivers.undo(&self.state.cluster, &touched);
         for &node in nodes {
             self.keep(node, refusal.clone());
         }
     }
 
-    pub(super) fn commit(&mut self, nodes: Vec<NodeId>, reason: DisruptionReason, mut bought: Vec<SpotId>) {
+    pub(super) fn commit(&mut self, nodes: Vec<NodeId>, reason: DisruptionReason, mut bought: Vec<NodeSlotId>) {
         for node in &nodes {
             self.removed[node.index()] = true;
             self.kept[node.index()] = None;
         }
-        let restored: Vec<NodeId> =
-            bought.iter().filter(|spot| self.state.board.offer(**spot).is_none()).map(|spot| NodeId(spot.0)).collect();
+        let restored: Vec<NodeId> = bought
+            .iter()
+            .filter(|spot| self.state.cluster.offer(**spot).is_none())
+            .map(|spot| NodeId(spot.0))
+            .collect();
         for node in restored {
             self.removed[node.index()] = false;
             self.keep(node, Refusal::Promised);
             self.steps.retain(|step| step.nodes != [node]);
         }
-        bought.retain(|spot| self.state.board.offer(*spot).is_some());
+        bought.retain(|spot| self.state.cluster.offer(*spot).is_some());
         let reason = if let [node] = nodes[..] { self.reason_for(node, reason) } else { reason };
         self.planned.extend(&bought);
         self.receivers.settle();
-        self.receivers.extend(&self.state.board, &bought);
+        self.receivers.extend(&self.state.cluster, &bought);
         self.steps.push(Step { nodes, reason, bought });
     }
 }
 
-/// Puts a plan for pods that wait on the board.
-fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<SpotId> {
+/// Puts a plan for pods that wait in the cluster state.
+fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<NodeSlotId> {
     let mut offers: HashMap<(PoolId, u32, u32), Vec<usize>> = HashMap::new();
     if !plan.new_nodes.is_empty() {
         for (index, offer) in state.market.offers().iter().enumerate() {
@@ -213,7 +216,7 @@ fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<SpotId> {
     }
     for &(pod, target) in &plan.placements {
         let spot = match target {
-            Target::Existing(node) => SpotId(node.0),
+            Target::Existing(node) => NodeSlotId(node.0),
             Target::New(index) => planned[index as usize],
         };
         state.add_waiting(pod, spot);

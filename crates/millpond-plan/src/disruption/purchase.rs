@@ -3,20 +3,20 @@
 //!
 //! Rules between pods about zones and the like are kept by keeping each pod where it is, as long as it may come again
 //! there ([`domains`]): pods that such a rule concerns go to a node with these values of those labels.
-//! Rules about the host are in the problem, or checked on the board.
+//! Rules about the host are in the problem, or checked in the cluster state.
 //!
-//! Pods that move are made anew, and nobody can tell the scheduler beforehand where each belongs. So what is bought
-//! must hold them in whatever order they come ([`dealing`](super::dealing)): a packing at least cost, which fills
+//! Pods that move are created again, and the planner cannot tell kube-scheduler where each belongs. So what is bought
+//! must hold them in whatever order they come ([`scheduling_order`](super::scheduling_order)): a packing at least cost, which fills
 //! several nodes to the brim with what goes well together, would not come out, and more nodes would be bought for what
-//! is left. What is bought instead is looked for in several ways, one of which is [`few`].
+//! is left. What is bought instead is looked for in several ways, one of which is [`replacement_set`].
 
 use std::collections::BTreeMap;
 
 use super::domains;
 use super::eligible::Refusal;
-use super::few;
+use super::replacement_set;
 use super::state::State;
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, PodId, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
 use crate::plan::Rule;
@@ -92,7 +92,7 @@ pub(super) fn quote(
 }
 
 /// Buys nodes and puts the pods on them. Fails with a pod that found no place; the caller undoes what was done then.
-pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<SpotId>, Refusal> {
+pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<NodeSlotId>, Refusal> {
     let Quote { mut lots, ties, solution } = quote;
     let mut bought = Vec::new();
     let mut left = Vec::new();
@@ -125,7 +125,7 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Resu
 }
 
 /// Buys the cheapest node that holds all these pods, below a price. If there is none, the caller undoes what was done.
-pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<SpotId> {
+pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<NodeSlotId> {
     let offers = common_offers(state, on_sale, pods, most)?;
     let mut all = Resources::new();
     pods.iter().for_each(|pod| all.add(&state.snapshot.classes[state.class(*pod).index()].requests));
@@ -147,13 +147,13 @@ pub(super) fn common_offers(state: &mut State<'_>, on_sale: &BitSet, pods: &[Pod
 
 /// Whether the pods on nodes that were bought fit there however they come. Asked of few nodes only: of many, what does
 /// not fit is a small part.
-pub(super) fn holds_anyhow(state: &State<'_>, bought: &[SpotId]) -> bool {
+pub(super) fn holds_anyhow(state: &State<'_>, bought: &[NodeSlotId]) -> bool {
     if !(2..=FEW).contains(&bought.len()) {
         return true;
     }
     let pods: Vec<PodId> = bought.iter().flat_map(|spot| state.on_spot(*spot).iter().copied()).collect();
-    let dealing = few::dealing(state, &pods);
-    let offers = bought.iter().filter_map(|spot| state.board.offer(*spot));
+    let dealing = replacement_set::dealing(state, &pods);
+    let offers = bought.iter().filter_map(|spot| state.cluster.offer(*spot));
     let nodes: Vec<pack::Amounts> = offers.map(|offer| dealing.free(&state.market.offer(offer).free)).collect();
     dealing.fits(&nodes)
 }
@@ -166,15 +166,15 @@ pub(super) struct Purchase {
 
 impl Purchase {
     /// What was bought just now.
-    pub(super) fn new(state: &State<'_>, bought: &[SpotId]) -> Self {
-        let node = |spot: &SpotId| Some((state.board.offer(*spot)?, state.on_spot(*spot).to_vec()));
+    pub(super) fn new(state: &State<'_>, bought: &[NodeSlotId]) -> Self {
+        let node = |spot: &NodeSlotId| Some((state.cluster.offer(*spot)?, state.on_spot(*spot).to_vec()));
         let nodes: Vec<(usize, Vec<PodId>)> = bought.iter().filter_map(node).collect();
         let cost = nodes.iter().map(|(offer, _)| u128::from(state.market.offer(*offer).price)).sum();
         Self { nodes, cost }
     }
 
-    /// Buys the same again, on the same board.
-    pub(super) fn repeat(&self, state: &mut State<'_>) -> Vec<SpotId> {
+    /// Buys the same again, on the same cluster.
+    pub(super) fn repeat(&self, state: &mut State<'_>) -> Vec<NodeSlotId> {
         let mut bought = Vec::with_capacity(self.nodes.len());
         for (offer, pods) in &self.nodes {
             let spot = state.open(*offer);
@@ -185,16 +185,21 @@ impl Purchase {
     }
 }
 
-fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: SpotId, left: &mut Vec<PodId>) {
+fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: NodeSlotId, left: &mut Vec<PodId>) {
     let class = state.class(pod);
-    if state.board.check(class, spot).is_ok() { state.put(pod, spot) } else { left.push(pod) }
+    if state.cluster.check(class, spot).is_ok() { state.put(pod, spot) } else { left.push(pod) }
 }
 
 /// A pod that the kernel's plan did not suit: on a node that was bought just now, or on the cheapest of its own.
-fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut Vec<SpotId>) -> Result<(), Refusal> {
+fn place_alone(
+    state: &mut State<'_>,
+    on_sale: &BitSet,
+    pod: PodId,
+    bought: &mut Vec<NodeSlotId>,
+) -> Result<(), Refusal> {
     let class = state.class(pod);
     for &spot in bought.iter() {
-        if state.board.check(class, spot).is_ok() {
+        if state.cluster.check(class, spot).is_ok() {
             state.put(pod, spot);
             return Ok(());
         }
@@ -205,7 +210,7 @@ fn place_alone(state: &mut State<'_>, on_sale: &BitSet, pod: PodId, bought: &mut
     let ties: Vec<usize> = offers.into_iter().filter(|&offer| state.market.offer(offer).price == cheapest).collect();
     let spot = pick(state, &ties, &[pod]).map(|offer| state.open(offer)).ok_or(nothing_for(pod))?;
     bought.push(spot);
-    state.board.check(class, spot).map_err(|rule| Refusal::NoPlace(pod, rule))?;
+    state.cluster.check(class, spot).map_err(|rule| Refusal::NoPlace(pod, rule))?;
     state.put(pod, spot);
     Ok(())
 }
@@ -240,7 +245,7 @@ fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> 
     let mut known: BTreeMap<BitSet, usize> = BTreeMap::new();
     let mut made = Lots { lots: Vec::with_capacity(groups.len()), sets: Vec::new() };
     for ((class, domains), pods) in groups {
-        let mut offers = state.board.suiting_offers(class).clone();
+        let mut offers = state.cluster.suiting_offers(class).clone();
         offers.intersect(if one_rank { &affordable } else { &allowed });
         domains::keep_inside(&mut offers, &domains, state.market);
         if !one_rank {
@@ -306,7 +311,7 @@ fn problem(state: &State<'_>, lots: &Lots, filled: Filled) -> (pack::Problem, Ve
         bins.push(pack::Bin { capacity, price, max_nodes });
         ties.push(offers);
     }
-    let topology = state.board.topology();
+    let topology = state.cluster.topology();
     let row = |lot: &Lot| {
         let class = &state.snapshot.classes[lot.class.index()];
         let mut exclusive = topology.exclusive_groups(lot.class);
@@ -334,7 +339,7 @@ fn amounts(dimensions: &[ResourceId], amount: impl Fn(ResourceId) -> i64) -> pac
     amounts
 }
 
-/// Resources that some pod asks for; what the kernel cannot count is checked on the board.
+/// Resources that some pod asks for; what the kernel cannot count is checked in the cluster state.
 fn dimensions(state: &State<'_>, lots: &[Lot]) -> Vec<ResourceId> {
     let mut asked: Vec<ResourceId> = lots
         .iter()

@@ -4,7 +4,7 @@
 //! For each class it is remembered up to where no node can take it. Room on nodes only becomes less, so that every
 //! search goes on where the last one ended; what a trial learned is forgotten when the trial is undone.
 
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::model::{ClassId, ResourceId, Resources};
 use crate::plan::Rule;
 
@@ -14,13 +14,13 @@ const MAX_TRIES: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Receivers {
-    spots: Vec<SpotId>,
+    spots: Vec<NodeSlotId>,
     /// By spot, where it stands in `spots`.
     position: Vec<u32>,
     width: usize,
     dimensions: usize,
     most: Vec<i64>,
-    /// By class, how many of the first nodes cannot take it, as long as nobody leaves them.
+    /// By class, how many of the first nodes cannot take it, as long as no pod leaves them.
     passed: Vec<u32>,
     /// What was passed before the trial that is under way, in the order in which it changed.
     journal: Vec<(ClassId, u32)>,
@@ -30,8 +30,8 @@ pub(super) struct Receivers {
 
 impl Receivers {
     /// A tree of these nodes, the best first.
-    pub(super) fn new(board: &Board<'_>, spots: Vec<SpotId>) -> Self {
-        let snapshot = board.snapshot();
+    pub(super) fn new(cluster: &ClusterState<'_>, spots: Vec<NodeSlotId>) -> Self {
+        let snapshot = cluster.snapshot();
         let mut tree = Self {
             spots,
             position: Vec::new(),
@@ -42,18 +42,18 @@ impl Receivers {
             journal: Vec::new(),
             asked: Vec::new(),
         };
-        tree.build(board);
+        tree.build(cluster);
         tree
     }
 
-    fn build(&mut self, board: &Board<'_>) {
+    fn build(&mut self, cluster: &ClusterState<'_>) {
         self.width = self.spots.len().next_power_of_two();
-        self.position = vec![u32::MAX; board.len()];
+        self.position = vec![u32::MAX; cluster.len()];
         self.most = vec![-1; 2 * self.width * self.dimensions];
         for index in 0..self.spots.len() {
             let spot = self.spots[index];
             self.position[spot.index()] = index as u32;
-            self.write(self.width + index, board.is_open(spot).then(|| board.free(spot)));
+            self.write(self.width + index, cluster.is_open(spot).then(|| cluster.free(spot)));
         }
         for branch in (1..self.width).rev() {
             self.join(branch);
@@ -61,23 +61,23 @@ impl Receivers {
     }
 
     /// Adds nodes that come after all others.
-    pub(super) fn extend(&mut self, board: &Board<'_>, spots: &[SpotId]) {
+    pub(super) fn extend(&mut self, cluster: &ClusterState<'_>, spots: &[NodeSlotId]) {
         self.spots.extend(spots);
         if self.spots.len() > self.width {
-            return self.build(board);
+            return self.build(cluster);
         }
-        self.position.resize(board.len(), u32::MAX);
+        self.position.resize(cluster.len(), u32::MAX);
         let first = self.spots.len() - spots.len();
         for (index, &spot) in (first..).zip(spots) {
             self.position[spot.index()] = index as u32;
-            self.update(board, spot);
+            self.update(cluster, spot);
         }
     }
 
     /// Takes over what is free on a node now; nothing if it is closed.
-    pub(super) fn refresh(&mut self, board: &Board<'_>, spot: SpotId) {
+    pub(super) fn refresh(&mut self, cluster: &ClusterState<'_>, spot: NodeSlotId) {
         let Some(position) = self.position_of(spot) else { return };
-        if self.update(board, spot) {
+        if self.update(cluster, spot) {
             self.look_again(position);
         }
     }
@@ -96,25 +96,25 @@ impl Receivers {
         self.journal.clear();
     }
 
-    /// A trial is undone, on the board already; it has touched these nodes.
-    pub(super) fn undo(&mut self, board: &Board<'_>, touched: &[SpotId]) {
+    /// A trial is undone, in the cluster state already; it has touched these nodes.
+    pub(super) fn undo(&mut self, cluster: &ClusterState<'_>, touched: &[NodeSlotId]) {
         while let Some((class, passed)) = self.journal.pop() {
             self.passed[class.index()] = passed;
         }
         for &spot in touched {
-            self.update(board, spot);
+            self.update(cluster, spot);
         }
     }
 
-    fn position_of(&self, spot: SpotId) -> Option<usize> {
+    fn position_of(&self, spot: NodeSlotId) -> Option<usize> {
         self.position.get(spot.index()).filter(|position| **position != u32::MAX).map(|position| *position as usize)
     }
 
     /// Whether there is more of anything than before.
-    fn update(&mut self, board: &Board<'_>, spot: SpotId) -> bool {
+    fn update(&mut self, cluster: &ClusterState<'_>, spot: NodeSlotId) -> bool {
         let Some(position) = self.position_of(spot) else { return false };
         let mut branch = self.width + position;
-        let grew = self.write(branch, board.is_open(spot).then(|| board.free(spot)));
+        let grew = self.write(branch, cluster.is_open(spot).then(|| cluster.free(spot)));
         while branch > 1 {
             branch /= 2;
             self.join(branch);
@@ -153,13 +153,13 @@ impl Receivers {
     }
 
     /// The first node that a pod of the class may be on. If there is none, the rule that the last one failed by.
-    pub(super) fn find(&mut self, board: &mut Board<'_>, class: ClassId) -> Result<SpotId, Rule> {
+    pub(super) fn find(&mut self, cluster: &mut ClusterState<'_>, class: ClassId) -> Result<NodeSlotId, Rule> {
         let mut rule = Rule::Resources;
-        let Some(mut position) = self.first_with_room(board, class) else { return Err(rule) };
+        let Some(mut position) = self.first_with_room(cluster, class) else { return Err(rule) };
         let mut forever = true;
         for _ in 0..MAX_TRIES {
             let spot = self.spots[position];
-            match board.check(class, spot) {
+            match cluster.check(class, spot) {
                 Ok(()) => return Ok(spot),
                 Err(against) => rule = against,
             }
@@ -175,12 +175,12 @@ impl Receivers {
     }
 
     /// Whether any node has room for a pod of the class.
-    pub(super) fn any_room(&mut self, board: &Board<'_>, class: ClassId) -> bool {
-        self.first_with_room(board, class).is_some()
+    pub(super) fn any_room(&mut self, cluster: &ClusterState<'_>, class: ClassId) -> bool {
+        self.first_with_room(cluster, class).is_some()
     }
 
-    fn first_with_room(&mut self, board: &Board<'_>, class: ClassId) -> Option<usize> {
-        let requests = &board.snapshot().classes[class.index()].requests;
+    fn first_with_room(&mut self, cluster: &ClusterState<'_>, class: ClassId) -> Option<usize> {
+        let requests = &cluster.snapshot().classes[class.index()].requests;
         self.asked.clear();
         self.asked.extend(requests.iter().filter(|(_, amount)| *amount > 0).map(|(id, amount)| (id.index(), amount)));
         let found = self.next_with_room(self.passed[class.index()] as usize);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::eligible::{Accounts, Refusal};
 use super::order::Zones;
 use super::pdb::Evictions;
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::Market;
 use crate::model::{ClassId, DisruptionReason, NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
 use crate::plan::Rule;
@@ -15,13 +15,13 @@ use crate::topology::Place;
 /// A change that can be undone.
 #[derive(Debug)]
 enum Change {
-    Lifted(PodId, SpotId),
+    Lifted(PodId, NodeSlotId),
     /// The last is where it was planned before.
-    Put(PodId, SpotId, Option<SpotId>),
-    Daemon(ClassId, SpotId),
+    Put(PodId, NodeSlotId, Option<NodeSlotId>),
+    Daemon(ClassId, NodeSlotId),
     Closed(NodeId),
-    Opened(SpotId, usize),
-    GivenBack(SpotId, usize),
+    Opened(NodeSlotId, usize),
+    GivenBack(NodeSlotId, usize),
     Restored(NodeId),
     Budget(PoolId),
     Evicted(Evictions),
@@ -34,16 +34,16 @@ pub(super) struct Mark(usize);
 pub(super) struct State<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) market: &'s Market,
-    pub(super) board: Board<'s>,
+    pub(super) cluster: ClusterState<'s>,
     pub(super) accounts: Accounts,
     pub(super) ledger: Ledger<'s>,
     pub(super) zones: Zones,
     /// Pods by node that have to move when it goes; planned nodes included.
     contents: Vec<Vec<PodId>>,
     /// Where the plan puts pods, by pod: those that wait, and those that move.
-    moved: Vec<Option<SpotId>>,
+    moved: Vec<Option<NodeSlotId>>,
     /// Pods that the plan places and whose rules others can break, those that wait included.
-    fragile: BTreeSet<(PodId, SpotId)>,
+    fragile: BTreeSet<(PodId, NodeSlotId)>,
     /// Those of them whose company only stands by them, from the start.
     unjudged: BTreeSet<PodId>,
     changes: Vec<Change>,
@@ -52,14 +52,14 @@ pub(super) struct State<'s> {
 impl<'s> State<'s> {
     pub(super) fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
         let accounts = Accounts::new(snapshot);
-        let board = Board::new(snapshot, market);
+        let cluster = ClusterState::new(snapshot, market);
         let contents = (0..snapshot.nodes.len())
             .map(|node| accounts.residents.movers(snapshot, NodeId::from(node)).collect())
             .collect();
         Self {
             snapshot,
             market,
-            board,
+            cluster,
             accounts,
             ledger: Ledger::new(snapshot, market),
             zones: Zones::new(snapshot),
@@ -72,19 +72,19 @@ impl<'s> State<'s> {
     }
 
     /// A node that the plan buys for pods that wait.
-    pub(super) fn add_planned(&mut self, offer: usize) -> SpotId {
+    pub(super) fn add_planned(&mut self, offer: usize) -> NodeSlotId {
         let spot = self.open(offer);
         self.changes.clear();
         spot
     }
 
     /// A pod that waits, where the plan puts it.
-    pub(super) fn add_waiting(&mut self, pod: PodId, spot: SpotId) {
+    pub(super) fn add_waiting(&mut self, pod: PodId, spot: NodeSlotId) {
         self.put(pod, spot);
         self.changes.clear();
     }
 
-    /// Whoever is without firm company in the plan for pods that wait is not asked about it: the plan knows why.
+    /// Pods whose affinity the plan for pending pods left unmet are not judged again: the plan reports the reason.
     pub(super) fn accept_plan(&mut self) {
         while let Err((pod, _)) = self.rules_hold() {
             if !self.unjudged.insert(pod) {
@@ -99,24 +99,24 @@ impl<'s> State<'s> {
 
     /// Pods that would have to move from a node as things stand.
     pub(super) fn contents(&self, node: NodeId) -> &[PodId] {
-        self.on_spot(SpotId(node.0))
+        self.on_spot(NodeSlotId(node.0))
     }
 
     /// The same for any spot.
-    pub(super) fn on_spot(&self, spot: SpotId) -> &[PodId] {
+    pub(super) fn on_spot(&self, spot: NodeSlotId) -> &[PodId] {
         &self.contents[spot.index()]
     }
 
     /// Where the plan puts a pod.
-    pub(super) fn location(&self, pod: PodId) -> Option<SpotId> {
+    pub(super) fn location(&self, pod: PodId) -> Option<NodeSlotId> {
         self.moved[pod.index()]
     }
 
     /// Where a pod is, or was until it was lifted.
     pub(super) fn last_place(&self, pod: PodId) -> Place<'s> {
-        let home = self.snapshot.pods[pod.index()].node.map(|node| SpotId(node.0));
+        let home = self.snapshot.pods[pod.index()].node.map(|node| NodeSlotId(node.0));
         let spot = self.moved[pod.index()].or(home).expect("pods that move were somewhere");
-        self.board.place_of(spot)
+        self.cluster.place_of(spot)
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -129,12 +129,12 @@ impl<'s> State<'s> {
         if let Some(pool) = self.snapshot.nodes[node.index()].pool
             && self.accounts.budgets.left(pool, reason) == Some(0)
         {
-            // When it opens is a question for those who ask about one node.
+            // When the window opens matters only for a question about one node.
             return Err(self.accounts.used_up(pool, reason, None));
         }
         let pool = self.accounts.eligible(self.snapshot, node, reason)?;
         let residents = self.accounts.residents.of(node);
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let ending = |pod: &&PodId| {
             let of = &self.snapshot.pods[pod.index()];
             of.state == PodState::Terminating && !topology.is_free(of.class)
@@ -146,10 +146,10 @@ impl<'s> State<'s> {
         self.changes.push(Change::Evicted(evicted));
         self.accounts.budgets.take(pool, reason);
         self.changes.push(Change::Budget(pool));
-        let spot = SpotId(node.0);
+        let spot = NodeSlotId(node.0);
         let pods = self.lift(spot);
         self.take_daemons(node);
-        self.board.close(spot);
+        self.cluster.close(spot);
         self.accounts.nodes[pool.index()] -= 1;
         self.zones.remove(pool, self.snapshot.nodes[node.index()].zone);
         self.changes.push(Change::Closed(node));
@@ -157,50 +157,50 @@ impl<'s> State<'s> {
     }
 
     /// Takes all pods that move off a node.
-    pub(super) fn lift(&mut self, spot: SpotId) -> Vec<PodId> {
+    pub(super) fn lift(&mut self, spot: NodeSlotId) -> Vec<PodId> {
         let pods = std::mem::take(&mut self.contents[spot.index()]);
         for &pod in &pods {
             let class = self.class(pod);
-            self.board.remove(class, spot, 1);
+            self.cluster.remove(class, spot, 1);
             self.changes.push(Change::Lifted(pod, spot));
         }
         pods
     }
 
     /// Takes a pod off the node where the plan has put it; gives back the node.
-    pub(super) fn take_off(&mut self, pod: PodId) -> Option<SpotId> {
+    pub(super) fn take_off(&mut self, pod: PodId) -> Option<NodeSlotId> {
         let spot = self.moved[pod.index()]?;
         self.contents[spot.index()].retain(|present| *present != pod);
-        self.board.remove(self.class(pod), spot, 1);
+        self.cluster.remove(self.class(pod), spot, 1);
         self.changes.push(Change::Lifted(pod, spot));
         Some(spot)
     }
 
-    /// Daemons go with their node, and no longer count for anybody.
+    /// Daemons go with their node and are not counted any more.
     fn take_daemons(&mut self, node: NodeId) {
-        let spot = SpotId(node.0);
+        let spot = NodeSlotId(node.0);
         for class in self.daemons(node).collect::<Vec<_>>() {
-            self.board.remove(class, spot, 1);
+            self.cluster.remove(class, spot, 1);
             self.changes.push(Change::Daemon(class, spot));
         }
     }
 
     /// Puts a lifted pod somewhere.
-    pub(super) fn put(&mut self, pod: PodId, spot: SpotId) {
+    pub(super) fn put(&mut self, pod: PodId, spot: NodeSlotId) {
         let class = self.class(pod);
-        self.board.place(class, spot, 1);
+        self.cluster.place(class, spot, 1);
         self.contents[spot.index()].push(pod);
         let before = self.moved[pod.index()].replace(spot);
-        if self.board.topology().has_fragile_rules(class) {
+        if self.cluster.topology().has_fragile_rules(class) {
             self.fragile.insert((pod, spot));
         }
         self.changes.push(Change::Put(pod, spot, before));
     }
 
     /// Puts pods on a spot as long as they fit; whether all did. If not, the caller undoes what was done.
-    pub(super) fn put_all(&mut self, pods: &[PodId], spot: SpotId) -> bool {
+    pub(super) fn put_all(&mut self, pods: &[PodId], spot: NodeSlotId) -> bool {
         pods.iter().all(|&pod| {
-            let fits = self.board.check(self.class(pod), spot).is_ok();
+            let fits = self.cluster.check(self.class(pod), spot).is_ok();
             if fits {
                 self.put(pod, spot);
             }
@@ -209,8 +209,8 @@ impl<'s> State<'s> {
     }
 
     /// Buys a node.
-    pub(super) fn open(&mut self, offer: usize) -> SpotId {
-        let spot = self.board.open(offer);
+    pub(super) fn open(&mut self, offer: usize) -> NodeSlotId {
+        let spot = self.cluster.open(offer);
         self.count_purchase(offer);
         self.contents.push(Vec::new());
         self.changes.push(Change::Opened(spot, offer));
@@ -232,11 +232,11 @@ impl<'s> State<'s> {
     }
 
     /// Gives a bought node back if nothing is on it; whether it did.
-    pub(super) fn give_back_unused(&mut self, spot: SpotId) -> bool {
-        let Some(offer) = self.board.offer(spot).filter(|_| self.contents[spot.index()].is_empty()) else {
+    pub(super) fn give_back_unused(&mut self, spot: NodeSlotId) -> bool {
+        let Some(offer) = self.cluster.offer(spot).filter(|_| self.contents[spot.index()].is_empty()) else {
             return false;
         };
-        self.board.close(spot);
+        self.cluster.close(spot);
         self.uncount_purchase(offer);
         self.changes.push(Change::GivenBack(spot, offer));
         true
@@ -250,19 +250,19 @@ impl<'s> State<'s> {
 
     /// Closes an empty node, or opens it again, with its daemons and its part of the budgets.
     fn set_closed(&mut self, node: NodeId, closed: bool) {
-        let spot = SpotId(node.0);
+        let spot = NodeSlotId(node.0);
         let of = &self.snapshot.nodes[node.index()];
         let Some(pool) = of.pool else { return };
         let daemons: Vec<ClassId> = self.daemons(node).collect();
         if closed {
-            daemons.into_iter().for_each(|class| self.board.remove(class, spot, 1));
-            self.board.close(spot);
+            daemons.into_iter().for_each(|class| self.cluster.remove(class, spot, 1));
+            self.cluster.close(spot);
             self.accounts.budgets.take_back(pool);
             self.accounts.nodes[pool.index()] -= 1;
             self.zones.remove(pool, of.zone);
         } else {
-            self.board.reopen(spot);
-            daemons.into_iter().for_each(|class| self.board.place(class, spot, 1));
+            self.cluster.reopen(spot);
+            daemons.into_iter().for_each(|class| self.cluster.place(class, spot, 1));
             self.accounts.budgets.give_back(pool);
             self.accounts.nodes[pool.index()] += 1;
             self.zones.add(pool, of.zone);
@@ -279,22 +279,22 @@ impl<'s> State<'s> {
 
     /// Whether every pod that the plan places still satisfies its rules about other pods; if not, one that does not, and
     /// the rule. Company must be of pods that need none themselves or are there already, so that it comes first in
-    /// whatever order kube-scheduler takes them; or everybody is in one place.
+    /// whatever order kube-scheduler takes them; or all of these pods are in one domain.
     pub(super) fn rules_hold(&self) -> Result<(), (PodId, Rule)> {
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         // A pod that was moved on is somewhere else by now.
         let here = || self.fragile.iter().filter(|(pod, spot)| self.moved[pod.index()] == Some(*spot));
         let mut floating: HashMap<_, u32> = HashMap::new();
         for &(pod, spot) in here() {
             let class = self.class(pod);
             if topology.needs_company(class) {
-                for counted in topology.counted_at(class, self.board.place_of(spot)) {
+                for counted in topology.counted_at(class, self.cluster.place_of(spot)) {
                     *floating.entry(counted).or_default() += 1;
                 }
             }
         }
         for &(pod, spot) in here() {
-            let (class, place) = (self.class(pod), self.board.place_of(spot));
+            let (class, place) = (self.class(pod), self.cluster.place_of(spot));
             let company = topology.has_company(class, place, &floating) || topology.has_everybody(class, place);
             topology.holds(class, place).map_err(|rule| (pod, rule))?;
             if !company && !self.unjudged.contains(&pod) {
@@ -305,13 +305,13 @@ impl<'s> State<'s> {
     }
 
     /// Nodes whose free room changed since a mark.
-    pub(super) fn touched(&self, mark: Mark) -> Vec<SpotId> {
+    pub(super) fn touched(&self, mark: Mark) -> Vec<NodeSlotId> {
         let spot = |change: &Change| match change {
             Change::Put(_, spot, _) | Change::Lifted(_, spot) => Some(*spot),
-            Change::Closed(node) => Some(SpotId(node.0)),
+            Change::Closed(node) => Some(NodeSlotId(node.0)),
             _ => None,
         };
-        let mut spots: Vec<SpotId> = self.changes[mark.0..].iter().filter_map(spot).collect();
+        let mut spots: Vec<NodeSlotId> = self.changes[mark.0..].iter().filter_map(spot).collect();
         spots.sort_unstable();
         spots.dedup();
         spots
@@ -329,19 +329,19 @@ impl<'s> State<'s> {
         match change {
             Change::Lifted(pod, spot) => {
                 let class = self.class(pod);
-                self.board.place(class, spot, 1);
+                self.cluster.place(class, spot, 1);
                 self.contents[spot.index()].push(pod);
             }
             Change::Put(pod, spot, before) => {
                 let class = self.class(pod);
-                self.board.remove(class, spot, 1);
+                self.cluster.remove(class, spot, 1);
                 self.contents[spot.index()].retain(|present| *present != pod);
                 self.moved[pod.index()] = before;
                 self.fragile.remove(&(pod, spot));
             }
-            Change::Daemon(class, spot) => self.board.place(class, spot, 1),
+            Change::Daemon(class, spot) => self.cluster.place(class, spot, 1),
             Change::Closed(node) => {
-                self.board.reopen(SpotId(node.0));
+                self.cluster.reopen(NodeSlotId(node.0));
                 let of = &self.snapshot.nodes[node.index()];
                 if let Some(pool) = of.pool {
                     self.accounts.nodes[pool.index()] += 1;
@@ -349,11 +349,11 @@ impl<'s> State<'s> {
                 }
             }
             Change::Opened(spot, offer) => {
-                self.board.close(spot);
+                self.cluster.close(spot);
                 self.uncount_purchase(offer);
             }
             Change::GivenBack(spot, offer) => {
-                self.board.reopen(spot);
+                self.cluster.reopen(spot);
                 self.count_purchase(offer);
             }
             Change::Restored(node) => self.set_closed(node, true),

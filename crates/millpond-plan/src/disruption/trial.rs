@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::eligible::Refusal;
-use super::few;
 use super::planner::Planner;
 use super::purchase::{self, Filled, Purchase, Quote};
-use crate::board::SpotId;
+use super::replacement_set;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{DisruptionReason, NodeId, PodId, PoolId};
 
 /// Replacements save at least one part of so many.
@@ -33,7 +33,7 @@ enum Way {
     /// A single one.
     One,
     /// A few that hold any mixture of the pods.
-    Few,
+    ReplacementSet,
     /// As many as the kernel chooses, with one part of so many of each to spare.
     AllBut(i64),
 }
@@ -41,7 +41,7 @@ enum Way {
 impl Way {
     /// With less to spare than a twenty-fourth hardly anything holds that the others have not found, with more than a
     /// twelfth nothing is cheaper.
-    const ALL: [Self; 4] = [Self::One, Self::Few, Self::AllBut(24), Self::AllBut(12)];
+    const ALL: [Self; 4] = [Self::One, Self::ReplacementSet, Self::AllBut(24), Self::AllBut(12)];
 }
 
 impl Planner<'_> {
@@ -51,7 +51,7 @@ impl Planner<'_> {
         nodes: &[NodeId],
         reason: DisruptionReason,
         buying: Buying,
-    ) -> Result<(Vec<NodeId>, Vec<SpotId>), Refusal> {
+    ) -> Result<(Vec<NodeId>, Vec<NodeSlotId>), Refusal> {
         let mut taken = Vec::with_capacity(nodes.len());
         let mut pods = Vec::new();
         for &node in nodes {
@@ -59,7 +59,7 @@ impl Planner<'_> {
                 Ok(more) => {
                     pods.extend(more);
                     taken.push(node);
-                    self.receivers.refresh(&self.state.board, SpotId(node.0));
+                    self.receivers.refresh(&self.state.cluster, NodeSlotId(node.0));
                 }
                 Err(refusal) if nodes.len() == 1 => return Err(refusal),
                 Err(_) => {}
@@ -82,13 +82,13 @@ impl Planner<'_> {
     }
 
     /// Moves those of the pods on whose rules others have broken by coming after them; each about once.
-    fn mend(&mut self, pods: &[PodId], bought: &mut Vec<SpotId>) -> Result<(), Refusal> {
+    fn mend(&mut self, pods: &[PodId], bought: &mut Vec<NodeSlotId>) -> Result<(), Refusal> {
         for _ in pods {
             let Some((pod, _)) = self.state.rules_hold().err().filter(|(pod, _)| pods.contains(pod)) else { break };
             let Some(spot) = self.state.take_off(pod) else { break };
-            self.receivers.refresh(&self.state.board, spot);
+            self.receivers.refresh(&self.state.cluster, spot);
             let class = self.state.class(pod);
-            if let Some(&spot) = bought.iter().find(|spot| self.state.board.check(class, **spot).is_ok()) {
+            if let Some(&spot) = bought.iter().find(|spot| self.state.cluster.check(class, **spot).is_ok()) {
                 self.state.put(pod, spot);
             } else if !self.move_elsewhere(vec![pod], false)?.is_empty() {
                 bought.extend(self.make_room(&[pod], u128::MAX)?);
@@ -108,10 +108,10 @@ impl Planner<'_> {
         let mut left = Vec::new();
         for pod in pods {
             let class = self.state.class(pod);
-            match self.receivers.find(&mut self.state.board, class) {
+            match self.receivers.find(&mut self.state.cluster, class) {
                 Ok(spot) => {
                     self.state.put(pod, spot);
-                    self.receivers.refresh(&self.state.board, spot);
+                    self.receivers.refresh(&self.state.cluster, spot);
                 }
                 Err(rule) if all => return Err(Refusal::NoPlace(pod, rule)),
                 Err(_) => left.push(pod),
@@ -121,7 +121,7 @@ impl Planner<'_> {
     }
 
     /// Buys nodes for pods, or lets an empty node stay for them.
-    fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<SpotId>, Refusal> {
+    fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<NodeSlotId>, Refusal> {
         self.solves += 1;
         let refusal = |why| if most == u128::MAX { why } else { Refusal::NoSaving };
         let quote = self.quote(pods, most, Filled::Whole);
@@ -129,7 +129,7 @@ impl Planner<'_> {
         let price = quote.as_ref().map_or(most, purchase::Quote::cost);
         let limit = price.saturating_add(price / LEAST_SAVING).min(most);
         if let Some(node) = self.restore_for(pods, limit) {
-            return Ok(vec![SpotId(node.0)]);
+            return Ok(vec![NodeSlotId(node.0)]);
         }
         let mark = self.state.mark();
         let tight = purchase::buy(&mut self.state, &self.on_sale, quote.map_err(refusal)?).map_err(refusal)?;
@@ -154,7 +154,7 @@ impl Planner<'_> {
 
     /// Buys nodes that hold pods however the scheduler deals them out, below a price: whatever costs least of
     /// what is found in all ways.
-    fn buy_roomier(&mut self, pods: &[PodId], most: u128) -> Option<Vec<SpotId>> {
+    fn buy_roomier(&mut self, pods: &[PodId], most: u128) -> Option<Vec<NodeSlotId>> {
         let mut best: Option<Purchase> = None;
         for way in Way::ALL {
             let below = best.as_ref().map_or(most, |best| best.cost);
@@ -167,10 +167,10 @@ impl Planner<'_> {
         best.map(|best| best.repeat(&mut self.state))
     }
 
-    fn buy_by(&mut self, way: Way, pods: &[PodId], below: u128) -> Option<Vec<SpotId>> {
+    fn buy_by(&mut self, way: Way, pods: &[PodId], below: u128) -> Option<Vec<NodeSlotId>> {
         match way {
             Way::One => purchase::buy_one(&mut self.state, &self.on_sale, pods, below).map(|spot| vec![spot]),
-            Way::Few => few::buy(&mut self.state, &self.on_sale, pods, below),
+            Way::ReplacementSet => replacement_set::buy(&mut self.state, &self.on_sale, pods, below),
             Way::AllBut(parts) => {
                 let quote = self.quote(pods, below, Filled::AllBut(parts)).ok()?;
                 purchase::buy(&mut self.state, &self.on_sale, quote).ok()
@@ -194,7 +194,7 @@ impl Planner<'_> {
         for node in kinds.into_values().take(MAX_RESTORES) {
             let mark = self.state.mark();
             self.state.restore(node);
-            let spot = SpotId(node.0);
+            let spot = NodeSlotId(node.0);
             if self.state.put_all(pods, spot) {
                 return Some(node);
             }
@@ -214,7 +214,7 @@ impl Planner<'_> {
     }
 
     /// Whether taking these nodes away saves enough.
-    pub(super) fn worthwhile(&self, nodes: &[NodeId], bought: &[SpotId]) -> Result<(), Refusal> {
+    pub(super) fn worthwhile(&self, nodes: &[NodeId], bought: &[NodeSlotId]) -> Result<(), Refusal> {
         let savings = self.savings(nodes, bought);
         let least = self.most(nodes).div_ceil(LEAST_SAVING);
         if savings <= 0 || !bought.is_empty() && (savings as u128) < least {

@@ -7,7 +7,7 @@ use super::eligible::Refusal;
 use super::planner::Planner;
 use super::purchase;
 use super::trial::Buying;
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{DisruptionReason, NodeId, PodId};
 use crate::plan::Rule;
 
@@ -76,7 +76,7 @@ impl Planner<'_> {
         let largest =
             self.state.contents(node).iter().max_by_key(|pod| (self.values[self.state.class(**pod).index()], **pod))?;
         let class = self.state.class(*largest);
-        let room = self.receivers.any_room(&self.state.board, class);
+        let room = self.receivers.any_room(&self.state.cluster, class);
         (!room).then_some(*largest)
     }
 
@@ -173,7 +173,7 @@ impl Planner<'_> {
 
     /// Nodes that are bought, for pods that wait or for others, and are not needed any more.
     pub(super) fn give_back_needless(&mut self) -> bool {
-        let price = |spot: &SpotId| Reverse(self.price_of(*spot));
+        let price = |spot: &NodeSlotId| Reverse(self.price_of(*spot));
         let mut spots = self.planned.clone();
         spots.sort_by_key(price);
         let mut found = false;
@@ -181,10 +181,10 @@ impl Planner<'_> {
             let mark = self.state.mark();
             let pods = self.state.lift(spot);
             let needed = pods.is_empty() || !self.state.give_back_unused(spot);
-            self.receivers.refresh(&self.state.board, spot);
+            self.receivers.refresh(&self.state.cluster, spot);
             let moved = !needed && self.move_elsewhere(pods, true).is_ok();
-            let enough = || self.enough(self.state.market.offer(self.state.board.offer(spot)?).pool).ok();
-            let rest: Vec<SpotId> = self.planned.iter().copied().filter(|planned| *planned != spot).collect();
+            let enough = || self.enough(self.state.market.offer(self.state.cluster.offer(spot)?).pool).ok();
+            let rest: Vec<NodeSlotId> = self.planned.iter().copied().filter(|planned| *planned != spot).collect();
             let steady = || purchase::holds_anyhow(&self.state, &rest);
             if moved && enough().is_some() && self.state.rules_hold().is_ok() && steady() {
                 self.receivers.settle();

@@ -1,4 +1,4 @@
-//! Why a node stays or goes, for whoever asks about one.
+//! Why a node stays or goes.
 
 use super::budget::REASONS;
 use super::consolidate::{Consolidated, consolidate};
@@ -48,7 +48,7 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
     accounts.keep_buffers(snapshot, &waiting.plan);
     let Consolidated { outcome, mut kept } = consolidate(snapshot, &market, waiting, settings);
     for (node, kept) in snapshot.nodes.iter().zip(&mut kept) {
-        // Whoever manages a node that is leaving, there is nothing else to say about it.
+        // For a node that is leaving this is the only reason, whatever manages it.
         if node.state == NodeState::Leaving {
             *kept = Some(Refusal::Leaving);
         }

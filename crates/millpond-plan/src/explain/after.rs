@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::{Market, Usage};
 use crate::model::{Labels, PoolId, Snapshot, TypeId};
 use crate::plan::{Outcome, Target};
 
-/// The board with a plan on it, and what pools use then.
+/// The cluster with a plan on it, and what pools use then.
 pub(super) struct After<'s> {
-    pub(super) board: Board<'s>,
+    pub(super) cluster: ClusterState<'s>,
     pub(super) usage: Vec<Usage>,
 }
 
 impl<'s> After<'s> {
     pub(super) fn new(snapshot: &'s Snapshot, market: &'s Market, outcome: &Outcome) -> Self {
-        let mut board = Board::new(snapshot, market);
+        let mut cluster = ClusterState::new(snapshot, market);
         let mut usage = Usage::by_pool(snapshot);
         let offers: HashMap<(PoolId, TypeId, u32, &Labels), usize> = market
             .offers()
@@ -26,7 +26,7 @@ impl<'s> After<'s> {
         let mut spots = Vec::with_capacity(outcome.plan.new_nodes.len());
         for node in &outcome.plan.new_nodes {
             let found = offers.get(&(node.pool, node.instance_type, node.offering, &*node.labels));
-            spots.push(found.map(|&offer| board.open(offer)));
+            spots.push(found.map(|&offer| cluster.open(offer)));
             let capacity = &snapshot.types[node.instance_type.index()].capacity;
             for index in [node.pool.index(), snapshot.pools.len()] {
                 usage[index].add(capacity, node.price);
@@ -34,13 +34,13 @@ impl<'s> After<'s> {
         }
         for &(pod, target) in &outcome.plan.placements {
             let spot = match target {
-                Target::Existing(node) => Some(SpotId(node.0)),
+                Target::Existing(node) => Some(NodeSlotId(node.0)),
                 Target::New(number) => spots[number as usize],
             };
             if let Some(spot) = spot {
-                board.place(snapshot.pods[pod.index()].class, spot, 1);
+                cluster.place(snapshot.pods[pod.index()].class, spot, 1);
             }
         }
-        Self { board, usage }
+        Self { cluster, usage }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::{Market, Usage};
 use crate::model::{ClassId, HostPort, Limits, PodClass, PoolId, ResourceId, Snapshot, TypeId};
 use crate::pack::BitSet;
@@ -24,8 +24,8 @@ pub enum Subject {
     Taint(Taint),
     /// A label of nodes.
     Label(Symbol),
-    /// Alternatives of node affinity, of which one must hold.
-    Alternatives,
+    /// FallbackOffers of node affinity, of which one must hold.
+    FallbackOffers,
     /// One of the pod's volumes, by its number.
     Volume(u32),
     /// A resource.
@@ -62,18 +62,18 @@ impl<'a> Inquiry<'a> {
     pub(super) fn new(
         snapshot: &'a Snapshot,
         market: &'a Market,
-        board: &'a Board<'_>,
+        cluster: &'a ClusterState<'_>,
         usage: &'a [Usage],
         class: ClassId,
     ) -> Self {
         let mut taken = BTreeMap::new();
-        for spot in snapshot.nodes.len()..board.len() {
-            let offer = board.offer(SpotId(spot as u32)).map(|offer| market.offer(offer));
+        for spot in snapshot.nodes.len()..cluster.len() {
+            let offer = cluster.offer(NodeSlotId(spot as u32)).map(|offer| market.offer(offer));
             if let Some(offer) = offer.filter(|offer| offer.left.is_some()) {
                 *taken.entry((offer.instance_type, offer.offering)).or_default() += 1;
             }
         }
-        Self { snapshot, market, topology: board.topology(), usage, class, taken, next_spot: board.len() as u32 }
+        Self { snapshot, market, topology: cluster.topology(), usage, class, taken, next_spot: cluster.len() as u32 }
     }
 
     pub(super) fn class(&self) -> &'a PodClass {
@@ -134,7 +134,7 @@ impl<'a> Inquiry<'a> {
             }
             terms => {
                 let satisfying = self.market.satisfying_terms(terms, self.snapshot);
-                funnel.intersect(Rule::NodeAffinity, Subject::Alternatives, &satisfying);
+                funnel.intersect(Rule::NodeAffinity, Subject::FallbackOffers, &satisfying);
             }
         }
     }

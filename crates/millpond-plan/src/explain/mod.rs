@@ -27,7 +27,7 @@ pub use verdict::verdict;
 
 use std::collections::BTreeMap;
 
-use crate::board::{SpotId, needs_place};
+use crate::cluster_state::{NodeSlotId, needs_place};
 use crate::market::{Market, usable};
 use crate::model::{NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
 use crate::plan::{Outcome, PoolVerdict, Rule, Settings, Target, Verdict};
@@ -118,7 +118,7 @@ pub fn explain_in(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> PodExpl
     let looks = matches!(standing, Standing::Unplaced | Standing::Planned(Target::New(_)));
     let nodes = if looks { refusing_nodes(snapshot, &mut after, pod) } else { Vec::new() };
     let closed_nodes = (0..snapshot.nodes.len()).filter(|node| !usable(snapshot, *node)).count();
-    let inquiry = Inquiry::new(snapshot, &market, &after.board, &after.usage, class);
+    let inquiry = Inquiry::new(snapshot, &market, &after.cluster, &after.usage, class);
     let funnels: Vec<Vec<Step>> = (0..snapshot.pools.len()).map(|pool| inquiry.funnel(PoolId::from(pool))).collect();
     let pools = funnels.iter().enumerate().map(|(pool, steps)| of_pool(&inquiry, PoolId::from(pool), steps)).collect();
     let unplaced = standing == Standing::Unplaced;
@@ -158,7 +158,7 @@ fn refusing_nodes(snapshot: &Snapshot, after: &mut After<'_>, pod: PodId) -> Vec
     let class = snapshot.pods[pod.index()].class;
     let mut counted: BTreeMap<Rule, usize> = BTreeMap::new();
     for node in (0..snapshot.nodes.len() as u32).filter(|node| usable(snapshot, *node as usize)) {
-        if let Err(rule) = after.board.check(class, SpotId(node)) {
+        if let Err(rule) = after.cluster.check(class, NodeSlotId(node)) {
             *counted.entry(rule).or_default() += 1;
         }
     }

@@ -70,7 +70,7 @@ fn not_ready(snapshot: &Snapshot, pool: PoolId) -> String {
     }
 }
 
-/// Why a pool has nothing to buy whoever asks.
+/// Why a pool has nothing to buy for any pod.
 fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
     let of = &snapshot.pools[pool.index()];
     if of.types.is_empty() {

@@ -1,7 +1,7 @@
 //! One edit that helps: candidates from what failed, each tried out by planning again.
 //!
 //! Candidates come from the rule that fails in each pool, the pool that came nearest first. The first one with
-//! which the pod has a place, and nobody loses theirs, is the suggestion. What is not found this way is not
+//! which the pod has a place, and no other pod loses its place, is the suggestion. What is not found this way is not
 //! suggested: no advice is better than advice that does not work.
 
 use std::collections::BTreeSet;
@@ -86,7 +86,7 @@ fn failing<'f>(inquiry: &'f Inquiry<'_>, pool: PoolId, steps: &'f [Step]) -> Opt
     Some((last, earlier.last().map_or(inquiry.market.of_pool(pool), |step| &step.left)))
 }
 
-/// Plans again with an edit; says where the pod goes if that helps and hurts nobody.
+/// Plans again with an edit; says where the pod goes if that helps and no other pod loses its place.
 fn try_out(inquiry: &Inquiry<'_>, outcome: &Outcome, edit: &Edit, pod: PodId) -> Option<String> {
     let edited = edit.apply(inquiry.snapshot, inquiry.class);
     let again = super::plan(&edited);

@@ -2,21 +2,21 @@
 
 use super::funnel::{Inquiry, Step, Subject};
 use super::{reason, words};
-use crate::board::Board;
+use crate::cluster_state::ClusterState;
 use crate::market::{Market, Usage};
 use crate::model::{ClassId, PoolId, Snapshot};
 use crate::plan::{PoolVerdict, Rule, Verdict};
 
-/// Why one more pod of the class has no place. `board` holds what is planned so far; `usage` is
+/// Why one more pod of the class has no place. `cluster` holds what is planned so far; `usage` is
 /// [`Usage::by_pool`] with the planned nodes added, the sum over all pools last.
 pub fn verdict(
     snapshot: &Snapshot,
     market: &Market,
-    board: &mut Board<'_>,
+    cluster: &mut ClusterState<'_>,
     usage: &[Usage],
     class: ClassId,
 ) -> Verdict {
-    let inquiry = Inquiry::new(snapshot, market, board, usage, class);
+    let inquiry = Inquiry::new(snapshot, market, cluster, usage, class);
     let funnels: Vec<Vec<Step>> = (0..snapshot.pools.len()).map(|pool| inquiry.funnel(PoolId::from(pool))).collect();
     of_funnels(&inquiry, &funnels)
 }
@@ -79,7 +79,7 @@ pub(super) fn of_pool(inquiry: &Inquiry<'_>, pool: PoolId, steps: &[Step]) -> Po
     if last.left.is_empty() {
         return PoolVerdict { pool, rule: last.rule, message: reason::sentence(inquiry, pool, before, last) };
     }
-    // Every rule leaves something: whoever planned had no use for it. The last rule is named, as the one that
+    // Every rule leaves an offer, but the plan did not use it. The last rule is named, as the one that
     // other pods' plans can still change.
     let cheapest = last.left.iter().min_by_key(|&offer| (inquiry.market.offer(offer).price, offer));
     let name = cheapest.map(|offer| reason::offer_name(inquiry, offer)).unwrap_or_default();

@@ -13,20 +13,20 @@ pub enum CapacityType {
     /// Paid for already, in a limited number.
     Reserved,
     /// Cheaper, and taken back when the cloud needs it.
-    Spot,
+    NodeSlot,
     /// At the list price, for as long as wanted.
     OnDemand,
 }
 
 impl CapacityType {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::NodeSlot, Self::OnDemand];
 
     /// The value of `karpenter.sh/capacity-type`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reserved => "reserved",
-            Self::Spot => "spot",
+            Self::NodeSlot => "spot",
             Self::OnDemand => "on-demand",
         }
     }
@@ -70,8 +70,8 @@ pub struct InstanceType {
     pub priority: i32,
 }
 
-/// The types of a snapshot. Snapshots are taken often, and types hardly ever change: copies are one list until somebody
-/// changes theirs.
+/// The types of a snapshot. Snapshots are taken often and types hardly ever change, so copies share one list until one of
+/// them is changed.
 #[derive(Debug, Clone, Default)]
 pub struct Types(Arc<Vec<InstanceType>>);
 

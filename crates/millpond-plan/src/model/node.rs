@@ -16,8 +16,7 @@ pub enum NodeState {
     Leaving,
 }
 
-/// What is no longer what its pool asks for stays this long: whoever changed a pool by mistake, or changes it again at
-/// once, has not set its nodes in motion yet.
+/// A drifted node stays this long: a user who changed a pool by mistake can change it back before nodes are replaced.
 pub const DRIFT_SETTLES: Seconds = 10;
 
 /// That a node is no longer what its pool asks for.
@@ -88,7 +87,7 @@ pub struct Node {
     pub last_pod_event: Option<Seconds>,
     /// Why it is no longer what its pool asks for, if so.
     pub drifted: Option<Drift>,
-    /// Whether somebody asked to leave it alone (`karpenter.sh/do-not-disrupt: "true"`).
+    /// Whether the node opts out of disruption (`karpenter.sh/do-not-disrupt: "true"`).
     pub do_not_disrupt: bool,
     /// When it is too old.
     pub expiry: Expiry,

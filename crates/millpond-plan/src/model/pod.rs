@@ -46,7 +46,7 @@ pub enum PodKind {
     Daemon,
     /// A file on the node: it goes with its node.
     Mirror,
-    /// Nobody: it is gone for good when it is evicted.
+    /// None: the pod is gone for good when it is evicted.
     Bare,
     /// A CapacityBuffer: it stands for pods that are still to come. It waits for ever, nodes are bought and kept for
     /// it, and real pods take its room whenever they want: to them it is not there.
@@ -79,7 +79,7 @@ pub struct PodClass {
     pub priority: i32,
     /// Whether it may push out pods of lower priority.
     pub preempts: bool,
-    /// Alternatives of which a node must satisfy one: the required terms of its node affinity, each with its
+    /// FallbackOffers of which a node must satisfy one: the required terms of its node affinity, each with its
     /// node selector. Empty means that no node will do; one empty entry that any will.
     pub node_terms: Vec<Requirements>,
     /// For each of its volumes, the alternatives of which a node must satisfy one.
@@ -135,8 +135,8 @@ impl PodClass {
 }
 
 impl PodClass {
-    /// Pods that stand for ones of this class that are still to come. They are the last to be placed, push out nobody,
-    /// and come without volumes: those of pods to come are not there yet.
+    /// Placeholder pods for pods of this class that do not exist yet. They are placed last, preempt no pod, and have no
+    /// volumes, since the volumes of future pods do not exist yet.
     #[must_use]
     pub fn into_buffer(self) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl PodClass {
 pub enum Problem {
     /// It names a PersistentVolumeClaim that is not there.
     ClaimMissing(Box<str>),
-    /// Its claim waits for a volume that somebody has to make first.
+    /// Its claim waits for a volume that an administrator has to create.
     ClaimUnbound(Box<str>),
     /// Its claim is of a StorageClass that is not there.
     StorageClassMissing(Box<str>),

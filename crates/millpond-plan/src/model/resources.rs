@@ -72,7 +72,7 @@ impl ResourceTable {
         self.names.is_empty()
     }
 
-    /// The symbol of a resource's name, for those who intern it.
+    /// The symbol of a resource's name.
     pub fn symbol(&self, resource: ResourceId, symbols: &mut Symbols) -> Symbol {
         symbols.intern(self.name(resource))
     }

@@ -145,7 +145,7 @@ impl Instance {
             .collect()
     }
 
-    /// The instance with one bin of each kind, open to whoever may use any of them: a relaxation, in
+    /// The instance with one bin of each kind, open to every row that may use any of them: a relaxation, in
     /// which zones do not matter.
     pub(super) fn merged(&self, kind_of: &[usize]) -> Self {
         let mut numbers: HashMap<BitSet, usize> = HashMap::default();

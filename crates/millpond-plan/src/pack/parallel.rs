@@ -15,7 +15,7 @@ pub(crate) fn both<A, B: Send>(threads: usize, one: impl FnOnce() -> A, other: i
     })
 }
 
-/// Computes `task(0..count)`; results are in the order of the index, whoever computed them. Each
+/// Computes `task(0..count)`; results are in the order of the index, whichever thread computed them. Each
 /// thread keeps a state of its own, for working memory only.
 pub(crate) fn map<S, T: Send>(
     threads: usize,

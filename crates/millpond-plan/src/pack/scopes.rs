@@ -38,7 +38,7 @@ pub(super) struct Scopes {
     of_row: Vec<usize>,
 }
 
-/// Sets of bins that rows are pinned to, and who is pinned.
+/// Sets of bins that rows are pinned to, and the pinned rows.
 struct Pins {
     /// Per scope and kind the bins that pinned rows may use.
     scopes: Vec<Vec<BitSet>>,

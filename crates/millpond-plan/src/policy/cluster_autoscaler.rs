@@ -14,12 +14,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::draft::Draft;
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::Market;
 use crate::model::{CPU, ClassId, Limits, MEMORY, PodId, ResourceId, Resources, Snapshot};
 use crate::plan::{Outcome, Settings};
 
-/// Nodes that simulations may leave closed on their board before it is made anew.
+/// Nodes that simulations may leave closed on their cluster before it is made anew.
 const MAX_SCRAPS: usize = 20_000;
 /// Shares are counted in parts of this.
 const WHOLE: u128 = 1 << 40;
@@ -41,7 +41,7 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     draft.finish()
 }
 
-/// Scales up the best group, if any can help; gives back who is left.
+/// Scales up the best group, if any can help; returns the pods that are left.
 fn scale_up(draft: &mut Draft<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
     let mut pods: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
     for pod in &waiting {
@@ -110,8 +110,8 @@ fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> O
         (pool, snapshot.text(kind.name), snapshot.text(offering.zone), offering.capacity_type.name(), offer)
     };
     groups.sort_by_key(|offer| name(*offer));
-    let bound = pods.keys().any(|class| is_bound(&draft.board, *class));
-    let mut scratch = draft.board.clone();
+    let bound = pods.keys().any(|class| is_bound(&draft.cluster, *class));
+    let mut scratch = draft.cluster.clone();
     // Without rules between pods, groups that look alike to the pods get the same estimate.
     let mut known: HashMap<(u32, u32, u64, Vec<ClassId>), Estimate> = HashMap::new();
     let mut best: Option<((std::cmp::Reverse<i32>, u128, u128), usize, Estimate)> = None;
@@ -124,8 +124,8 @@ fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> O
         let most = most_nodes(draft, offer);
         draft.work += fitting.len() as u64;
         let estimate = if bound {
-            if scratch.len() > draft.board.len() + MAX_SCRAPS {
-                scratch = draft.board.clone();
+            if scratch.len() > draft.cluster.len() + MAX_SCRAPS {
+                scratch = draft.cluster.clone();
             }
             estimate_on_board(&mut scratch, offer, &fitting, most)
         } else {
@@ -146,8 +146,8 @@ fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> O
     best.map(|(_, offer, estimate)| (offer, estimate))
 }
 
-fn is_bound(board: &Board<'_>, class: ClassId) -> bool {
-    !board.topology().is_free(class) || !board.snapshot().classes[class.index()].host_ports.is_empty()
+fn is_bound(cluster: &ClusterState<'_>, class: ClassId) -> bool {
+    !cluster.topology().is_free(class) || !cluster.snapshot().classes[class.index()].host_ports.is_empty()
 }
 
 /// Classes that one node of a group could take, by decreasing size, with the number of pods that wait.
@@ -157,7 +157,7 @@ fn fitting(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>, offer: u
     let mut fitting: Vec<(u128, PodId, ClassId, u32)> = Vec::new();
     for (class, pods) in pods {
         let requests = &snapshot.classes[class.index()].requests;
-        if free.first_lacking(requests).is_none() && draft.board.suiting_offers(*class).contains(offer) {
+        if free.first_lacking(requests).is_none() && draft.cluster.suiting_offers(*class).contains(offer) {
             let size = share(requests.get(CPU), free.get(CPU)) + share(requests.get(MEMORY), free.get(MEMORY));
             fitting.push((size, pods[0], *class, pods.len() as u32));
         }
@@ -244,16 +244,16 @@ fn fill(nodes: &mut Vec<Contents>, node: Contents, class: ClassId, requests: &Re
     left - full * each - rest
 }
 
-/// The same with all rules between pods. The board is left as it was but for closed nodes.
-fn estimate_on_board(board: &mut Board<'_>, offer: usize, fitting: &[(ClassId, u32)], most: u64) -> Estimate {
-    let mut spots: Vec<(SpotId, Vec<(ClassId, u32)>)> = Vec::new();
+/// The same with all rules between pods. The cluster is left as it was but for closed nodes.
+fn estimate_on_board(cluster: &mut ClusterState<'_>, offer: usize, fitting: &[(ClassId, u32)], most: u64) -> Estimate {
+    let mut spots: Vec<(NodeSlotId, Vec<(ClassId, u32)>)> = Vec::new();
     for &(class, pods) in fitting {
         let mut from = 0;
         for _ in 0..pods {
-            let takes = (from..spots.len()).find(|&index| board.check(class, spots[index].0).is_ok());
+            let takes = (from..spots.len()).find(|&index| cluster.check(class, spots[index].0).is_ok());
             let index = match takes {
                 Some(index) => index,
-                None if (spots.len() as u64) < most => match open(board, offer, class) {
+                None if (spots.len() as u64) < most => match open(cluster, offer, class) {
                     Some(spot) => {
                         spots.push((spot, Vec::new()));
                         spots.len() - 1
@@ -263,8 +263,8 @@ fn estimate_on_board(board: &mut Board<'_>, offer: usize, fitting: &[(ClassId, u
                 None => break,
             };
             // Equal pods: a node that refused one is not asked for the next, unless a spread may have moved on.
-            from = if board.topology().keys_of(class).next().is_none() { index } else { 0 };
-            board.place(class, spots[index].0, 1);
+            from = if cluster.topology().keys_of(class).next().is_none() { index } else { 0 };
+            cluster.place(class, spots[index].0, 1);
             match spots[index].1.last_mut() {
                 Some((last, count)) if *last == class => *count += 1,
                 _ => spots[index].1.push((class, 1)),
@@ -272,20 +272,20 @@ fn estimate_on_board(board: &mut Board<'_>, offer: usize, fitting: &[(ClassId, u
         }
     }
     for (spot, pods) in &spots {
-        pods.iter().for_each(|(class, count)| board.remove(*class, *spot, *count));
-        board.close(*spot);
+        pods.iter().for_each(|(class, count)| cluster.remove(*class, *spot, *count));
+        cluster.close(*spot);
     }
-    let node = |(_, pods): (SpotId, Vec<(ClassId, u32)>)| Contents { count: 1, free: Resources::new(), pods };
+    let node = |(_, pods): (NodeSlotId, Vec<(ClassId, u32)>)| Contents { count: 1, free: Resources::new(), pods };
     Estimate { nodes: spots.into_iter().map(node).collect() }
 }
 
 /// Opens a node if it takes a pod of the class.
-fn open(board: &mut Board<'_>, offer: usize, class: ClassId) -> Option<SpotId> {
-    let spot = board.open(offer);
-    if board.check(class, spot).is_ok() {
+fn open(cluster: &mut ClusterState<'_>, offer: usize, class: ClassId) -> Option<NodeSlotId> {
+    let spot = cluster.open(offer);
+    if cluster.check(class, spot).is_ok() {
         return Some(spot);
     }
-    board.close(spot);
+    cluster.close(spot);
     None
 }
 

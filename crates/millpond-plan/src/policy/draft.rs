@@ -1,8 +1,8 @@
-//! A plan in the making: the board, what was bought, and which pods are where.
+//! A plan in the making: the cluster, what was bought, and which pods are where.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::board::{Board, SpotId, needs_place};
+use crate::cluster_state::{ClusterState, NodeSlotId, needs_place};
 use crate::explain;
 use crate::market::{Market, Usage};
 use crate::model::{ClassId, Limits, Node, NodeId, NodeState, PodId, Snapshot, TypeId};
@@ -12,14 +12,14 @@ use crate::plan::{NewNode, Outcome, Plan, Report, Target};
 pub(super) struct Draft<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) market: &'s Market,
-    pub(super) board: Board<'s>,
+    pub(super) cluster: ClusterState<'s>,
     /// What pools use, nodes that were bought included; the sum over all pools last.
     pub(super) usage: Vec<Usage>,
     /// Reserved capacity that was bought.
     taken: HashMap<(TypeId, u32), u32>,
-    placements: Vec<(PodId, SpotId)>,
+    placements: Vec<(PodId, NodeSlotId)>,
     /// Pods placed on each spot.
-    loads: BTreeMap<SpotId, u32>,
+    loads: BTreeMap<NodeSlotId, u32>,
     pub(super) work: u64,
 }
 
@@ -28,7 +28,7 @@ impl<'s> Draft<'s> {
         Self {
             snapshot,
             market,
-            board: Board::new(snapshot, market),
+            cluster: ClusterState::new(snapshot, market),
             usage: Usage::by_pool(snapshot),
             taken: HashMap::new(),
             placements: Vec::new(),
@@ -48,10 +48,10 @@ impl<'s> Draft<'s> {
     }
 
     /// Nodes that take pods: those that are there, initialized ones first, then by name; then those bought.
-    pub(super) fn open_spots(&self) -> Vec<SpotId> {
+    pub(super) fn open_spots(&self) -> Vec<NodeSlotId> {
         let there = self.snapshot.nodes.len();
-        let mut spots: Vec<SpotId> =
-            (0..self.board.len() as u32).map(SpotId).filter(|spot| self.board.is_open(*spot)).collect();
+        let mut spots: Vec<NodeSlotId> =
+            (0..self.cluster.len() as u32).map(NodeSlotId).filter(|spot| self.cluster.is_open(*spot)).collect();
         let nodes = &self.snapshot.nodes;
         spots.sort_by_key(|spot| match nodes.get(spot.index()) {
             Some(node) => (0, node.initialized.is_none(), node.name.as_str(), 0),
@@ -91,30 +91,30 @@ impl<'s> Draft<'s> {
     }
 
     /// Buys a node.
-    pub(super) fn buy(&mut self, offer: usize) -> SpotId {
+    pub(super) fn buy(&mut self, offer: usize) -> NodeSlotId {
         let of = self.market.offer(offer);
         let capacity = &self.snapshot.types[of.instance_type.index()].capacity;
         for index in [of.pool.index(), self.snapshot.pools.len()] {
             self.usage[index].add(capacity, of.price);
         }
         *self.taken.entry((of.instance_type, of.offering)).or_default() += 1;
-        self.board.open(offer)
+        self.cluster.open(offer)
     }
 
     /// Places a pod if kube-scheduler would.
-    pub(super) fn try_place(&mut self, pod: PodId, spot: SpotId) -> bool {
+    pub(super) fn try_place(&mut self, pod: PodId, spot: NodeSlotId) -> bool {
         let class = self.class_of(pod);
         self.work += 1;
-        let allowed = self.board.check(class, spot).is_ok();
+        let allowed = self.cluster.check(class, spot).is_ok();
         if allowed {
-            self.board.place(class, spot, 1);
+            self.cluster.place(class, spot, 1);
             self.placements.push((pod, spot));
             *self.loads.entry(spot).or_default() += 1;
         }
         allowed
     }
 
-    /// Fills nodes that are there, pod by pod, the first that will do; gives back who is left.
+    /// Fills nodes that are there, pod by pod, the first that will do; returns the pods that are left.
     pub(super) fn fill(&mut self, pods: Vec<PodId>) -> Vec<PodId> {
         let spots = self.open_spots();
         let mut failed: HashMap<ClassId, usize> = HashMap::new();
@@ -122,7 +122,7 @@ impl<'s> Draft<'s> {
         for pod in pods {
             let class = self.class_of(pod);
             // Without rules between pods, a node that was too full for one stays so for the next.
-            let free = self.board.topology().is_free(class);
+            let free = self.cluster.topology().is_free(class);
             let from = failed.get(&class).copied().filter(|_| free).unwrap_or(0);
             match (from..spots.len()).find(|&index| self.try_place(pod, spots[index])) {
                 Some(index) => _ = failed.insert(class, index),
@@ -138,13 +138,15 @@ impl<'s> Draft<'s> {
     /// The plan with its report.
     pub(super) fn finish(mut self) -> Outcome {
         let there = self.snapshot.nodes.len();
-        let bought: Vec<SpotId> =
-            (there..self.board.len()).map(|spot| SpotId(spot as u32)).filter(|s| self.loads.contains_key(s)).collect();
-        let numbers: HashMap<SpotId, u32> =
+        let bought: Vec<NodeSlotId> = (there..self.cluster.len())
+            .map(|spot| NodeSlotId(spot as u32))
+            .filter(|s| self.loads.contains_key(s))
+            .collect();
+        let numbers: HashMap<NodeSlotId, u32> =
             bought.iter().enumerate().map(|(number, spot)| (*spot, number as u32)).collect();
         let new_nodes: Vec<NewNode> = bought
             .iter()
-            .map(|&spot| self.market.offer(self.board.offer(spot).expect("a node that was bought has an offer")))
+            .map(|&spot| self.market.offer(self.cluster.offer(spot).expect("a node that was bought has an offer")))
             .map(|offer| NewNode {
                 pool: offer.pool,
                 instance_type: offer.instance_type,
@@ -153,7 +155,7 @@ impl<'s> Draft<'s> {
                 labels: offer.labels.clone(),
             })
             .collect();
-        let target = |spot: SpotId| match numbers.get(&spot) {
+        let target = |spot: NodeSlotId| match numbers.get(&spot) {
             Some(&number) => Target::New(number),
             None => Target::Existing(NodeId(spot.0)),
         };
@@ -188,7 +190,7 @@ impl<'s> Draft<'s> {
         for pod in needing.into_iter().filter(|pod| plan.target(*pod).is_none()) {
             let class = self.class_of(pod);
             let verdict = *known.entry(class).or_insert_with(|| {
-                let verdict = explain::verdict(self.snapshot, self.market, &mut self.board, &self.usage, class);
+                let verdict = explain::verdict(self.snapshot, self.market, &mut self.cluster, &self.usage, class);
                 report.verdicts.push(verdict);
                 report.verdicts.len() as u32 - 1
             });

@@ -22,7 +22,7 @@ mod wishes;
 use std::cmp::Reverse;
 
 use super::draft::Draft;
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Market;
 use crate::model::{CPU, CapacityType, MEMORY, PodId, Snapshot};
 use crate::pack::BitSet;
@@ -63,10 +63,10 @@ fn queue(draft: &Draft<'_>) -> Vec<PodId> {
 
 /// Launches the claims of a round and lets kube-scheduler place the pods; gives back who did not get a place.
 fn carry_out(draft: &mut Draft<'_>, solution: &Solution) -> Vec<PodId> {
-    let spots: Vec<Option<SpotId>> =
+    let spots: Vec<Option<NodeSlotId>> =
         solution.claims.iter().map(|offers| cheapest(draft, offers).map(|offer| draft.buy(offer))).collect();
     let mut left = solution.failed.clone();
-    let mut waiting: Vec<(PodId, SpotId)> = Vec::new();
+    let mut waiting: Vec<(PodId, NodeSlotId)> = Vec::new();
     for &(pod, home) in &solution.placed {
         let spot = match home {
             Home::Node(spot) => Some(spot),

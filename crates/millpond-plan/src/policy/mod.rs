@@ -6,11 +6,11 @@
 //! | [`cluster_autoscaler`] | nodes of one group at a time | least waste of what the option adds |
 //! | [`scaling_advisor`] | one node at a time | value of the pods that it takes, per dollar |
 //!
-//! All of them fill nodes that are there first, keep to kube-scheduler's rules ([`Board::check`]) and to limits,
+//! All of them fill nodes that are there first, keep to kube-scheduler's rules ([`ClusterState::check`]) and to limits,
 //! and give the same plan for the same snapshot: where an original leaves a tie to chance, the order is written
 //! down beside the rule. None of them looks at what it costs at least: their reports carry no bound.
 //!
-//! [`Board::check`]: crate::board::Board::check
+//! [`ClusterState::check`]: crate::cluster_state::ClusterState::check
 
 pub mod cluster_autoscaler;
 mod draft;

@@ -14,12 +14,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::draft::Draft;
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::{Market, Offer, Rank};
 use crate::model::{CPU, ClassId, MEMORY, PodId, Resources, Snapshot};
 use crate::plan::{Outcome, Settings};
 
-/// Nodes that simulations may leave closed on their board before it is made anew.
+/// Nodes that simulations may leave closed on their cluster before it is made anew.
 const MAX_SCRAPS: usize = 20_000;
 
 /// Plans by Scaling Advisor's rules.
@@ -44,18 +44,18 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     draft.finish()
 }
 
-/// Buys the best node of a priority group, if any takes a pod; gives back who is left.
+/// Buys the best node of a priority group, if any takes a pod; returns the pods that are left.
 fn pass(draft: &mut Draft<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<PodId> {
     let queue = Queue::new(draft, &waiting);
     let of_group = |offer: &usize| draft.market.offer(*offer).rank == rank && draft.may_buy(*offer);
     let candidates: Vec<usize> = (0..draft.market.offers().len()).filter(of_group).collect();
     let candidates = distinct(draft, &queue, candidates);
-    let mut scratch = draft.board.clone();
+    let mut scratch = draft.cluster.clone();
     let mut best: Option<(Score<'_>, usize)> = None;
     let mut work = 0;
     for offer in candidates {
-        if scratch.len() > draft.board.len() + MAX_SCRAPS {
-            scratch = draft.board.clone();
+        if scratch.len() > draft.cluster.len() + MAX_SCRAPS {
+            scratch = draft.cluster.clone();
         }
         let taken = simulate(&mut scratch, &queue, offer);
         work += taken.len() as u64 + 1;
@@ -74,7 +74,7 @@ fn pass(draft: &mut Draft<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<PodId> {
     let left: Vec<PodId> = waiting.into_iter().filter(|pod| !draft.try_place(*pod, spot)).collect();
     // A new node can make room elsewhere: it is a new domain for spreads, and its pods draw others near.
     let (bound, free): (Vec<PodId>, Vec<PodId>) =
-        left.into_iter().partition(|pod| !draft.board.topology().is_free(draft.class_of(*pod)));
+        left.into_iter().partition(|pod| !draft.cluster.topology().is_free(draft.class_of(*pod)));
     let mut left = draft.fill(bound);
     left.extend(free);
     left.sort_by_key(|pod| queue.position[pod]);
@@ -96,7 +96,7 @@ impl Queue {
         for (position, pod) in waiting.iter().enumerate() {
             classes.entry(draft.class_of(*pod)).or_default().push(position as u32);
         }
-        let bound = classes.keys().any(|class| !draft.board.topology().is_free(*class));
+        let bound = classes.keys().any(|class| !draft.cluster.topology().is_free(*class));
         let position = waiting.iter().enumerate().map(|(position, pod)| (*pod, position as u32)).collect();
         Self { classes: classes.into_iter().collect(), position, bound }
     }
@@ -109,7 +109,8 @@ fn distinct(draft: &mut Draft<'_>, queue: &Queue, candidates: Vec<usize>) -> Vec
     }
     let mut best: BTreeMap<(u32, u32, Vec<bool>), usize> = BTreeMap::new();
     for offer in candidates {
-        let suits = queue.classes.iter().map(|(class, _)| draft.board.suiting_offers(*class).contains(offer)).collect();
+        let suits =
+            queue.classes.iter().map(|(class, _)| draft.cluster.suiting_offers(*class).contains(offer)).collect();
         let of = draft.market.offer(offer);
         let entry = best.entry((of.pool.0, of.instance_type.0, suits)).or_insert(offer);
         let rank = |index: usize| (draft.market.offer(index).price, names(draft.snapshot, draft.market.offer(index)));
@@ -128,43 +129,43 @@ fn names<'s>(snapshot: &'s Snapshot, offer: &Offer) -> [&'s str; 4] {
     [pool, snapshot.text(kind.name), snapshot.text(offering.zone), offering.capacity_type.name()]
 }
 
-/// Which pods one node of an offer would take, by class. The board is left as it was but for a closed node.
-fn simulate(board: &mut Board<'_>, queue: &Queue, offer: usize) -> Vec<(ClassId, u32)> {
+/// Which pods one node of an offer would take, by class. The cluster is left as it was but for a closed node.
+fn simulate(cluster: &mut ClusterState<'_>, queue: &Queue, offer: usize) -> Vec<(ClassId, u32)> {
     let hopeful: Vec<usize> = (0..queue.classes.len())
         .filter(|&index| {
             let class = queue.classes[index].0;
-            let requests = &board.snapshot().classes[class.index()].requests;
-            let free = &board.market().offer(offer).free;
-            free.first_lacking(requests).is_none() && board.suiting_offers(class).contains(offer)
+            let requests = &cluster.snapshot().classes[class.index()].requests;
+            let free = &cluster.market().offer(offer).free;
+            free.first_lacking(requests).is_none() && cluster.suiting_offers(class).contains(offer)
         })
         .collect();
     if hopeful.is_empty() {
         return Vec::new();
     }
-    let spot = board.open(offer);
+    let spot = cluster.open(offer);
     let mut next: BinaryHeap<Reverse<(u32, usize, usize)>> =
         hopeful.into_iter().map(|index| Reverse((queue.classes[index].1[0], index, 0))).collect();
     let mut taken: BTreeMap<ClassId, u32> = BTreeMap::new();
     while let Some(Reverse((_, index, nth))) = next.pop() {
         let (class, positions) = &queue.classes[index];
         // A class that a node refuses once is refused for the rest of the pass.
-        if board.check(*class, spot).is_ok() {
-            board.place(*class, spot, 1);
+        if cluster.check(*class, spot).is_ok() {
+            cluster.place(*class, spot, 1);
             *taken.entry(*class).or_default() += 1;
             if let Some(position) = positions.get(nth + 1) {
                 next.push(Reverse((*position, index, nth + 1)));
             }
         }
     }
-    undo(board, spot, &taken);
+    undo(cluster, spot, &taken);
     taken.into_iter().collect()
 }
 
-fn undo(board: &mut Board<'_>, spot: SpotId, taken: &BTreeMap<ClassId, u32>) {
+fn undo(cluster: &mut ClusterState<'_>, spot: NodeSlotId, taken: &BTreeMap<ClassId, u32>) {
     for (class, count) in taken {
-        board.remove(*class, spot, *count);
+        cluster.remove(*class, spot, *count);
     }
-    board.close(spot);
+    cluster.close(spot);
 }
 
 /// How good a node is.

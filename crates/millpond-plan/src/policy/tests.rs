@@ -1,8 +1,8 @@
 //! The examples of the references, and that every plan is one that kube-scheduler would carry out.
 
 use super::plan;
-use crate::board::{Board, SpotId};
 use crate::check::{Violation, check_rules};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::{Market, Usage};
 use crate::model::{CapacityType, PodId, Snapshot};
 use crate::plan::{Outcome, Policy, Rule, Settings, Target};
@@ -26,10 +26,10 @@ fn bought(snapshot: &Snapshot, outcome: &Outcome) -> Vec<String> {
     counted.into_iter().map(|(name, count)| format!("{count}×{name}")).collect()
 }
 
-/// Carries a plan out on a board of its own; pods with rules between pods first, as far as anybody can come.
+/// Carries a plan out on a cluster of its own; pods with rules between pods first, as far as they can be placed.
 fn assert_valid(snapshot: &Snapshot, outcome: &Outcome, what: &str) {
     let market = Market::new(snapshot);
-    let mut board = Board::new(snapshot, &market);
+    let mut cluster = ClusterState::new(snapshot, &market);
     let mut usage = Usage::by_pool(snapshot);
     for node in &outcome.plan.new_nodes {
         let same = |offer: &crate::market::Offer| {
@@ -39,7 +39,7 @@ fn assert_valid(snapshot: &Snapshot, outcome: &Outcome, what: &str) {
         let offer = market.offers().iter().position(same).expect("what is bought is on offer");
         assert!(market.offer(offer).available, "{what}: bought what is out of stock");
         usage[node.pool.index()].add(&snapshot.types[node.instance_type.index()].capacity, node.price);
-        board.open(offer);
+        cluster.open(offer);
     }
     let before = Usage::by_pool(snapshot);
     for ((pool, usage), before) in snapshot.pools.iter().zip(&usage).zip(&before) {
@@ -53,8 +53,8 @@ fn assert_valid(snapshot: &Snapshot, outcome: &Outcome, what: &str) {
         assert!(within(nodes(usage), limit, nodes(before)), "{what}: too many nodes");
     }
     let spot = |target: Target| match target {
-        Target::Existing(node) => SpotId(node.0),
-        Target::New(number) => SpotId(snapshot.nodes.len() as u32 + number),
+        Target::Existing(node) => NodeSlotId(node.0),
+        Target::New(number) => NodeSlotId(snapshot.nodes.len() as u32 + number),
     };
     let mut waiting = outcome.plan.placements.clone();
     waiting.sort_by_key(|(pod, _)| {
@@ -66,9 +66,9 @@ fn assert_valid(snapshot: &Snapshot, outcome: &Outcome, what: &str) {
         let before = waiting.len();
         waiting.retain(|&(pod, target)| {
             let class = snapshot.pods[pod.index()].class;
-            let fits = board.check(class, spot(target)).is_ok();
+            let fits = cluster.check(class, spot(target)).is_ok();
             if fits {
-                board.place(class, spot(target), 1);
+                cluster.place(class, spot(target), 1);
             }
             !fits
         });
@@ -78,7 +78,7 @@ fn assert_valid(snapshot: &Snapshot, outcome: &Outcome, what: &str) {
     }
     // A spread is asked about when a pod comes: nodes that came later, with zones of their own, were not there yet.
     for &(pod, target) in &waiting {
-        let rule = board.check(snapshot.pods[pod.index()].class, spot(target));
+        let rule = cluster.check(snapshot.pods[pod.index()].class, spot(target));
         assert_eq!(rule, Err(Rule::TopologySpread), "{what}: {} on {target:?}", snapshot.pod_name(pod));
     }
     assert_eq!(outcome.plan.placements.len() + outcome.report.unplaced.len(), outcome.report.pods, "{what}");
@@ -259,7 +259,7 @@ fn karpenter_fills_nodes_that_are_there_then_claims_with_the_fewest_pods() {
 #[test]
 fn what_cannot_be_placed_has_a_verdict_by_every_policy() {
     let snapshot = Cluster::new()
-        .machine("node", "cpu=4 memory=8Gi", |machine| machine.out_of_stock("a", CapacityType::Spot).spot(1))
+        .machine("node", "cpu=4 memory=8Gi", |machine| machine.out_of_stock("a", CapacityType::NodeSlot).spot(1))
         .pool("general", |pool| pool.limit("nodes=1"))
         .pod("fits", "cpu=4", |pod| pod)
         .pod("huge", "cpu=64", |pod| pod)

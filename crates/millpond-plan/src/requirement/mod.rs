@@ -42,7 +42,7 @@ pub struct Conflict {
     pub offered: Option<Requirement>,
 }
 
-/// What a node that is not bought yet may still be given: labels that nobody has spoken of.
+/// What a node that is not bought yet may still be given: labels that no requirement has named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undefined<'a> {
     /// A label that the offer does not define is missing.

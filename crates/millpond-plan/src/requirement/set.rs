@@ -142,7 +142,7 @@ impl Requirement {
 
     /// Whether the values left out are not all the numbers of a range. A number can be written in several ways
     /// (`7`, `07`); leaving out one leaves the others, so only a range whose numbers are all left out in the way
-    /// that everybody writes them counts as empty.
+    /// that numbers are usually written counts as empty.
     fn leaves_a_number(&self, least: i64, most: i64, symbols: &Symbols) -> bool {
         let plain = |value: &&Symbol| {
             let number = symbols.integer(**value);

@@ -7,14 +7,14 @@
 
 use std::thread::JoinHandle;
 
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Rank;
 use crate::model::{ClassId, Resources};
 use crate::pack::{self, BitSet, Bound};
 use crate::plan::BoundProof;
 
 use super::domains::{OfferSets, Part};
-use super::rows::{Packing, Purpose, amounts};
+use super::packing_problem::{Packing, Purpose, amounts};
 use super::{Planned, Solver};
 
 /// A proof that is worked on while nodes are chosen, in the hope that every pod gets a place that some offer can hold.
@@ -86,13 +86,13 @@ impl Solver<'_> {
     fn is_plain(&self, pods: &[(ClassId, u32)]) -> bool {
         let is_plain = |class: &ClassId| {
             let of = &self.snapshot.classes[class.index()];
-            of.problem.is_none() && of.host_ports.is_empty() && self.board.topology().is_free(*class)
+            of.problem.is_none() && of.host_ports.is_empty() && self.cluster.topology().is_free(*class)
         };
         !self.ledger.is_limited()
             && self.min_values.is_empty()
             && self.demand.classes.iter().all(is_plain)
             && pods.iter().map(|(_, count)| *count as usize).sum::<usize>() == self.demand.total()
-            && !(0..self.snapshot.nodes.len() as u32).any(|node| self.board.is_open(SpotId(node)))
+            && !(0..self.snapshot.nodes.len() as u32).any(|node| self.cluster.is_open(NodeSlotId(node)))
     }
 
     /// Whether any offer could hold a pod of the class by itself.
@@ -101,7 +101,7 @@ impl Solver<'_> {
         let (market, on_sale) = (self.market, &self.on_sale);
         let fits =
             |offer: usize| on_sale.contains(offer) && market.offer(offer).free.first_lacking(&of.requests).is_none();
-        of.problem.is_none() && self.board.suiting_offers(class).iter().any(fits)
+        of.problem.is_none() && self.cluster.suiting_offers(class).iter().any(fits)
     }
 
     /// The bound that was started, if it is about all that is to be bought now.
@@ -172,14 +172,14 @@ impl Solver<'_> {
         }
     }
 
-    fn add_free_room(&mut self, packing: &mut Packing, free_room: &[(SpotId, Resources)]) {
+    fn add_free_room(&mut self, packing: &mut Packing, free_room: &[(NodeSlotId, Resources)]) {
         let dimensions: Vec<_> = packing.dimensions.clone();
         for (spot, free) in free_room {
             let Some(capacity) = amounts(free, &dimensions, false) else { continue };
             let bin = packing.problem.bins.len();
             let mut used = false;
             for (row, members) in packing.problem.rows.iter_mut().zip(&packing.members) {
-                if members.iter().any(|(class, _)| self.board.suits(*class, *spot)) {
+                if members.iter().any(|(class, _)| self.cluster.suits(*class, *spot)) {
                     row.bins.insert(bin);
                     used = true;
                 }

@@ -15,7 +15,7 @@ impl Solver<'_> {
     /// Buys nodes for bundles.
     pub(super) fn buy_bundles(&mut self) {
         for bundle in self.bundles() {
-            self.put_on_board();
+            self.add_planned_nodes();
             self.buy_bundle(&bundle);
         }
     }
@@ -23,7 +23,7 @@ impl Solver<'_> {
     /// Waiting classes that are tied to each other by host, the tied ones together.
     fn bundles(&self) -> Vec<Vec<ClassId>> {
         let hostname = self.snapshot.names.hostname;
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let waiting = self.waiting();
         let tied: Vec<ClassId> = waiting.iter().copied().filter(|&c| topology.is_affine(c, hostname)).collect();
         let mut bundles: Vec<Vec<ClassId>> = Vec::new();
@@ -46,7 +46,7 @@ impl Solver<'_> {
         }
         let order = |class: &ClassId| waiting.iter().position(|other| other == class);
         for bundle in &mut bundles {
-            // Those that follow nobody come first, so that the others find them there.
+            // Pods without required affinity come first, so that the others find them there.
             bundle.sort_by_key(|class| (topology.is_affine(*class, hostname), order(class)));
         }
         bundles.sort_by_key(|bundle| bundle.iter().map(order).min());
@@ -55,7 +55,7 @@ impl Solver<'_> {
 
     fn buy_bundle(&mut self, bundle: &[ClassId]) {
         let hostname = self.snapshot.names.hostname;
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let whole = bundle.iter().any(|&c| topology.is_affine(c, hostname) && topology.is_affine_to_itself(c));
         let roots = bundle.iter().filter(|&&c| !topology.is_affine(c, hostname)).map(|&c| self.left(c)).min();
         let most = if whole { 1 } else { roots.unwrap_or(1).clamp(1, MAX_SPLITS) };
@@ -76,7 +76,7 @@ impl Solver<'_> {
             let spot = self.spot_of(node);
             for (class, count) in contents {
                 for _ in 0..count {
-                    let allowed = self.left(class) > 0 && self.board.check(class, spot).is_ok();
+                    let allowed = self.left(class) > 0 && self.cluster.check(class, spot).is_ok();
                     if !allowed || !self.stays_flexible(node, class) {
                         break;
                     }
@@ -97,7 +97,7 @@ impl Solver<'_> {
         for &class in bundle {
             let share = self.left(class).div_ceil(nodes);
             total.add_times(&self.snapshot.classes[class.index()].requests, i64::from(share));
-            candidates.intersect(self.board.suiting_offers(class));
+            candidates.intersect(self.cluster.suiting_offers(class));
         }
         let key = |offer: usize| {
             let of = self.market.offer(offer);

@@ -1,6 +1,6 @@
 //! Pods that need a place, grouped by class.
 
-use crate::board::kind_needs_place;
+use crate::cluster_state::kind_needs_place;
 use crate::model::{ClassId, PodId, PodKind, Snapshot};
 
 use super::order;

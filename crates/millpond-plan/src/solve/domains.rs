@@ -64,11 +64,11 @@ pub(super) struct Part {
 impl Solver<'_> {
     /// Offers that can be had and on which the class could be, whatever its size.
     pub(super) fn base_offers(&mut self, class: ClassId, sets: &mut OfferSets) -> SetId {
-        let number = self.board.static_id(class);
+        let number = self.cluster.static_id(class);
         if let Some(id) = sets.bases.get(&number) {
             return *id;
         }
-        let mut offers = self.board.suiting_offers(class).clone();
+        let mut offers = self.cluster.suiting_offers(class).clone();
         offers.intersect(&self.on_sale);
         if sets.flexible {
             self.min_values.keep_flexible(&mut offers, self.market);
@@ -82,14 +82,14 @@ impl Solver<'_> {
     pub(super) fn expect_domains_on_offer(&mut self) {
         let mut sets = OfferSets::to_fill();
         for class in self.waiting() {
-            let keys: Vec<Symbol> = self.board.topology().spread_keys(class).collect();
+            let keys: Vec<Symbol> = self.cluster.topology().spread_keys(class).collect();
             if keys.is_empty() {
                 continue;
             }
             let base = self.base_offers(class, &mut sets);
             for key in keys {
                 for (value, _) in self.domains_for(class, base, key, &mut sets) {
-                    self.board.topology_mut().expect_domain(class, key, Domain::value(value));
+                    self.cluster.topology_mut().expect_domain(class, key, Domain::value(value));
                 }
             }
         }
@@ -101,7 +101,7 @@ impl Solver<'_> {
         let mut parts = Vec::with_capacity(classes.len());
         let mut ruled: Vec<(ClassId, Vec<Symbol>)> = Vec::new();
         for &class in classes {
-            let mut keys: Vec<Symbol> = self.board.topology().keys_of(class).filter(|key| *key != hostname).collect();
+            let mut keys: Vec<Symbol> = self.cluster.topology().keys_of(class).filter(|key| *key != hostname).collect();
             keys.sort_unstable_by_key(|key| self.snapshot.text(*key));
             keys.dedup();
             if keys.is_empty() {
@@ -119,7 +119,7 @@ impl Solver<'_> {
 
     fn deal_ruled(&mut self, ruled: &[(ClassId, Vec<Symbol>)], sets: &mut OfferSets, parts: &mut Vec<Part>) {
         let mut table =
-            Table { topology: self.board.topology().clone(), volume: BTreeMap::new(), companions: HashMap::new() };
+            Table { topology: self.cluster.topology().clone(), volume: BTreeMap::new(), companions: HashMap::new() };
         for (class, keys) in ruled {
             let base = self.base_offers(*class, sets);
             for &key in keys {
@@ -130,7 +130,7 @@ impl Solver<'_> {
         }
         // Those that must be near others come after them.
         let affine = |(class, keys): &&(ClassId, Vec<Symbol>)| {
-            keys.iter().any(|&key| self.board.topology().is_affine(*class, key))
+            keys.iter().any(|&key| self.cluster.topology().is_affine(*class, key))
         };
         let (last, first): (Vec<_>, Vec<_>) = ruled.iter().partition(affine);
         let ordered: Vec<_> = first.into_iter().chain(last).collect();
@@ -167,7 +167,7 @@ impl Solver<'_> {
         table: &mut Table,
         sets: &mut OfferSets,
     ) -> Option<Vec<Symbol>> {
-        let group = self.board.topology().affinity_group(class, key);
+        let group = self.cluster.topology().affinity_group(class, key);
         if group.is_empty() {
             return None;
         }
@@ -176,7 +176,7 @@ impl Solver<'_> {
         }
         let mut shared: Option<Vec<Symbol>> = None;
         for &&(other, _) in ruled {
-            let topology = self.board.topology();
+            let topology = self.cluster.topology();
             if !(topology.follows(other, class, key) || topology.follows(class, other, key)) {
                 continue;
             }

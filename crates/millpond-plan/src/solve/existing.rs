@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, NodeState};
 
 use super::Solver;
@@ -10,7 +10,7 @@ use super::Solver;
 impl Solver<'_> {
     /// Fills open nodes class by class.
     pub(super) fn fill_existing(&mut self) {
-        if !(0..self.snapshot.nodes.len()).any(|node| self.board.is_open(SpotId(node as u32))) {
+        if !(0..self.snapshot.nodes.len()).any(|node| self.cluster.is_open(NodeSlotId(node as u32))) {
             return;
         }
         self.expect_domains_on_offer();
@@ -23,25 +23,25 @@ impl Solver<'_> {
             }
             equals.iter().for_each(|&class| self.fill_with(class));
         }
-        self.board.topology_mut().expect_nothing();
+        self.cluster.topology_mut().expect_nothing();
     }
 
     /// Where an earlier plan put pods of a class.
-    fn meant(&self) -> HashMap<ClassId, Vec<(SpotId, u32)>> {
-        let mut meant: HashMap<ClassId, Vec<(SpotId, u32)>> = HashMap::new();
+    fn meant(&self) -> HashMap<ClassId, Vec<(NodeSlotId, u32)>> {
+        let mut meant: HashMap<ClassId, Vec<(NodeSlotId, u32)>> = HashMap::new();
         for &(node, class, count) in &self.snapshot.meant {
-            meant.entry(class).or_default().push((SpotId(node.0), count));
+            meant.entry(class).or_default().push((NodeSlotId(node.0), count));
         }
         meant
     }
 
     /// Puts pods where an earlier plan put them, as far as they still fit there.
-    fn fill_as_meant(&mut self, class: ClassId, meant: &[(SpotId, u32)]) {
+    fn fill_as_meant(&mut self, class: ClassId, meant: &[(NodeSlotId, u32)]) {
         let of = &self.snapshot.classes[class.index()];
-        if self.board.topology().is_free(class) && of.host_ports.is_empty() {
+        if self.cluster.topology().is_free(class) && of.host_ports.is_empty() {
             for &(node, count) in meant {
-                if self.board.suits(class, node) {
-                    let room = self.board.room(class, node).min(u64::from(count.min(self.left(class)))) as u32;
+                if self.cluster.suits(class, node) {
+                    let room = self.cluster.room(class, node).min(u64::from(count.min(self.left(class)))) as u32;
                     self.fill(class, node, room);
                 }
             }
@@ -52,7 +52,7 @@ impl Solver<'_> {
         loop {
             let before = self.left(class);
             for (node, count) in &mut meant {
-                if *count > 0 && self.left(class) > 0 && self.board.check(class, *node).is_ok() {
+                if *count > 0 && self.left(class) > 0 && self.cluster.check(class, *node).is_ok() {
                     self.fill(class, *node, 1);
                     *count -= 1;
                 }
@@ -64,8 +64,8 @@ impl Solver<'_> {
     }
 
     fn fill_with(&mut self, class: ClassId) {
-        let mut nodes: Vec<SpotId> = (0..self.snapshot.nodes.len() as u32).map(SpotId).collect();
-        nodes.retain(|&node| self.board.suits(class, node) && self.board.room(class, node) > 0);
+        let mut nodes: Vec<NodeSlotId> = (0..self.snapshot.nodes.len() as u32).map(NodeSlotId).collect();
+        nodes.retain(|&node| self.cluster.suits(class, node) && self.cluster.room(class, node) > 0);
         let wishes = {
             let of = &self.snapshot.classes[class.index()];
             !of.node_preferences.is_empty() || !of.tolerations.is_empty()
@@ -73,13 +73,13 @@ impl Solver<'_> {
         nodes.sort_by_cached_key(|&node| {
             let there = &self.snapshot.nodes[node.index()];
             let soft = wishes || there.taints.iter().any(|taint| !taint.effect.forbids());
-            let liked = if soft { self.board.liking(class, node) } else { 0 };
+            let liked = if soft { self.cluster.liking(class, node) } else { 0 };
             (std::cmp::Reverse(liked), there.state == NodeState::Starting, &there.name)
         });
         let of = &self.snapshot.classes[class.index()];
-        if self.board.topology().is_free(class) && of.host_ports.is_empty() {
+        if self.cluster.topology().is_free(class) && of.host_ports.is_empty() {
             for node in nodes {
-                let count = self.board.room(class, node).min(u64::from(self.left(class))) as u32;
+                let count = self.cluster.room(class, node).min(u64::from(self.left(class))) as u32;
                 self.fill(class, node, count);
             }
             return;
@@ -88,7 +88,7 @@ impl Solver<'_> {
         loop {
             let before = self.left(class);
             for &node in &nodes {
-                if self.left(class) > 0 && self.board.check(class, node).is_ok() {
+                if self.left(class) > 0 && self.cluster.check(class, node).is_ok() {
                     self.fill(class, node, 1);
                 }
             }
@@ -98,10 +98,10 @@ impl Solver<'_> {
         }
     }
 
-    pub(super) fn fill(&mut self, class: ClassId, node: SpotId, count: u32) {
+    pub(super) fn fill(&mut self, class: ClassId, node: NodeSlotId, count: u32) {
         if count > 0 {
             self.hold(class, count);
-            self.board.place(class, node, count);
+            self.cluster.place(class, node, count);
             self.filled.push((class, node, count));
         }
     }

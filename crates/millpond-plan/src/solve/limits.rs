@@ -9,7 +9,7 @@ use crate::model::{Limits, ResourceId};
 use crate::pack::{self, Budget};
 
 use super::Solver;
-use super::rows::Packing;
+use super::packing_problem::Packing;
 
 /// Surcharges, as multiples of what one unit of the scarce thing costs on the average.
 const SURCHARGES: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0];

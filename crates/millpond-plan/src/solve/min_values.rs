@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Market;
 use crate::model::{ClassId, PoolId, Resources, Snapshot};
 use crate::pack::BitSet;
@@ -73,8 +73,8 @@ impl Solver<'_> {
         self.is_flexible(self.planned[planned].offer as usize, &contents)
     }
 
-    /// The same for a node on the board; those that are there have nothing to promise.
-    pub(super) fn stays_flexible_at(&mut self, spot: SpotId, class: ClassId) -> bool {
+    /// The same for a node in the cluster state; those that are there have nothing to promise.
+    pub(super) fn stays_flexible_at(&mut self, spot: NodeSlotId, class: ClassId) -> bool {
         match spot.index().checked_sub(self.snapshot.nodes.len()) {
             Some(planned) => self.stays_flexible(planned, class),
             None => true,
@@ -90,7 +90,7 @@ impl Solver<'_> {
         let mut used = Resources::new();
         for &(class, count) in contents {
             used.add_times(&self.snapshot.classes[class.index()].requests, i64::from(count));
-            others.intersect(self.board.suiting_offers(class));
+            others.intersect(self.cluster.suiting_offers(class));
         }
         wanted.iter().all(|&(key, least)| values(&others, key, &used, self.market) >= least as usize)
     }
@@ -101,7 +101,7 @@ impl Solver<'_> {
         if contents.is_empty() || self.is_flexible(self.planned[planned].offer as usize, &contents) {
             return;
         }
-        self.put_on_board();
+        self.add_planned_nodes();
         for (class, count) in contents {
             self.take_off(planned, class, count);
         }

@@ -14,12 +14,12 @@
 //!    (`pack`) chooses nodes. Pools of greater weight come first: a pod goes to a lower one only if no higher one
 //!    can take it within its limits (`weights`).
 //!    Pods that must share a host with others are bought for as a bundle before (`bundles`).
-//! 5. Nodes get their pods. Rules about the host that the kernel does not know are checked on the board (`slots`);
-//!    what is left over is placed one by one, on planned nodes with room or on nodes of its own (`rest`).
-//!    In small plans, nodes that the others make superfluous are left out again (`squeeze`).
+//! 5. Nodes get their pods. Rules about the host that the kernel does not know are checked in the cluster state (`buy_nodes`);
+//!    what is left over is placed one by one, on planned nodes with room or on nodes of its own (`leftover_pods`).
+//!    In small plans, nodes that the others make superfluous are left out again (`drop_redundant_nodes`).
 //! 6. Limits are checked node by node, before anything is bought (`ledger`); where they are in the way of the cheapest
 //!    nodes, others are chosen (`limits`).
-//! 7. Where nodes are on their way that nobody says the contents of, they are bought once more on paper (`again`).
+//! 7. Inflight nodes without assigned pods are packed once more (`repack_inflight`).
 //! 8. The report says what it costs, what it costs at least, and why pods have no place (`report`).
 //!
 //! Wishes of pods (preferred affinity, soft spread, soft taints) never make a plan dearer: they choose among nodes
@@ -29,28 +29,28 @@
 //! offers of one price the one that pods like best, then the zone with the fewest nodes of the pool, then pool,
 //! type, zone and capacity type by name.
 
-mod again;
 mod bound;
 mod bundles;
+mod buy_nodes;
 mod demand;
 mod domains;
+mod drop_redundant_nodes;
 mod existing;
 pub(crate) mod ledger;
+mod leftover_pods;
 mod limits;
 mod min_values;
+mod node_size;
 mod offers;
 mod order;
+mod packing_problem;
+mod repack_inflight;
 mod report;
-mod rest;
-mod rows;
-mod sizes;
-mod slots;
-mod squeeze;
 #[cfg(test)]
 mod tests;
 mod weights;
 
-use crate::board::{Board, SpotId};
+use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::{Market, Rank};
 use crate::model::{ClassId, PodId, Snapshot};
 use crate::pack::{BitSet, parallel};
@@ -82,7 +82,7 @@ pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Out
 
 fn solve(snapshot: &Snapshot, market: &Market, demand: Demand, topology: Topology, settings: &Settings) -> Outcome {
     let outcome = solve_once(snapshot, market, demand, topology, settings);
-    let outcome = again::better(snapshot, market, settings, outcome);
+    let outcome = repack_inflight::repack_if_cheaper(snapshot, market, settings, outcome);
     if settings.consolidate {
         return crate::disruption::consolidate(snapshot, market, outcome, settings).outcome;
     }
@@ -101,12 +101,12 @@ fn solve_once(
     solver.start_proof();
     solver.buy_bundles();
     solver.buy();
-    solver.squeeze();
+    solver.drop_redundant_nodes();
     solver.lift();
     solver.fill_up_pools();
-    solver.place_rest();
+    solver.place_leftover_pods();
     solver.mend();
-    // A node that is given back may take a domain along that somebody's spread relied on.
+    // A node that is given back may have been the only one of a domain that a spread relied on.
     while solver.give_back_spare() {
         solver.mend();
     }
@@ -131,13 +131,13 @@ struct Solver<'s> {
     market: &'s Market,
     settings: Settings,
     demand: Demand,
-    board: Board<'s>,
+    cluster: ClusterState<'s>,
     ledger: Ledger<'s>,
     /// Pods on nodes that are there: class, node, how many.
-    filled: Vec<(ClassId, SpotId, u32)>,
+    filled: Vec<(ClassId, NodeSlotId, u32)>,
     planned: Vec<Planned>,
-    /// Whether planned nodes are on the board: only where some rule needs it.
-    on_board: bool,
+    /// Whether planned nodes are in the cluster state: only where some rule needs it.
+    in_cluster_state: bool,
     /// Offers that can be had now, of pools that buy nodes.
     on_sale: BitSet,
     /// Nodes of each pool in each zone, to balance zones.
@@ -151,7 +151,7 @@ struct Solver<'s> {
     /// What is being proved about the cost.
     proving: Option<bound::Proving>,
     /// Where what is bought and what is proved is one and the same problem: that, and the pods in it.
-    plain: Option<(rows::Packing, Vec<(ClassId, u32)>)>,
+    plain: Option<(packing_problem::Packing, Vec<(ClassId, u32)>)>,
 }
 
 impl<'s> Solver<'s> {
@@ -164,11 +164,11 @@ impl<'s> Solver<'s> {
             settings,
             on_sale,
             demand,
-            board: Board::with_topology(snapshot, market, topology),
+            cluster: ClusterState::with_topology(snapshot, market, topology),
             ledger: Ledger::new(snapshot, market),
             filled: Vec::new(),
             planned: Vec::new(),
-            on_board: false,
+            in_cluster_state: false,
             balance: offers::Balance::new(snapshot, market),
             soft_taints: soft_taints(snapshot),
             wishes: soft_taints(snapshot) || snapshot.classes.iter().any(|class| !class.node_preferences.is_empty()),
@@ -186,7 +186,7 @@ impl<'s> Solver<'s> {
             of.problem.is_none() && self.left(*class) > 0
         };
         let mut waiting: Vec<ClassId> = self.demand.classes.iter().copied().filter(hopeful).collect();
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         // Those that must be near others come after them, within a priority.
         waiting.sort_by_key(|class| {
             let priority = self.snapshot.classes[class.index()].priority;
@@ -200,10 +200,10 @@ impl<'s> Solver<'s> {
         self.demand.left(class)
     }
 
-    /// The number of a planned node on the board.
-    fn spot_of(&self, planned: usize) -> SpotId {
-        debug_assert!(self.on_board, "planned nodes are on the board only where rules need it");
-        SpotId((self.snapshot.nodes.len() + planned) as u32)
+    /// The number of a planned node in the cluster state.
+    fn spot_of(&self, planned: usize) -> NodeSlotId {
+        debug_assert!(self.in_cluster_state, "planned nodes are in the cluster state only where rules need it");
+        NodeSlotId((self.snapshot.nodes.len() + planned) as u32)
     }
 
     /// The rank of a planned node.
@@ -216,8 +216,8 @@ impl<'s> Solver<'s> {
         self.ledger.buy(offer);
         self.balance.add(offer);
         self.planned.push(Planned { offer: offer as u32, contents: Vec::new(), dropped: false });
-        if self.on_board {
-            self.board.open(offer);
+        if self.in_cluster_state {
+            self.cluster.open(offer);
         }
         self.planned.len() - 1
     }
@@ -227,9 +227,9 @@ impl<'s> Solver<'s> {
         let offer = self.planned[planned].offer as usize;
         self.planned[planned].dropped = true;
         self.ledger.give_back(offer);
-        if self.on_board {
+        if self.in_cluster_state {
             let spot = self.spot_of(planned);
-            self.board.close(spot);
+            self.cluster.close(spot);
         }
     }
 
@@ -242,15 +242,15 @@ impl<'s> Solver<'s> {
         contents.retain(|(_, count)| *count > 0);
         self.demand.release(class, count);
         let spot = self.spot_of(planned);
-        self.board.remove(class, spot, count);
+        self.cluster.remove(class, spot, count);
     }
 
     /// Puts pods of a class on a planned node.
     fn put(&mut self, planned: usize, class: ClassId, count: u32) {
         self.hold(class, count);
-        if self.on_board {
+        if self.in_cluster_state {
             let spot = self.spot_of(planned);
-            self.board.place(class, spot, count);
+            self.cluster.place(class, spot, count);
         }
         let contents = &mut self.planned[planned].contents;
         match contents.iter_mut().find(|(known, _)| *known == class) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, PodId, Resources};
 use crate::plan::{Outcome, Preference, Report, Target, Verdict};
 
@@ -38,13 +38,14 @@ impl Solver<'_> {
     }
 
     /// What was free on the nodes that are there before the plan put pods on them.
-    pub(super) fn room_before(&self) -> Vec<(SpotId, Resources)> {
-        let mut room: Vec<(SpotId, Resources)> = (0..self.snapshot.nodes.len() as u32)
-            .map(SpotId)
-            .filter(|&spot| self.board.is_open(spot))
-            .map(|spot| (spot, self.board.free(spot).clone()))
+    pub(super) fn room_before(&self) -> Vec<(NodeSlotId, Resources)> {
+        let mut room: Vec<(NodeSlotId, Resources)> = (0..self.snapshot.nodes.len() as u32)
+            .map(NodeSlotId)
+            .filter(|&spot| self.cluster.is_open(spot))
+            .map(|spot| (spot, self.cluster.free(spot).clone()))
             .collect();
-        let at: BTreeMap<SpotId, usize> = room.iter().enumerate().map(|(index, (spot, _))| (*spot, index)).collect();
+        let at: BTreeMap<NodeSlotId, usize> =
+            room.iter().enumerate().map(|(index, (spot, _))| (*spot, index)).collect();
         for (class, spot, count) in &self.filled {
             let requests = &self.snapshot.classes[class.index()].requests;
             room[at[spot]].1.add_times(requests, i64::from(*count));
@@ -62,7 +63,7 @@ impl Solver<'_> {
                 verdicts.push(crate::explain::verdict(
                     self.snapshot,
                     self.market,
-                    &mut self.board,
+                    &mut self.cluster,
                     self.ledger.usage(),
                     class,
                 ));

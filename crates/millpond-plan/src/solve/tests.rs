@@ -192,7 +192,7 @@ fn nodes_on_their_way_are_packed_as_when_they_were_bought() {
 
 #[test]
 fn what_was_meant_holds_as_far_as_it_fits() {
-    // Somebody else was faster on one of the nodes: who was meant for it looks elsewhere.
+    // Another pod was bound to one of the nodes first: the pods planned for it go elsewhere.
     let faster = tight().pod("z", "cpu=9", |pod| pod.on("two")).edit(|snapshot| {
         meant(snapshot, "one", "a c f");
         meant(snapshot, "two", "b d e");

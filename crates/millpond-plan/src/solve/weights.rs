@@ -18,8 +18,8 @@ use crate::model::{CPU, ClassId, MEMORY};
 use crate::pack::BitSet;
 
 use super::Solver;
+use super::buy_nodes::Surcharges;
 use super::domains::{OfferSets, Part};
-use super::slots::Surcharges;
 
 /// How often what is left over is packed again within one rank. Every pass buys at least one node and leaves less than
 /// one node of the kernel's choice of a limit, so that a few passes come close to it; single pods use up the rest.
@@ -34,8 +34,8 @@ impl Solver<'_> {
             if waiting.is_empty() || allowed.is_empty() {
                 return;
             }
-            if waiting.iter().any(|&class| !self.board.topology().is_free(class)) {
-                self.put_on_board();
+            if waiting.iter().any(|&class| !self.cluster.topology().is_free(class)) {
+                self.add_planned_nodes();
             }
             let bought = self.planned.len();
             let parts = self.deal(&waiting, sets);
@@ -58,7 +58,7 @@ impl Solver<'_> {
         if parts.is_empty() {
             return;
         }
-        self.put_on_board();
+        self.add_planned_nodes();
         let roomy = self.with_room_for(&parts, among);
         for part in parts {
             let mut offers = sets.get(part.offers).clone();
@@ -94,7 +94,7 @@ impl Solver<'_> {
                 continue;
             }
             for (class, count) in self.planned[node].contents.clone() {
-                if self.board.topology().is_free(class) {
+                if self.cluster.topology().is_free(class) {
                     self.lift_class(node, class, count, among);
                 }
             }
@@ -107,13 +107,13 @@ impl Solver<'_> {
     /// Moves pods of a class from a planned node to nodes of these offers, as many as find a place.
     fn lift_class(&mut self, node: usize, class: ClassId, count: u32, among: &BitSet) {
         let mut offers = self.within_limits(among);
-        offers.intersect(self.board.suiting_offers(class));
+        offers.intersect(self.cluster.suiting_offers(class));
         self.min_values.keep_flexible(&mut offers, self.market);
         let requests = &self.snapshot.classes[class.index()].requests;
         if !offers.iter().any(|offer| self.market.offer(offer).free.first_lacking(requests).is_none()) {
             return;
         }
-        self.put_on_board();
+        self.add_planned_nodes();
         let others = self.left(class);
         self.take_off(node, class, count);
         self.place_among(class, count, &offers);
@@ -152,7 +152,7 @@ impl Solver<'_> {
         let (cpu, memory) = (least(CPU), least(MEMORY));
         let roomy = |&node: &usize| {
             let planned = &self.planned[node];
-            let free = self.board.free(self.spot_of(node));
+            let free = self.cluster.free(self.spot_of(node));
             !planned.dropped
                 && among.contains(planned.offer as usize)
                 && free.get(CPU) >= cpu

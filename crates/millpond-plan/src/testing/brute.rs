@@ -43,7 +43,7 @@ pub fn cheapest(snapshot: &Snapshot) -> Cheapest {
     search.best
 }
 
-/// Offers without those that differ from a cheaper one, of as many as wanted, only in labels that nobody asks for.
+/// Offers without those that differ from a cheaper one, of as many as wanted, only in labels that no pod asks for.
 fn different(snapshot: &Snapshot, offers: Vec<NewNode>) -> Vec<NewNode> {
     let mut keys: BTreeSet<Symbol> = BTreeSet::new();
     for class in &snapshot.classes {
@@ -172,7 +172,7 @@ impl Search<'_> {
                 bound.push((self.pods[pod], place));
             }
             if !is_apart(&mut scheduler, &bound) {
-                // Nobody who comes later makes it good again.
+                // No later pod can repair that.
                 continue;
             }
             self.buy_next(share + 1, scheduler, purse, bound, now);

@@ -23,7 +23,7 @@ struct Place {
     /// Whether pods may come, and whether it counts at all.
     open: bool,
     there: bool,
-    /// The name; one that nobody speaks of is given by the place's number.
+    /// The name; a name that no pod uses is made from the place's number.
     name: Option<Symbol>,
     labels: Labels,
     taints: Vec<Taint>,
@@ -205,7 +205,7 @@ impl<'s> Scheduler<'s> {
         at.labels.get(key).map(Value::Text)
     }
 
-    /// The label as requirements see it. A name that nobody speaks of equals no value that anybody names; the name
+    /// The label as requirements see it. A name that no pod uses equals no value of a requirement; the name
     /// of a label will do for it.
     fn symbol(&self, place: usize, key: Symbol) -> Option<Symbol> {
         let names = &self.snapshot.names;

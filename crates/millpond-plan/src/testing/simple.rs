@@ -226,8 +226,8 @@ fn buy(
     None
 }
 
-/// Pods that fitted when they came and, by those that came later, no longer do lose their place; nodes that nobody
-/// is planned on any more are not bought.
+/// Pods that fitted when they were placed and no longer do because of later pods lose their place; nodes without
+/// planned pods are not bought.
 fn take_back(snapshot: &Snapshot, outcome: &mut Outcome) {
     loop {
         let mut scheduler = Scheduler::after(snapshot, outcome);

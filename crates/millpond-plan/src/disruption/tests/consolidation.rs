@@ -149,7 +149,7 @@ fn equal_nodes_are_never_exchanged() {
     // As good, and hardly cheaper.
     cluster.type_with("other", 2, 8, &[("on-demand", 98), ("spot", 39)]);
     let web = cluster.class("web", 1500, 1024);
-    for (zone, kind) in [("a", CapacityType::Spot), ("b", CapacityType::Spot), ("c", CapacityType::Spot)] {
+    for (zone, kind) in [("a", CapacityType::NodeSlot), ("b", CapacityType::NodeSlot), ("c", CapacityType::NodeSlot)] {
         let node = cluster.node_bought(POOL, small, zone, kind);
         cluster.pod(web, node);
     }
@@ -367,7 +367,7 @@ fn a_node_that_leaves_already_goes_whoever_manages_it() {
 
 #[test]
 fn what_replaces_a_node_holds_its_pods_in_any_order() {
-    // Two nodes of eight cores hold 4 + 4 and 3 + 3 + 2, and nothing else: whoever puts a pod where most is left finds no
+    // Two nodes of eight cores hold 4 + 4 and 3 + 3 + 2, and nothing else: a scheduler that prefers the node with the most room finds no
     // place for the last one.
     let cluster = |medium: u64| {
         let mut cluster = Cluster::new();

@@ -8,8 +8,8 @@ mod sizes;
 mod stock_and_limits;
 
 use super::{PodExplanation, Subject, explain_pod, words};
-use crate::board::Board;
 use crate::check::check;
+use crate::cluster_state::ClusterState;
 use crate::market::{Market, Usage};
 use crate::model::Snapshot;
 use crate::testing::Cluster;
@@ -163,9 +163,9 @@ fn the_verdict_of_a_plan_is_that_of_the_explanation() {
             continue;
         }
         let market = Market::new(&snapshot);
-        let mut board = Board::new(&snapshot, &market);
+        let mut cluster = ClusterState::new(&snapshot, &market);
         let class = snapshot.pods[pod.index()].class;
-        let plain = super::verdict(&snapshot, &market, &mut board, &Usage::by_pool(&snapshot), class);
+        let plain = super::verdict(&snapshot, &market, &mut cluster, &Usage::by_pool(&snapshot), class);
         assert_eq!(plain, verdict, "{name}");
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::super::draft::Draft;
 use super::wishes::{Level, Wishes};
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, HostPort, Limits, PodClass, PodId, PoolId, Resources};
 use crate::pack::BitSet;
 use crate::plan::Rule;
@@ -19,13 +19,13 @@ use crate::symbol::Symbol;
 use crate::taint;
 use crate::topology::{Domain, Topology};
 
-/// A host that nobody is on: Karpenter can always make one, so that the least of a spread over hosts is zero.
+/// A host without pods: Karpenter can always make one, so that the least of a spread over hosts is zero.
 const EMPTY_HOST: Domain = Domain(u32::MAX);
 
 /// Where a pod goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
-    Node(SpotId),
+    Node(NodeSlotId),
     Claim(usize),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Solution {
 }
 
 struct Host {
-    spot: SpotId,
+    spot: NodeSlotId,
     free: Resources,
     ports: Vec<HostPort>,
 }
@@ -116,11 +116,11 @@ impl<'d, 's> Round<'d, 's> {
         let spots = draft.open_spots();
         let hosts = spots.into_iter().map(|spot| Host {
             spot,
-            free: draft.board.free(spot).clone(),
-            ports: draft.board.ports(spot).to_vec(),
+            free: draft.cluster.free(spot).clone(),
+            ports: draft.cluster.ports(spot).to_vec(),
         });
         let mut round = Self {
-            topology: draft.board.topology().clone(),
+            topology: draft.cluster.topology().clone(),
             hosts: hosts.collect(),
             claims: Vec::new(),
             order: BTreeSet::new(),
@@ -161,7 +161,7 @@ impl<'d, 's> Round<'d, 's> {
         &self.draft.snapshot.classes[class.index()]
     }
 
-    /// Pods are tried again as long as a whole pass over the queue places somebody.
+    /// Pods are tried again as long as a whole pass over the queue places a pod.
     pub(super) fn solve(mut self, queue: &[PodId]) -> Solution {
         let mut placed = Vec::new();
         let mut waiting = queue.to_vec();
@@ -230,10 +230,10 @@ impl<'d, 's> Round<'d, 's> {
     fn fits_host(&mut self, level: Level, index: usize) -> Result<(), Refusal> {
         let of = self.class(level.class);
         let host = &self.hosts[index];
-        let place = self.draft.board.place_of(host.spot);
+        let place = self.draft.cluster.place_of(host.spot);
         let symbols = &self.draft.snapshot.symbols;
         let unwelcome = level.strict && taint::count_discouraging(place.taints, &of.tolerations, symbols) > 0;
-        if unwelcome || !self.draft.board.suits(level.class, host.spot) {
+        if unwelcome || !self.draft.cluster.suits(level.class, host.spot) {
             return Err(Refusal::ForGood);
         }
         if host.free.first_lacking(&of.requests).is_some() || conflict(&host.ports, &of.host_ports) {
@@ -247,7 +247,7 @@ impl<'d, 's> Round<'d, 's> {
         let host = &mut self.hosts[index];
         host.free.subtract(&of.requests);
         host.ports.extend(of.host_ports.iter().cloned());
-        let place = self.draft.board.place_of(host.spot);
+        let place = self.draft.cluster.place_of(host.spot);
         self.topology.add(class, place, 1, self.draft.snapshot);
     }
 
@@ -380,7 +380,7 @@ impl<'d, 's> Round<'d, 's> {
 
     fn add_new_claim(&mut self, class: ClassId, level: Level) -> Option<Home> {
         let ask = self.ask(level);
-        let host = Domain((self.draft.board.len() + self.claims.len()) as u32);
+        let host = Domain((self.draft.cluster.len() + self.claims.len()) as u32);
         self.check_host(level.class, host).ok()?;
         for index in 0..self.pools.len() {
             let pool = self.pools[index];
@@ -482,7 +482,7 @@ impl<'d, 's> Round<'d, 's> {
         if let Some(known) = self.suiting.get(&(class, strict)) {
             return Rc::clone(known);
         }
-        let mut suiting = self.draft.board.suiting_offers(class).clone();
+        let mut suiting = self.draft.cluster.suiting_offers(class).clone();
         suiting.intersect(self.draft.market.available());
         let snapshot = self.draft.snapshot;
         for (index, pool) in snapshot.pools.iter().enumerate().filter(|_| strict) {

@@ -1,9 +1,9 @@
-//! Nodes that are on their way with nothing on them yet, bought once more on paper.
+//! Packs inflight nodes that are still empty a second time.
 //!
-//! Who bought them packed them well, and has told nobody what was meant for which: machines of a node group have no names
-//! before they are there. Filling them class by class leaves pods over that did fit ([`super::existing`]). Where that
-//! happens, the same pods are planned for as if these nodes had not been bought, by the same steps as the first time; of
-//! what that buys, as much as possible is what is on its way already. The cheaper of the two plans holds.
+//! A node group scales by a number of replicas, so that its inflight machines have no names yet and no pod is assigned to
+//! them. Filling them class by class ([`super::existing`]) can leave pods over that the first plan had placed. In that
+//! case the same pods are planned again as if these nodes had not been bought; the inflight nodes then take the place of
+//! new nodes of their pool, as far as there are some. The cheaper of the two plans is returned.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -14,25 +14,25 @@ use crate::topology::Topology;
 
 use super::demand::Demand;
 
-/// The plan, or a cheaper one for the same pods that packs nodes on their way anew.
-pub(super) fn better(snapshot: &Snapshot, market: &Market, settings: &Settings, plan: Outcome) -> Outcome {
+/// Returns the plan, or a cheaper one for the same pods that packs empty inflight nodes again.
+pub(super) fn repack_if_cheaper(snapshot: &Snapshot, market: &Market, settings: &Settings, plan: Outcome) -> Outcome {
     if plan.plan.new_nodes.is_empty() || !snapshot.meant.is_empty() || !snapshot.limits.is_empty() {
         return plan;
     }
-    let blank = blank(snapshot, market);
-    if blank.is_empty() {
+    let inflight = empty_inflight_nodes(snapshot, market);
+    if inflight.is_empty() {
         return plan;
     }
     let (waiting, topology) = (Demand::new(snapshot), Topology::new(snapshot));
     if !waiting.classes.iter().all(|class| topology.is_free(*class)) {
-        // A node that is left empty may be a domain that somebody's spread has to reckon with.
+        // A node that stays empty may be a domain of a pod's topology spread.
         return plan;
     }
-    let gone: HashSet<NodeId> = blank.values().flatten().copied().collect();
+    let gone: HashSet<NodeId> = inflight.values().flatten().copied().collect();
     let (without, ids) = without(snapshot, &gone);
     let settings = Settings { prove: false, ..*settings };
     let again = super::solve_once(&without, market, Demand::new(&without), Topology::new(&without), &settings);
-    let again = on_their_way(&again, &ids, blank);
+    let again = planned_on_inflight(&again, &ids, inflight);
     let price = |plan: &Plan| plan.new_nodes.iter().map(|node| u128::from(node.price)).sum::<u128>();
     let (first, second) = (price(&plan.plan), price(&again.plan));
     let same_pods =
@@ -48,10 +48,10 @@ pub(super) fn better(snapshot: &Snapshot, market: &Market, settings: &Settings, 
     Outcome { plan: Plan { revision: plan.plan.revision, ..again.plan }, report }
 }
 
-/// Nodes on their way that are all that can be bought of their pool, with nothing on them, by pool.
-fn blank(snapshot: &Snapshot, market: &Market) -> BTreeMap<PoolId, VecDeque<NodeId>> {
+/// Inflight nodes without pods, by pool: only of pools that offer nothing but this node.
+fn empty_inflight_nodes(snapshot: &Snapshot, market: &Market) -> BTreeMap<PoolId, VecDeque<NodeId>> {
     let used: HashSet<NodeId> = snapshot.pods.iter().filter_map(|pod| pod.node).collect();
-    let mut blank: BTreeMap<PoolId, VecDeque<NodeId>> = BTreeMap::new();
+    let mut inflight: BTreeMap<PoolId, VecDeque<NodeId>> = BTreeMap::new();
     for (index, node) in snapshot.nodes.iter().enumerate() {
         let id = NodeId::from(index);
         let Some(pool) = node.pool.filter(|_| node.state == NodeState::Starting && !used.contains(&id)) else {
@@ -66,10 +66,10 @@ fn blank(snapshot: &Snapshot, market: &Market) -> BTreeMap<PoolId, VecDeque<Node
             && snapshot.pools[pool.index()].taints == node.taints
             && labels.eq(only.labels.iter().filter(|(key, _)| *key != snapshot.names.hostname));
         if is_new {
-            blank.entry(pool).or_default().push_back(id);
+            inflight.entry(pool).or_default().push_back(id);
         }
     }
-    blank
+    inflight
 }
 
 /// The snapshot without some nodes that nothing is on, and what the others were numbered. Pods stay where they stand:
@@ -89,12 +89,12 @@ fn without(snapshot: &Snapshot, gone: &HashSet<NodeId>) -> (Snapshot, Vec<NodeId
     (without, ids)
 }
 
-/// A plan in which what is on its way already takes the place of what would be bought.
-fn on_their_way(outcome: &Outcome, ids: &[NodeId], mut blank: BTreeMap<PoolId, VecDeque<NodeId>>) -> Outcome {
+/// The plan with inflight nodes in the place of new nodes of the same pool.
+fn planned_on_inflight(outcome: &Outcome, ids: &[NodeId], mut inflight: BTreeMap<PoolId, VecDeque<NodeId>>) -> Outcome {
     let mut new_nodes = Vec::new();
     let mut targets = Vec::with_capacity(outcome.plan.new_nodes.len());
     for node in &outcome.plan.new_nodes {
-        match blank.get_mut(&node.pool).and_then(VecDeque::pop_front) {
+        match inflight.get_mut(&node.pool).and_then(VecDeque::pop_front) {
             Some(there) => targets.push(Target::Existing(there)),
             None => {
                 targets.push(Target::New(new_nodes.len() as u32));

@@ -1,8 +1,7 @@
-//! What could be bought in the place of a planned node, should it be out of stock.
+//! Offers to fall back on when the offer of a planned node is out of stock.
 //!
-//! An alternative is an offer of the same pool on which all pods of the node may be, with room for all of them, and
-//! which agrees with the planned one in every label that spreads and affinities of any pod look at: so no rule between
-//! pods can tell the two apart.
+//! A fallback belongs to the same pool, admits all pods of the node and has room for them, and has the same value as the
+//! planned offer in every label that a spread or affinity of any pod uses. Rules between pods therefore hold on it too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +16,7 @@ pub type Contents = Vec<(ClassId, u32)>;
 
 /// Finds alternatives to the nodes of plans.
 #[derive(Debug)]
-pub struct Alternatives<'s> {
+pub struct FallbackOffers<'s> {
     snapshot: &'s Snapshot,
     market: &'s Market,
     /// Labels that rules between pods look at, but for the hostname.
@@ -26,7 +25,7 @@ pub struct Alternatives<'s> {
     known: HashMap<(NewNode, Contents), Vec<u32>>,
 }
 
-impl<'s> Alternatives<'s> {
+impl<'s> FallbackOffers<'s> {
     /// For plans of this snapshot.
     pub fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
         let mut keys = BTreeSet::new();
@@ -63,8 +62,8 @@ impl<'s> Alternatives<'s> {
             let offer = self.market.offer(index as usize);
             offer.instance_type == node.instance_type && offer.offering == node.offering && offer.labels == node.labels
         };
-        // Who asks for one of several combinations may not be given a mixture of them: claims list zones, types and
-        // ways to buy each by itself.
+        // A pod that requires one of several combinations must not get a mixture of them: a NodeClaim lists zones, types
+        // and capacity types independently.
         let combined = contents.iter().any(|(class, _)| self.snapshot.classes[class.index()].node_terms.len() > 1);
         let names = self.snapshot.names;
         let fixed: &[Symbol] = if combined { &[names.zone, names.capacity_type] } else { &[] };
@@ -103,7 +102,7 @@ mod tests {
         let market = Market::new(&snapshot);
         let outcome = crate::plan_on(&snapshot, &market, &Settings::default());
         let contents = contents(&snapshot, &outcome.plan);
-        let mut alternatives = Alternatives::new(&snapshot, &market);
+        let mut alternatives = FallbackOffers::new(&snapshot, &market);
         let name = |index: u32| {
             let offer = market.offer(index as usize);
             let of = &snapshot.types[offer.instance_type.index()];

@@ -1,4 +1,4 @@
-//! Buying: packing, and which pods go on which of the bought nodes.
+//! Buys nodes: packs the pending pods, and assigns pods to the nodes that were bought.
 
 use crate::market::Rank;
 use crate::model::ClassId;
@@ -8,7 +8,7 @@ use super::Solver;
 use super::bound::Proving;
 use super::domains::{OfferSets, Part};
 use super::offers;
-use super::rows::{Packing, Purpose};
+use super::packing_problem::{Packing, Purpose};
 
 /// Nodes that are looked at to find a place for a pod by moving another.
 const MOST_EXCHANGES: usize = 200;
@@ -94,7 +94,7 @@ impl Solver<'_> {
         let ruled_rows: Vec<bool> = packing.members.iter().map(is_ruled).collect();
         let ruled = ruled_rows.contains(&true);
         if ruled {
-            self.put_on_board();
+            self.add_planned_nodes();
         }
         let mut rows = Rows::new(packing, ruled_rows);
         for group in &solution.nodes {
@@ -221,24 +221,24 @@ impl Solver<'_> {
     /// Whether rules about the host allow one more pod of a class on a planned node.
     fn may_hold(&mut self, node: usize, class: ClassId) -> bool {
         let spot = self.spot_of(node);
-        self.board.check_host(class, spot).is_ok() && self.stays_flexible(node, class)
+        self.cluster.check_host(class, spot).is_ok() && self.stays_flexible(node, class)
     }
 
-    /// Whether pods of a class must be checked on the board before they are put on a new node.
+    /// Whether pods of a class must be checked in the cluster state before they are put on a new node.
     fn is_ruled(&self, class: ClassId) -> bool {
-        self.board.topology().has_host_rules(class) || !self.snapshot.classes[class.index()].host_ports.is_empty()
+        self.cluster.topology().has_host_rules(class) || !self.snapshot.classes[class.index()].host_ports.is_empty()
     }
 
-    /// Puts all planned nodes on the board; from now on they stay there.
-    pub(super) fn put_on_board(&mut self) {
-        if self.on_board {
+    /// Puts all planned nodes in the cluster state; from now on they stay there.
+    pub(super) fn add_planned_nodes(&mut self) {
+        if self.in_cluster_state {
             return;
         }
-        self.on_board = true;
+        self.in_cluster_state = true;
         for index in 0..self.planned.len() {
-            let spot = self.board.open(self.planned[index].offer as usize);
+            let spot = self.cluster.open(self.planned[index].offer as usize);
             for &(class, count) in &self.planned[index].contents {
-                self.board.place(class, spot, count);
+                self.cluster.place(class, spot, count);
             }
         }
     }
@@ -247,7 +247,7 @@ impl Solver<'_> {
 /// What is left of the rows of a packing.
 struct Rows {
     packing: Packing,
-    /// Whether pods of each row must be checked on the board before they are put on a new node.
+    /// Whether pods of each row must be checked in the cluster state before they are put on a new node.
     ruled: Vec<bool>,
     /// The class of each row that is next.
     cursor: Vec<usize>,

@@ -125,7 +125,7 @@ fn a_few_nodes_cost_less_than_one_and_hold_the_pods_anyhow() {
     let names: Vec<&str> = outcome.plan.new_nodes.iter().map(name).collect();
     assert_eq!(names, ["c-128", "c-4", "c-2", "c-1"]);
     let cost = outcome.report.cost_after;
-    // The packing at least cost is for those who may say where each pod goes: six nodes that are quite full.
+    // The packing at least cost needs a scheduler that follows it: six nodes that are nearly full.
     assert!(cost < ONE_NODE && cost * 100 < PACKED * 106, "{cost}");
     assert_eq!(failing_orders(&snapshot, &outcome.plan, &mut Rng::new(1)), 0);
 }

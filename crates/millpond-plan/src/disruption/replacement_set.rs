@@ -1,20 +1,20 @@
-//! A few nodes that hold pods however they are dealt out, at a low price.
+//! Buys a small set of nodes that holds pods in whatever order they are scheduled, at a low price.
 //!
-//! Pods that come in whatever order fill every node with about the same mixture, and a node is full when the first of
-//! its resources is. So each offer is worth a share: that part of all pods, mixed, which it holds. Nodes whose shares
-//! add up to a little more than the whole are what may do, and [`Dealing`] says which of them do: the cheapest such
-//! set of nodes is bought. The packing kernel, which chooses for each node what goes well together there, finds other
-//! sets, most of which do not hold: pods do not come that way.
+//! Pods that are scheduled in an arbitrary order fill every node with about the same mixture, and a node is full when its
+//! first resource is. Each offer therefore has a share: the part of the whole mixture that it holds. Sets of nodes whose
+//! shares add up to a little more than one are candidates; [`SchedulingOrders`] tells which of them hold the pods, and the
+//! cheapest of those is bought. The packing kernel chooses complementary pods for each node, so most of the sets that it
+//! finds do not hold the pods in every order.
 //!
-//! Only for pods that may go to the same offers and that no rule keeps together or apart.
+//! Applies only to pods that may use the same offers and that no rule keeps together or apart.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::dealing::Dealing;
 use super::purchase;
+use super::scheduling_order::SchedulingOrders;
 use super::state::State;
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, PodId, ResourceId};
 use crate::pack::{Amounts, BitSet};
 
@@ -42,8 +42,8 @@ struct Shape {
 
 /// Buys the cheapest few nodes below a price that hold these pods however they come. If there are none, the caller
 /// undoes what was done.
-pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<Vec<SpotId>> {
-    let topology = state.board.topology();
+pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<Vec<NodeSlotId>> {
+    let topology = state.cluster.topology();
     let ruled =
         |class: ClassId| !topology.is_free(class) || !state.snapshot.classes[class.index()].host_ports.is_empty();
     if pods.iter().any(|pod| ruled(state.class(*pod))) {
@@ -68,8 +68,8 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most:
 }
 
 /// Pods by class, to be dealt out.
-pub(super) fn dealing(state: &State<'_>, pods: &[PodId]) -> Dealing {
-    Dealing::new(
+pub(super) fn dealing(state: &State<'_>, pods: &[PodId]) -> SchedulingOrders {
+    SchedulingOrders::new(
         by_class(state, pods).iter().map(|(class, pods)| (&state.snapshot.classes[class.index()].requests, pods.len())),
     )
 }
@@ -89,7 +89,7 @@ fn by_class(state: &State<'_>, pods: &[PodId]) -> Vec<(ClassId, Vec<PodId>)> {
 }
 
 /// What the largest pod is of all together, by the resource of which it is most.
-fn largest_share(dealing: &Dealing) -> i64 {
+fn largest_share(dealing: &SchedulingOrders) -> i64 {
     let parts = dealing.total().into_iter().zip(dealing.largest());
     parts.map(|(total, largest)| share(largest, total)).max().unwrap_or(0)
 }
@@ -99,7 +99,7 @@ fn share(amount: i64, total: i64) -> i64 {
 }
 
 /// Offers by what they hold and cost, those of the largest share first, without those that another one beats.
-fn shapes(state: &State<'_>, offers: &BitSet, dealing: &Dealing) -> Vec<Shape> {
+fn shapes(state: &State<'_>, offers: &BitSet, dealing: &SchedulingOrders) -> Vec<Shape> {
     let mut alike: BTreeMap<(Amounts, u64), Vec<usize>> = BTreeMap::new();
     for offer in offers.iter() {
         let of = state.market.offer(offer);
@@ -111,7 +111,7 @@ fn shapes(state: &State<'_>, offers: &BitSet, dealing: &Dealing) -> Vec<Shape> {
         Shape { free, price, share, offers }
     };
     let mut shapes: Vec<Shape> = alike.into_iter().map(shape).filter(|shape| shape.share > 0).collect();
-    // The cheaper comes first, so that whoever is beaten comes after the one that beats it.
+    // Cheaper shapes come first, so that a dominated shape comes after the one that dominates it.
     shapes.sort_by_key(|shape| (shape.price, Reverse(shape.share), Reverse(shape.free)));
     let mut best: Vec<Shape> = Vec::with_capacity(shapes.len());
     for shape in shapes {
@@ -128,7 +128,12 @@ fn shapes(state: &State<'_>, offers: &BitSet, dealing: &Dealing) -> Vec<Shape> {
 }
 
 /// Opens the nodes of a set and puts the pods on them.
-fn open(state: &mut State<'_>, pods: &[PodId], dealing: &Dealing, set: Vec<&Shape>) -> Option<Vec<SpotId>> {
+fn open(
+    state: &mut State<'_>,
+    pods: &[PodId],
+    dealing: &SchedulingOrders,
+    set: Vec<&Shape>,
+) -> Option<Vec<NodeSlotId>> {
     let nodes: Vec<Amounts> = set.iter().map(|shape| shape.free).collect();
     let dealt = dealing.deal(&nodes)?;
     let mut classes: Vec<Vec<PodId>> = by_class(state, pods).into_iter().map(|(_, pods)| pods).collect();

@@ -1,14 +1,14 @@
-//! How large nodes should be where pods are in each other's way.
+//! Chooses between large and small nodes where topology spreads over hosts keep pods apart.
 //!
-//! Larger nodes are as a rule cheaper for what they hold, so the kernel prefers them. But the more pods a node has,
-//! the more of them meet that a spread over hosts keeps apart, and the kernel does not know all such rules.
+//! Larger nodes are usually cheaper for what they hold, so the packing kernel prefers them. The more pods a node holds, the
+//! more of them violate a spread over hosts, and the kernel does not know all of these rules.
 
 use std::collections::BTreeMap;
 
 use crate::pack::{self, BitSet};
 
 use super::Solver;
-use super::rows::Packing;
+use super::packing_problem::Packing;
 
 /// Nodes that are not larger than they have to be may cost this much more than others.
 const DEARER_BY_SMALL_NODES: f64 = 1.04;
@@ -36,7 +36,7 @@ impl Solver<'_> {
 
     /// The problem with bins that are not much larger than a node has to be when rules about the host are kept.
     fn with_small_bins(&self, packing: &Packing) -> Option<pack::Problem> {
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let members = || packing.members.iter().flatten();
         let pods: u64 = members().map(|(_, count)| u64::from(*count)).sum();
         let guarded = members().filter(|(class, _)| topology.is_guarded(*class));

@@ -1,8 +1,8 @@
-//! The board: nodes that are there and nodes that are planned, and the pods on them.
+//! The cluster state that a plan works on: existing and planned nodes, and the pods on them.
 //!
-//! [`Board::check`] answers kube-scheduler's question for one pod and one node, with the first rule that fails;
-//! [`Board::place`] and [`Board::remove`] change the state. Whatever places pods one by one (filling nodes that
-//! are there, consolidation, the comparison policies) does it here.
+//! [`ClusterState::check`] runs kube-scheduler's filters for one pod and one node and returns the first rule that fails;
+//! [`ClusterState::place`] and [`ClusterState::remove`] change the state. All code that places pods one at a time (filling
+//! existing nodes, consolidation, the comparison policies) goes through here.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ use crate::symbol::Symbol;
 use crate::taint::{self, Taint, Toleration};
 use crate::topology::{Place, Topology};
 
-/// A node on the board: first those of [`Snapshot::nodes`] with the same numbers, then planned ones.
+/// A node in the cluster state: first those of [`Snapshot::nodes`] with the same numbers, then planned ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SpotId(pub u32);
+pub struct NodeSlotId(pub u32);
 
-impl SpotId {
+impl NodeSlotId {
     /// Its number.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -29,7 +29,7 @@ impl SpotId {
 }
 
 #[derive(Debug, Clone)]
-struct Spot {
+struct NodeSlot {
     /// The offer, of a planned node.
     offer: Option<u32>,
     /// Whether pods may be placed here.
@@ -40,10 +40,10 @@ struct Spot {
 
 /// Nodes and the pods on them.
 #[derive(Debug, Clone)]
-pub struct Board<'s> {
+pub struct ClusterState<'s> {
     snapshot: &'s Snapshot,
     market: &'s Market,
-    spots: Vec<Spot>,
+    spots: Vec<NodeSlot>,
     topology: Topology,
     /// Classes alike in what they want of a node by itself share a number.
     static_ids: Vec<u32>,
@@ -51,7 +51,7 @@ pub struct Board<'s> {
     suiting: Vec<Option<(BitSet, BitSet)>>,
 }
 
-impl<'s> Board<'s> {
+impl<'s> ClusterState<'s> {
     /// The cluster as it will be without a plan: nodes that leave are closed, and pods on them that need another
     /// place are nowhere. Pods that wait for a node where room is kept for them are there already.
     pub fn new(snapshot: &'s Snapshot, market: &'s Market) -> Self {
@@ -61,18 +61,18 @@ impl<'s> Board<'s> {
     /// The same with rules that were looked at before.
     pub(crate) fn with_topology(snapshot: &'s Snapshot, market: &'s Market, topology: Topology) -> Self {
         let (static_ids, count) = static_ids(snapshot);
-        let spots = snapshot.nodes.iter().enumerate().map(|(index, node)| Spot {
+        let spots = snapshot.nodes.iter().enumerate().map(|(index, node)| NodeSlot {
             offer: None,
             open: crate::market::usable(snapshot, index),
             free: node.allocatable.clone(),
             ports: Vec::new(),
         });
-        let mut board =
+        let mut cluster =
             Self { snapshot, market, spots: spots.collect(), topology, static_ids, suiting: vec![None; count] };
-        board.add_nodes();
-        board.add_bound_pods();
-        board.keep_room_for_daemons();
-        board
+        cluster.add_nodes();
+        cluster.add_bound_pods();
+        cluster.keep_room_for_daemons();
+        cluster
     }
 
     fn add_nodes(&mut self) {
@@ -171,31 +171,31 @@ impl<'s> Board<'s> {
     }
 
     /// The offer of a planned node.
-    pub fn offer(&self, spot: SpotId) -> Option<usize> {
+    pub fn offer(&self, spot: NodeSlotId) -> Option<usize> {
         self.spots[spot.index()].offer.map(|offer| offer as usize)
     }
 
     /// What pods can still use on a node.
-    pub fn free(&self, spot: SpotId) -> &Resources {
+    pub fn free(&self, spot: NodeSlotId) -> &Resources {
         &self.spots[spot.index()].free
     }
 
     /// Ports of the host that pods have taken.
-    pub fn ports(&self, spot: SpotId) -> &[HostPort] {
+    pub fn ports(&self, spot: NodeSlotId) -> &[HostPort] {
         &self.spots[spot.index()].ports
     }
 
     /// Whether pods may be placed on a node.
-    pub fn is_open(&self, spot: SpotId) -> bool {
+    pub fn is_open(&self, spot: NodeSlotId) -> bool {
         self.spots[spot.index()].open
     }
 
     /// Adds a planned node.
-    pub fn open(&mut self, offer: usize) -> SpotId {
-        let spot = SpotId(self.spots.len() as u32);
+    pub fn open(&mut self, offer: usize) -> NodeSlotId {
+        let spot = NodeSlotId(self.spots.len() as u32);
         let of = self.market.offer(offer);
         let (free, ports) = (of.free.clone(), of.ports.clone());
-        self.spots.push(Spot { offer: Some(offer as u32), open: true, free, ports });
+        self.spots.push(NodeSlot { offer: Some(offer as u32), open: true, free, ports });
         let place = self.place_of(spot);
         self.topology.add_node(place, self.snapshot);
         spot
@@ -203,14 +203,14 @@ impl<'s> Board<'s> {
 
     /// Closes a node that is to be removed: it is no domain any more, and takes no pods. Its pods have to be
     /// taken off first.
-    pub fn close(&mut self, spot: SpotId) {
+    pub fn close(&mut self, spot: NodeSlotId) {
         let place = self.place_of(spot);
         self.topology.remove_node(place, self.snapshot);
         self.spots[spot.index()].open = false;
     }
 
     /// Opens a closed node again.
-    pub fn reopen(&mut self, spot: SpotId) {
+    pub fn reopen(&mut self, spot: NodeSlotId) {
         let place = self.place_of(spot);
         self.topology.add_node(place, self.snapshot);
         let planned = self.spots[spot.index()].offer.is_some();
@@ -218,7 +218,7 @@ impl<'s> Board<'s> {
     }
 
     /// Whether kube-scheduler would let one more pod of the class on a node; if not, the first rule against it.
-    pub fn check(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
+    pub fn check(&mut self, class: ClassId, spot: NodeSlotId) -> Result<(), Rule> {
         self.check_alone(class, spot)?;
         self.topology.check(class, self.place_of(spot))
     }
@@ -227,7 +227,7 @@ impl<'s> Board<'s> {
     /// decided already, while others and their nodes are still on their way.
     ///
     /// A pod that must be near others is asked all the same: they may not be there.
-    pub fn check_host(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
+    pub fn check_host(&mut self, class: ClassId, spot: NodeSlotId) -> Result<(), Rule> {
         if self.topology.must_be_near(class) {
             self.check(class, spot)?;
         } else {
@@ -237,7 +237,7 @@ impl<'s> Board<'s> {
     }
 
     /// Whether a node has what the pod wants, and room for it.
-    fn check_alone(&mut self, class: ClassId, spot: SpotId) -> Result<(), Rule> {
+    fn check_alone(&mut self, class: ClassId, spot: NodeSlotId) -> Result<(), Rule> {
         let of = &self.snapshot.classes[class.index()];
         if !self.suits(class, spot) {
             return Err(self.static_rule(of, spot));
@@ -253,7 +253,7 @@ impl<'s> Board<'s> {
     }
 
     /// Whether a node by itself will do: open, tolerated taints, node affinity, volumes.
-    pub fn suits(&mut self, class: ClassId, spot: SpotId) -> bool {
+    pub fn suits(&mut self, class: ClassId, spot: NodeSlotId) -> bool {
         let at = &self.spots[spot.index()];
         if !at.open {
             return false;
@@ -285,7 +285,7 @@ impl<'s> Board<'s> {
         })
     }
 
-    fn static_rule(&self, class: &PodClass, spot: SpotId) -> Rule {
+    fn static_rule(&self, class: &PodClass, spot: NodeSlotId) -> Rule {
         let place = self.place_of(spot);
         if !self.spots[spot.index()].open {
             return Rule::PoolNotReady;
@@ -303,13 +303,13 @@ impl<'s> Board<'s> {
     }
 
     /// How many pods of the class fit a node by resources alone, if nothing else speaks against it.
-    pub fn room(&self, class: ClassId, spot: SpotId) -> u64 {
+    pub fn room(&self, class: ClassId, spot: NodeSlotId) -> u64 {
         let of = &self.snapshot.classes[class.index()];
         self.spots[spot.index()].free.times(&of.requests).unwrap_or(u64::MAX)
     }
 
     /// Places pods. The caller has checked that they may be there.
-    pub fn place(&mut self, class: ClassId, spot: SpotId, count: u32) {
+    pub fn place(&mut self, class: ClassId, spot: NodeSlotId, count: u32) {
         let of = &self.snapshot.classes[class.index()];
         let at = &mut self.spots[spot.index()];
         at.free.add_times(&of.requests, -i64::from(count));
@@ -321,7 +321,7 @@ impl<'s> Board<'s> {
     }
 
     /// Takes pods away.
-    pub fn remove(&mut self, class: ClassId, spot: SpotId, count: u32) {
+    pub fn remove(&mut self, class: ClassId, spot: NodeSlotId, count: u32) {
         let of = &self.snapshot.classes[class.index()];
         let at = &mut self.spots[spot.index()];
         at.free.add_times(&of.requests, i64::from(count));
@@ -335,13 +335,13 @@ impl<'s> Board<'s> {
     }
 
     /// How much a class would like a node.
-    pub fn liking(&self, class: ClassId, spot: SpotId) -> i64 {
+    pub fn liking(&self, class: ClassId, spot: NodeSlotId) -> i64 {
         let place = self.place_of(spot);
         liking(&self.snapshot.classes[class.index()], place.labels, place.taints, self.snapshot)
     }
 
     /// A node as topology sees it.
-    pub fn place_of(&self, spot: SpotId) -> Place<'s> {
+    pub fn place_of(&self, spot: NodeSlotId) -> Place<'s> {
         place(self.snapshot, self.market, self.spots[spot.index()].offer, spot.index())
     }
 
@@ -351,7 +351,7 @@ impl<'s> Board<'s> {
     }
 }
 
-/// Whether a plan has to find a place for a pod: it is pending and nobody keeps room for it, or it is on a node
+/// Whether a plan has to find a place for a pod: it is pending without a node that keeps room for it, or it is on a node
 /// that leaves and will be made again elsewhere.
 pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
     let pod = &snapshot.pods[pod.index()];

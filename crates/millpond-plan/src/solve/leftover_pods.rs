@@ -1,6 +1,6 @@
-//! Pods that are left over, one by one: on whatever has room for them, or on nodes of their own.
+//! Places pods that packing left over, one at a time: on nodes with room, or on nodes of their own.
 
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Rank;
 use crate::model::{ClassId, Node, NodeState, PoolId};
 use crate::pack::BitSet;
@@ -23,13 +23,13 @@ enum Reach {
 
 impl Solver<'_> {
     /// Places what is left over.
-    pub(super) fn place_rest(&mut self) {
+    pub(super) fn place_leftover_pods(&mut self) {
         for _ in 0..MAX_ROUNDS {
             let waiting = self.waiting();
             if waiting.is_empty() {
                 return;
             }
-            self.put_on_board();
+            self.add_planned_nodes();
             let mut placed = false;
             for class in waiting {
                 placed |= self.place_class(class);
@@ -43,7 +43,7 @@ impl Solver<'_> {
     fn place_class(&mut self, class: ClassId) -> bool {
         let before = self.left(class);
         let mut offers = self.on_sale.clone();
-        offers.intersect(self.board.suiting_offers(class));
+        offers.intersect(self.cluster.suiting_offers(class));
         self.place_some(class, before, &offers, Reach::Everywhere);
         self.left(class) < before
     }
@@ -62,7 +62,7 @@ impl Solver<'_> {
             if let Some(spot) = self.first_place(class, from, offers, reach) {
                 self.put_at(class, spot);
                 // Nodes before this one were in the way of an equal pod just now.
-                from = if self.board.topology().is_free(class) { spot.index() } else { first };
+                from = if self.cluster.topology().is_free(class) { spot.index() } else { first };
                 continue;
             }
             from = first;
@@ -78,23 +78,23 @@ impl Solver<'_> {
     }
 
     /// The first node that takes a pod: one that is there, or a planned one of these offers.
-    fn first_place(&mut self, class: ClassId, from: usize, offers: &BitSet, reach: Reach) -> Option<SpotId> {
-        let mut spots = (from..self.board.len()).map(|spot| SpotId(spot as u32));
+    fn first_place(&mut self, class: ClassId, from: usize, offers: &BitSet, reach: Reach) -> Option<NodeSlotId> {
+        let mut spots = (from..self.cluster.len()).map(|spot| NodeSlotId(spot as u32));
         spots.find(|&spot| {
-            self.board.offer(spot).is_none_or(|offer| offers.contains(offer))
+            self.cluster.offer(spot).is_none_or(|offer| offers.contains(offer))
                 && self.allows(class, spot, reach).is_ok()
                 && self.stays_flexible_at(spot, class)
         })
     }
 
-    fn allows(&mut self, class: ClassId, spot: SpotId, reach: Reach) -> Result<(), Rule> {
+    fn allows(&mut self, class: ClassId, spot: NodeSlotId, reach: Reach) -> Result<(), Rule> {
         match reach {
-            Reach::Everywhere => self.board.check(class, spot),
-            Reach::Dealt => self.board.check_host(class, spot),
+            Reach::Everywhere => self.cluster.check(class, spot),
+            Reach::Dealt => self.cluster.check_host(class, spot),
         }
     }
 
-    pub(super) fn put_at(&mut self, class: ClassId, spot: SpotId) {
+    pub(super) fn put_at(&mut self, class: ClassId, spot: NodeSlotId) {
         match spot.index().checked_sub(self.snapshot.nodes.len()) {
             Some(planned) => self.put(planned, class, 1),
             None => self.fill(class, spot, 1),
@@ -107,11 +107,11 @@ impl Solver<'_> {
         let mut candidates = offers.clone();
         self.min_values.keep_flexible(&mut candidates, self.market);
         let requests = &self.snapshot.classes[class.index()].requests;
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let alone = topology.is_alone_on_host(class) || !self.snapshot.classes[class.index()].host_ports.is_empty();
         let most = if alone { 1 } else { topology.spread_per_host(class) };
         let cap = u64::from(most.min(self.left(class)));
-        let next = self.board.len() as u32;
+        let next = self.cluster.len() as u32;
         let mut best: Option<(std::cmp::Reverse<Rank>, u128, Vec<usize>)> = None;
         for offer in candidates.iter() {
             let of = self.market.offer(offer);
@@ -125,7 +125,7 @@ impl Solver<'_> {
             if known.is_some_and(|known| (rank, rate) > known)
                 || self.ledger.allows(offer).is_err()
                 || reach == Reach::Everywhere
-                    && self.board.topology().check(class, self.board.place_on(offer, next)).is_err()
+                    && self.cluster.topology().check(class, self.cluster.place_on(offer, next)).is_err()
             {
                 continue;
             }
@@ -143,16 +143,16 @@ impl Solver<'_> {
 
     /// Takes off pods whose spread or affinity a later placement broke, and looks for another place.
     pub(super) fn mend(&mut self) {
-        let fragile = |class: &ClassId| self.board.topology().has_fragile_rules(*class);
+        let fragile = |class: &ClassId| self.cluster.topology().has_fragile_rules(*class);
         if !self.demand.classes.iter().any(fragile) {
             return;
         }
-        self.put_on_board();
+        self.add_planned_nodes();
         for _ in 0..MAX_ROUNDS {
             if !self.take_off_broken() {
                 return;
             }
-            self.place_rest();
+            self.place_leftover_pods();
         }
         // Nothing helped: what is broken has no place.
         while self.take_off_broken() {}
@@ -164,8 +164,8 @@ impl Solver<'_> {
             let emptied = !self.planned[planned].contents.is_empty();
             for (class, count) in self.planned[planned].contents.clone() {
                 for _ in 0..count {
-                    let place = self.board.place_of(self.spot_of(planned));
-                    if self.board.topology().holds(class, place).is_ok() {
+                    let place = self.cluster.place_of(self.spot_of(planned));
+                    if self.cluster.topology().holds(class, place).is_ok() {
                         break;
                     }
                     self.take_off(planned, class, 1);
@@ -179,12 +179,12 @@ impl Solver<'_> {
         for index in 0..self.filled.len() {
             let (class, spot, count) = self.filled[index];
             for _ in 0..count {
-                if self.board.topology().holds(class, self.board.place_of(spot)).is_ok() {
+                if self.cluster.topology().holds(class, self.cluster.place_of(spot)).is_ok() {
                     break;
                 }
                 self.filled[index].2 -= 1;
                 self.demand.release(class, 1);
-                self.board.remove(class, spot, 1);
+                self.cluster.remove(class, spot, 1);
                 broken = true;
             }
         }

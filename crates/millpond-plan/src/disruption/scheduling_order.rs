@@ -1,17 +1,16 @@
-//! Whether nodes hold pods however the scheduler deals them out.
+//! Checks that nodes hold a set of pods in whatever order kube-scheduler places them.
 //!
-//! Pods that move are made anew by their controllers, and nobody can tell the scheduler beforehand where each belongs.
-//! With one resource a little arithmetic would do: a pod finds no place only where every one of `n` nodes has less
-//! left than it asks for, so room for `n − 1` of the largest pods beyond what all ask for is enough in every order,
-//! whoever chooses the nodes. With two that is not so: memory-hungry pods can fill the memory of one node while its
-//! cores idle, the others fill the cores of another, and a pod that asks for both fits on neither though both have
-//! plenty left of something. To exclude that whatever the scheduler prefers takes far more room than it uses in fact,
-//! and hardly anything but a single node would pass.
+//! Pods that move are created again by their controllers, and the planner cannot tell kube-scheduler beforehand which new pod
+//! belongs on which node. With one resource, arithmetic is enough: a pod finds no node only if every one of `n` nodes has
+//! less free than it requests, so `n − 1` times the largest request beyond the sum is enough in every order. With two
+//! resources it is not: memory-heavy pods can fill the memory of one node while its cores idle, cpu-heavy pods the cores of
+//! another, and a pod that requests both fits on neither. Room that excludes this in every order is far more than
+//! kube-scheduler needs in practice; hardly any purchase but a single node would pass.
 //!
-//! So pods are dealt out here as the scheduler would: in several orders ([`orders`]), each pod where most is left or
-//! where the fewest of its kind are ([`Preference`]). That proves nothing about all other orders, but few of them fail
-//! where none of these does (tests count them). Asking for room for one more pod at the end of each order was tried:
-//! for an average pod it found few of the failures, for the largest one what was bought cost 3 % more.
+//! Therefore pods are placed here as kube-scheduler would place them, in several orders ([`orders`]) and with two scoring
+//! preferences ([`Preference`]). That proves nothing about the other orders, but few of them fail where none of these does
+//! (tests count them). Requiring room for one more pod at the end of each order was tried: for an average pod it found few
+//! of the failures, for the largest pod it made purchases 3 % more expensive.
 
 use std::cmp::Reverse;
 
@@ -46,14 +45,14 @@ enum Preference {
 
 /// Pods that are dealt out.
 #[derive(Debug)]
-pub(super) struct Dealing {
+pub(super) struct SchedulingOrders {
     resources: Vec<ResourceId>,
     kinds: Vec<Kind>,
     /// Kinds as their pods come, order by order.
     orders: Vec<Vec<usize>>,
 }
 
-impl Dealing {
+impl SchedulingOrders {
     /// Pods by class: what one asks for, and how many there are.
     pub(super) fn new<'r>(pods: impl IntoIterator<Item = (&'r Resources, usize)>) -> Self {
         let pods: Vec<_> = pods.into_iter().collect();
@@ -109,7 +108,7 @@ impl Dealing {
 
 /// Nodes while pods are dealt out.
 struct Table<'d> {
-    dealing: &'d Dealing,
+    dealing: &'d SchedulingOrders,
     whole: &'d [Amounts],
     left: Vec<Amounts>,
     /// By node and kind, how many pods are there.
@@ -119,7 +118,7 @@ struct Table<'d> {
 }
 
 impl<'d> Table<'d> {
-    fn new(dealing: &'d Dealing, whole: &'d [Amounts]) -> Self {
+    fn new(dealing: &'d SchedulingOrders, whole: &'d [Amounts]) -> Self {
         let there = vec![vec![0; dealing.kinds.len()]; whole.len()];
         let mut table = Self { dealing, whole, left: whole.to_vec(), there, room: vec![0; whole.len()] };
         (0..whole.len()).for_each(|node| table.measure(node));

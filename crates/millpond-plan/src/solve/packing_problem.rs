@@ -1,4 +1,4 @@
-//! Parts of classes that look alike to packing become rows, offers that look alike become bins.
+//! Builds the packing problem: equal parts of pod classes become rows, equal offers become bins.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -137,7 +137,7 @@ impl Solver<'_> {
 
     /// Pods of some classes on one host, on the average, when each of their spreads is over as few hosts as it allows.
     fn fair_cap(&self, members: &[(ClassId, u32)]) -> u32 {
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let mut hosts: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
         let mut pods = 0;
         for &(class, count) in members {
@@ -157,7 +157,7 @@ impl Solver<'_> {
     }
 
     fn host_rules(&self, class: ClassId, spreads: Spreads) -> RowKey {
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         let mut cap = u32::MAX;
         let mut exclusive = topology.exclusive_groups(class);
         let mut counted = Vec::new();

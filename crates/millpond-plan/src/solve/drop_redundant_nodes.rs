@@ -1,9 +1,9 @@
-//! Small plans are looked at once more: a node whose pods all fit on other nodes of the plan is not bought.
+//! Drops planned nodes whose pods all fit on other planned nodes. Small plans only.
 //!
-//! Not if its pods are spread over zones: with its node a zone would go, and kube-scheduler no longer mind, but whoever
-//! asked for the spread would.
+//! A node with pods that are spread over zones stays: without it kube-scheduler would see one zone less and accept the
+//! placement, but the user who asked for the spread would not.
 
-use crate::board::SpotId;
+use crate::cluster_state::NodeSlotId;
 use crate::market::Rank;
 use crate::model::ClassId;
 
@@ -14,12 +14,12 @@ const MAX_NODES: usize = 64;
 
 impl Solver<'_> {
     /// Does without nodes that the others make superfluous, the cheapest first.
-    pub(super) fn squeeze(&mut self) {
+    pub(super) fn drop_redundant_nodes(&mut self) {
         let live: Vec<usize> = (0..self.planned.len()).filter(|&node| !self.planned[node].dropped).collect();
         if live.len() < 2 || live.len() > MAX_NODES {
             return;
         }
-        self.put_on_board();
+        self.add_planned_nodes();
         let mut order = live;
         if self.ledger.is_limited() {
             // What a pool of greater weight gives back of its limits, pods in pools of lesser weight could use.
@@ -34,7 +34,7 @@ impl Solver<'_> {
 
     fn try_without(&mut self, node: usize) {
         let contents = self.planned[node].contents.clone();
-        let topology = self.board.topology();
+        let topology = self.cluster.topology();
         if contents.iter().any(|(class, _)| topology.spread_keys(*class).next().is_some()) {
             return;
         }
@@ -42,7 +42,7 @@ impl Solver<'_> {
         for &(class, count) in &contents {
             self.take_off(node, class, count);
         }
-        self.board.close(spot);
+        self.cluster.close(spot);
         let mut moved: Vec<(usize, ClassId)> = Vec::new();
         if self.move_all(&contents, self.rank_of(node), &mut moved) {
             let offer = self.planned[node].offer as usize;
@@ -53,7 +53,7 @@ impl Solver<'_> {
         for (other, class) in moved {
             self.take_off(other, class, 1);
         }
-        self.board.reopen(spot);
+        self.cluster.reopen(spot);
         for (class, count) in contents {
             self.put(node, class, count);
         }
@@ -65,10 +65,10 @@ impl Solver<'_> {
         let first = self.snapshot.nodes.len();
         for &(class, count) in contents {
             for _ in 0..count {
-                let mut spots = (first..self.board.len()).map(|spot| SpotId(spot as u32));
+                let mut spots = (first..self.cluster.len()).map(|spot| NodeSlotId(spot as u32));
                 let found = spots.find(|&spot| {
                     self.rank_of(spot.index() - first) >= least
-                        && self.board.check(class, spot).is_ok()
+                        && self.cluster.check(class, spot).is_ok()
                         && self.stays_flexible_at(spot, class)
                 });
                 let Some(spot) = found else { return false };

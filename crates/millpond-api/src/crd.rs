@@ -37,7 +37,7 @@ pub fn all() -> Vec<Value> {
     all
 }
 
-/// Cluster API's kinds and those of its providers, by name: for the embedded API, where nobody else brings them. They
+/// Cluster API's kinds and those of its providers, by name: for the embedded API, where no provider brings them. They
 /// are open where Cluster API's own are closed, and belong to Cluster API on a cluster that runs it.
 pub fn cluster_api() -> Vec<Value> {
     let mut all = cluster_api::definitions();

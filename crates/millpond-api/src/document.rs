@@ -1,4 +1,4 @@
-//! Documents as they stand in files: every value with its line and column, so that whoever reads one can say where it
+//! Documents as they stand in files: every value with its line and column, so that its reader can say where it
 //! is wrong. `millpond-state` reads objects of Kubernetes from them, [`capi::pool_file`](crate::capi::pool_file) node
 //! pool files.
 

@@ -50,7 +50,7 @@ pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
 pub const REGISTERED_LABEL: &str = "karpenter.sh/registered";
 /// Label of a node that is ready for pods.
 pub const INITIALIZED_LABEL: &str = "karpenter.sh/initialized";
-/// Label of a node whose taints are somebody else's business.
+/// Label of a node whose taints another controller manages.
 pub const DO_NOT_SYNC_TAINTS_LABEL: &str = "karpenter.sh/do-not-sync-taints";
 /// Millpond's annotation of a NodePool: dollars per hour that its nodes may cost together.
 pub const PRICE_LIMIT_ANNOTATION: &str = "millpond.dev/limit-dollars-per-hour";

@@ -105,7 +105,7 @@ pub struct ObjectMeta {
     /// When it was asked to go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Time>,
-    /// Who must agree before it goes.
+    /// Finalizers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
     /// Objects that it goes with.

@@ -1,4 +1,4 @@
-//! What the simulated cloud does to those who use it: boot times, stock-outs, quotas, errors, slow and lost answers,
+//! What the simulated cloud does to its callers: boot times, stock-outs, quotas, errors, slow and lost answers,
 //! late listings, interruptions. `spec.sim` of a NodeClass, or a file for the cloud as a whole.
 //!
 //! ```yaml
@@ -44,7 +44,7 @@ pub const DEFAULT_PERIOD: Span = Span::from_secs(600);
 /// The most rules of one list: each is looked at for every choice of every launch.
 pub const LIMIT_RULES: usize = 100;
 
-/// What the simulated cloud does to those who use it.
+/// What the simulated cloud does to its callers.
 ///
 /// In a NodeClass it holds for the instances of that class and the calls that are about them; quotas and stock count
 /// only those. The script of the cloud as a whole holds for all, beside the one of a class; where both name an image
@@ -198,7 +198,7 @@ pub struct CallFault {
     /// How long to wait, of `throttled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Span>,
-    /// Lost: it is done, and nobody is told.
+    /// Lost: the call succeeds, and its answer is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }

@@ -1,6 +1,6 @@
-//! "Did you mean": what somebody may have meant by a name that is not there.
+//! "Did you mean": the known name nearest to an unknown one.
 
-/// Words longer than this, in bytes, are nobody's misspelling; a file without line breaks may be one word.
+/// Words longer than this, in bytes, are not misspellings; a file without line breaks may be one word.
 const LONGEST: usize = 253;
 
 /// The candidate most like a misspelt word, unless all are quite different: more than every third letter. Case does

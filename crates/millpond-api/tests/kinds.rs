@@ -8,7 +8,7 @@ use millpond_api::node_class::NodeClass;
 use millpond_api::scaling_advisor::{ScalingAdvice, ScalingConstraint, ScalingFeedback};
 use serde_json::{Value, json};
 
-/// Reads an object, with a field that nobody knows beside each that it has, and writes it.
+/// Reads an object, with an unknown field beside each that it has, and writes it.
 fn round_trip<K: Kind>(parts: Value) {
     let mut object = parts;
     object["apiVersion"] = K::api_version().into();

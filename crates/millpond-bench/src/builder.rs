@@ -28,7 +28,7 @@ impl Builder {
         Self { snapshot, classes: HashMap::new() }
     }
 
-    /// A pod in the namespace `default`, made by nobody, that asks for this.
+    /// A pod in the namespace `default`, without a controller, that requests this.
     pub(crate) fn pod(&mut self, cpu_milli: i64, memory_mib: i64) -> Template<'_> {
         let mut class = PodClass::new(self.snapshot.symbols.intern("default"));
         class.kind = PodKind::Bare;

@@ -25,7 +25,7 @@ use millpond_api::node_class::NodeClass;
 
 use crate::{Choice, OfferingKey, Provider};
 
-/// What the suite needs of whoever runs it.
+/// What the suite needs of its caller.
 pub trait Stage: Send + Sync {
     /// The provider.
     fn provider(&self) -> Arc<dyn Provider>;

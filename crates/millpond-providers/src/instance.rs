@@ -57,7 +57,7 @@ pub enum InstanceEvent {
         /// When it ends.
         at: Time,
     },
-    /// An instance is gone, whoever asked for it.
+    /// An instance is gone, whatever removed it.
     Gone {
         /// The provider id.
         id: String,

@@ -41,7 +41,7 @@ pub use error::ProviderError;
 pub use instance::{Instance, InstanceEvent, InstanceState};
 pub use request::{Choice, LaunchRequest, Launched, OfferingKey, Shape};
 
-/// Somebody who makes machines that become nodes.
+/// A source of machines that become nodes.
 ///
 /// Every call may be dropped at any await point, and may be repeated; what was begun for a token is found again under
 /// it. `conformance` has these promises as checks.

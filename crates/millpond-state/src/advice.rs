@@ -97,7 +97,7 @@ fn share(snapshot: &Snapshot, outcome: &Outcome, nodes: &[usize], pods: &[PodId]
     i64::try_from(of_resource(CPU).max(of_resource(MEMORY))).unwrap_or(i64::MAX)
 }
 
-/// Pods without a place; those of buffers are nobody's.
+/// Pods without a place; placeholder pods of buffers are left out.
 fn unplaced<'s>(snapshot: &'s Snapshot, outcome: &'s Outcome) -> impl Iterator<Item = PodId> + 's {
     let pods = outcome.report.unplaced.iter().map(|(pod, _)| *pod);
     pods.filter(|pod| !snapshot.class_of(*pod).is_buffer())

@@ -127,7 +127,7 @@ pub enum Use {
     /// They get nodes for pods.
     #[default]
     Open,
-    /// Their nodes are there and coming, but somebody else decides about more.
+    /// Their nodes are counted, but another autoscaler decides about more.
     Closed,
     /// They are left out.
     None,
@@ -138,7 +138,7 @@ pub enum Use {
 pub struct Held {
     /// One sentence, without its final period.
     pub reason: String,
-    /// Nobody makes the machines that it lacks: they are not waited for.
+    /// Its missing machines are not being created: they are not waited for.
     pub stalled: bool,
 }
 
@@ -226,7 +226,7 @@ impl Timing {
 /// Why a machine does not become a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TroubleKind {
-    /// Whoever makes machines has none left, or lets nobody have more.
+    /// The infrastructure provider has no capacity left, or refuses more.
     Quota,
     /// It failed.
     Failed,
@@ -250,7 +250,7 @@ impl TroubleKind {
 pub struct Trouble {
     /// Which kind of trouble.
     pub kind: TroubleKind,
-    /// What whoever makes machines says.
+    /// The message of the infrastructure provider.
     pub message: String,
 }
 

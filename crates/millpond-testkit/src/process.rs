@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::warden;
 
 /// How long [`Process::stop`] waits for a clean end. A kube-apiserver drains
-/// for many seconds after SIGTERM; nobody waits for that in a test.
+/// for many seconds after SIGTERM; tests do not wait for that.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The real parts are Go programs, and most of them hold little: with Go's usual setting they collect garbage all the
@@ -203,7 +203,7 @@ impl Drop for Process {
 }
 
 /// Forgets the proxies of the person's shell: servers of a test speak to each
-/// other, on loopback, and to nobody else.
+/// other, on loopback only.
 pub(crate) fn without_proxies(command: &mut Command) -> &mut Command {
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env_remove(name).env_remove(name.to_lowercase());
@@ -211,7 +211,7 @@ pub(crate) fn without_proxies(command: &mut Command) -> &mut Command {
     command
 }
 
-/// A loopback port that nobody listened on a moment ago.
+/// A loopback port that was free a moment ago.
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a loopback port")?;
     Ok(listener.local_addr().context("read the bound port")?.port())

@@ -154,7 +154,7 @@ fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, toke
     }
 }
 
-/// A bearer token that nobody guesses.
+/// A random bearer token.
 fn token() -> Result<String> {
     use ring::rand::SecureRandom as _;
     let mut bytes = [0; 16];

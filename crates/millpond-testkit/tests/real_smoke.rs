@@ -90,7 +90,7 @@ async fn create_node(client: &kube::Client, name: &str, cpu: &str) -> Result<()>
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
     // The API server taints new nodes; without the node life-cycle controller
-    // nobody takes the taint away again.
+    // no controller removes the taint again.
     let untainted = json!({"spec": {"taints": null}});
     nodes.patch(name, &PatchParams::default(), &Patch::Merge(untainted)).await?;
     Ok(())

@@ -24,7 +24,7 @@ pub(crate) enum Code {
     Usage = 2,
     /// There is nothing of that name.
     NotFound = 3,
-    /// Conflict or limit: somebody else has what this needs.
+    /// Conflict or limit: another client or process has what this needs.
     Conflict = 4,
     /// It took too long.
     Timeout = 5,

@@ -189,7 +189,7 @@ fn create_nodes(kubectl: &Kubectl) -> Result<()> {
     let nodes: Vec<_> = (1..=NODES)
         .map(|number| {
             let name = format!("node-{number}");
-            // Loopback: whoever dials a node or its pods finds nobody, here and elsewhere.
+            // Loopback: no server answers on addresses of nodes and pods.
             let addresses = serde_json::json!([
                 {"type": "InternalIP", "address": format!("127.0.1.{number}")},
                 {"type": "Hostname", "address": name},

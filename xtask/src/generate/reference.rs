@@ -28,7 +28,7 @@ pub(super) fn generate(_root: &Path) -> Result<Vec<GeneratedFile>> {
 fn page(binary: &Path, name: &str, file: &str) -> Result<GeneratedFile> {
     let output = Command::new(binary)
         .args(["reference", name])
-        // Defaults that depend on the person are shown as everybody would write them.
+        // Defaults that depend on the person are shown with `~`.
         .env_clear()
         .env("HOME", "~")
         .stderr(Stdio::inherit())

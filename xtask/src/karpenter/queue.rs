@@ -15,7 +15,7 @@ struct State<'s> {
     port_is_taken: bool,
 }
 
-/// A spec that somebody runs, until it is dropped.
+/// A spec that a worker runs, until it is dropped.
 pub(super) struct Turn<'q, 's> {
     pub(super) place: usize,
     pub(super) spec: &'s str,
@@ -28,7 +28,7 @@ impl<'s> Queue<'s> {
         Self(Mutex::new(State { waiting, port_is_taken: false }))
     }
 
-    /// The first spec that can run now. When there is none, whoever holds the
+    /// The first spec that can run now. When there is none, the worker that holds the
     /// port comes back for those that want it.
     pub(super) fn next(&self) -> Option<Turn<'_, 's>> {
         let mut state = self.state();

@@ -55,7 +55,7 @@ impl Watches {
                     if !forward(lines, &sender) || again.clone().is_some_and(|again| !send(&sender, again)) {
                         return;
                     }
-                    // Without a server there is nothing to watch; whoever waits looks after the server.
+                    // Without a server there is nothing to watch; the caller checks the server.
                     output = start(&running, &mut command).unwrap_or(None);
                 }
             });
@@ -115,7 +115,7 @@ fn start(running: &Mutex<Running>, command: &mut Command) -> Result<Option<BufRe
     Ok(Some(BufReader::new(output)))
 }
 
-/// Passes on what is printed, to the end; false if nobody listens any more.
+/// Passes on what is printed, to the end; false if the receiver is gone.
 fn forward(lines: impl BufRead, sender: &Sender<(Instant, Event)>) -> bool {
     lines.lines().map_while(Result::ok).filter_map(|line| parse(&line)).all(|event| send(sender, event))
 }

@@ -1,4 +1,4 @@
-//! Any text: the files that every tree has, and no path of somebody's machine.
+//! Any text: the files that every tree has, and no path of a developer's machine.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const MAY_NAME_PATHS: &[(&str, &str)] = &[("xtask/src/tidy/text.rs", "tests what
 /// Where people look variables of the environment up.
 const VARIABLES_PAGE: &str = "docs/reference/cli.md";
 
-/// Variables by which one process of a test speaks to the next, and nobody else.
+/// Variables by which one process of a test speaks to the next, only.
 const INNER_VARIABLE: &str = "MILLPOND_TEST_";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -36,7 +36,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A variable that the code reads and the reference does not name helps nobody.
+/// Every variable that the code reads is in the reference.
 fn check_variables(file: &SourceFile, page: &str) -> Vec<Finding> {
     let variable = Regex::new(r#""(MILLPOND_[A-Z_]+)""#).expect("a constant expression");
     let mut findings = Vec::new();

@@ -53,7 +53,7 @@ pub enum Strategy {
         /// So many fewer than wanted.
         max_unavailable: IntOrPercent,
     },
-    /// When somebody deletes an old one.
+    /// When a client deletes an old one.
     OnDelete,
 }
 
@@ -103,7 +103,7 @@ impl DeletionOrder {
 pub struct Deployment {
     /// The cluster.
     pub cluster_name: String,
-    /// How many machines; nobody says: one, or what the autoscaler's bounds give.
+    /// Number of machines; absent: one, or what the autoscaler's bounds give.
     pub replicas: Option<i64>,
     /// Labels by which its machines are known.
     pub selector: BTreeMap<String, String>,
@@ -202,7 +202,7 @@ pub enum Phase {
     ScalingDown,
     /// No longer used.
     Failed,
-    /// Nobody said yet.
+    /// Not set yet.
     #[default]
     Unknown,
 }
@@ -247,7 +247,7 @@ impl Phase {
 pub struct DeploymentStatus {
     /// The generation that this speaks of.
     pub observed_generation: i64,
-    /// Machines; nobody counted yet.
+    /// Machines; absent until they are counted.
     pub replicas: Option<i64>,
     /// Those that are ready.
     pub ready: i64,

@@ -26,7 +26,7 @@ pub enum Propagation {
     /// As long as the machine has it.
     #[default]
     Always,
-    /// From the start; who takes it off keeps it off.
+    /// Set at creation only; a client that removes it keeps it removed.
     OnInitialization,
 }
 
@@ -56,7 +56,7 @@ pub struct MachineTemplate {
     pub version: Option<String>,
     /// What they start with.
     pub bootstrap: Bootstrap,
-    /// What they are; missing only where somebody forgot it.
+    /// What they are; missing only where the manifest left it out.
     pub infrastructure: Option<Reference>,
     /// Where they are.
     pub failure_domain: Option<String>,

@@ -48,7 +48,7 @@ pub struct NodeGroup {
 }
 
 impl NodeGroup {
-    /// Reads a group; none if it has no bounds. Bounds that cannot be are errors: nobody scales such a pool.
+    /// Reads a group; none if it has no bounds. Contradictory bounds are errors: such a pool is not scaled.
     pub fn of(sources: &Sources<'_>) -> Result<Option<Self>, Vec<Invalid>> {
         let annotations = sources.annotations;
         let warnings = Problems::new();

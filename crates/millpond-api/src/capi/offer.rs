@@ -17,7 +17,7 @@ use crate::amounts::{self, Amounts};
 use crate::karpenter::{Taint, TaintEffect};
 use crate::{labels, quantity};
 
-/// Pods of a node where nobody says how many.
+/// Pods of a node where no object says how many.
 pub const DEFAULT_PODS: i64 = 110;
 
 /// The fewest cores, and the memory if none is given, that the vSphere provider makes machines with.
@@ -40,7 +40,7 @@ pub struct Sources<'a> {
 /// What a node offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeOffer {
-    /// Thousandths of `cpu`, whole units of all else; `cpu` and `memory` are missing where nobody knows them.
+    /// Thousandths of `cpu`, whole units of all else; `cpu` and `memory` are missing where they are unknown.
     pub capacity: Amounts,
     /// Labels, architecture and operating system among them where known.
     pub labels: BTreeMap<String, String>,

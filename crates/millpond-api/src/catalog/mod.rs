@@ -267,7 +267,7 @@ impl Catalog {
         type_labels::of_offering(self, of, offering)
     }
 
-    /// Tells every label of a type, but those of its offerings, to somebody; one with several values several times.
+    /// Calls a function with every label of a type except those of its offerings; once per value.
     pub fn each_label(&self, of: &InstanceType, tell: impl FnMut(&str, &str)) {
         type_labels::each(self, of, tell);
     }

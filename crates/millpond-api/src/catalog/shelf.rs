@@ -28,7 +28,7 @@ impl Shelf {
         own.or_else(|| shared(name))
     }
 
-    /// The catalogue of a class as it is: overlays are laid over it by who chooses from it.
+    /// The catalogue of a class as it is: the reader applies overlays.
     pub fn of_class(&self, class: &NodeClass) -> Result<&Arc<Catalog>, Invalid> {
         let Some(name) = class.spec.catalog.as_deref() else {
             let shipped = || shared(DEFAULT).expect("it comes with the binary");

@@ -84,7 +84,7 @@ impl Input {
         self.catalogs.push(catalog);
     }
 
-    /// Whether there is a pool, in anybody's words.
+    /// Whether there is a pool of any tool.
     pub(super) fn has_pools(&self) -> bool {
         self.pools.len() + self.constraints.len() + self.templates.nodes.len() > 0
     }

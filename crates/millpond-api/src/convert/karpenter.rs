@@ -71,7 +71,7 @@ fn with_class(original: &Original, class: &NodeClassRef) -> Value {
     object
 }
 
-/// An object as somebody would have written it: without what the server adds.
+/// An object as in a manifest: without what the server adds.
 pub(super) fn clean(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

@@ -37,7 +37,7 @@ impl Prices<'_> {
         here.or_else(|| of.cheapest(fits)).map(|offering| offering.price_nanos_hour)
     }
 
-    /// Prices that nobody lists: those of an overlay, else those of a formula.
+    /// Prices that no list has: those of an overlay, else those of a formula.
     pub(super) fn estimated(self, machine: &Machine, zones: &[String]) -> (Vec<u64>, bool) {
         let amount = |name| u64::try_from(machine.capacity.get(name).unwrap_or(0)).unwrap_or(0);
         let (cpu_milli, memory_bytes) = (amount("cpu"), amount("memory"));

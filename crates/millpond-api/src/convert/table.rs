@@ -422,7 +422,7 @@ const TEMPLATE_NODE: &[Row] = &[
     row("status", MADE_ANEW),
 ];
 
-/// What the server or a tool wrote, and nobody asked for.
+/// Fields that the server or a tool wrote.
 const NOT_ASKED: [&str; 11] = [
     "apiVersion",
     "kind",

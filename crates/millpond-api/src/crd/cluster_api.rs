@@ -30,7 +30,7 @@ pub(super) fn definitions() -> Vec<Value> {
     all.into_iter().map(Foreign::into_value).collect()
 }
 
-/// A definition of somebody else's kind.
+/// A definition of another project's kind.
 struct Foreign {
     group: &'static str,
     versions: &'static [&'static str],

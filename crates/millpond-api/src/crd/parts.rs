@@ -47,7 +47,7 @@ pub(super) fn dollars(description: &str) -> Schema {
     string(description).pattern(r"^[0-9]{1,7}(\.[0-9]{1,9})?$")
 }
 
-/// Who makes the nodes. On a pool, group and kind never change.
+/// The class of the nodes. On a pool, group and kind never change.
 pub(super) fn node_class_ref(changes: bool) -> Schema {
     let schema = object("The node class that says where nodes come from")
         .required("group", string("API group of the node class, such as millpond.dev").not_empty().pattern("^[^/]*$"))

@@ -71,12 +71,12 @@ impl Schema {
         self.field(name, schema).push("required", name.into())
     }
 
-    /// What it is if nobody says.
+    /// The default.
     pub(super) fn default(self, value: impl Into<Value>) -> Self {
         self.with("default", value)
     }
 
-    /// A rule in CEL, and what is said to those who break it.
+    /// A rule in CEL with the message of a violation.
     pub(super) fn rule(self, rule: &str, message: &str) -> Self {
         self.push("x-kubernetes-validations", json!({"rule": rule, "message": message}))
     }

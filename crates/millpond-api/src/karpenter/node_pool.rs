@@ -48,7 +48,7 @@ pub struct NodePoolStatus {
     /// What its nodes add up to.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub resources: Amounts,
-    /// How many there are; the server writes 0 if nobody says.
+    /// How many there are; the server writes 0 if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<i64>,
     /// The generation of the node class that the conditions speak of.

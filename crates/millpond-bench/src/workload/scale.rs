@@ -88,8 +88,8 @@ pub(super) fn size(random: &mut Random, cores: (f64, f64), gib_per_core: (f64, f
     (whole(cores * 1_000.0), whole(cores * ratio * 1_024.0))
 }
 
-/// Whole shares that add up to a total, at least one each: one for everybody, the rest by weight, and what
-/// rounding down leaves to those who lost most by it.
+/// Whole shares that add up to a total, at least one each: one for each share, the rest by weight, and the
+/// remainder of rounding to the shares that lost most by it.
 pub(super) fn shares(weights: &[f64], total: u64) -> Vec<u64> {
     let rest = total - weights.len() as u64;
     let sum: f64 = weights.iter().sum();

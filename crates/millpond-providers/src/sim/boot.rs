@@ -54,7 +54,7 @@ struct Failed {
 
 impl SimProvider {
     /// Boots instances until it is told to stop: makes their Node objects, tells of interruptions. Without it, time in
-    /// the cloud goes on only while somebody asks it something, and no node ever registers.
+    /// the cloud's time advances only with calls, and no node ever registers.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         self.boot_until(stop).await;
     }
@@ -73,7 +73,7 @@ impl SimProvider {
             let make = work.make.into_iter().map(|id| (id, Job::Make));
             let remove = work.remove.into_iter().map(|(id, name)| (id, Job::Remove { name }));
             let jobs: Vec<(String, Job)> = make.chain(remove).collect();
-            // Who was deleted in the meantime is not waited for.
+            // An instance that was deleted in the meantime is not waited for.
             failed.retain(|id, _| busy.contains(id) || jobs.iter().any(|(waiting, _)| waiting == id));
             for (id, job) in jobs {
                 if busy.contains(&id) || under_way.len() >= AT_ONCE {

@@ -17,7 +17,7 @@ pub(super) struct Fault {
     pub(super) delay: Duration,
     /// It is not done; this is the answer.
     pub(super) error: Option<ProviderError>,
-    /// It is done, and nobody is told.
+    /// The call succeeds, and its answer is lost.
     pub(super) lost: bool,
 }
 

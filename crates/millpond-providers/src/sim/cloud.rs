@@ -23,15 +23,15 @@ const IN_MEMORY: &str = "in-memory";
 /// Events that a slow listener can be behind before it misses some; a listing tells it the rest.
 const EVENTS: usize = 1024;
 
-/// The simulated cloud: its instances and what it does to those who use it.
+/// The simulated cloud: its instances and what it does to its callers.
 ///
-/// It outlives who uses it: keep it behind an `Arc` beside the controllers that a test kills, or in a file
+/// It outlives its callers: keep it behind an `Arc` beside the controllers that a test kills, or in a file
 /// ([`Cloud::open`]), where every change is written down before it is answered. All times are arguments, so that the
 /// same calls at the same times give the same answers.
 #[derive(Debug)]
 pub struct Cloud {
     inner: Mutex<Inner>,
-    /// Held by who waits for the disk.
+    /// Held by the task that waits for the disk.
     syncing: Mutex<()>,
     /// Changes up to this one survive a power cut.
     durable: AtomicU64,
@@ -44,7 +44,7 @@ struct Inner {
     state: State,
     calls: Calls,
     journal: Option<Journal>,
-    /// The last change that must survive a power cut before anybody is told of it.
+    /// The last change that must survive a power cut before it is reported to a caller.
     must_last: u64,
 }
 
@@ -228,12 +228,12 @@ impl Cloud {
         self.sync().and(told)
     }
 
-    /// Whether all that anybody may be told of survives a power cut.
+    /// Whether everything reported to callers survives a power cut.
     pub(super) fn is_durable(&self) -> bool {
         self.inner.lock().must_last <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Waits for the disk until all that anybody may be told of survives a power cut. One sync serves all who wait.
+    /// Waits for the disk until everything that may be reported survives a power cut. One sync serves all waiting tasks.
     pub(super) fn sync(&self) -> Result<(), ProviderError> {
         if self.is_durable() {
             return Ok(());
@@ -255,7 +255,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// What happens to instances by itself, from now on. Somebody must ask something, or [`super::SimProvider::run`],
+    /// What happens to instances by itself, from now on. A call must come in, or [`super::SimProvider::run`],
     /// for time to go on.
     pub fn subscribe(&self) -> broadcast::Receiver<InstanceEvent> {
         self.events.subscribe()
@@ -290,7 +290,7 @@ impl Cloud {
 
     /// The Node object of an instance is there.
     pub(super) fn registered(&self, id: &str) -> Result<(), ProviderError> {
-        // Not synced: who forgets it finds the Node there.
+        // Not synced: after a crash the Node is found again.
         self.inner.lock().keep(Change::Registered { id: id.to_owned() }, Durable::No)
     }
 
@@ -318,7 +318,7 @@ impl Cloud {
             let _ = self.sync();
         }
         for event in events {
-            // Nobody listens: nobody misses it.
+            // No receiver: the event is dropped.
             let _ = self.events.send(event);
         }
         if before != after {

@@ -6,7 +6,7 @@
 //! e0338d19 {"ending":{"id":"sim://default/i-0c7b…","ends":1794803400000}}
 //! ```
 //!
-//! Who adds lines does not wait for the disk; who answers does ([`Journal::last`], [`Journal::file`]): one sync serves all
+//! Adding a line does not wait for the disk; answering does ([`Journal::last`], [`Journal::file`]): one sync serves all
 //! that were added before it began.
 //!
 //! A line is the CRC-32 of its text and the text. A last line that is torn is the write that a crash cut off: nobody
@@ -163,7 +163,7 @@ impl Journal {
         self.usable().map(|()| Arc::clone(&self.file))
     }
 
-    /// A sync failed: nobody knows what is on the disk.
+    /// A sync failed: what is on the disk is unknown.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
     }

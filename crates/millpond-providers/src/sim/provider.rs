@@ -34,7 +34,7 @@ pub struct SimProvider {
     shelf: Mutex<Shelf>,
     /// The term that calls are of.
     term: Mutex<Option<u64>>,
-    /// Held by the one who has the disk waited for, on behalf of all who wait.
+    /// Held by the task that syncs on behalf of all waiting tasks.
     syncing: tokio::sync::Mutex<()>,
 }
 
@@ -63,7 +63,7 @@ impl SimProvider {
 
     /// One call to the cloud, with the faults that its script has for it.
     ///
-    /// A slow call spends half of its time on the way to the cloud and half on the way back: who gives up in the
+    /// A slow call spends half of its time on the way to the cloud and half on the way back: a caller that gives up in the
     /// meantime does not know on which.
     async fn call<R>(
         &self,

@@ -96,6 +96,6 @@ pub(super) enum Change {
     },
     /// The cloud took the Node object of an instance away.
     NodeRemoved { id: String },
-    /// Nobody asks for an instance of long ago any more.
+    /// Records of terminated instances are dropped after this time.
     Forgotten { id: String },
 }

@@ -156,7 +156,7 @@ impl State {
                 Some((None, Some(InstanceEvent::Gone { id })))
             }
             None => {
-                // Who was not there to give notice in time gives it now.
+                // A notice that could not be given in time is given now.
                 let notice = self.scripts.notice(record)?;
                 let ends = now.after(notice.notice);
                 let change = Change::Ending { id: id.clone(), ends, node_gone: notice.node_gone };

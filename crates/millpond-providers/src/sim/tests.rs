@@ -221,7 +221,7 @@ fn an_interruption_by_hand_is_told_once() {
     let at_end = Time(at(120).as_second());
     assert_eq!(events.try_recv().unwrap(), InstanceEvent::Interrupted { id: id.clone(), at: at_end });
     assert!(events.try_recv().is_err());
-    // Who drains in time ends it earlier.
+    // A drain that ends in time ends the instance earlier.
     cloud.delete(&id, at(60)).unwrap();
     assert_eq!(events.try_recv().unwrap(), InstanceEvent::Gone { id: id.clone() });
     assert!(cloud.interrupt(&id, Duration::ZERO, at(61)).unwrap_err().is_not_found());

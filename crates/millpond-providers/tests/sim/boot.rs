@@ -30,7 +30,7 @@ use crate::stage::{START, class, some_choices};
 const PATIENCE: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// An embedded API, a cloud, and somebody who boots its instances.
+/// An embedded API, a cloud, and a task that boots its instances.
 struct World {
     server: Arc<Server>,
     nodes: Api<Node>,
@@ -289,7 +289,7 @@ async fn interruptions_are_told_and_happen() {
     let later = world.launch(&class, "a-2").await;
     assert_eq!(events.recv().await.expect("an event"), InstanceEvent::Gone { id: instance.id.clone() });
     assert_eq!(world.now(), Time(begin.0 + 720));
-    // The node goes with it; who came after the interruption stays.
+    // The node goes with it; an instance launched after the interruption stays.
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(world.names().await, ["a-2"]);
     let there: Vec<String> = world.cloud.instances(world.clock.now()).into_iter().map(|it| it.id).collect();

@@ -26,7 +26,7 @@ pub(crate) fn clock() -> Clock {
     Clock::virtual_from(START.parse().expect("a time"))
 }
 
-/// A client of nobody: every request fails.
+/// A client without a server: every request fails.
 pub(crate) fn no_api() -> Client {
     let service = tower::service_fn(|_: http::Request<Body>| async {
         Err::<http::Response<Body>, _>(std::io::Error::other("there is no API server"))
@@ -110,7 +110,7 @@ impl Stage for SimStage {
     fn restarted(&self) -> BoxFuture<'_, Arc<dyn Provider>> {
         async {
             if let Some((path, _)) = &self.file {
-                // Another process: the memory of this one is gone, unless somebody still holds on to it.
+                // Another process: the memory of this one is gone, unless a task still holds it.
                 let mut cloud = self.cloud.lock();
                 let alone = cloud.as_ref().is_some_and(|cloud| Arc::strong_count(cloud) == 1);
                 if alone {

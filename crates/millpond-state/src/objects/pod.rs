@@ -39,7 +39,7 @@ pub struct PodSpec<'a> {
     /// Where it runs.
     #[serde(borrow)]
     pub node_name: Text<'a>,
-    /// Who places it.
+    /// Its scheduler.
     pub scheduler_name: Text<'a>,
     /// How important it is.
     pub priority: Option<i32>,

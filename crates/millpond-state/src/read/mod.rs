@@ -270,7 +270,7 @@ impl Reader {
 
     // Both
 
-    /// The kind, if planning looks at it; a word about it if nobody knows it.
+    /// The kind, if planning looks at it; a message if the kind is unknown.
     fn known_kind(&mut self, found: &Found<'_>, place: &mut dyn FnMut() -> Place) -> Option<Kind> {
         let Found { version, kind } = found;
         if kind.is_empty() {

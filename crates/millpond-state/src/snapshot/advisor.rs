@@ -62,7 +62,7 @@ impl Taking<'_> {
             types,
             limits: self.quota(pool.quota.as_ref()),
             min_nodes: pool.min.map_or(0, |min| u64::try_from(min).unwrap_or(0)),
-            // Who acts on advice has budgets of its own.
+            // The controller that acts on advice has budgets of its own.
             disruption: Disruption {
                 policy: Consolidation::WhenEmpty,
                 consolidate_after: Some(0),

@@ -33,7 +33,7 @@ const POOL_LABELS: [&str; 4] = [
 /// Finds the claim of a node: the one whose machine it is, else the one that names it.
 struct ClaimsByNode<'s> {
     state: &'s State,
-    /// By machine, and by the node that they name; made when somebody needs them.
+    /// By machine, and by the node that they name; computed on first use.
     indices: OnceCell<[HashMap<&'s str, &'s NodeClaim, FixedState>; 2]>,
 }
 
@@ -238,7 +238,7 @@ impl Taking<'_> {
         if starting { NodeState::Starting } else { NodeState::Running }
     }
 
-    /// Whether nobody has said yet whose node it is.
+    /// Whether the node is not assigned to a pool yet.
     fn is_unregistered(&self, entry: &NodeEntry) -> bool {
         entry.taints.iter().any(|taint| self.snapshot.text(taint.key) == UNREGISTERED_TAINT)
     }

@@ -34,7 +34,7 @@ pub struct Options {
     pub limit_price: Option<u64>,
     /// Which pools may be chosen.
     pub pools_of: PoolsOf,
-    /// Leave aside what node classes say is out of stock: for whoever knows it better.
+    /// Leave aside what node classes say is out of stock: for callers that know it better.
     pub ignore_stock: bool,
     /// A pool whose node class is missing or is being deleted is not ready. Otherwise a catalogue stands in for a
     /// missing class where there is no class at all: for files that leave it out.

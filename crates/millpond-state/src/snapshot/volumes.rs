@@ -16,7 +16,7 @@ const ATTACHABLE: &str = "attachable-volumes-csi-";
 /// enough to be summed up over a cluster.
 const UNLIMITED: i64 = 1_000_000;
 
-/// Volumes that nobody makes: they are there, or not.
+/// Volumes without a provisioner: they exist, or not.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Drivers that took over from what kubelet once did itself.

@@ -43,7 +43,7 @@ pub(crate) struct Purpose<'s> {
 }
 
 impl State {
-    /// How many pods a buffer stands for. Nothing if there is no such buffer, or somebody else fills it.
+    /// How many pods a buffer stands for. Nothing if there is no such buffer, or another provisioner fills it.
     pub fn buffer(&self, namespace: &str, name: &str) -> Option<Result<u32, Unresolved>> {
         let (buffer, _) = self.buffers.get(namespace)?.get(name)?;
         is_active(buffer).then(|| self.purpose(namespace, buffer).map(|purpose| self.size(namespace, buffer, &purpose)))

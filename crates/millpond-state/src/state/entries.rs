@@ -220,7 +220,7 @@ impl PriorityEntry {
 #[derive(Debug, Clone)]
 pub(crate) struct BudgetEntry {
     pub(crate) selector: Option<Requirements>,
-    /// What its status says, if anybody looked at it.
+    /// Its status, if a controller wrote one.
     pub(crate) allowed: Option<u32>,
     pub(crate) min_available: Option<CountOrShare>,
     pub(crate) max_unavailable: Option<CountOrShare>,

@@ -339,7 +339,7 @@ impl State {
         Ok(Applied::Added)
     }
 
-    /// Keeps room on a node for a pod that has none and was not nominated for any: somebody promised it. Holds until the
+    /// Keeps room on a node for a pod that has none and was not nominated for any: the provisioner planned it there. Holds until the
     /// pod is applied in another version.
     pub fn promise(&mut self, namespace: &str, name: &str, node: Option<&str>) {
         let entry = self.pods.get_mut(namespace).and_then(|pods| pods.get_mut(name));

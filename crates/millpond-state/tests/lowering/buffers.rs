@@ -61,7 +61,7 @@ fn pods_of_a_template() {
     let class = snapshot.class_of(0.into());
     assert_eq!(words(&class.requests, &snapshot), format!("cpu=1000 memory={}", 1 << 30));
     assert_eq!((class.kind, class.priority, class.preempts), (PodKind::Buffer, i32::MIN, false));
-    // Whoever comes for real brings volumes, and may ask not to be disturbed; room is just room.
+    // Real pods bring volumes and may opt out of disruption; placeholder pods do not.
     assert_eq!((class.volume_terms.len(), &class.problem, class.do_not_disrupt), (0, &None, DoNotDisrupt::No));
     assert_eq!(class.node_terms.len(), 1);
     assert!(!class.node_terms[0].is_empty(), "the node selector holds");

@@ -355,7 +355,7 @@ fn pods_are_made_up_within_limits() {
 
 #[test]
 fn files_beyond_the_limit_are_not_looked_at() {
-    // Zeroes that nobody touches take no memory.
+    // Zeroes that are never touched take no memory.
     let bytes = vec![0; LIMIT_BYTES + 1];
     let mut reader = Reader::new();
     reader.add("huge.yaml", &bytes);

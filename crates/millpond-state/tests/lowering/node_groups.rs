@@ -155,7 +155,7 @@ fn the_cheapest_group_that_fits_is_chosen() {
     assert_eq!(priced(&price("0.2"), &price("0.3")), [("default/a".to_owned(), 1)]);
     let heavy = format!("{}, millpond.dev/weight: '1'", price("0.9"));
     assert_eq!(priced(&heavy, &price("0.3")), [("default/a".to_owned(), 1)], "weight comes before price");
-    // Nobody says what they cost: GPUs are not for pods that ask for none.
+    // Their price is unknown: GPUs are not for pods that ask for none.
     let gpu = "capacity.cluster-autoscaler.kubernetes.io/gpu-type: nvidia.com/gpu, capacity.cluster-autoscaler.kubernetes.io/gpu-count: '1'";
     assert_eq!(priced(gpu, ""), [("default/b".to_owned(), 1)]);
 }

@@ -87,7 +87,7 @@ fn lives_of_nodes() {
             NodeState::Running,
             vec!["node.kubernetes.io/not-ready"],
         ),
-        // And so does one of no pool: nobody knows how it starts.
+        // And so does one of no pool: its startup taints are unknown.
         (
             String::new(),
             taint("node.kubernetes.io/not-ready"),

@@ -302,7 +302,7 @@ fn default_spread_counts_pods_of_the_same_owner() {
             ("topology.kubernetes.io/zone", 5, false, "app In [web]".to_owned())
         ]
     );
-    // Nobody looks after this one.
+    // This one has no controller.
     assert_eq!(only_class(&taken(&pod("labels: {app: web}", ""), &options).snapshot).spread, []);
 }
 

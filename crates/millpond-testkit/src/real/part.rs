@@ -8,7 +8,7 @@ use ring::digest::{Context as Digest, SHA256};
 
 use super::{kubernetes_version, modules};
 
-/// A line that is put into a source of somebody else's module while it is built: what no flag of the program can say.
+/// A line that is put into a source of another project's module while it is built, where the program has no flag for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Addition {
     /// The module.
@@ -185,7 +185,7 @@ impl Part {
 
     /// Hash of the module's pins, its sources, the flags and the names of the
     /// data files. 64 bits of it:
-    /// nobody attacks a cache of one's own builds, and short paths read better.
+    /// a cache of one's own builds is not attacked, and short paths read better.
     pub(super) fn key(&self) -> Result<String> {
         let folder = self.module_folder();
         let mut digest = Digest::new(&SHA256);

@@ -1,4 +1,4 @@
-//! Requests that are given up when nobody answers.
+//! Requests with a time limit for the answer.
 //!
 //! A controller's worker waits for the answer to its write. A server that was killed, or a network that drops packets,
 //! may leave a request without an answer and without an error; given up, it is tried again like any other that failed.

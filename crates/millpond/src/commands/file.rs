@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Code, Failure};
 
-/// Who can read a file.
+/// The permissions of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readers {
     /// Its owner alone, also if a file of that name was open to others.
     Owner,
-    /// Whoever the user's umask lets.
+    /// As the user's umask says.
     Others,
 }
 

@@ -126,7 +126,7 @@ pub(crate) struct Input {
     pub(crate) snapshot: Snapshot,
     /// The objects that it was made from, as far as planning looks at them.
     pub(crate) state: State,
-    /// The objects themselves, where somebody wants to save them.
+    /// The objects themselves, where they are to be saved.
     objects: Vec<Value>,
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::failure::{Code, Failure};
 
-/// Who these definitions belong to.
+/// Field manager of the definitions.
 const MANAGER: &str = "millpond";
 
 /// Applies every definition, those of Cluster API too, and waits until its kind is served. What is there already is

@@ -64,7 +64,7 @@ pub(crate) struct Grid {
     pub(crate) footer: String,
 }
 
-/// Prints a list; with `--watch`, until nobody reads it any more.
+/// Prints a list; with `--watch`, until the reader closes the pipe.
 pub(crate) fn run<L: List>(
     args: &ListArgs,
     out: &mut impl Write,

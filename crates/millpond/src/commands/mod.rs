@@ -49,7 +49,7 @@ pub(crate) fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
     print_more(out, text).map(|_| ())
 }
 
-/// The same; tells whether somebody still reads.
+/// The same; returns whether the reader still has the pipe open.
 pub(crate) fn print_more(out: &mut impl Write, text: &str) -> anyhow::Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! Threads for those who share a process.
+//! Thread pools of the parts that share a process.
 //!
 //! Tasks on the same threads wait in one line: a pod that waits for a node would wait behind all that kubelets have to
 //! say, and a request behind a plan. So each has threads of its own; and where there are more threads that have
@@ -7,12 +7,12 @@
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Who goes first when the processors do not suffice.
+/// Priority when the processors do not suffice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
     /// Requests, and what pods wait for.
     First,
-    /// All else. Whoever plays the scheduler too: it must not fall behind those who tell it of nodes.
+    /// All else. The stand-in scheduler too: it must not fall behind the controllers that register nodes.
     Second,
 }
 
@@ -59,7 +59,7 @@ impl Threads {
     }
 }
 
-/// Threads for whoever stands in for a scheduler, kubelets and the like.
+/// Threads of the stand-ins for scheduler, kubelets and workload controllers.
 pub(crate) fn of_stand_ins() -> anyhow::Result<Runtime> {
     threads("stand-ins", Rank::Second)
 }
@@ -70,7 +70,7 @@ fn threads(name: &str, rank: Rank) -> anyhow::Result<Runtime> {
     threads.build().with_context(|| format!("cannot start the threads of {name}"))
 }
 
-/// Only on Linux a thread has a niceness of its own. Who may not set it has threads that are all alike.
+/// Only on Linux a thread has a niceness of its own. Without the permission to set it, all threads have the same one.
 fn stand_back(rank: Rank) {
     #[cfg(target_os = "linux")]
     if rank != Rank::First

@@ -10,7 +10,7 @@ use super::{DeviceId, Vendor, label_value};
 pub struct Gpu {
     /// Its ids.
     pub id: DeviceId,
-    /// Who makes it.
+    /// Vendor.
     pub vendor: Vendor,
     /// What it is called.
     pub name: &'static str,

@@ -117,7 +117,7 @@ impl Reader<'_> {
         if path == "vsphere" && FIELDS.contains(&key) {
             return format!("it belongs to the first layer: write `{key}` at the beginning of a line");
         }
-        // `replica` is taken, but nobody is told to write it.
+        // `replica` is accepted but not documented.
         let known = if path.is_empty() { FIELDS } else { known };
         match nearest(key, known.iter().copied()) {
             Some(like) => format!("is `{like}` meant?"),

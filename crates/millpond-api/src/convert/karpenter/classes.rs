@@ -21,7 +21,7 @@ use crate::quantity;
 use crate::scaling_advisor::TEMPLATE_LABEL;
 use crate::sim_script::{Script, Span};
 
-/// The provider of classes that nobody named one for.
+/// The provider of classes that name none.
 const PROVIDER: &str = "sim";
 /// Resources that a node can keep for itself.
 const RESERVABLE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

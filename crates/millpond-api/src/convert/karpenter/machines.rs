@@ -12,7 +12,7 @@ use crate::labels::is_value;
 const LIMIT_CPU_MILLI: i64 = 1_000_000_000;
 const LIMIT_MEMORY_BYTES: i64 = 1 << 50;
 
-/// The fleet without machines that nobody could buy.
+/// The fleet without machines that cannot be bought.
 pub(super) fn usable(fleet: &Fleet, report: &mut Report) -> Fleet {
     let mut fleet = fleet.clone();
     for pool in fleet.pools.iter_mut().filter(|pool| pool.original.is_none()) {

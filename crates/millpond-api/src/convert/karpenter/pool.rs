@@ -89,7 +89,7 @@ fn requirements(pool: &Pool) -> Vec<PoolRequirement> {
     made
 }
 
-/// All of it in words, so that nobody has to know Karpenter's defaults.
+/// All of it in words, so that readers need not know Karpenter's defaults.
 fn disruption(from: &Disruption) -> Disruption {
     let all =
         Budget { nodes: DEFAULT_BUDGET.to_owned(), schedule: None, time_zone: None, duration: None, reasons: None };
@@ -100,7 +100,7 @@ fn disruption(from: &Disruption) -> Disruption {
     }
 }
 
-/// Tells what had to be written though nobody said it.
+/// Reports the fields that had to be written though the source does not have them.
 fn say_defaults(pool: &Pool, name: &str, class: &NodeClassRef, report: &mut Report) {
     let object = format!("NodePool/{name}");
     let mut say = |field: &str, value: String, reason: &str| {

@@ -27,7 +27,7 @@ pub struct Group<'s> {
     pub replicas: u64,
     /// Its machines, by name.
     pub machines: Vec<GroupMachine<'s>>,
-    /// Nodes of it whose machine nobody knows.
+    /// Nodes of it without a known machine.
     pub(crate) loose: Vec<(&'s str, &'s NodeEntry)>,
     /// When its nodes go, and how long they may take to come.
     pub timing: Timing,
@@ -81,7 +81,7 @@ impl<'s> GroupMachine<'s> {
 }
 
 impl<'s> Group<'s> {
-    /// Machines that it should have and that nobody has made yet.
+    /// Machines that it should have and that do not exist yet.
     pub fn lacking(&self) -> u64 {
         let live = self.machines.iter().filter(|machine| !machine.entry.leaving).count();
         self.replicas.saturating_sub((live + self.loose.len()) as u64)
@@ -92,7 +92,7 @@ impl<'s> Group<'s> {
         self.machines.iter().filter_map(|machine| machine.node).chain(self.loose.iter().copied())
     }
 
-    /// Why nobody changes it for now, if so.
+    /// Why it is not scaled for now, if so.
     pub fn resting(&self) -> Option<&'static str> {
         match () {
             () if self.entry.metadata.is_deleting() => Some("it is being deleted"),
@@ -108,7 +108,7 @@ impl<'s> Group<'s> {
         sets.any(|set| Some(set) != first)
     }
 
-    /// What to write down about its nodes, where nobody says elsewhere what they offer: none if that is written already,
+    /// What to write down about its nodes, where no object says what they offer: none if that is written already,
     /// or as good as that.
     pub fn worth_remembering(&self, state: &State) -> Option<Remembered> {
         if self.offer.is_sized() || self.scaled.is_none() {
@@ -188,7 +188,7 @@ impl<'s> Group<'s> {
         let offer = scaled.as_ref().map(|group| group.offer.clone());
         let offer = offer.unwrap_or_else(|| NodeOffer::read(&sources, &Problems::new()));
         if scaled.is_none() && found {
-            // One of two bounds alone, or both misspelt: nobody is told by the group itself.
+            // One of two bounds alone, or both misspelt: the group itself reports nothing.
             let problems = Problems::new();
             millpond_api::capi::node_group::misspelt(&metadata.annotations, &problems);
             let _ = millpond_api::capi::node_group::bounds(&metadata.annotations, &problems);

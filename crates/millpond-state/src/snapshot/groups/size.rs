@@ -40,7 +40,7 @@ pub(super) struct Size {
 }
 
 impl Taking<'_> {
-    /// What a node of a group has; none where nobody knows.
+    /// What a node of a group has; `None` where it is unknown.
     pub(super) fn group_size(&mut self, group: &Group<'_>) -> Option<Size> {
         let (mut capacity, mut allocatable) = self.group_capacity(group)?;
         for (driver, limit) in &group.offer.attach_limits {
@@ -112,7 +112,7 @@ impl Taking<'_> {
         own.or_else(|| shipped("aws")).or_else(|| shipped("gcp"))
     }
 
-    /// What the last node had, by the word of whoever saw it.
+    /// What the last node had, from the annotation on the group.
     fn remembered(&mut self, group: &Group<'_>) -> Option<(Resources, Resources)> {
         let Remembered { capacity, allocatable, .. } = remembered(group)?;
         (!allocatable.is_empty()).then(|| (self.amounts(&capacity), self.amounts(&allocatable)))

@@ -1,7 +1,7 @@
 //! `millpond bench groups`: how soon many node groups of Cluster API have the sizes that many pods ask for.
 //!
 //! The pods wait before the controllers start. What is timed begins when the controllers have listed everything and ends
-//! with the last group that is written: snapshot, plan and writes. Nobody makes machines: a second plan over what was
+//! with the last group that is written: snapshot, plan and writes. No controller makes machines: a second plan over what was
 //! written must find room for every pod, and buy nothing.
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `millpond bench`: figures as commands, so that anybody can measure them again.
+//! `millpond bench`: figures as commands, so that every user can measure them again.
 
 mod api;
 mod groups;

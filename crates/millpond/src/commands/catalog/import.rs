@@ -118,7 +118,7 @@ fn read(args: &ImportArgs, talk: &mut impl Write) -> anyhow::Result<Catalog> {
     Ok(imported.catalog)
 }
 
-/// A file that is there is replaced only if somebody said so.
+/// An existing file is replaced only if a flag says so.
 fn write_file(to: &Path, text: &str, force: bool) -> anyhow::Result<()> {
     if to.exists() && !force {
         let message = format!("`{}` exists already", to.display());

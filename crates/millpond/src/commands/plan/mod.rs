@@ -116,7 +116,7 @@ pub(crate) fn schema() -> anyhow::Result<String> {
     as_json(&view::schema())
 }
 
-/// Runs the command: data to `out`, talk to `talk`. Tells whether the plan changes anything and somebody wants to
+/// Runs the command: data to `out`, talk to `talk`. Returns whether the plan changes anything and the flags ask to
 /// know by the exit code.
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<Changes> {
     let purpose = if args.save_snapshot.is_some() { Purpose::PlanAndSave } else { Purpose::Plan };
@@ -160,7 +160,7 @@ pub(crate) enum Changes {
 }
 
 impl Changes {
-    /// 2 if something is to be done and somebody wants to know.
+    /// 2 if changes are pending and `--detailed-exitcode` asks for it.
     pub(crate) fn exit_code(self) -> ExitCode {
         if self == Self::Pending { ExitCode::from(2) } else { ExitCode::SUCCESS }
     }

@@ -92,7 +92,7 @@ impl<'s> Budgets<'s> {
         table.add_to(page);
     }
 
-    /// Whether a budget holds, and when that changes; or why nobody knows.
+    /// Whether a budget holds, and when that changes; or why that is unknown.
     fn holds(&self, budget: &Budget) -> Result<(bool, Option<Seconds>), String> {
         let Some(schedule) = &budget.schedule else { return Ok((true, None)) };
         let window = Window::new(schedule).map_err(|error| error.to_string())?;

@@ -73,7 +73,7 @@ impl<'i> Facts<'i> {
         self.pool.not_ready.as_deref().or_else(|| ready.map(|condition| condition.message.as_str()))
     }
 
-    /// How old it is; none where nobody says when it was made.
+    /// Its age; `None` without a creation timestamp.
     pub(super) fn age(&self) -> Option<i64> {
         Some(self.now - self.created()?)
     }

@@ -286,7 +286,7 @@ fn read(path: &Path, talk: &mut impl Write) -> anyhow::Result<PoolFile> {
     }
 }
 
-/// Asks; without somebody to ask, `--yes` is needed.
+/// Asks on the terminal; without one, `--yes` is needed.
 fn confirm(what: &str, talk: &mut impl Write) -> anyhow::Result<()> {
     let input = std::io::stdin();
     if !input.is_terminal() {

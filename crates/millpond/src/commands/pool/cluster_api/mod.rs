@@ -175,7 +175,7 @@ fn refused(refusals: &[Refusal]) -> Failure {
         _ => Code::Usage,
     };
     let message = match refusals {
-        // Whoever names something that is not there need not be told in which argument.
+        // A message about a missing object does not need the name of the argument.
         [one] if one.field == "NAME" => one.problem.clone(),
         [one] => one.to_string(),
         many => {

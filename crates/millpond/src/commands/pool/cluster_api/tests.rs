@@ -245,7 +245,7 @@ async fn an_entry_goes_out_of_the_list_as_it_is_by_then() {
     somebody_else(&["a", "b", "c"]).await;
     execute::delete(&connection, &current, &made).await.unwrap();
     assert_eq!(left().await, ["b", "c"]);
-    // Somebody else was faster: all is as it should be.
+    // Another client was faster: everything is as wanted.
     let current = fetch(&connection, "default", "my-cluster").await.unwrap();
     let made = plan_delete(&current, "b").unwrap();
     somebody_else(&["c", "d"]).await;

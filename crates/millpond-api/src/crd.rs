@@ -15,6 +15,7 @@ mod autoscaling;
 mod byoh;
 mod cluster_api;
 mod definition;
+mod gpu;
 mod karpenter;
 mod millpond;
 mod parts;
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Value> {
     let groups = [
         autoscaling::definitions(),
         byoh::definitions(),
+        gpu::definitions(),
         karpenter::definitions(),
         millpond::definitions(),
         scaling_advisor::definitions(),

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, catalog, ci, completion, controller, convert, explain, install, node, plan, pool, reference, store, up,
+    bench, catalog, ci, completion, controller, convert, explain, gpu, install, node, plan, pool, reference, store, up,
 };
 
 /// One control plane for every kind of node pool
@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   source <(millpond completion bash)
 
 Environment:
-  MILLPOND_LOG   what is logged to stderr, e.g. `info` or `millpond_apiserver=debug` (default: warn)";
+  MILLPOND_LOG   what is logged to stderr, e.g. `info` or `millpond_apiserver=debug` (default: warn,millpond_gpu=info)";
 
 /// Every command.
 #[derive(Debug, Subcommand)]
@@ -101,6 +101,14 @@ pub(crate) enum Command {
   millpond catalog import machines.csv --out machines.catalog"
     )]
     Catalog(Box<catalog::CatalogCommand>),
+    /// See what GPUs there are, find a node for a job, keep its GPUs
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond gpu list
+  millpond gpu place --hours 100 --gpus 1 --model T4"
+    )]
+    Gpu(gpu::GpuCommand),
     /// Provide CI nodes with Nodepool's configuration
     #[command(after_help = "Examples:
   millpond ci -c nodepool.yaml config-validate")]

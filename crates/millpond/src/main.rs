@@ -17,6 +17,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What is logged; the reference of the command line names it too.
 const LOG_VARIABLE: &str = "MILLPOND_LOG";
+/// What is logged where it is not set: warnings, and the decisions about GPU jobs, which are few.
+const DEFAULT_LOG: &str = "warn,millpond_gpu=info";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -35,6 +37,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     if let Command::Ci(args) = &command {
         return commands::ci::run(args, &mut out, &mut std::io::stderr().lock());
     }
+    if let Command::Gpu(command) = &command {
+        return commands::gpu::run(command, &mut out, &mut std::io::stderr().lock());
+    }
     match command {
         Command::Up(args) => {
             drop(out);
@@ -48,7 +53,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             drop(out);
             commands::bench::run(args)
         }
-        Command::Plan(_) | Command::Ci(_) => Ok(()),
+        Command::Plan(_) | Command::Ci(_) | Command::Gpu(_) => Ok(()),
         Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Install(command) => commands::install::run(&command, &mut out),
         Command::Pool(command) => commands::pool::run(&command, &mut out, &mut std::io::stderr().lock()),
@@ -71,7 +76,7 @@ fn start_logging() -> anyhow::Result<()> {
             code: Some(Code::Usage),
             hint: Some("give a level (`info`), or levels of rooms (`warn,millpond_apiserver=debug`)".to_owned()),
         })?,
-        Err(_) => EnvFilter::new("warn"),
+        Err(_) => EnvFilter::new(DEFAULT_LOG),
     };
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     Ok(())

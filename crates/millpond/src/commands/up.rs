@@ -18,6 +18,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::dialects::gpu::GpuArgs;
+use super::dialects::{DialectOptions, fake_vcenter};
 use super::lead::{self, CloudPlace, Office, Standing};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
@@ -58,6 +60,11 @@ pub(crate) struct UpArgs {
     audit_log: Option<PathBuf>,
     #[command(flatten)]
     node_groups: NodeGroupArgs,
+    #[command(flatten)]
+    gpu: GpuArgs,
+    /// Start a fake vCenter with four hosts, whose virtual machines are nodes: for GPUInfos
+    #[arg(long, conflicts_with_all = ["bare", "advise"])]
+    fake_vcenter: bool,
 }
 
 /// `/readyz` names this while Millpond's own kinds are not served yet.
@@ -99,6 +106,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         super::kinds::install(&client).await?;
         embedded.server().pass_readiness_gate(KINDS_GATE);
     }
+    let fake_vcenter = if args.fake_vcenter { Some(fake_vcenter::start(&client).await?) } else { None };
     // A client for each: within one, requests wait in line.
     let own_client = |threads: &Handle| {
         let _theirs = threads.enter();
@@ -118,6 +126,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
         let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
+        office.dialects = DialectOptions { gpu: args.gpu.options(lead::NAMESPACE) };
         let monitor = office.monitor();
         embedded.server().add_metrics(move || monitor.metrics());
         let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
@@ -144,7 +153,10 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();
     tokio::select! {
-        () = wind_down(demo, crew, stand_ins, embedded) => say("Stopped.\n"),
+        () = wind_down(demo, crew, stand_ins, embedded) => {
+            drop(fake_vcenter);
+            say("Stopped.\n")
+        }
         // Every answered write is on disk already.
         () = signals.next() => say("Ended at once.\n"),
     }

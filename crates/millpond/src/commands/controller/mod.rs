@@ -15,6 +15,8 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
+use super::dialects::DialectOptions;
+use super::dialects::gpu::GpuArgs;
 use super::kinds;
 use super::lead::{self, CloudPlace, Monitor, Office, Readiness, Standing};
 use super::node_groups::NodeGroupArgs;
@@ -46,6 +48,8 @@ pub(crate) struct ControllerArgs {
     endpoints: EndpointArgs,
     #[command(flatten)]
     node_groups: NodeGroupArgs,
+    #[command(flatten)]
+    gpu: GpuArgs,
     /// The cluster that Cluster API's machines are in, if it is not the one that their nodes are in
     #[arg(long, value_name = "FILE")]
     management_kubeconfig: Option<PathBuf>,
@@ -69,6 +73,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let options = Options { urgent: Some(urgent), ..options(&args).await? };
     let stop = CancellationToken::new();
     let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
+    office.dialects = DialectOptions { gpu: args.gpu.options(&args.leader_namespace) };
     let settled = office.settled();
     let (health, metrics) = endpoints.urls();
     let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));

@@ -2,17 +2,31 @@
 //!
 //! One module per dialect: what the command line says about it, and a function that starts its controllers.
 
+pub(crate) mod fake_vcenter;
+pub(crate) mod gpu;
+
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// What the command line says about the dialects.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DialectOptions {}
+#[derive(Debug, Clone)]
+pub(crate) struct DialectOptions {
+    /// GPU jobs.
+    pub(crate) gpu: millpond_gpu::controller::Options,
+}
+
+impl Default for DialectOptions {
+    fn default() -> Self {
+        Self { gpu: gpu::default_options() }
+    }
+}
 
 /// Starts the controllers of every dialect for one term of leadership; they end with the token.
-pub(crate) fn start(_client: &Client, _options: &DialectOptions, _term: &CancellationToken) -> TaskTracker {
+pub(crate) fn start(client: &Client, options: &DialectOptions, term: &CancellationToken) -> TaskTracker {
     let tasks = TaskTracker::new();
+    let gpu = gpu::start(client, &options.gpu, term);
+    tasks.spawn(async move { gpu.wait().await });
     tasks.close();
     tasks
 }

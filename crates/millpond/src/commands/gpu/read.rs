@@ -1,0 +1,104 @@
+//! The estate as of now: objects of the cluster, and the inventory of its vCenter.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use millpond_gpu::estate::{Estate, Facts, Vcenter};
+use millpond_gpu::usage;
+use millpond_vsphere::live::{State, Wanted};
+use millpond_vsphere::{Freshness, Live};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::ClusterArgs;
+use crate::commands::cluster;
+
+/// Objects of one request.
+const PAGE: u32 = 500;
+/// How long vCenter may take to tell what it has.
+const INVENTORY_WITHIN: Duration = Duration::from_secs(30);
+
+impl ClusterArgs {
+    /// A client of the cluster.
+    pub(super) async fn connect(&self) -> anyhow::Result<Client> {
+        cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+
+    /// The estate as of now; what is odd is said to `talk`.
+    pub(super) async fn estate(&self, client: &Client, talk: &mut impl Write) -> anyhow::Result<Estate> {
+        let facts = self.facts(client).await?;
+        let wanted = self.vsphere.sources().read(client).await;
+        if matches!(wanted, Wanted::None) {
+            return Ok(Estate::build(&facts, None));
+        }
+        let (live, stop) = (Live::new(Arc::new(jiff::Timestamp::now)), CancellationToken::new());
+        let (_wanted, receiver) = watch::channel(wanted);
+        let running = tokio::spawn(Arc::clone(&live).run(receiver, stop.clone()));
+        let mut changes = live.changes();
+        let settled = |state: &State| !matches!(state.freshness, Freshness::Unused | Freshness::Loading);
+        let wait = async {
+            while !live.read(settled) && changes.changed().await.is_ok() {}
+        };
+        let _ = tokio::time::timeout(INVENTORY_WITHIN, wait).await;
+        let estate = live.read(|state| {
+            let observed_at = state.observed_at.map(jiff::Timestamp::as_second);
+            let vcenter = Vcenter { freshness: &state.freshness, inventory: &state.inventory, observed_at };
+            Estate::build(&facts, Some(&vcenter))
+        });
+        stop.cancel();
+        let _ = running.await;
+        if let Some((reason, message)) = estate.stale() {
+            writeln!(talk, "warning: vCenter cannot be read ({reason}): {message}")?;
+        }
+        Ok(estate)
+    }
+
+    async fn facts(&self, client: &Client) -> anyhow::Result<Facts> {
+        Ok(Facts {
+            nodes: all::<Node>(client).await.context("cannot list nodes")?,
+            pods: all::<Pod>(client).await.context("cannot list pods")?,
+            infos: optional(all(client).await).context("cannot list gpuinfoes")?,
+            claims: optional(all(client).await).context("cannot list nodeclaims")?,
+            windows: optional(all(client).await).context("cannot list maintenancewindows")?,
+            usage: usage::fetch(client).await,
+            now: jiff::Timestamp::now().as_second(),
+            assumed_s: self.gpu_assumed_hours.saturating_mul(3600),
+        })
+    }
+}
+
+/// All objects of a kind, page by page.
+async fn all<K>(client: &Client) -> kube::Result<Vec<Arc<K>>>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let api = Api::<K>::all(client.clone());
+    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let page = api.list(&params).await?;
+        found.extend(page.items.into_iter().map(Arc::new));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Nothing where the cluster does not have the kind.
+fn optional<T>(found: kube::Result<Vec<T>>) -> kube::Result<Vec<T>> {
+    match found {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// A runtime for one command.
+pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
+}

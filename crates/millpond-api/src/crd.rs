@@ -13,6 +13,7 @@
 
 mod autoscaling;
 mod byoh;
+mod ci;
 mod cluster_api;
 mod definition;
 mod gpu;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Value> {
         autoscaling::definitions(),
         byoh::definitions(),
         gpu::definitions(),
+        ci::definitions(),
         karpenter::definitions(),
         millpond::definitions(),
         scaling_advisor::definitions(),

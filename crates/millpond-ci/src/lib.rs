@@ -8,6 +8,11 @@
 //! Not here: printing and the command line, which are in the binary.
 
 pub mod config;
+pub mod driver;
 pub mod engine;
+pub mod launcher;
 pub mod model;
+pub mod objects;
+pub mod records;
 pub mod view;
+pub mod web;

@@ -1,0 +1,157 @@
+//! The store of requests and nodes that a launcher works on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::engine::{Decision, ForeignPool, Lock};
+use crate::model::{Node, NodeRequest};
+
+/// A store of requests and nodes: ZooKeeper, or objects in the Kubernetes API.
+///
+/// All methods may be called from several tasks at once. A call that is dropped may or may not have had its effect.
+pub trait Backend: Send + Sync + 'static {
+    /// What the store holds, as far as this process has seen. Cheap: records are shared. Own writes are in it once
+    /// [`commit`](Self::commit) has returned.
+    fn records(&self) -> Records;
+
+    /// Tells when [`records`](Self::records) has changed: the value counts the changes.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Announces these pools, and no others, as those of this launcher. The store announces them again by itself after a
+    /// lost connection. A pool takes part in decisions once its id is in [`Records::ours`]: of several launchers with
+    /// the same provider one at a time has it.
+    fn announce(&self, pools: Vec<PoolSpec>);
+
+    /// Takes the lock of a record without waiting for it. False if another process holds it or the record is gone.
+    fn lock<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, BackendError>>;
+
+    /// Gives a lock back. A lock that is not held is no error.
+    fn unlock<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), BackendError>>;
+
+    /// Writes all of it or nothing. Refused with [`BackendError::Conflict`] if a record is not at the revision that the
+    /// write names any more, or if a lock that this process had on one of the records is lost. Gives the ids of created
+    /// nodes, in order.
+    fn commit(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<Vec<String>, BackendError>>;
+
+    /// Whether the store answers; `/ready` asks it.
+    fn is_connected(&self) -> bool;
+
+    /// Hears of every decision before it is carried out: a store with room for it keeps why requests wait or fail.
+    fn decided(&self, _decision: &Decision) {}
+}
+
+/// What can be locked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A request.
+    Request(String),
+    /// A node.
+    Node(String),
+}
+
+/// The version of a stored record. What it means is the store's business.
+pub type Revision = u64;
+
+/// What a store holds.
+#[derive(Debug, Clone, Default)]
+pub struct Records {
+    /// Requests by id.
+    pub requests: BTreeMap<String, Stored<NodeRequest>>,
+    /// Nodes by id.
+    pub nodes: BTreeMap<String, Stored<Node>>,
+    /// Ids of this launcher's pools that are registered.
+    pub ours: BTreeMap<PoolId, String>,
+    /// Pools of other launchers.
+    pub foreign: Vec<ForeignPool>,
+    /// Whether the store was read in full since the connection was made; until then nothing is decided.
+    pub is_complete: bool,
+}
+
+/// A record in the store.
+#[derive(Debug)]
+pub struct Stored<T> {
+    /// The record.
+    pub record: Arc<T>,
+    /// Its version.
+    pub revision: Revision,
+    /// Who holds its lock.
+    pub lock: Lock,
+}
+
+impl<T> Clone for Stored<T> {
+    fn clone(&self) -> Self {
+        Self { record: Arc::clone(&self.record), revision: self.revision, lock: self.lock }
+    }
+}
+
+/// A pool by the names of its provider and itself.
+pub type PoolId = (String, String);
+
+/// A pool to announce.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// The provider's name.
+    pub provider: String,
+    /// Its name.
+    pub name: String,
+    /// Lower numbers come first.
+    pub priority: i64,
+    /// What it can provide.
+    pub labels: Vec<String>,
+}
+
+/// One write of a commit.
+#[derive(Debug, Clone)]
+pub enum Write {
+    /// Replaces a request.
+    Request {
+        /// Its id.
+        id: String,
+        /// The version that is replaced.
+        revision: Revision,
+        /// The new record.
+        record: NodeRequest,
+        /// Whether the lock on it is given back with the same write.
+        unlock: bool,
+    },
+    /// Creates a node. It is not locked yet.
+    Create {
+        /// The new record.
+        record: Node,
+    },
+    /// Replaces a node.
+    Node {
+        /// Its id.
+        id: String,
+        /// The version that is replaced.
+        revision: Revision,
+        /// The new record.
+        record: Node,
+        /// Whether the lock on it is given back with the same write.
+        unlock: bool,
+    },
+    /// Removes a node's record, and its lock.
+    Remove {
+        /// Its id.
+        id: String,
+        /// The version that is removed.
+        revision: Revision,
+    },
+}
+
+/// Why the store did not do what it was asked for.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BackendError {
+    /// A record has changed, or a lock is lost. It is decided again from what is there now.
+    #[error("`{0}` has changed")]
+    Conflict(String),
+    /// The connection is lost, or was lost while the call was under way. Its effect is seen in the records.
+    #[error("the store is not reachable: {0}")]
+    Disconnected(String),
+    /// The store refuses.
+    #[error("the store refuses: {0}")]
+    Refused(String),
+}

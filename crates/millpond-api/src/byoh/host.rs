@@ -57,6 +57,9 @@ pub struct ByoHostSpec {
     /// Machine that holds the host. Absent on a free host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// Greatest epoch that was ever given out; none is used twice.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub epoch: i64,
     /// Keeps the host out of every match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
@@ -324,7 +327,7 @@ impl ByoHost {
     /// Epoch for the next claim of the host.
     pub fn next_epoch(&self) -> i64 {
         let claimed = self.spec.claim.as_ref().map_or(0, |claim| claim.epoch);
-        claimed.max(self.status.epoch).saturating_add(1)
+        claimed.max(self.spec.epoch).max(self.status.epoch).saturating_add(1)
     }
 }
 
@@ -371,6 +374,8 @@ mod tests {
         host.spec.claim = None;
         host.status.epoch = 4;
         assert_eq!(host.next_epoch(), 5);
+        host.spec.epoch = 6;
+        assert_eq!(host.next_epoch(), 7, "an epoch that the agent never began is not used again");
         host.metadata.labels.insert(names::CLUSTER_NAME.to_owned(), "c".to_owned());
         assert!(!host.is_free(), "the label means attached, also to the original provider");
     }

@@ -105,6 +105,7 @@ fn host() -> Definition {
         .field("since", time("Since when"));
     let spec = object("What the host is to be; controllers write it, the agent reads it")
         .field("claim", claim)
+        .field("epoch", int64("Greatest epoch that was ever given out; none is used twice"))
         .field("quarantine", quarantine)
         .field("bootstrapSecret", reference("Secret with the bootstrap data"))
         .field("installationSecret", reference("Secret with the scripts install and uninstall"))

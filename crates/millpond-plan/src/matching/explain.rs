@@ -122,7 +122,7 @@ fn mismatches<'p>(inventory: &'p Inventory, pool: &'p Pool, host: usize) -> impl
 }
 
 /// A requirement as kubectl writes it.
-fn typed(requirement: &Requirement) -> String {
+pub fn typed(requirement: &Requirement) -> String {
     let Requirement { key, operator, values } = requirement;
     match (operator, values.as_slice()) {
         (Operator::In, [value]) => format!("{key}={value}"),

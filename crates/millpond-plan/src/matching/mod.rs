@@ -23,7 +23,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use explain::{Explanation, Fix, Rejection, explain};
+pub use explain::{Explanation, Fix, Rejection, explain, typed};
 pub use model::{Availability, Host, Inventory, Operator, Pool, Requirement, Spread, WaitingMachine};
 
 use classes::Classes;

@@ -4,6 +4,7 @@
 
 pub(crate) mod fake_vcenter;
 pub(crate) mod gpu;
+mod hosts;
 
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -14,11 +15,13 @@ use tokio_util::task::TaskTracker;
 pub(crate) struct DialectOptions {
     /// GPU jobs.
     pub(crate) gpu: millpond_gpu::controller::Options,
+    /// Own hosts.
+    pub(crate) hosts: millpond_hosts::stock::Options,
 }
 
 impl Default for DialectOptions {
     fn default() -> Self {
-        Self { gpu: gpu::default_options() }
+        Self { gpu: gpu::default_options(), hosts: millpond_hosts::stock::Options::default() }
     }
 }
 
@@ -27,6 +30,8 @@ pub(crate) fn start(client: &Client, options: &DialectOptions, term: &Cancellati
     let tasks = TaskTracker::new();
     let gpu = gpu::start(client, &options.gpu, term);
     tasks.spawn(async move { gpu.wait().await });
+    let hosts = hosts::start(client, &options.hosts, term);
+    tasks.spawn(async move { hosts.wait().await });
     tasks.close();
     tasks
 }

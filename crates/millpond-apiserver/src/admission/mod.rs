@@ -3,6 +3,7 @@
 //!
 //! [`before_create`] and [`on_create`] may change the object, [`check`] sees it as it will be written and comes last.
 
+mod certificates;
 mod limits;
 mod quota;
 mod runtime_class;
@@ -77,6 +78,9 @@ pub(crate) async fn check(call: &Call, new: &Value, old: Option<&Value>, part: P
     };
     if &*call.resource.storage == "pods" && old.is_none() {
         runtime_class::validate(call, new).map_err(refuse)?;
+    }
+    if &*call.resource.storage == "certificatesigningrequests.certificates.k8s.io" {
+        certificates::check(call, new, old, part).map_err(refuse)?;
     }
     let limited = match (&*call.resource.storage, part) {
         ("pods", Part::Main) => old.is_none(),

@@ -56,6 +56,8 @@ fn access(call: &Call, review: &Value) -> Result<Value, ApiError> {
     let text = |key: &str| resource[key].as_str().unwrap_or_default();
     let attributes = Attributes {
         verb: text("verb"),
+        path: "",
+        fields: "",
         group: text("group"),
         resource: text("resource"),
         subresource: text("subresource"),
@@ -66,7 +68,7 @@ fn access(call: &Call, review: &Value) -> Result<Value, ApiError> {
         Some(user) => Identity::new(user.to_owned(), texts(&spec["groups"])),
         None => call.identity.clone(),
     };
-    Ok(match authorize(&subject, &attributes) {
+    Ok(match authorize(&call.server, &subject, &attributes) {
         Ok(()) => json!({"allowed": true}),
         Err(error) => json!({"allowed": false, "reason": error.message}),
     })

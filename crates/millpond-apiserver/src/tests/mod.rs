@@ -1,6 +1,7 @@
 //! Requests to a whole server: what no single module answers for.
 
 mod admission;
+mod certificates;
 mod definitions;
 mod limits;
 mod long_requests;

@@ -5,6 +5,7 @@
 //! `system:anonymous`. [`authorize`] is the one place where an identity is allowed or refused something.
 
 pub(crate) mod bootstrap_token;
+pub(crate) mod impersonation;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,6 +14,7 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 
+use crate::authz::{self, Decision};
 use crate::server::{Caller, Server};
 use crate::service_account::{self, ISSUER};
 use crate::status::ApiError;
@@ -189,16 +191,12 @@ pub(crate) struct Attributes<'a> {
     pub(crate) fields: &'a str,
 }
 
-/// Whether an identity may do something. For now everyone who is known may do everything.
-pub(crate) fn authorize(_: &Server, identity: &Identity, attributes: &Attributes<'_>) -> Result<(), ApiError> {
-    let Attributes { verb, path, group, resource, subresource, namespace, name, .. } = *attributes;
-    if identity.user != ANONYMOUS {
-        return Ok(());
+/// Whether an identity may do something.
+pub(crate) fn authorize(server: &Server, identity: &Identity, wanted: &Attributes<'_>) -> Result<(), ApiError> {
+    match server.authorizer.decide(identity, wanted) {
+        Decision::Allow(_) => Ok(()),
+        Decision::NoOpinion(reason) => Err(authz::forbidden(identity, wanted, &reason)),
     }
-    let public = (verb, path) == ("get", "/version")
-        || (verb, path, group, resource, subresource, namespace, name)
-            == ("get", "", "", "configmaps", "", "kube-public", "cluster-info");
-    if public { Ok(()) } else { Err(ApiError::unauthorized()) }
 }
 
 #[cfg(test)]

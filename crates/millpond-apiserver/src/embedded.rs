@@ -149,6 +149,11 @@ impl Embedded {
         self.server.service_for(Identity::administrator("system:millpond"))
     }
 
+    /// The API as another identity inside this process sees it.
+    pub fn service_for(&self, identity: Identity) -> ApiService {
+        self.server.service_for(identity)
+    }
+
     /// The address that is listened on.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::auth::{self, Identity, Tokens};
+use crate::authz::Authorizer;
 use crate::builtin;
 use crate::clock::Clock;
 use crate::handlers::{self, Told};
@@ -76,6 +77,7 @@ pub struct Server {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) tokens: Tokens,
+    pub(crate) authorizer: Authorizer,
     pub(crate) token_signer: Arc<TokenSigner>,
     pub(crate) options: ServerOptions,
     pub(crate) openapi: OpenApi,
@@ -112,6 +114,7 @@ impl Server {
             addresses: ServiceAddresses::default(),
             quota_turn: tokio::sync::Mutex::default(),
             tokens: Tokens::default(),
+            authorizer: Authorizer::new(store.clone()),
             token_signer,
             shutdown: CancellationToken::new(),
             metrics: Metrics::default(),

@@ -24,7 +24,7 @@ use http::{Method, Request};
 use self::call::Call;
 use self::respond::ApiResponse;
 use self::update::Part;
-use crate::auth::{self, ANONYMOUS, Attributes, Identity};
+use crate::auth::{self, ANONYMOUS, Attributes, Identity, impersonation};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::path::{self, ResourcePath, Target};
 use crate::http::query::Query;
@@ -90,7 +90,12 @@ where
         other => {
             let verb = path::method_verb(&parts.method);
             told.verb = verb;
-            auth::authorize(server, &identity, &Attributes { verb, path: parts.uri.path(), ..Attributes::default() })?;
+            let attributes = Attributes { verb, path: parts.uri.path(), ..Attributes::default() };
+            let identity = match impersonation::wanted(&parts.headers)? {
+                Some(wanted) => impersonation::assume(server, &identity, &wanted, &attributes)?,
+                None => identity,
+            };
+            auth::authorize(server, &identity, &attributes)?;
             let _permit = server.intake.permit(caller.origin).await?;
             if !matches!(parts.method, Method::GET | Method::HEAD) {
                 return Err(ApiError::method_not_allowed());
@@ -114,7 +119,8 @@ where
 {
     let verb = path::verb(&parts.method, &path, parts.uri.query());
     told.verb = verb;
-    authorize_resource(server, parts, &identity, &path, verb)?;
+    let wanted = impersonation::wanted(&parts.headers)?;
+    let identity = authorize_resource(server, parts, (identity, wanted.as_ref()), &path, verb)?;
     let resources = server.registry.current();
     let known = resources.version(&path.group, &path.version).ok_or_else(ApiError::page_not_found)?;
     let resource = known.resources.get(path.plural.as_str()).cloned().ok_or_else(ApiError::no_such_path)?;
@@ -154,15 +160,16 @@ where
     result
 }
 
-/// Whether the identity may do what the path and the method say. This is asked first, so that answers about what there
+/// Whether the identity, or the one that it wants to act as, may do what the path and the method say; gives the one that
+/// does. This is asked first, so that answers about what there
 /// is are given only to those who may know.
 fn authorize_resource(
     server: &Server,
     parts: &Parts,
-    identity: &Identity,
+    (identity, wanted): (Identity, Option<&Identity>),
     path: &ResourcePath,
     verb: &str,
-) -> Result<(), ApiError> {
+) -> Result<Identity, ApiError> {
     let selects = matches!(verb, "list" | "watch" | "deletecollection");
     let fields = if selects { path::parameter(parts.uri.query(), "fieldSelector") } else { None };
     let selected = fields.as_deref().filter(|_| path.name.is_none() && verb != "deletecollection");
@@ -182,7 +189,12 @@ fn authorize_resource(
         name: path.name.as_deref().or(selected.as_deref()).unwrap_or_default(),
         fields: fields.as_deref().unwrap_or_default(),
     };
-    auth::authorize(server, identity, &attributes)
+    let identity = match wanted {
+        Some(wanted) => impersonation::assume(server, &identity, wanted, &attributes)?,
+        None => identity,
+    };
+    auth::authorize(server, &identity, &attributes)?;
+    Ok(identity)
 }
 
 /// Refuses methods that no resource has.

@@ -1,4 +1,4 @@
-//! What is there from the start: namespaces, the range of service addresses, the API's own service, the system's
+//! What is there from the start: namespaces, default roles and bindings, the range of service addresses, the API's own service, the system's
 //! priority classes.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::tokens::CLUSTER_INFO;
 use super::{internal_call, resource_of};
+use crate::authz::defaults;
 use crate::clock::rfc3339;
 use crate::handlers::create;
 use crate::handlers::update::{Changed, Part, change};
@@ -93,6 +94,7 @@ pub async fn run(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
         )
         .await?;
     }
+    defaults::reconcile(server).await?;
     for (name, value, description) in [
         (
             "system-cluster-critical",

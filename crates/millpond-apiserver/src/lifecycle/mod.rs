@@ -5,6 +5,7 @@
 //! garbage collection, the end of namespaces, bootstrap tokens and certificate signing requests are
 //! kube-controller-manager's part and run only when asked for.
 
+mod aggregation;
 pub(crate) mod bootstrap;
 pub(crate) mod definitions;
 mod garbage;
@@ -45,7 +46,12 @@ pub struct LifecycleOptions {
 /// Runs the life cycles until the server shuts down.
 pub async fn run(server: Arc<Server>, options: LifecycleOptions) {
     if options.controllers {
-        tokio::join!(follow(server.clone(), options), tokens::run(server.clone()), requests::run(server));
+        tokio::join!(
+            follow(server.clone(), options),
+            aggregation::run(server.clone()),
+            tokens::run(server.clone()),
+            requests::run(server)
+        );
     } else {
         follow(server, options).await;
     }

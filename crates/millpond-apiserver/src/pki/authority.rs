@@ -63,6 +63,7 @@ impl Authority {
         &self.pem
     }
 
+    #[cfg(test)]
     pub(super) fn key(&self) -> &KeyPair {
         &self.key
     }

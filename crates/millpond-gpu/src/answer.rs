@@ -323,20 +323,22 @@ fn set_conditions(
         None => Condition::new(INVENTORY_FRESH, TRUE, "Fresh", "the inventory of vCenter is up to date"),
     });
     match keeping {
-        Keeping::Unasked => drop(conditions.clear(RESERVED)),
+        Keeping::Unasked => {
+            conditions.clear(RESERVED);
+        }
         Keeping::Held(node, entry) => {
             let message = match &entry.pod {
                 Some(pod) => format!("pod {pod} uses {} GPUs of node {node}", entry.gpus),
                 None => format!("{} GPUs of node {node} wait for a pod until {}", entry.gpus, entry.until),
             };
             let reason = if entry.pod.is_some() { "Claimed" } else { RESERVED };
-            drop(conditions.set(Condition::new(RESERVED, TRUE, reason, message)));
+            conditions.set(Condition::new(RESERVED, TRUE, reason, message));
         }
         Keeping::Over(ended, message) => {
-            drop(conditions.set(Condition::new(RESERVED, FALSE, &ended.phase, message.as_str())));
+            conditions.set(Condition::new(RESERVED, FALSE, &ended.phase, message.as_str()));
         }
         Keeping::Refused(reason, message) => {
-            drop(conditions.set(Condition::fails(RESERVED, reason, message.as_str())));
+            conditions.set(Condition::fails(RESERVED, reason, message.as_str()));
         }
     }
     conditions.set(match (kept, ranking.best()) {

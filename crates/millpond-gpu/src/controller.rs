@@ -171,7 +171,8 @@ impl Controller {
         }
         loop {
             let begun = Instant::now();
-            let pause = self.pass().await;
+            // A pass that is cut off is taken up by the next controller, after whichever write it was.
+            let Some(pause) = stop.run_until_cancelled(self.pass()).await else { return };
             // A large cluster changes all the time; most of it is for others to use.
             let gather = GATHER.max(begun.elapsed());
             tokio::select! {

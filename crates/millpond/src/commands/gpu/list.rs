@@ -13,7 +13,7 @@ use crate::commands::{as_json, as_yaml, print};
 
 /// Arguments of `gpu list`.
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// How it is printed

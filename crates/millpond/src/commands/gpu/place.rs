@@ -30,7 +30,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// Arguments of `gpu place`.
 #[derive(Debug, Args)]
-pub(super) struct PlaceArgs {
+pub(crate) struct PlaceArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Hours that the job runs

@@ -19,7 +19,7 @@ pub(super) const PLACED: &str = "millpond.dev/placed";
 
 /// Arguments of `gpu release`.
 #[derive(Debug, Args)]
-pub(super) struct ReleaseArgs {
+pub(crate) struct ReleaseArgs {
     /// Name of the reservation: that of its GPUInfo
     #[arg(value_name = "NAME")]
     name: String,

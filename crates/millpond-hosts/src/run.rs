@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use millpond_api::byoh::names::LEASE_NAMESPACE;
 use millpond_runtime::worker;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +34,7 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     let (installers, of_installers) = Installers::new(&stock);
     let (clusters, of_clusters) = Clusters::new(&stock);
     let capacity = Capacity::new(&stock);
+    tasks.spawn(ensure_namespace(client.clone()));
     stock.watch(&tasks, token);
     let (shared, stop) = (Arc::clone(&stock), token.clone());
     tasks.spawn(async move {
@@ -58,4 +62,15 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     });
     tasks.close();
     tasks
+}
+
+/// Makes the namespace of the hosts' Leases. Where that is not allowed, an administrator has made it.
+async fn ensure_namespace(client: Client) {
+    let metadata = ObjectMeta { name: Some(LEASE_NAMESPACE.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    match Api::<Namespace>::all(client).create(&PostParams::default(), &namespace).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(error) => tracing::warn!(%error, namespace = LEASE_NAMESPACE, "cannot make the namespace of host Leases"),
+    }
 }

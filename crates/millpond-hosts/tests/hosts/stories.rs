@@ -337,7 +337,8 @@ async fn pools_scale_from_zero_by_pending_pods() {
             .until("the pod runs on the GPU host", async || {
                 let pod = stage.get("v1", "Pod", "gpu-workload").await;
                 let runs = pod["status"]["phase"] == "Running" && pod["spec"]["nodeName"] == "node11";
-                if runs { Ok(()) } else { Err(format!("{} {}", pod["status"], stage.host("node11").await["status"])) }
+                let node = stage.get("v1", "Node", "node11").await;
+                if runs { Ok(()) } else { Err(format!("{} {node}", pod["status"])) }
             })
             .await;
         assert_eq!(stage.machines("worker-pool").await.len(), 0, "the other pool has no part in it");

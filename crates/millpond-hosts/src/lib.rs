@@ -13,12 +13,16 @@
 //! twice; a host is free again only after its agent has reset it. The agent is `millpond-agent`; Cluster API's core, or
 //! its stand-in, makes ByoMachines and deletes them.
 
+pub mod access;
+pub mod approval;
 pub mod heartbeats;
 pub mod hosts;
 pub mod inventory;
 pub mod kinds;
 pub mod release;
+pub mod rights;
 pub mod run;
 pub mod state;
 pub mod stock;
 mod text;
+pub mod token;

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::hosts::Hosts;
+use crate::{access, approval};
 use crate::stock::{Options, Stock};
 
 /// Starts all controllers; they end with the token.
@@ -16,6 +17,8 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     let concurrency = options.concurrency;
     // Controllers listen before the watches begin, so that they miss nothing.
     let (hosts, of_hosts) = Hosts::new(&stock);
+    tasks.spawn(approval::run(&stock, token.clone()));
+    tasks.spawn(access::run(&stock, token.clone()));
     stock.watch(&tasks, token);
     let (shared, stop) = (stock.clone(), token.clone());
     tasks.spawn(async move {

@@ -6,7 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::gzip;
 use crate::plan::{FileStep, RunStep, Step};
+use crate::template;
+
+pub use crate::template::Instance;
 
 /// Permissions of files that say none.
 const DEFAULT_MODE: u32 = 0o644;
@@ -34,12 +38,24 @@ fn wrong(field: impl Into<String>, problem: impl Into<String>) -> CloudConfigErr
     CloudConfigError::Field { field: field.into(), problem: problem.into() }
 }
 
+/// First line of bootstrap data with variables in it.
+const TEMPLATE: &str = "## template: jinja";
+
 /// Turns a cloud-config into steps: `bootcmd`, then files, then `runcmd`, then files with `defer`.
-pub fn parse(text: &str, timeout_seconds: u64) -> Result<Vec<Step>, CloudConfigError> {
-    let mut lines = text.lines().map(str::trim_end).skip_while(|line| *line == "## template: jinja");
-    if lines.next() != Some("#cloud-config") {
+pub fn parse(text: &str, timeout_seconds: u64, instance: &Instance) -> Result<Vec<Step>, CloudConfigError> {
+    let mut lines = text.lines().map(str::trim_end);
+    let first = lines.next();
+    let is_template = first == Some(TEMPLATE);
+    if (if is_template { lines.next() } else { first }) != Some("#cloud-config") {
         return Err(CloudConfigError::NoHeader);
     }
+    let filled;
+    let text = if is_template {
+        filled = template::jinja(text, instance).map_err(|variable| wrong(variable, "is no variable that is known"))?;
+        &filled
+    } else {
+        text
+    };
     let config: Value = serde_saphyr::from_str(text).map_err(|error| CloudConfigError::Yaml(error.to_string()))?;
     let empty = serde_json::Map::new();
     let config = match &config {
@@ -64,7 +80,7 @@ pub fn parse(text: &str, timeout_seconds: u64) -> Result<Vec<Step>, CloudConfigE
     for (index, one) in list("write_files")?.iter().enumerate() {
         let field = format!("write_files[{index}]");
         let is_deferred = one.get("defer").is_some_and(|defer| defer == &Value::Bool(true));
-        if is_deferred { &mut deferred } else { &mut files }.push(Step::WriteFile(file(&field, one)?));
+        if is_deferred { &mut deferred } else { &mut files }.push(Step::WriteFile(file(&field, one, instance)?));
     }
     Ok([commands("bootcmd")?, files, commands("runcmd")?, deferred].concat())
 }
@@ -83,10 +99,10 @@ fn command(field: &str, value: &Value, timeout_seconds: u64) -> Result<Step, Clo
         }
         _ => return Err(wrong(field, "is neither a line nor a list of words")),
     };
-    Ok(Step::Run(RunStep { argv, timeout_seconds, undo: Vec::new() }))
+    Ok(Step::Run(RunStep { argv, timeout_seconds, ..RunStep::default() }))
 }
 
-fn file(field: &str, value: &Value) -> Result<FileStep, CloudConfigError> {
+fn file(field: &str, value: &Value, instance: &Instance) -> Result<FileStep, CloudConfigError> {
     let map = value.as_object().ok_or_else(|| wrong(field, "is not a mapping"))?;
     let known = ["path", "content", "encoding", "permissions", "owner", "append", "defer"];
     if let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) {
@@ -96,16 +112,20 @@ fn file(field: &str, value: &Value) -> Result<FileStep, CloudConfigError> {
     if !text("path").starts_with('/') {
         return Err(wrong(format!("{field}.path"), "is not an absolute path"));
     }
-    let content = match text("encoding") {
-        "" | "text/plain" => STANDARD.encode(text("content")),
-        "b64" | "base64" => {
-            let compact: String = text("content").split_whitespace().collect();
-            let bytes =
-                STANDARD.decode(compact).map_err(|error| wrong(format!("{field}.content"), error.to_string()))?;
-            STANDARD.encode(bytes)
+    let decoded = || {
+        let compact: String = text("content").split_whitespace().collect();
+        STANDARD.decode(compact).map_err(|error| wrong(format!("{field}.content"), error.to_string()))
+    };
+    let bytes = match text("encoding") {
+        "" | "text/plain" => text("content").as_bytes().to_vec(),
+        "b64" | "base64" => decoded()?,
+        "gz+b64" | "gzip+b64" | "gz+base64" | "gzip+base64" => {
+            gzip::decompress(&decoded()?).map_err(|problem| wrong(format!("{field}.content"), problem))?
         }
+        // Bytes that are no text cannot stand in YAML by themselves.
         other => return Err(wrong(format!("{field}.encoding"), format!("`{other}` is not supported"))),
     };
+    let content = STANDARD.encode(template::default_interface(bytes, instance));
     let mode = match map.get("permissions") {
         None | Some(Value::Null) => DEFAULT_MODE,
         Some(Value::String(octal)) => u32::from_str_radix(octal.trim_start_matches("0o"), 8)
@@ -125,7 +145,7 @@ mod tests {
     #[test]
     fn files_and_commands_become_steps_in_cloud_inits_order() {
         let text = "## template: jinja\n#cloud-config\nruncmd:\n- kubeadm join --config /run/join.yaml && echo ok > /run/done\n- [echo, 1]\nbootcmd: [swapoff -a]\nwrite_files:\n- {path: /run/late, content: x, defer: true}\n- {path: /run/join.yaml, owner: 'root:root', permissions: '0640', encoding: b64, content: 'aGk='}\n";
-        let steps = parse(text, 60).unwrap();
+        let steps = parse(text, 60, &Instance::default()).unwrap();
         let titles: Vec<String> = steps.iter().map(Step::title).collect();
         assert_eq!(
             titles,
@@ -152,9 +172,26 @@ mod tests {
             ("#cloud-config\nwrite_files: [{path: /a, permissions: 420}]\n", "in quotes"),
             ("#cloud-config\nruncmd: [{a: b}]\n", "runcmd[0]"),
             ("#cloud-config\nruncmd: [\n", "not YAML"),
+            ("#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: aGk=}]\n", "not gzip"),
+            ("## template: jinja\n#cloud-config\nruncmd: ['{{ ds.secret }}']\n", "ds.secret: is no variable"),
         ] {
-            let error = parse(text, 60).unwrap_err().to_string();
+            let error = parse(text, 60, &Instance::default()).unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn compressed_files_and_variables_are_filled_in() {
+        let instance = Instance { name: "node10".into(), default_interface: "eth0".into() };
+        // printf 'nic {{ .DefaultNetworkInterfaceName }}' | gzip -n | base64
+        let packed = "H4sIAAAAAAAAA8vLTFaorlbQc0lNSyzNKfFLLSnPL8r2zCtJLUpLTE71S8xNVaitBQAucnB3JgAAAA==";
+        let text = format!(
+            "## template: jinja\n#cloud-config\nwrite_files:\n- {{path: /a, encoding: gzip+base64, content: {packed}}}\n\
+             runcmd: ['echo {{{{ ds.meta_data.local_hostname }}}}']\n"
+        );
+        let steps = parse(&text, 60, &instance).unwrap();
+        let [Step::WriteFile(file), Step::Run(echo)] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!(STANDARD.decode(&file.content).unwrap(), b"nic eth0");
+        assert_eq!(echo.argv[2], "echo node10");
     }
 }

@@ -1,25 +1,25 @@
-//! Applies a plan step by step, and undoes it.
+//! Applies a plan step by step, and undoes it: `steps` does one step and writes down its undo, `undo` undoes it.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
-use crate::journal::{Journal, JournalFile, Undo, write_durably};
-use crate::plan::{FileStep, Plan, RunStep, Step, UnitStep, WaitStep};
+use crate::journal::{Journal, JournalFile, Outcome, Undo};
+use crate::plan::{Plan, Step};
+use crate::redact;
 
 mod command;
+mod guard;
+mod mounts;
 mod owner;
+mod processes;
+mod steps;
+mod undo;
+mod verify;
 
 pub use command::CommandError;
-
-/// Where unit files go.
-const UNITS: &str = "/etc/systemd/system";
-/// Seconds that a command of a reset may take.
-const UNDO_TIMEOUT: u64 = 300;
+use processes::Processes;
 
 /// Why a plan was not applied, or not undone.
 #[derive(Debug, thiserror::Error)]
@@ -62,8 +62,11 @@ pub enum ExecutorError {
         cause: StepError,
     },
     /// The reset ran, but something is still there.
-    #[error("after the reset {0} is not as it was before")]
+    #[error("after the reset {0}")]
     NotClean(String),
+    /// The agent was told to stop or to do something else. Nothing is lost: the next attempt continues.
+    #[error("the work was interrupted")]
+    Interrupted,
 }
 
 /// Why a step failed.
@@ -94,13 +97,25 @@ pub struct Executor {
     path: Option<String>,
     journal: JournalFile,
     checkpoint: Box<dyn FnMut() -> io::Result<()>>,
+    observer: Box<dyn FnMut(&Journal)>,
+    cancel: Arc<AtomicBool>,
+    /// Step of the plan that runs, in the words of [`processes::MARKER`].
+    marker: String,
 }
 
 impl Executor {
     /// An executor on the host under `root`, with its journal in `state`.
     pub fn new(root: &Path, state: &Path) -> Result<Self, ExecutorError> {
         let journal = JournalFile::open(state).map_err(ExecutorError::Journal)?;
-        Ok(Self { root: root.to_owned(), path: None, journal, checkpoint: Box::new(|| Ok(())) })
+        Ok(Self {
+            root: root.to_owned(),
+            path: None,
+            journal,
+            checkpoint: Box::new(|| Ok(())),
+            observer: Box::new(|_| ()),
+            cancel: Arc::default(),
+            marker: String::new(),
+        })
     }
 
     /// Looks for commands in these directories instead of those of the agent.
@@ -112,6 +127,16 @@ impl Executor {
     /// the agent had been killed.
     pub fn with_checkpoint(self, checkpoint: impl FnMut() -> io::Result<()> + 'static) -> Self {
         Self { checkpoint: Box::new(checkpoint), ..self }
+    }
+
+    /// Calls `observer` with every journal that was written.
+    pub fn with_observer(self, observer: impl FnMut(&Journal) + 'static) -> Self {
+        Self { observer: Box::new(observer), ..self }
+    }
+
+    /// Stops as soon as the flag is set, and ends the command that runs.
+    pub fn with_cancel(self, cancel: Arc<AtomicBool>) -> Self {
+        Self { cancel, ..self }
     }
 
     /// The journal as it is on the disk.
@@ -129,247 +154,143 @@ impl Executor {
             }
             Some(begun) => return Err(ExecutorError::NotReset { epoch: begun.epoch }),
             None => {
-                journal = Journal { epoch: plan.epoch, plan: Some(plan.clone()), ..Journal::default() };
+                journal = begun(plan);
                 self.save(&journal)?;
             }
         }
-        self.resume(journal)
+        self.continue_with(journal)
     }
 
-    fn resume(&mut self, mut journal: Journal) -> Result<(), ExecutorError> {
-        let steps = journal.plan.as_ref().map(|plan| plan.steps.clone()).unwrap_or_default();
-        for (index, step) in steps.iter().enumerate().skip(journal.done) {
-            let failed = |cause| ExecutorError::Step { number: index + 1, title: step.title(), cause };
-            self.prepare(step, &mut journal).map_err(failed)?;
-            self.save(&journal)?;
-            self.execute(step, &journal).map_err(failed)?;
+    /// Continues with the plan of the journal, if one was begun and is not being undone.
+    pub fn resume(&mut self) -> Result<(), ExecutorError> {
+        let journal = self.journal()?;
+        if journal.plan.is_none() || journal.resetting { Ok(()) } else { self.continue_with(journal) }
+    }
+
+    /// Writes down that the plan of an epoch cannot even be made, so that the epoch counts as used.
+    pub fn refuse(&mut self, machine_uid: &str, epoch: i64, why: &str) -> Result<(), ExecutorError> {
+        let journal = self.journal()?;
+        if journal.plan.is_some() || epoch <= journal.epoch {
+            return Err(ExecutorError::OldEpoch { plan: epoch, host: journal.epoch });
+        }
+        let mut journal = begun(&Plan { machine_uid: machine_uid.to_owned(), epoch, ..Plan::default() });
+        fail(&mut journal, why);
+        self.save(&journal)
+    }
+
+    fn continue_with(&mut self, mut journal: Journal) -> Result<(), ExecutorError> {
+        let Some(plan) = journal.plan.clone() else { return Ok(()) };
+        let hash = plan.hash();
+        for (index, step) in plan.steps.iter().enumerate().skip(journal.done) {
+            self.marker = format!("{}/{}", plan_marker(&hash), index + 1);
+            let done = self.begin(step, &mut journal).and_then(|()| self.execute(step, &journal));
+            if self.cancel.load(Ordering::Relaxed) && done.is_err() {
+                return Err(ExecutorError::Interrupted);
+            }
+            if let Err(cause) = done {
+                let error = ExecutorError::Step { number: index + 1, title: step.title(), cause };
+                fail(&mut journal, &describe(&error));
+                self.save(&journal)?;
+                return Err(error);
+            }
             (journal.done, journal.before) = (index + 1, None);
+            if let Some(outcome) = &mut journal.outcome {
+                (outcome.done, outcome.failure) = (journal.done, None);
+            }
             self.save(&journal)?;
         }
         Ok(())
+    }
+
+    /// Ends what a killed agent left running of the step, and writes down how to undo it.
+    fn begin(&mut self, step: &Step, journal: &mut Journal) -> Result<(), StepError> {
+        if matches!(step, Step::Run(_)) && !Processes::of(Path::new("/")).end_marked(&self.marker) {
+            return Err(StepError::Invalid("the command still runs from an earlier attempt".to_owned()));
+        }
+        self.prepare(step, journal)?;
+        self.save(journal).map_err(|error| match error {
+            ExecutorError::Journal(error) => StepError::Io(error),
+            other => StepError::Invalid(other.to_string()),
+        })
     }
 
     /// Undoes everything that was begun, newest first, and verifies it. It can be repeated.
     pub fn reset(&mut self) -> Result<(), ExecutorError> {
         let mut journal = self.journal()?;
-        if journal.plan.is_none() {
-            return Ok(());
-        }
+        let Some(plan) = journal.plan.clone() else { return Ok(()) };
         if !journal.resetting {
             journal.resetting = true;
             self.save(&journal)?;
         }
+        self.marker = plan_marker(&plan.hash()).to_owned();
         for undo in journal.undo.iter().rev() {
-            self.undo(undo).map_err(|cause| ExecutorError::Undo { what: describe(undo), cause })?;
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(ExecutorError::Interrupted);
+            }
+            self.undo(undo).map_err(|cause| match cause {
+                StepError::Command(CommandError::Interrupted { .. }) => ExecutorError::Interrupted,
+                cause => ExecutorError::Undo { what: undo::title(undo), cause },
+            })?;
         }
         for undo in &journal.undo {
             if !self.is_undone(undo) {
-                return Err(ExecutorError::NotClean(describe(undo)));
+                return Err(ExecutorError::NotClean(format!("{} is not as it was before", undo::title(undo))));
             }
         }
-        self.save(&Journal { epoch: journal.epoch, ..Journal::default() })
+        if journal.undo.contains(&Undo::StopPods)
+            && let Some(leftover) = verify::leftover(&self.root)
+        {
+            return Err(ExecutorError::NotClean(leftover));
+        }
+        self.save(&Journal { epoch: journal.epoch, outcome: journal.outcome, ..Journal::default() })
+    }
+
+    /// Lets no plan of an epoch up to this one begin any more.
+    pub fn raise_epoch(&mut self, epoch: i64) -> Result<(), ExecutorError> {
+        let mut journal = self.journal()?;
+        if epoch <= journal.epoch {
+            return Ok(());
+        }
+        journal.epoch = epoch;
+        self.save(&journal)
     }
 
     fn save(&mut self, journal: &Journal) -> Result<(), ExecutorError> {
         (self.checkpoint)().map_err(ExecutorError::Journal)?;
         self.journal.save(journal).map_err(ExecutorError::Journal)?;
+        (self.observer)(journal);
         (self.checkpoint)().map_err(ExecutorError::Journal)
     }
-
-    fn locate(&self, path: &str) -> Result<PathBuf, StepError> {
-        let relative = path.strip_prefix('/').ok_or_else(|| StepError::Invalid(format!("`{path}` is not absolute")))?;
-        let is_plain = Path::new(relative).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        if relative.is_empty() || !is_plain {
-            return Err(StepError::Invalid(format!("`{path}` is not a plain path")));
-        }
-        Ok(self.root.join(relative))
-    }
-
-    /// Writes down how to undo a step, unless an earlier attempt or step did so for the same thing.
-    fn prepare(&mut self, step: &Step, journal: &mut Journal) -> Result<(), StepError> {
-        match step {
-            Step::WriteFile(file) => {
-                self.prepare_file(&file.path, journal)?;
-                if file.append && journal.before.is_none() {
-                    journal.before = Some(STANDARD.encode(read_or_empty(&self.locate(&file.path)?)?));
-                }
-            }
-            Step::SystemdUnit(unit) => {
-                self.prepare_file(&unit_path(&unit.name)?, journal)?;
-                push(journal, Undo::StopUnit { name: unit.name.clone() });
-            }
-            Step::Run(run) if !run.undo.is_empty() => push(journal, Undo::Run { argv: run.undo.clone() }),
-            Step::Run(_) | Step::WaitFor(_) => {}
-        }
-        Ok(())
-    }
-
-    fn prepare_file(&self, path: &str, journal: &mut Journal) -> Result<(), StepError> {
-        let is_known = |undo: &Undo| match undo {
-            Undo::RemoveFile { path: known } | Undo::RestoreFile { path: known, .. } => known == path,
-            _ => false,
-        };
-        if journal.undo.iter().any(is_known) {
-            return Ok(());
-        }
-        let located = self.locate(path)?;
-        let missing = Path::new(path).ancestors().skip(1).take_while(|parent| {
-            parent.to_str().is_some_and(|parent| parent != "/" && self.locate(parent).is_ok_and(|it| !it.exists()))
-        });
-        if let Some(topmost) = missing.last().and_then(Path::to_str) {
-            push(journal, Undo::RemoveDirectory { path: topmost.to_owned() });
-        }
-        let path = path.to_owned();
-        match fs::metadata(&located) {
-            Ok(metadata) => {
-                let (content, mode) = (STANDARD.encode(fs::read(&located)?), metadata.permissions().mode() & 0o7777);
-                push(journal, Undo::RestoreFile { path, content, mode });
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => push(journal, Undo::RemoveFile { path }),
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    fn execute(&mut self, step: &Step, journal: &Journal) -> Result<(), StepError> {
-        (self.checkpoint)()?;
-        match step {
-            Step::WriteFile(file) => self.write_file(file, journal)?,
-            Step::Run(RunStep { argv, timeout_seconds, .. }) => self.run(argv, *timeout_seconds)?,
-            Step::SystemdUnit(unit) => self.start_unit(unit)?,
-            Step::WaitFor(WaitStep { path, timeout_seconds }) => self.wait_for(path, *timeout_seconds)?,
-        }
-        (self.checkpoint)().map_err(StepError::from)
-    }
-
-    fn write_file(&self, file: &FileStep, journal: &Journal) -> Result<(), StepError> {
-        let located = self.locate(&file.path)?;
-        let content = decode(&file.content)?;
-        let content = match &journal.before {
-            Some(before) if file.append => [decode(before)?, content].concat(),
-            _ => content,
-        };
-        if let Some(parent) = located.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        write_durably(&located, &content, file.mode)?;
-        if !file.owner.is_empty() {
-            owner::change(&self.root, &located, &file.owner)?;
-        }
-        Ok(())
-    }
-
-    fn start_unit(&self, unit: &UnitStep) -> Result<(), StepError> {
-        let located = self.locate(&unit_path(&unit.name)?)?;
-        if let Some(parent) = located.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        write_durably(&located, unit.content.as_bytes(), 0o644)?;
-        self.systemctl(&["daemon-reload"])?;
-        self.systemctl(&["enable", "--now", &unit.name])
-    }
-
-    fn systemctl(&self, words: &[&str]) -> Result<(), StepError> {
-        let argv: Vec<String> = std::iter::once("systemctl").chain(words.iter().copied()).map(str::to_owned).collect();
-        self.run(&argv, UNDO_TIMEOUT)
-    }
-
-    fn run(&self, argv: &[String], timeout: u64) -> Result<(), StepError> {
-        Ok(command::run(argv, self.path.as_deref(), std::time::Duration::from_secs(timeout))?)
-    }
-
-    fn wait_for(&self, path: &str, seconds: u64) -> Result<(), StepError> {
-        let located = self.locate(path)?;
-        let appeared = command::poll(std::time::Duration::from_secs(seconds), || located.exists().then_some(()));
-        appeared.ok_or_else(|| StepError::Timeout { path: path.to_owned(), seconds })
-    }
-
-    fn undo(&mut self, undo: &Undo) -> Result<(), StepError> {
-        (self.checkpoint)()?;
-        match undo {
-            Undo::RemoveFile { path } => tolerate_absence(fs::remove_file(self.locate(path)?))?,
-            Undo::RestoreFile { path, content, mode } => {
-                let located = self.locate(path)?;
-                if let Some(parent) = located.parent() {
-                    fs::create_dir_all(parent)?;
-                }
-                write_durably(&located, &decode(content)?, *mode)?;
-            }
-            Undo::RemoveDirectory { path } => {
-                let located = self.locate(path)?;
-                self.unmount_below(&located)?;
-                tolerate_absence(fs::remove_dir_all(located))?;
-            }
-            Undo::StopUnit { name } => {
-                // The unit file is put back or removed by the entry before this one.
-                if self.locate(&unit_path(name)?)?.exists() {
-                    self.systemctl(&["disable", "--now", name])?;
-                }
-            }
-            Undo::Run { argv } => self.run(argv, UNDO_TIMEOUT)?,
-        }
-        (self.checkpoint)().map_err(StepError::from)
-    }
-
-    /// Unmounts what kubelet mounted below a directory; removing through a mount would remove a volume's data.
-    fn unmount_below(&self, directory: &Path) -> Result<(), StepError> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let points = mounts
-            .lines()
-            .filter_map(|line| line.split(' ').nth(4))
-            .filter(|point| Path::new(point).starts_with(directory));
-        for point in points.collect::<Vec<_>>().into_iter().rev() {
-            self.run(&["umount".to_owned(), point.to_owned()], UNDO_TIMEOUT)?;
-        }
-        Ok(())
-    }
-
-    fn is_undone(&self, undo: &Undo) -> bool {
-        let located = |path: &str| self.locate(path).ok();
-        match undo {
-            Undo::RemoveFile { path } | Undo::RemoveDirectory { path } => located(path).is_some_and(|it| !it.exists()),
-            Undo::RestoreFile { path, content, .. } => {
-                let now = located(path).and_then(|it| fs::read(it).ok());
-                now.is_some() && now == decode(content).ok()
-            }
-            Undo::StopUnit { .. } | Undo::Run { .. } => true,
-        }
-    }
 }
 
-fn push(journal: &mut Journal, undo: Undo) {
-    if !journal.undo.contains(&undo) {
-        journal.undo.push(undo);
+/// The journal of a plan of which nothing is done.
+fn begun(plan: &Plan) -> Journal {
+    let outcome =
+        Outcome { hash: plan.hash(), steps: plan.steps.len(), installation: plan.installation, ..Outcome::default() };
+    Journal { epoch: plan.epoch, plan: Some(plan.clone()), outcome: Some(outcome), ..Journal::default() }
+}
+
+fn fail(journal: &mut Journal, why: &str) {
+    journal.outcome.get_or_insert_default().failure = Some(redact::secrets(why));
+}
+
+/// The first letters of a hash tell plans apart.
+fn plan_marker(hash: &str) -> &str {
+    hash.get(..16).unwrap_or(hash)
+}
+
+/// An error with its causes in one line.
+pub fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let told = source.to_string();
+        // Transparent errors say the same as their cause.
+        if !text.ends_with(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
+        cause = source.source();
     }
-}
-
-fn unit_path(name: &str) -> Result<String, StepError> {
-    let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains('/');
-    if is_name { Ok(format!("{UNITS}/{name}")) } else { Err(StepError::Invalid(format!("`{name}` is no unit name"))) }
-}
-
-fn decode(content: &str) -> Result<Vec<u8>, StepError> {
-    STANDARD.decode(content).map_err(|error| StepError::Invalid(format!("content is not base64: {error}")))
-}
-
-fn read_or_empty(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other,
-    }
-}
-
-fn tolerate_absence(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-fn describe(undo: &Undo) -> String {
-    match undo {
-        Undo::RemoveFile { path } | Undo::RestoreFile { path, .. } | Undo::RemoveDirectory { path } => path.clone(),
-        Undo::StopUnit { name } => name.clone(),
-        Undo::Run { argv } => argv.join(" "),
-    }
+    text
 }

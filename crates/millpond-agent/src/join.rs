@@ -7,12 +7,38 @@ use base64::engine::general_purpose::STANDARD;
 use millpond_api::byoh::names;
 use millpond_api::karpenter::Taint;
 
-use crate::cloud_config::{self, CloudConfigError};
-use crate::plan::{FileStep, Plan, RunStep, Step, UnitStep};
+use crate::cloud_config::{self, CloudConfigError, Instance};
+use crate::plan::{FileStep, GuardStep, Plan, RunStep, Step, UnitStep};
 
 /// Seconds that one command of the bootstrap data may take.
 const COMMAND_TIMEOUT: u64 = 900;
+/// Seconds that the installation may take: it downloads packages.
+const INSTALLATION_TIMEOUT: u64 = 1800;
 const RESET: &str = "command -v kubeadm >/dev/null || exit 0; exec kubeadm reset --force";
+/// Directories that kubelet, kubeadm and CNI plugins fill.
+const GUARDED: [&str; 8] = [
+    "/etc/kubernetes",
+    "/etc/cni/net.d",
+    "/var/lib/kubelet",
+    "/var/lib/cni",
+    "/var/lib/etcd",
+    "/usr/libexec/kubernetes",
+    "/run/cluster-api",
+    "/run/kubeadm",
+];
+/// Labels of Kubernetes' own domains that kubelet may give its Node; it refuses to start with any other of them.
+const KUBELET_LABELS: [&str; 10] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+];
 
 /// Whom the plan is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,19 +66,28 @@ pub struct TlsBootstrap {
     pub kubelet_config: Vec<u8>,
 }
 
+/// Scripts that bring Kubernetes to a host, and take it away.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Installer {
+    /// Script for `sh`.
+    pub install: String,
+    /// Script that undoes it; nothing is undone without one.
+    pub uninstall: String,
+}
+
 /// The plan of kubeadm mode: what the bootstrap data says, as it says it. `kubeadm reset` undoes it.
-pub fn kubeadm(target: &Target, bootstrap_data: &str) -> Result<Plan, CloudConfigError> {
-    // A step that does nothing holds the undo, so that it is written down before the first command runs. A host on
-    // which the installation failed has no kubeadm to reset with.
-    let undo = ["sh", "-c", RESET].map(str::to_owned).to_vec();
-    let argv = vec!["true".to_owned()];
-    let mut steps = vec![Step::Run(RunStep { argv, timeout_seconds: COMMAND_TIMEOUT, undo })];
-    steps.extend(cloud_config::parse(bootstrap_data, COMMAND_TIMEOUT)?);
-    Ok(Plan { machine_uid: target.machine_uid.clone(), epoch: target.epoch, steps })
+pub fn kubeadm(
+    target: &Target,
+    installer: Option<&Installer>,
+    bootstrap_data: &str,
+    instance: &Instance,
+) -> Result<Plan, CloudConfigError> {
+    let steps = cloud_config::parse(bootstrap_data, COMMAND_TIMEOUT, instance)?;
+    Ok(plan(target, installer, steps))
 }
 
 /// The plan of tlsBootstrap mode: files for kubelet, and its unit.
-pub fn tls_bootstrap(target: &Target, files: &TlsBootstrap) -> Plan {
+pub fn tls_bootstrap(target: &Target, installer: Option<&Installer>, files: &TlsBootstrap) -> Plan {
     let file = |path: &str, content: &[u8], mode| {
         let content = STANDARD.encode(content);
         Step::WriteFile(FileStep { path: path.to_owned(), content, mode, ..FileStep::default() })
@@ -65,7 +100,44 @@ pub fn tls_bootstrap(target: &Target, files: &TlsBootstrap) -> Plan {
         file("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", b"", 0o644),
         Step::SystemdUnit(UnitStep { name: "kubelet.service".to_owned(), content: unit(target) }),
     ];
-    Plan { machine_uid: target.machine_uid.clone(), epoch: target.epoch, steps }
+    plan(target, installer, steps)
+}
+
+/// Installation, what the reset has to know, and the steps that join.
+fn plan(target: &Target, installer: Option<&Installer>, join: Vec<Step>) -> Plan {
+    let mut steps: Vec<Step> = installer.map(installation).into_iter().collect();
+    let installed = steps.len();
+    steps.push(Step::Guard(GuardStep { paths: GUARDED.map(str::to_owned).to_vec() }));
+    steps.push(Step::Pods);
+    // A step that does nothing holds the undo, so that it is written down before the first command runs. A host on
+    // which the installation failed has no kubeadm to reset with.
+    let undo = ["sh", "-c", RESET].map(str::to_owned).to_vec();
+    let argv = vec!["true".to_owned()];
+    let name = "expect kubeadm".to_owned();
+    steps.push(Step::Run(RunStep { argv, timeout_seconds: COMMAND_TIMEOUT, undo, name }));
+    steps.extend(join);
+    Plan { machine_uid: target.machine_uid.clone(), epoch: target.epoch, installation: installed, steps }
+}
+
+fn installation(installer: &Installer) -> Step {
+    let script = |text: &str| match text {
+        "" => Vec::new(),
+        text => vec!["bash".to_owned(), "-c".to_owned(), text.to_owned()],
+    };
+    let (argv, undo) = (script(&installer.install), script(&installer.uninstall));
+    let argv = if argv.is_empty() { vec!["true".to_owned()] } else { argv };
+    let name = "install Kubernetes".to_owned();
+    Step::Run(RunStep { argv, timeout_seconds: INSTALLATION_TIMEOUT, undo, name })
+}
+
+/// Whether kubelet starts with this label in `--node-labels`.
+fn is_kubelet_label(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return true };
+    let is_of = |parent: &str| domain == parent || domain.ends_with(&format!(".{parent}"));
+    if is_of("kubelet.kubernetes.io") || is_of("node.kubernetes.io") || KUBELET_LABELS.contains(&key) {
+        return true;
+    }
+    !is_of("kubernetes.io") && !is_of("k8s.io")
 }
 
 fn unit(target: &Target) -> String {
@@ -77,8 +149,9 @@ fn unit(target: &Target) -> String {
         format!("--hostname-override={}", target.host),
         format!("--provider-id={}", names::provider_id(&target.host)),
     ];
-    if !target.labels.is_empty() {
-        let labels: Vec<String> = target.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = target.labels.iter().filter(|(key, _)| is_kubelet_label(key));
+    let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    if !labels.is_empty() {
         command.push(format!("--node-labels={}", labels.join(",")));
     }
     if !target.taints.is_empty() {
@@ -103,15 +176,16 @@ mod tests {
     use super::*;
 
     fn target() -> Target {
-        let labels = BTreeMap::from([("purpose".to_owned(), "gpu".to_owned())]);
+        let labels = [("purpose", "gpu"), ("node.cluster.x-k8s.io/pool", "a"), ("node.kubernetes.io/class", "b")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let taints = serde_json::from_str(r#"[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]"#).unwrap();
         Target { host: "node11".into(), machine_uid: "u1".into(), epoch: 3, labels, taints }
     }
 
     #[test]
     fn kubelet_gets_provider_id_labels_and_taints() {
-        let plan = tls_bootstrap(&target(), &TlsBootstrap::default());
-        assert_eq!((plan.epoch, plan.machine_uid.as_str()), (3, "u1"));
+        let plan = tls_bootstrap(&target(), None, &TlsBootstrap::default());
+        assert_eq!((plan.epoch, plan.machine_uid.as_str(), plan.installation), (3, "u1", 0));
         let Some(Step::SystemdUnit(unit)) = plan.steps.last() else { panic!("a unit") };
         assert_eq!(unit.name, "kubelet.service");
         for flag in [
@@ -119,7 +193,8 @@ mod tests {
             "--kubeconfig=/etc/kubernetes/kubelet.conf",
             "--config=/var/lib/kubelet/config.yaml",
             "--provider-id=byoh://node11",
-            "--node-labels=purpose=gpu",
+            // Kubelet would not start with the label of `x-k8s.io`'s parent domain, but this one is another domain.
+            "--node-labels=node.cluster.x-k8s.io/pool=a,node.kubernetes.io/class=b,purpose=gpu",
             "--register-with-taints=nvidia.com/gpu=:NoSchedule",
         ] {
             assert!(unit.content.contains(flag), "{flag}: {}", unit.content);
@@ -132,10 +207,39 @@ mod tests {
     }
 
     #[test]
+    fn kubelet_gets_no_label_that_stops_it() {
+        for (key, is_allowed) in [
+            ("purpose", true),
+            ("nvidia.com/gpu", true),
+            ("topology.kubernetes.io/zone", true),
+            ("feature.node.kubernetes.io/x", true),
+            ("node-role.kubernetes.io/worker", false),
+            ("node-restriction.kubernetes.io/a", false),
+            ("capacity.k8s.io/a", false),
+        ] {
+            assert_eq!(is_kubelet_label(key), is_allowed, "{key}");
+        }
+    }
+
+    #[test]
     fn kubeadm_runs_the_bootstrap_data_as_it_is() {
-        let plan = kubeadm(&target(), "#cloud-config\nruncmd: ['kubeadm join && touch /run/ok']\n").unwrap();
-        let Step::Run(join) = &plan.steps[1] else { panic!("a command") };
+        let data = "#cloud-config\nruncmd: ['kubeadm join && touch /run/ok']\n";
+        let of = |target: &Target, installer: Option<&Installer>| {
+            kubeadm(target, installer, data, &Instance::default()).unwrap()
+        };
+        let plan = of(&target(), None);
+        let Some(Step::Run(join)) = plan.steps.last() else { panic!("a command") };
         assert_eq!(join.argv, ["sh", "-c", "kubeadm join && touch /run/ok"]);
-        assert_ne!(plan.hash(), kubeadm(&Target { epoch: 4, ..target() }, "#cloud-config\n").unwrap().hash());
+        assert_ne!(plan.hash(), of(&Target { epoch: 4, ..target() }, None).hash());
+        let installer =
+            Installer { install: "apt-get install kubeadm".into(), uninstall: "apt-get remove kubeadm".into() };
+        let plan = of(&target(), Some(&installer));
+        assert_eq!(plan.installation, 1);
+        let Step::Run(install) = &plan.steps[0] else { panic!("a script") };
+        assert_eq!(
+            (&install.argv[..2], install.undo[2].as_str()),
+            (&["bash".to_owned(), "-c".to_owned()][..], "apt-get remove kubeadm")
+        );
+        assert_eq!(plan.steps[0].title(), "install Kubernetes");
     }
 }

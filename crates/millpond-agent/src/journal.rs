@@ -1,5 +1,6 @@
 //! The journal of a plan: one file in the state directory, replaced as a whole by rename, synced before and after.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -32,6 +33,27 @@ pub struct Journal {
     /// Whether the reset has begun; then nothing of the plan is applied any more.
     #[serde(default)]
     pub resetting: bool,
+    /// What became of the plan. It survives the reset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// What became of the plan of an epoch, without its content.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Hash of the plan.
+    pub hash: String,
+    /// Its steps.
+    pub steps: usize,
+    /// How many of them install Kubernetes.
+    #[serde(default)]
+    pub installation: usize,
+    /// How many were done.
+    pub done: usize,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// How to undo a part of a step. Each is written before that part is done, and can be repeated.
@@ -57,6 +79,17 @@ pub enum Undo {
         /// Absolute path.
         path: String,
     },
+    /// Removes from a directory what was not in it before.
+    PruneDirectory {
+        /// Absolute path.
+        path: String,
+        /// What was in it, by paths relative to it.
+        keep: BTreeSet<String>,
+    },
+    /// Makes systemd read its units again.
+    ReloadUnits,
+    /// Ends the pods that kubelet started.
+    StopPods,
     /// Stops and disables a unit.
     StopUnit {
         /// Name.

@@ -11,8 +11,16 @@ pub struct Plan {
     pub machine_uid: String,
     /// Epoch of the claim.
     pub epoch: i64,
+    /// How many of the steps, from the first on, install Kubernetes; the rest makes the host a node.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub installation: usize,
     /// Steps, in order.
     pub steps: Vec<Step>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// One step. Every step can be repeated: an agent that was killed within a step begins the step anew.
@@ -27,6 +35,10 @@ pub enum Step {
     SystemdUnit(UnitStep),
     /// Waits until a file exists.
     WaitFor(WaitStep),
+    /// Writes down what is in directories that other programs will fill, so that a reset empties them of all the rest.
+    Guard(GuardStep),
+    /// Does nothing; the reset ends the pods that kubelet started, and what they mounted.
+    Pods,
 }
 
 /// Writes a file.
@@ -56,6 +68,9 @@ pub struct RunStep {
     /// Command that undoes it on a reset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undo: Vec<String>,
+    /// What messages call it; the program without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
 }
 
 /// Writes, enables and starts a systemd unit.
@@ -65,6 +80,14 @@ pub struct UnitStep {
     pub name: String,
     /// The unit file.
     pub content: String,
+}
+
+/// Keeps directories as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuardStep {
+    /// Absolute paths of directories, which need not exist.
+    pub paths: Vec<String>,
 }
 
 /// Waits until a file exists.
@@ -90,9 +113,12 @@ impl Step {
     pub fn title(&self) -> String {
         match self {
             Self::WriteFile(step) => format!("write {}", step.path),
+            Self::Run(step) if !step.name.is_empty() => step.name.clone(),
             Self::Run(step) => format!("run {}", step.argv.first().map_or("", String::as_str)),
             Self::SystemdUnit(step) => format!("start {}", step.name),
             Self::WaitFor(step) => format!("wait for {}", step.path),
+            Self::Guard(_) => "look at directories".to_owned(),
+            Self::Pods => "expect pods".to_owned(),
         }
     }
 }

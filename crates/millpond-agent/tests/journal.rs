@@ -85,13 +85,13 @@ fn plan(host: &Path, epoch: i64) -> Plan {
         file("/etc/kubernetes/pki/ca.crt", "ca", false),
         file("/etc/hosts", "10.0.0.1 api\n", true),
         file("/etc/hosts", "10.0.0.2 registry\n", true),
-        Step::Run(RunStep { argv: touch("ran"), timeout_seconds: 60, undo: touch("undone") }),
+        Step::Run(RunStep { argv: touch("ran"), timeout_seconds: 60, undo: touch("undone"), ..RunStep::default() }),
         Step::SystemdUnit(UnitStep {
             name: "kubelet.service".into(),
             content: "[Service]\nExecStart=kubelet\n".into(),
         }),
     ];
-    Plan { machine_uid: "u1".into(), epoch, steps }
+    Plan { machine_uid: "u1".into(), epoch, steps, ..Plan::default() }
 }
 
 fn is_applied(host: &Host) {
@@ -184,7 +184,7 @@ fn a_command_that_fails_fails_its_step_with_its_output() {
     let before = host.files();
     let mut plan = plan(host.directory.path(), 1);
     let argv = ["sh", "-c", "echo no such node >&2; exit 3"].map(str::to_owned).to_vec();
-    plan.steps[3] = Step::Run(RunStep { argv, timeout_seconds: 60, undo: Vec::new() });
+    plan.steps[3] = Step::Run(RunStep { argv, timeout_seconds: 60, ..RunStep::default() });
     let error = host.executor().apply(&plan).unwrap_err();
     let ExecutorError::Step { number: 4, cause, .. } = &error else { panic!("{error:?}") };
     assert_eq!(cause.to_string(), "`sh` ended with exit code 3: no such node");
@@ -211,7 +211,7 @@ fn killed_plan(host: &Path) -> Plan {
     let mut plan = plan(host, 1);
     let line = format!("echo > {0}/started; cat {0}/gate; touch {0}/ran; echo > {0}/ended", host.display());
     plan.steps[3] =
-        Step::Run(RunStep { argv: vec!["sh".into(), "-c".into(), line], timeout_seconds: 60, undo: Vec::new() });
+        Step::Run(RunStep { argv: vec!["sh".into(), "-c".into(), line], timeout_seconds: 60, ..RunStep::default() });
     plan
 }
 

@@ -310,18 +310,25 @@ pub fn machine(world: &World, machine: &ByoMachine) -> MachineReport {
         if let Some(at) = scene.hosts.iter().position(|one| one.name() == host.name()) {
             scene.inventory.hosts[at].availability = Availability::Free;
         }
-        requests.extend(scene.request(machine).map(|request| Request { promised: Some(host.name().to_owned()), ..request }));
+        requests.extend(
+            scene.request(machine).map(|request| Request { promised: Some(host.name().to_owned()), ..request }),
+        );
     }
     let number = requests.iter().position(|request| request.machine == machine.name());
     let pools = scene.pools(&requests);
     let outcome: Outcome = match_hosts(&scene.inventory, &pools.pools);
     let place = number.and_then(|number| {
-        pools.requests.iter().enumerate().find_map(|(pool, members)| Some((pool, members.iter().position(|one| *one == number)?)))
+        pools
+            .requests
+            .iter()
+            .enumerate()
+            .find_map(|(pool, members)| Some((pool, members.iter().position(|one| *one == number)?)))
     });
     let explanation = place.map(|(pool, place)| explain(&scene.inventory, &pools.pools, &outcome, pool, place));
     let explanation = explanation.unwrap_or_default();
     let ready = condition::find(&machine.status.conditions, names::machine::HOST_READY).filter(|one| !one.is_true());
-    let mut notes: Vec<String> = ready.map(|ready| ready.message.clone()).filter(|text| !text.is_empty()).into_iter().collect();
+    let mut notes: Vec<String> =
+        ready.map(|ready| ready.message.clone()).filter(|text| !text.is_empty()).into_iter().collect();
     let failed = condition::find(&machine.status.conditions, names::host::BOOTSTRAPPED).filter(|one| one.is_false());
     notes.extend(failed.map(|failed| format!("{}: {}", failed.reason, failed.message)));
     if let Some(host) = held {
@@ -371,7 +378,8 @@ pub fn host(world: &World, host: &ByoHost) -> HostReport {
     let waiting = scene.waiting();
     let pools = world.pools(namespace).into_iter().map(|(deployment, template)| {
         let selector = template.map(selector_of).unwrap_or_default();
-        let needs = template.map(|template| template.spec.template.spec.capacity_requirements.0.clone()).unwrap_or_default();
+        let needs =
+            template.map(|template| template.spec.template.spec.capacity_requirements.0.clone()).unwrap_or_default();
         served(&scene, deployment, &selector, &needs, &view, &waiting)
     });
     HostReport {
@@ -401,11 +409,18 @@ fn served(
 ) -> ServedPool {
     // The host alone, as if it were free: whether labels and capacity suit.
     let mut free = Inventory::default();
-    let labels: Vec<(&str, &str)> = host.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let labels: Vec<(&str, &str)> =
+        host.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let capacity = inventory::capacity(host);
     free.add(&host.metadata.name, &labels, &capacity.iter().collect::<Vec<_>>(), None);
     let machines = vec![WaitingMachine::default()];
-    let pool = Pool { name: deployment.name().to_owned(), selector: selector.to_vec(), needs: needs.clone(), machines, ..Pool::default() };
+    let pool = Pool {
+        name: deployment.name().to_owned(),
+        selector: selector.to_vec(),
+        needs: needs.clone(),
+        machines,
+        ..Pool::default()
+    };
     let pools = [pool];
     let outcome = match_hosts(&free, &pools);
     let explanation = explain(&free, &pools, &outcome, 0, 0);
@@ -424,10 +439,12 @@ pub fn pool(world: &World, deployment: &MachineDeployment, template: Option<&Byo
     let (namespace, name) = (deployment.namespace(), deployment.name());
     let scene = Scene::new(world, namespace);
     let selector = template.map(selector_of).unwrap_or_default();
-    let needs = template.map(|template| template.spec.template.spec.capacity_requirements.0.clone()).unwrap_or_default();
+    let needs =
+        template.map(|template| template.spec.template.spec.capacity_requirements.0.clone()).unwrap_or_default();
     let mut requests = scene.waiting();
     let waiting = requests.iter().filter(|request| request.pool == name).count();
-    let here = || world.machines.iter().filter(|machine| machine.namespace() == namespace && world.pool_of(machine) == name);
+    let here =
+        || world.machines.iter().filter(|machine| machine.namespace() == namespace && world.pool_of(machine) == name);
     let attached = here().filter(|machine| world.host_of(machine).is_some()).count();
     let before = scene.pools(&requests);
     let more = crate::capacity::matchable(
@@ -453,7 +470,8 @@ pub fn pool(world: &World, deployment: &MachineDeployment, template: Option<&Byo
     let annotations = deployment.metadata.annotations.clone().unwrap_or_default();
     let problems = Problems::new();
     node_group::misspelt(&annotations, &problems);
-    let mut warnings: Vec<String> = problems.into_inner().iter().map(|one| format!("AnnotationUnknown: {one}")).collect();
+    let mut warnings: Vec<String> =
+        problems.into_inner().iter().map(|one| format!("AnnotationUnknown: {one}")).collect();
     if template.is_none() {
         warnings.push("TemplateNotFound: the ByoMachineTemplate that the pool refers to does not exist".to_owned());
     }
@@ -469,7 +487,9 @@ pub fn pool(world: &World, deployment: &MachineDeployment, template: Option<&Byo
     let of_machines = |deployment: &MachineDeployment| deployment.spec["selector"]["matchLabels"].clone();
     let overlapping: Vec<&str> = others
         .iter()
-        .filter(|(other, _)| other.name() != name && !of_machines(other).is_null() && of_machines(other) == of_machines(deployment))
+        .filter(|(other, _)| {
+            other.name() != name && !of_machines(other).is_null() && of_machines(other) == of_machines(deployment)
+        })
         .map(|(other, _)| other.name())
         .collect();
     if !overlapping.is_empty() {
@@ -512,7 +532,8 @@ mod tests {
     }
 
     fn host_of(name: &str, purpose: &str, gpus: i64, claim: Option<&str>) -> ByoHost {
-        let claim = claim.map(|machine| json!({"machineUID": machine, "namespace": "default", "name": machine, "epoch": 1}));
+        let claim =
+            claim.map(|machine| json!({"machineUID": machine, "namespace": "default", "name": machine, "epoch": 1}));
         read(json!({
             "metadata": {"name": name, "namespace": "default", "labels": {"purpose": purpose}},
             "spec": {"claim": claim},

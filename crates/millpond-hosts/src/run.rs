@@ -18,6 +18,7 @@ use crate::hosts::Hosts;
 use crate::installer::Installers;
 use crate::machines::Machines;
 use crate::stock::{Options, Stock};
+use crate::{access, approval};
 
 /// Starts all controllers; they end with the token.
 pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> TaskTracker {
@@ -35,6 +36,8 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     let (clusters, of_clusters) = Clusters::new(&stock);
     let capacity = Capacity::new(&stock);
     tasks.spawn(ensure_namespace(client.clone()));
+    tasks.spawn(approval::run(&stock, token.clone()));
+    tasks.spawn(access::run(&stock, token.clone()));
     stock.watch(&tasks, token);
     let (shared, stop) = (Arc::clone(&stock), token.clone());
     tasks.spawn(async move {

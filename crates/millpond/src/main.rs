@@ -48,6 +48,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             drop(out);
             commands::bench::run(args)
         }
+        Command::Agent(args) => commands::agent::run(*args, &mut out),
+        Command::Host(command) => commands::host::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Plan(_) | Command::Ci(_) => Ok(()),
         Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Install(command) => commands::install::run(&command, &mut out),
@@ -71,7 +73,7 @@ fn start_logging() -> anyhow::Result<()> {
             code: Some(Code::Usage),
             hint: Some("give a level (`info`), or levels of rooms (`warn,millpond_apiserver=debug`)".to_owned()),
         })?,
-        Err(_) => EnvFilter::new("warn"),
+        Err(_) => EnvFilter::new("warn,millpond_agent=info"),
     };
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     Ok(())

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes of output that an error shows.
@@ -42,16 +43,33 @@ pub enum CommandError {
         /// The end of its output.
         tail: String,
     },
+    /// The agent was told to stop, or to do something else; the command was killed with its children.
+    #[error("`{program}` was interrupted")]
+    Interrupted {
+        /// The program.
+        program: String,
+    },
 }
 
-/// Asks again and again until there is an answer or the time is over.
-pub(super) fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+/// How commands are run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner<'a> {
+    /// Directories that programs are looked for in, if not those of the agent.
+    pub(super) path: Option<&'a str>,
+    /// Variable of the environment by which children are found that outlive the command or the agent.
+    pub(super) marker: Option<(&'static str, &'a str)>,
+    /// Ends the command early.
+    pub(super) cancel: &'a AtomicBool,
+}
+
+/// Asks again and again until there is an answer, the time is over or the work is cancelled.
+pub(super) fn poll<T>(limit: Duration, cancel: &AtomicBool, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {
             return Some(answer);
         }
-        if start.elapsed() >= limit {
+        if start.elapsed() >= limit || cancel.load(Ordering::Relaxed) {
             return None;
         }
         std::thread::sleep(PAUSE);
@@ -59,7 +77,7 @@ pub(super) fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Op
 }
 
 /// Runs a command to its end.
-pub(super) fn run(argv: &[String], path: Option<&str>, limit: Duration) -> Result<(), CommandError> {
+pub(super) fn run(argv: &[String], manner: Manner<'_>, limit: Duration) -> Result<(), CommandError> {
     let (program, arguments) = argv.split_first().ok_or_else(|| CommandError::Start {
         program: String::new(),
         cause: io::Error::other("the command is empty"),
@@ -71,11 +89,14 @@ pub(super) fn run(argv: &[String], path: Option<&str>, limit: Duration) -> Resul
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).process_group(0);
     command.stdout(clone(&output).map_err(failed_to_start)?).stderr(clone(&output).map_err(failed_to_start)?);
-    if let Some(path) = path {
+    if let Some(path) = manner.path {
         command.env("PATH", path);
     }
+    if let Some((name, value)) = manner.marker {
+        command.env(name, value);
+    }
     let mut child = command.spawn().map_err(failed_to_start)?;
-    let status = poll(limit, || child.try_wait().transpose());
+    let status = poll(limit, manner.cancel, || child.try_wait().transpose());
     match status {
         Some(Ok(status)) if status.success() => Ok(()),
         Some(Ok(status)) => {
@@ -83,6 +104,10 @@ pub(super) fn run(argv: &[String], path: Option<&str>, limit: Duration) -> Resul
             Err(CommandError::Failed { program, status: describe(status), tail })
         }
         Some(Err(cause)) => Err(failed_to_start(cause)),
+        None if manner.cancel.load(Ordering::Relaxed) => {
+            kill_group(&mut child);
+            Err(CommandError::Interrupted { program: program.clone() })
+        }
         None => {
             kill_group(&mut child);
             let (program, tail) = (program.clone(), tail(&mut output));

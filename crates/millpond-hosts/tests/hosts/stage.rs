@@ -124,11 +124,8 @@ impl Stage {
 
     /// Starts the controllers that scale node groups by pending pods.
     pub(crate) async fn hire_autoscaler(&self) -> Controllers {
-        let options = ControllerOptions {
-            seed: 7,
-            virtual_start: Some(self.clock.now()),
-            ..ControllerOptions::default()
-        };
+        let options =
+            ControllerOptions { seed: 7, virtual_start: Some(self.clock.now()), ..ControllerOptions::default() };
         let providers: [Arc<dyn millpond_providers::Provider>; 0] = [];
         let controllers = Controllers::start(self.client.clone(), options, providers, &self.token);
         controllers.context().cluster.wait_until_ready().await;

@@ -305,7 +305,8 @@ async fn pools_scale_from_zero_by_pending_pods() {
         });
         stage.patch(CORE, "MachineDeployment", pool, json!({"metadata": {"annotations": bounds}})).await;
     }
-    let annotations = async |pool: &str| stage.get(CORE, "MachineDeployment", pool).await["metadata"]["annotations"].clone();
+    let annotations =
+        async |pool: &str| stage.get(CORE, "MachineDeployment", pool).await["metadata"]["annotations"].clone();
     for (pool, most, cpus, gpus) in [("worker-pool", "2", "4", None), ("gpu-pool", "1", "8", Some("1"))] {
         stage
             .until("what hosts offer is published", async || {
@@ -320,7 +321,10 @@ async fn pools_scale_from_zero_by_pending_pods() {
     }
     let template = stage.get(BYOH, "ByoMachineTemplate", "gpu-pool-template").await;
     assert_eq!(template["status"]["capacity"], json!({"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"}));
-    assert_eq!((&template["status"]["matchingHosts"], &template["status"]["nodeInfo"]["architecture"]), (&json!(1), &json!("amd64")));
+    assert_eq!(
+        (&template["status"]["matchingHosts"], &template["status"]["nodeInfo"]["architecture"]),
+        (&json!(1), &json!("amd64"))
+    );
     for number in 0..2 {
         let limits = json!({"nvidia.com/gpu": "1"});
         stage
@@ -360,5 +364,9 @@ async fn pools_scale_from_zero_by_pending_pods() {
     }
     assert_eq!(stage.until_hosts("worker-pool", 2).await, ["node10", "node12"]);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(stage.get(CORE, "MachineDeployment", "worker-pool").await["spec"]["replicas"], 2, "no machine waits for a host");
+    assert_eq!(
+        stage.get(CORE, "MachineDeployment", "worker-pool").await["spec"]["replicas"],
+        2,
+        "no machine waits for a host"
+    );
 }

@@ -99,6 +99,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let client = kube::Client::new(embedded.service(), "default");
     if !args.bare {
         super::kinds::install(&client).await?;
+        super::rights::install(&client).await?;
         embedded.server().pass_readiness_gate(KINDS_GATE);
     }
     // A client for each: within one, requests wait in line.

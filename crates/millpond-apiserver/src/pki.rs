@@ -267,7 +267,9 @@ fn issue(authority: &Authority, names: &[String], addresses: &[IpAddr], now: Tim
     let tls = |problem: &dyn std::fmt::Display| PkiError::Tls(problem.to_string());
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| tls(&problem))?;
     let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|problem| tls(&problem))?;
-    let certified = Arc::new(CertifiedKey::new(vec![certificate.der().clone()], key));
+    // The CA's own certificate comes last: machines that join know it by its hash, and find it here.
+    let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|problem| tls(&problem))?;
+    let certified = Arc::new(CertifiedKey::new(vec![certificate.der().clone(), ca], key));
     Ok(Issued { certified, renew_at: days_after(now, LEAF_DAYS * 2 / 3) })
 }
 

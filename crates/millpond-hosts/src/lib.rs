@@ -13,12 +13,28 @@
 //! twice; a host is free again only after its agent has reset it. The agent is `millpond-agent`; Cluster API's core, or
 //! its stand-in, makes ByoMachines and deletes them.
 
+pub mod access;
+pub mod approval;
+mod assign;
+pub mod bootstrap;
+pub mod capacity;
+pub mod clusters;
+pub mod explain;
 pub mod heartbeats;
 pub mod hosts;
+pub mod installer;
 pub mod inventory;
+mod join;
 pub mod kinds;
+mod machines;
+mod nodes;
 pub mod release;
+pub mod report;
+pub mod rights;
 pub mod run;
+mod secrets;
 pub mod state;
 pub mod stock;
 mod text;
+pub mod token;
+pub mod world;

@@ -4,12 +4,14 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, PodTemplateSpec,
     Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::Role;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use kube::core::ApiResource;
@@ -83,10 +85,11 @@ kinds!(true:
     PodDisruptionBudget,
     PodTemplate,
     ReplicaSet,
+    Role,
     Service,
     StatefulSet,
 );
-kinds!(false: CSINode, Namespace, Node, PersistentVolume, PriorityClass, StorageClass, VolumeAttachment);
+kinds!(false: CSINode, CertificateSigningRequest, Namespace, Node, PersistentVolume, PriorityClass, StorageClass, VolumeAttachment);
 
 /// A template of pods as a tree, to compare and to keep. Goes over text, as everything here does, for which there is
 /// a writer already.

@@ -30,6 +30,8 @@ impl Pki {
         let (ca, ca_pem) = authority()?;
         let account_key = service_account_key()?;
         let (server_pem, server_key_pem) = server(&ca)?;
+        // The chain ends with the CA: machines that join know it by its hash.
+        let server_pem = server_pem + &ca_pem;
         let file = |name: &str, contents: &str| -> Result<PathBuf> {
             let path = folder.join(name);
             write_private(&path, contents.as_bytes())?;

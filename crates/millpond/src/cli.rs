@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, catalog, ci, completion, controller, convert, explain, gpu, install, node, plan, pool, reference, store, up,
+    agent, bench, catalog, ci, completion, controller, convert, explain, gpu, host, install, node, plan, pool, reference,
+    store, up,
 };
 
 /// One control plane for every kind of node pool
@@ -83,6 +84,26 @@ pub(crate) enum Command {
   millpond node list --pool general --sort price"
     )]
     Node(node::NodeCommand),
+    /// See and steer the hosts of the capacity pool, and let new ones in
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  millpond host token create"
+    )]
+    Host(host::HostCommand),
+    /// Make this machine a host of the capacity pool
+    ///
+    /// The agent registers its machine with a one-time token, tells what the machine has,
+    /// and makes it a node when a pool needs it: by the bootstrap data of kubeadm, or by
+    /// kubelet's own TLS bootstrap. When the pool lets it go, the agent puts everything
+    /// back as it was. Credentials and the journal are in the state directory; with
+    /// credentials there, no token is needed.
+    #[command(after_help = "Examples:
+  millpond agent --server https://10.0.0.1:6443 --token ID.SECRET --ca-hash sha256:0011223344556677889900112233445566778899001122334455667788990011
+  millpond agent --bootstrap-kubeconfig bootstrap.conf --namespace pool --label site=a,rack=7
+  millpond agent --skip-installation
+  millpond agent install --bootstrap-kubeconfig bootstrap.conf")]
+    Agent(Box<agent::AgentArgs>),
     /// Look after the store of the embedded API
     #[command(
         subcommand,

@@ -18,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// What is logged; the reference of the command line names it too.
 const LOG_VARIABLE: &str = "MILLPOND_LOG";
 /// What is logged where it is not set: warnings, and the decisions about GPU jobs, which are few.
-const DEFAULT_LOG: &str = "warn,millpond_gpu=info";
+const DEFAULT_LOG: &str = "warn,millpond_gpu=info,millpond_agent=info";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -53,6 +53,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             drop(out);
             commands::bench::run(args)
         }
+        Command::Agent(args) => commands::agent::run(*args, &mut out),
+        Command::Host(command) => commands::host::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Plan(_) | Command::Ci(_) | Command::Gpu(_) => Ok(()),
         Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
         Command::Install(command) => commands::install::run(&command, &mut out),

@@ -104,7 +104,7 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
         }),
     ];
     let role_ref = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME});
-    vec![
+    let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
@@ -127,7 +127,44 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
             "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
             "roleRef": role_ref("Role"), "subjects": subjects,
         }),
-    ]
+    ];
+    objects.extend(of_hosts(&subjects));
+    objects
+}
+
+/// What lets hosts in: the approver's rights, and those of tokens and hosts with the policy that bounds them.
+fn of_hosts(subjects: &Value) -> Vec<Value> {
+    const APPROVER: &str = "millpond-host-approver";
+    let hosts = "infrastructure.cluster.x-k8s.io";
+    let roles = ["create", "delete", "get", "list", "patch", "watch"];
+    let rules = json!([
+        rule("certificates.k8s.io", &["certificatesigningrequests"], &["delete", "list", "watch"]),
+        rule("certificates.k8s.io", &["certificatesigningrequests/approval"], &["patch", "update"]),
+        {
+            "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
+            "resourceNames": ["kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"],
+        },
+        rule("rbac.authorization.k8s.io", &["roles", "rolebindings"], &roles),
+        // Tokens, and what the Roles of hosts give: a Role gives nothing that its author may not do.
+        rule("", &["secrets"], &["create", "delete", "get", "list", "patch", "update", "watch"]),
+        rule(hosts, &["byohosts"], &["get", "watch"]),
+        rule(hosts, &["byohosts/status"], &["get", "patch"]),
+        rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "patch", "update", "watch"]),
+    ]);
+    let mut objects = millpond_hosts::rights::objects();
+    let rbac = "rbac.authorization.k8s.io/v1";
+    objects.extend([
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": APPROVER, "labels": labels()},
+            "rules": rules,
+        }),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": APPROVER, "labels": labels()},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": APPROVER},
+            "subjects": subjects,
+        }),
+    ]);
+    objects
 }
 
 /// The labels of everything that is installed.

@@ -13,3 +13,4 @@ pub mod engine;
 pub mod launcher;
 pub mod model;
 pub mod view;
+pub mod zk;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::engine::{ForeignPool, Lock};
+use crate::engine::{Decision, ForeignPool, Lock};
 use crate::model::{Node, NodeRequest};
 
 /// A store of requests and nodes: ZooKeeper, or objects in the Kubernetes API.
@@ -16,6 +16,16 @@ pub trait Backend: Send + Sync + 'static {
     /// What the store holds, as far as this process has seen. Cheap: records are shared. Own writes are in it once
     /// [`commit`](Self::commit) has returned.
     fn records(&self) -> Records;
+
+    /// One request of [`records`](Self::records).
+    fn request(&self, id: &str) -> Option<Stored<NodeRequest>> {
+        self.records().requests.remove(id)
+    }
+
+    /// One node of [`records`](Self::records).
+    fn node(&self, id: &str) -> Option<Stored<Node>> {
+        self.records().nodes.remove(id)
+    }
 
     /// Tells when [`records`](Self::records) has changed: the value counts the changes.
     fn changes(&self) -> watch::Receiver<u64>;
@@ -38,6 +48,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether the store answers; `/ready` asks it.
     fn is_connected(&self) -> bool;
+
+    /// Hears of every decision before it is carried out: a store with room for it keeps why requests wait or fail.
+    fn decided(&self, _decision: &Decision) {}
 }
 
 /// What can be locked.

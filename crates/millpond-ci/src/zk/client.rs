@@ -568,7 +568,8 @@ mod tests {
 
     #[tokio::test]
     async fn frames_are_cut_wherever_reads_end() {
-        let mut stream = tokio_test_stream(&[&framed(b"one")[..], &framed(b"")[..], &framed(b"three")[..]].concat());
+        let bytes = [&framed(b"one")[..], &framed(b"")[..], &framed(b"three")[..]].concat();
+        let mut stream = tokio_test_stream(&bytes);
         let mut frames = Frames::default();
         let mut read = Vec::new();
         for _ in 0..3 {

@@ -16,3 +16,4 @@ pub mod objects;
 pub mod records;
 pub mod view;
 pub mod web;
+pub mod zk;

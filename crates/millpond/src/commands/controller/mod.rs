@@ -1,6 +1,6 @@
 //! `millpond controller`: the controllers alone, on a cluster that is there.
 
-mod access;
+pub(crate) mod access;
 mod endpoints;
 
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
 use super::dialects::gpu::GpuArgs;
+use super::dialects::ci::CiDialectArgs;
 use super::kinds;
 use super::lead::{self, CloudPlace, Monitor, Office, Readiness, Standing};
 use super::node_groups::NodeGroupArgs;
@@ -52,6 +53,8 @@ pub(crate) struct ControllerArgs {
     node_groups: NodeGroupArgs,
     #[command(flatten)]
     gpu: GpuArgs,
+    #[command(flatten)]
+    ci: CiDialectArgs,
     /// The cluster that Cluster API's machines are in, if it is not the one that their nodes are in
     #[arg(long, value_name = "FILE")]
     management_kubeconfig: Option<PathBuf>,
@@ -67,6 +70,7 @@ pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
 
 async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let ci = args.ci.options()?;
     let endpoints = Endpoints::bind(&args.endpoints).await?;
     let client = connect(&args, threads.controllers()).await?;
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
@@ -77,6 +81,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
     office.dialects.gpu = args.gpu.options(&args.leader_namespace);
     office.dialects.hosts.api_server = api_server(&args).await;
+    office.dialects.ci = ci;
     let settled = office.settled();
     let (health, metrics) = endpoints.urls();
     let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));

@@ -2,6 +2,7 @@
 //!
 //! One module per dialect: what the command line says about it, and a function that starts its controllers.
 
+pub(crate) mod ci;
 pub(crate) mod fake_vcenter;
 pub(crate) mod gpu;
 mod hosts;
@@ -17,11 +18,13 @@ pub(crate) struct DialectOptions {
     pub(crate) gpu: millpond_gpu::controller::Options,
     /// Own hosts.
     pub(crate) hosts: millpond_hosts::stock::Options,
+    /// CI nodes, where a configuration was named.
+    pub(crate) ci: Option<ci::CiOptions>,
 }
 
 impl Default for DialectOptions {
     fn default() -> Self {
-        Self { gpu: gpu::default_options(), hosts: millpond_hosts::stock::Options::default() }
+        Self { gpu: gpu::default_options(), hosts: millpond_hosts::stock::Options::default(), ci: None }
     }
 }
 
@@ -32,6 +35,9 @@ pub(crate) fn start(client: &Client, options: &DialectOptions, term: &Cancellati
     tasks.spawn(async move { gpu.wait().await });
     let hosts = hosts::start(client, &options.hosts, term);
     tasks.spawn(async move { hosts.wait().await });
+    if let Some(options) = &options.ci {
+        ci::start(client, options, term, &tasks);
+    }
     tasks.close();
     tasks
 }

@@ -28,7 +28,7 @@ const RUNNING: &str = ".running";
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// By itself, with this code; a negative one is a signal.
     Exited(i32),
     /// It took too long.
@@ -39,27 +39,27 @@ pub enum Outcome {
 
 /// A command and where it runs.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub(super) struct Run<'a> {
     /// The command.
-    pub command: &'a BuildCommand,
+    pub(super) command: &'a BuildCommand,
     /// Its log.
-    pub log: &'a Path,
+    pub(super) log: &'a Path,
     /// How long it may take.
-    pub timeout: Duration,
+    pub(super) timeout: Duration,
     /// The file that tells that it runs.
-    pub running: PathBuf,
+    pub(super) running: PathBuf,
     /// Texts that the log must not show.
-    pub secrets: &'a [String],
+    pub(super) secrets: &'a [String],
 }
 
 /// The file that tells of a running build.
-pub fn running_file(images: &Path, image: &str, build: &str) -> PathBuf {
+pub(super) fn running_file(images: &Path, image: &str, build: &str) -> PathBuf {
     images.join(format!(".{image}-{build}{RUNNING}"))
 }
 
 impl Run<'_> {
     /// Runs the command to its end. The log is open until then; its last line is left to the caller.
-    pub async fn run(&self, stop: &CancellationToken) -> io::Result<(Outcome, File)> {
+    pub(super) async fn run(&self, stop: &CancellationToken) -> io::Result<(Outcome, File)> {
         let mut log = File::create(self.log).await?;
         // One pipe for both, as in a shell's `2>&1`: the lines stay in order.
         let (reader, writer) = io::pipe()?;
@@ -127,7 +127,7 @@ async fn copy(output: &mut ChildStdout, log: &mut File, secrets: &[String]) -> i
 }
 
 /// A text with stars in the place of secrets.
-pub fn mask<'t>(text: &'t [u8], secrets: &[String]) -> Cow<'t, [u8]> {
+pub(super) fn mask<'t>(text: &'t [u8], secrets: &[String]) -> Cow<'t, [u8]> {
     let mut masked = Cow::Borrowed(text);
     for secret in secrets.iter().map(String::as_bytes).filter(|secret| !secret.is_empty()) {
         let mut start = 0;
@@ -185,7 +185,7 @@ fn started(pid: Pid) -> Option<String> {
 }
 
 /// Ends the commands of a builder that was killed. The caller has the images directory for itself.
-pub fn end_leftovers(images: &Path) -> io::Result<()> {
+pub(super) fn end_leftovers(images: &Path) -> io::Result<()> {
     for entry in fs::read_dir(images)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

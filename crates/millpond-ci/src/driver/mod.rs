@@ -6,6 +6,7 @@
 //! alike for all drivers. Static hosts are not launched, see [`hosts`].
 
 pub mod hosts;
+pub mod kube;
 
 use std::sync::Arc;
 

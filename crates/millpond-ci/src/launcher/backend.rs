@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::engine::{ForeignPool, Lock};
+use crate::engine::{Decision, ForeignPool, Lock};
 use crate::model::{Node, NodeRequest};
 
 /// A store of requests and nodes: ZooKeeper, or objects in the Kubernetes API.
@@ -38,6 +38,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether the store answers; `/ready` asks it.
     fn is_connected(&self) -> bool;
+
+    /// Hears of every decision before it is carried out: a store with room for it keeps why requests wait or fail.
+    fn decided(&self, _decision: &Decision) {}
 }
 
 /// What can be locked.

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::store::{BuildRecords, Held, ImageRecords, ImageStore, LockKey, Records, StoreError, UploadKey, Write};
-use crate::model::UploadState;
 
 /// Now, in seconds since 1970.
 type Now = Arc<dyn Fn() -> f64 + Send + Sync>;
@@ -162,6 +161,16 @@ impl State {
                 let stored = uploads.and_then(|uploads| uploads.get_mut(&key.id));
                 *stored.ok_or_else(|| StoreError::Conflict(key.to_string()))? = record;
             }
+            Write::ImportBuild { image, id, record } => {
+                self.image(&image).builds.entry(id).or_insert_with(|| BuildRecords::new(record.clone())).record = record;
+            }
+            Write::ImportUpload { key, record } => {
+                let number = key.id.parse().unwrap_or_default();
+                let count = (key.image.clone(), key.build.clone(), key.provider.clone());
+                let count = self.uploads.entry(count).or_default();
+                *count = number.max(*count);
+                self.build(&key.image, &key.build)?.uploads.entry(key.provider).or_default().insert(key.id, record);
+            }
             Write::RemoveUpload(key) => self.remove_upload(&key),
             Write::Pause { image, paused } => self.image(&image).paused = paused,
             Write::RequestBuild { image } => {
@@ -185,7 +194,6 @@ impl State {
     fn remove_upload(&mut self, key: &UploadKey) {
         let Ok(build) = self.build(&key.image, &key.build) else { return };
         if let Some(uploads) = build.uploads.get_mut(&key.provider) {
-            debug_assert!(uploads.get(&key.id).is_none_or(|upload| upload.state != UploadState::Ready));
             uploads.remove(&key.id);
         }
     }

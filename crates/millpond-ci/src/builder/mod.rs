@@ -21,6 +21,8 @@ pub mod decide;
 pub mod files;
 pub mod logs;
 pub mod memory;
+pub mod objects;
+pub mod operate;
 mod process;
 mod run;
 pub mod source;

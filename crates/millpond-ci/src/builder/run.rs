@@ -58,8 +58,6 @@ pub struct Builder {
     build_failures: Mutex<BTreeMap<String, Failures>>,
     /// Failed uploads by build and provider.
     upload_failures: Mutex<BTreeMap<(String, String), Failures>>,
-    /// What was announced last.
-    announced: Mutex<BTreeMap<String, ImageSummary>>,
 }
 
 /// Why a builder does not start.
@@ -95,7 +93,6 @@ impl Builder {
             workers: (settings.build_workers, settings.upload_workers),
             build_failures: Mutex::default(),
             upload_failures: Mutex::default(),
-            announced: Mutex::default(),
         }))
     }
 
@@ -261,16 +258,17 @@ impl Builder {
                 reason: reason.to_owned(),
                 // Ages change all the time, and what does not change is not written.
                 message: if reason == "RebuildAge" { "the newest build is old".to_owned() } else { message },
+                latest: records.in_state(crate::model::BuildState::Ready).first().map(|(id, _)| (*id).to_owned()),
+                uploaded: images
+                    .providers
+                    .iter()
+                    .filter(|provider| provider.images.contains_key(name))
+                    .all(|provider| records.newest_ready_upload(&provider.name).is_some()),
             }
         };
         let summaries: BTreeMap<String, ImageSummary> =
             images.images.iter().map(|(name, image)| (name.clone(), summary(name, image))).collect();
-        if *self.announced.lock() == summaries {
-            return Ok(());
-        }
-        self.store.announce(&summaries).await?;
-        *self.announced.lock() = summaries;
-        Ok(())
+        self.store.announce(&summaries).await
     }
 
     pub(super) fn now(&self) -> f64 {

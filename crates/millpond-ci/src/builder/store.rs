@@ -25,7 +25,8 @@ pub trait ImageStore: Send + Sync + 'static {
     /// Carries out one write. Gives the id of what it created, otherwise an empty text.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<String, StoreError>>;
 
-    /// Shows the images of the configuration where the store has an object for each; otherwise does nothing.
+    /// Shows the images of the configuration where the store has an object for each; otherwise does nothing. What is
+    /// shown already is not written again.
     fn announce<'a>(&'a self, _images: &'a BTreeMap<String, ImageSummary>) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -104,6 +105,22 @@ pub enum Write {
         record: ImageBuild,
         /// Why, for stores that have a place for it.
         message: Option<String>,
+    },
+    /// Writes a build under an id of another store.
+    ImportBuild {
+        /// The image.
+        image: String,
+        /// The build.
+        id: String,
+        /// The record.
+        record: ImageBuild,
+    },
+    /// Writes an upload under an id of another store; later ids are higher.
+    ImportUpload {
+        /// The upload.
+        key: UploadKey,
+        /// The record.
+        record: ImageUpload,
     },
     /// Removes a build without uploads. One that is gone is no error.
     RemoveBuild {
@@ -233,6 +250,10 @@ pub struct ImageSummary {
     pub reason: String,
     /// In words, what happens next.
     pub message: String,
+    /// The newest build that is ready.
+    pub latest: Option<String>,
+    /// Whether every provider that takes it has a ready upload.
+    pub uploaded: bool,
 }
 
 /// Why the store did not do what it was asked for.

@@ -3,6 +3,7 @@
 
 mod images;
 mod objects;
+mod of_store;
 
 use std::collections::BTreeSet;
 

@@ -7,10 +7,15 @@
 //!
 //! Zuul's own records in ZooKeeper are not here: `millpond-ci` reads and writes those.
 
+mod image;
 mod node;
 mod request;
 mod software_factory;
 
+pub use image::{
+    DiskImage, DiskImageSpec, DiskImageStatus, IMAGE_FINALIZER, ImageBuild, ImageBuildSpec, ImageBuildStatus, ImageUpload,
+    ImageUploadSpec, ImageUploadStatus,
+};
 pub use node::{CINode, CINodeSpec, CINodeStatus, RequestReference};
 pub use request::{
     ConnectedNode, NodeRequest, NodeRequestSpec, NodeRequestStatus, PoolReason, Precedence, RequestPhase,

@@ -7,6 +7,7 @@
 //!
 //! Not here: printing and the command line, which are in the binary.
 
+pub mod builder;
 pub mod config;
 pub mod driver;
 pub mod engine;

@@ -3,10 +3,10 @@
 use super::definition::{AGE, Definition, column, wide};
 use super::parts::{conditions, quantity, time};
 use super::schema::{Schema, boolean, int32, int64, list, map, object, string};
-use crate::ci::{CINode, LIMIT_NODES, NodeRequest, Precedence, RequestPhase, SoftwareFactory};
+use crate::ci::{CINode, DiskImage, ImageBuild, ImageUpload, LIMIT_NODES, NodeRequest, Precedence, RequestPhase, SoftwareFactory};
 
 pub(super) fn definitions() -> Vec<Definition> {
-    vec![node_request(), ci_node(), software_factory()]
+    vec![node_request(), ci_node(), disk_image(), image_build(), image_upload(), software_factory()]
 }
 
 fn text(description: &str) -> Schema {
@@ -126,6 +126,90 @@ fn ci_node() -> Definition {
             wide("Pool", "string", ".spec.pool", "The pool of the provider"),
             wide("Server", "string", ".status.externalID", "What the provider calls it"),
             wide("Address", "string", ".status.interfaceIP", "The address to connect to"),
+        ])
+}
+
+fn disk_image() -> Definition {
+    let spec = object("What an operator asks for")
+        .field("image", text("The image's name in nodepool.yaml; that of the object without it"))
+        .field("paused", boolean("Whether it is not built for now"))
+        .field("buildRequest", time("When a build was asked for; a later time asks again"));
+    let status = object("What builders say about it")
+        .field("handledBuildRequest", time("The build request that was carried out"))
+        .field("formats", list("Formats that are built", string("")))
+        .field("providers", list("Providers that it is uploaded to", string("")))
+        .field("state", string("What happens next: UpToDate, Building, BackOff, Paused and so on"))
+        .field("message", string("The same in words"))
+        .field("latestBuild", string("The newest build that is ready"))
+        .field("conditions", conditions(true));
+    Definition::of::<DiskImage>("An image that builders make; its settings are in nodepool.yaml", spec)
+        .status(status)
+        .categories(&["millpond"])
+        .columns(vec![
+            column("State", "string", ".status.state", "What happens next"),
+            column("Paused", "boolean", ".spec.paused", "Whether it is not built for now"),
+            column("Latest", "string", ".status.latestBuild", "The newest build that is ready"),
+            AGE,
+            wide("Formats", "string", ".status.formats", "Formats that are built"),
+            wide("Providers", "string", ".status.providers", "Providers that it is uploaded to"),
+            wide("Message", "string", ".status.message", "What happens next, in words"),
+        ])
+}
+
+/// What builds and uploads have in common.
+fn image_record(state: &'static str) -> Schema {
+    object("What became of it")
+        .field("state", string(state))
+        .field("stateTime", Schema::number("Since when, in seconds since 1970"))
+        .field("message", string("Why it failed or is deleted"))
+        .field("username", string("The user to log in as"))
+        .field("pythonPath", string("Python on its nodes"))
+        .field("shellType", string("The shell of its nodes"))
+        .field("facts", object("All other facts, under the keys of Nodepool's records").open())
+}
+
+fn image_build() -> Definition {
+    let spec = object("Which build it is")
+        .required("image", text("The image's name in nodepool.yaml").not_empty())
+        .required("buildID", text("The id of the build").not_empty());
+    let status = image_record("building, ready, deleting or failed")
+        .field("builder", string("The host of the builder"))
+        .field("builderID", string("The builder"))
+        .field("formats", list("Formats of its files", string("")));
+    Definition::of::<ImageBuild>("A build of a disk image; deleting it deletes its files and uploads", spec)
+        .status_in_object(status)
+        .categories(&["millpond"])
+        .columns(vec![
+            column("Image", "string", ".spec.image", "The image"),
+            column("State", "string", ".status.state", "Where it stands"),
+            column("Formats", "string", ".status.formats", "Formats of its files"),
+            column("Builder", "string", ".status.builder", "The host of the builder"),
+            AGE,
+            wide("Message", "string", ".status.message", "Why it failed or is deleted"),
+        ])
+}
+
+fn image_upload() -> Definition {
+    let spec = object("Which upload it is")
+        .required("image", text("The image's name in nodepool.yaml").not_empty())
+        .required("buildID", text("The id of the build").not_empty())
+        .required("provider", text("The provider").not_empty())
+        .required("uploadID", text("The id of the upload, ten digits").not_empty());
+    let status = image_record("uploading, ready, deleting or failed")
+        .field("externalID", string("What the provider calls it"))
+        .field("externalName", string("Its name at the provider"))
+        .field("format", string("The format that was uploaded"));
+    Definition::of::<ImageUpload>("An image in a provider; deleting it deletes it there", spec)
+        .status_in_object(status)
+        .categories(&["millpond"])
+        .columns(vec![
+            column("Image", "string", ".spec.image", "The image"),
+            column("Provider", "string", ".spec.provider", "The provider"),
+            column("State", "string", ".status.state", "Where it stands"),
+            column("Name", "string", ".status.externalName", "Its name at the provider"),
+            AGE,
+            wide("ID", "string", ".status.externalID", "What the provider calls it"),
+            wide("Message", "string", ".status.message", "Why it failed or is deleted"),
         ])
 }
 

@@ -1,7 +1,9 @@
 //! Disk images and their inheritance: an image takes the settings of its parents, the farthest first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
+use millpond_api::document::Place;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -31,6 +33,8 @@ pub struct DiskImage {
     pub rebuild_age_s: u64,
     /// The command's environment.
     pub env_vars: BTreeMap<String, String>,
+    /// Variables among them that come from the file of secrets.
+    pub secret_vars: BTreeSet<String>,
     /// The user that Zuul logs in as.
     pub username: String,
     /// Python on nodes of this image.
@@ -41,6 +45,29 @@ pub struct DiskImage {
     pub build_timeout_s: u64,
     /// Properties of uploaded images.
     pub metadata: Map<String, Value>,
+    /// Where the image is defined.
+    pub origin: Origin,
+    /// Where its command is set: by itself or by a parent.
+    pub dib_cmd_origin: Origin,
+    /// Where its formats are set: by itself or by a parent.
+    pub formats_origin: Origin,
+}
+
+/// A place in a configuration file, for messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// The column, from 1.
+    pub column: u64,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
 }
 
 impl DiskImage {
@@ -56,11 +83,15 @@ impl DiskImage {
             release: String::new(),
             rebuild_age_s: 24 * 60 * 60,
             env_vars: BTreeMap::new(),
+            secret_vars: BTreeSet::new(),
             username: "zuul".to_owned(),
             python_path: "auto".to_owned(),
             shell_type: None,
             build_timeout_s: 8 * 60 * 60,
             metadata: Map::new(),
+            origin: Origin::default(),
+            dib_cmd_origin: Origin::default(),
+            formats_origin: Origin::default(),
         }
     }
 
@@ -72,10 +103,16 @@ impl DiskImage {
         }
         // Empty values do not override, except for `delete-after-upload`.
         set(&mut self.build_timeout_s, entry.build_timeout.as_ref().filter(|seconds| **seconds > 0));
-        set(&mut self.dib_cmd, entry.dib_cmd.as_ref().filter(|text| !text.is_empty()));
+        if let Some(command) = entry.dib_cmd.as_ref().filter(|text| !text.is_empty()) {
+            self.dib_cmd.clone_from(command);
+            self.dib_cmd_origin = entry.origins.dib_cmd.clone();
+        }
         self.elements.extend(entry.elements.iter().cloned());
         self.env_vars.extend(entry.env_vars.clone());
-        set(&mut self.formats, Some(&entry.formats).filter(|list| !list.is_empty()));
+        if !entry.formats.is_empty() {
+            self.formats.clone_from(&entry.formats);
+            self.formats_origin = entry.origins.formats.clone();
+        }
         set(&mut self.keep_formats, Some(&entry.keep_formats).filter(|list| !list.is_empty()));
         set(&mut self.delete_after_upload, entry.delete_after_upload.as_ref());
         self.pause |= entry.pause;
@@ -103,13 +140,13 @@ pub(super) struct Entry {
     #[serde(default)]
     pub(super) parent: Option<String>,
     #[serde(default)]
-    dib_cmd: Option<String>,
+    pub(super) dib_cmd: Option<String>,
     #[serde(default)]
     pause: bool,
     #[serde(default)]
     elements: Vec<String>,
     #[serde(default)]
-    formats: Vec<String>,
+    pub(super) formats: Vec<String>,
     #[serde(default)]
     keep_formats: Vec<String>,
     #[serde(default)]
@@ -130,6 +167,22 @@ pub(super) struct Entry {
     build_timeout: Option<u64>,
     #[serde(default)]
     metadata: Map<String, Value>,
+    #[serde(skip)]
+    pub(super) origins: Origins,
+}
+
+/// Where an entry and two of its settings are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origins {
+    pub(super) entry: Origin,
+    pub(super) dib_cmd: Origin,
+    pub(super) formats: Origin,
+}
+
+impl Origin {
+    pub(super) fn new(file: &str, place: Place) -> Self {
+        Self { file: file.to_owned(), line: place.line.into(), column: place.column.into() }
+    }
 }
 
 /// Merges an entry with its parents.
@@ -148,6 +201,9 @@ pub(super) fn resolve(entry: &Entry, all: &BTreeMap<&str, &Entry>) -> Result<Dis
         chain.push(parent);
     }
     let mut image = DiskImage::new(&entry.name);
+    image.origin = entry.origins.entry.clone();
+    image.dib_cmd_origin = image.origin.clone();
+    image.formats_origin = image.origin.clone();
     chain.iter().rev().for_each(|entry| image.apply(entry));
     Ok(image)
 }

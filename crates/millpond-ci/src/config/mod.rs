@@ -11,16 +11,17 @@ mod schema;
 mod substitute;
 #[cfg(test)]
 mod tests;
+pub mod words;
 
 use std::collections::BTreeMap;
 
 use millpond_api::catalog::import::FileError;
 use serde::Deserialize;
 
-pub use diskimage::DiskImage;
+pub use diskimage::{DiskImage, Origin};
 pub use provider::{
     CloudImage, Driver, LabelDetails, MetastaticLabel, OpenStackLabel, OpenStackProvider, PodLabel, Pool, PoolLabel,
-    Provider, ProviderDetails, StaticHost,
+    Provider, ProviderDetails, ProviderImage, StaticHost,
 };
 
 /// Named amounts: `instances`, `cores`, `ram` (MiB), and whatever else a file names. A resource that is absent from a
@@ -119,8 +120,8 @@ pub struct BuilderFolders {
     pub images_dir: Option<String>,
     /// Logs of builds.
     pub build_log_dir: Option<String>,
-    /// How many logs of an image are kept.
-    pub build_log_retention: Option<u64>,
+    /// How many logs of an image are kept; negative keeps all.
+    pub build_log_retention: Option<i64>,
 }
 
 /// A label that jobs request.

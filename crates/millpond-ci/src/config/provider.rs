@@ -286,9 +286,38 @@ pub struct OpenStackProvider {
     /// Images of the cloud.
     #[serde(default)]
     pub cloud_images: Vec<CloudImage>,
-    /// Names of the disk images that are uploaded to it.
-    #[serde(default, deserialize_with = "names")]
-    pub diskimages: Vec<String>,
+    /// Disk images that are uploaded to it.
+    #[serde(default)]
+    pub diskimages: Vec<ProviderImage>,
+    /// How uploaded images are named.
+    #[serde(default = "image_name_format")]
+    pub image_name_format: String,
+    /// How long an upload may take.
+    #[serde(default = "hour", rename = "image-upload-timeout")]
+    pub image_upload_timeout_s: u64,
+    /// A command that runs after an upload; an upload that it fails for is deleted.
+    pub post_upload_hook: Option<String>,
+}
+
+/// A disk image of a provider.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ProviderImage {
+    /// The disk image.
+    pub name: String,
+    /// Whether it is not uploaded for now.
+    #[serde(default)]
+    pub pause: bool,
+    /// Properties of the uploaded image, beside those of the disk image.
+    #[serde(default)]
+    pub meta: Map<String, Value>,
+    /// Whether servers get a config drive.
+    pub config_drive: Option<bool>,
+    /// ssh, winrm …
+    #[serde(default = "ssh")]
+    pub connection_type: String,
+    /// The port that Zuul connects to.
+    pub connection_port: Option<u16>,
 }
 
 /// An image of the cloud.
@@ -452,6 +481,10 @@ fn one_second() -> f64 {
     1.0
 }
 
+fn image_name_format() -> String {
+    "{image_name}-{timestamp}".to_owned()
+}
+
 fn ssh_port() -> u16 {
     22
 }
@@ -476,12 +509,4 @@ fn words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String
         TextOrTexts::One(text) => text.split_whitespace().map(ToOwned::to_owned).collect(),
         TextOrTexts::Several(texts) => texts,
     })
-}
-
-fn names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
-    Ok(Vec::<Named>::deserialize(deserializer)?.into_iter().map(|entry| entry.name).collect())
 }

@@ -8,12 +8,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::check::Checker;
-use super::diskimage::{self, Entry};
+use super::diskimage::{self, Entry, Origin, Origins};
 use super::provider::{
     DEFAULT_PRIORITY, Driver, LabelDetails, MetastaticLabel, OpenStackLabel, OpenStackProvider, PodLabel, Pool,
     PoolLabel, Provider, ProviderDetails, StaticHost, limited_resource, limits,
 };
 use super::substitute::substitute;
+use super::words;
 use super::{
     BuilderFolders, CORES, Config, DiskImage, File, INSTANCES, Label, RAM, Reading, Resources, ZooKeeper,
     ZooKeeperServer, ZooKeeperTls, schema,
@@ -125,6 +126,7 @@ impl Overrides {
         }
         for (image, variables) in self.env_vars {
             if let Some(image) = config.diskimages.get_mut(&image) {
+                image.secret_vars.extend(variables.keys().cloned());
                 image.env_vars.extend(variables);
             }
         }
@@ -245,7 +247,9 @@ impl Checker<'_> {
         let mut read: Vec<(Entry, &Tree<'_>)> = Vec::new();
         for entry in entries(tree, "diskimages") {
             // The schema has reported what is wrong with it.
-            let Ok(image) = Entry::deserialize(entry) else { continue };
+            let Ok(mut image) = Entry::deserialize(entry) else { continue };
+            image.origins = self.origins(entry);
+            self.paths(&image, entry);
             if read.iter().any(|(other, _)| other.name == image.name) {
                 let place = entry.get("name").map_or(entry.place, |name| name.place);
                 self.fail(place, "", "", format!("the diskimage `{}` is already defined", image.name));
@@ -266,6 +270,32 @@ impl Checker<'_> {
             }
         }
         images
+    }
+
+    fn origins(&self, entry: &Tree<'_>) -> Origins {
+        let origin = |key: &str| {
+            let place = entry.get(key).map_or(entry.place, |value| value.place);
+            Origin::new(self.file, self.source.original(place))
+        };
+        Origins { entry: origin("name"), dib_cmd: origin("dib-cmd"), formats: origin("formats") }
+    }
+
+    /// Names and formats become names of files in the images directory, and may not lead out of it. A command must be one
+    /// that a shell could split into words.
+    fn paths(&mut self, image: &Entry, entry: &Tree<'_>) {
+        let place = |key: &str| entry.get(key).map_or(entry.place, |value| value.place);
+        let name = &image.name;
+        if !is_file_name(name) {
+            let problem = format!("the diskimage `{name}` cannot be a file in the images directory");
+            self.fail(place("name"), "", "", problem);
+        }
+        for format in image.formats.iter().filter(|format| !is_file_name(format) || format.contains(['.', ','])) {
+            let problem = format!("diskimage `{name}`: the format `{format}` cannot be the end of a file name");
+            self.fail(place("formats"), "", "", problem);
+        }
+        if let Some(problem) = image.dib_cmd.as_deref().and_then(|command| words::split(command).err()) {
+            self.fail(place("dib-cmd"), "", "", format!("diskimage `{name}`: the dib-cmd {problem}"));
+        }
     }
 
     fn providers(&mut self, tree: &Tree<'_>, config: &mut Config) {
@@ -477,6 +507,15 @@ impl Checker<'_> {
             config.labels.insert(name.clone(), label);
         }
     }
+}
+
+/// Whether a text is a name of one file, in whatever folder it is put. ZooKeeper's paths have the same rule.
+fn is_file_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('.')
+        && !name.starts_with('-')
+        && name.len() <= 200
+        && !name.contains(|letter: char| letter == '/' || letter.is_whitespace() || letter.is_control())
 }
 
 /// What a pod requests if its label does not say, and its limits: those of the label, of the pool, or the requests.

@@ -75,7 +75,7 @@ pub(super) static TOP: Schema = Schema::of(&[&[
     optional("elements-dir", Kind::Text),
     optional("images-dir", Kind::Text),
     optional("build-log-dir", Kind::Text),
-    optional("build-log-retention", Kind::Count),
+    optional("build-log-retention", Kind::Int),
     optional("zookeeper-servers", Kind::List(&ZOOKEEPER_SERVER)),
     optional("zookeeper-tls", Kind::Map(&ZOOKEEPER_TLS)),
     optional("zookeeper-timeout", Kind::Number),

@@ -2,6 +2,7 @@
 //! written back behind them.
 
 mod component;
+mod image;
 mod json;
 mod node;
 mod request;
@@ -9,6 +10,7 @@ mod request;
 mod tests;
 
 pub use component::{Component, ComponentKind, ComponentState, PoolComponent};
+pub use image::{BuildState, ImageBuild, ImageUpload, UploadState};
 pub use json::Json;
 pub use node::{Node, NodeState};
 pub use request::{NodeRequest, RequestState};

@@ -87,6 +87,21 @@ kind!(
     CINode, "millpond.dev", "v1alpha1", "cinodes", ci::CINodeSpec, ci::CINodeStatus, ClusterResourceScope, false
 );
 kind!(
+    /// An image that builders make.
+    DiskImage, "millpond.dev", "v1alpha1", "diskimages", ci::DiskImageSpec, ci::DiskImageStatus, ClusterResourceScope,
+    false
+);
+kind!(
+    /// A build of an image.
+    ImageBuild, "millpond.dev", "v1alpha1", "imagebuilds", ci::ImageBuildSpec, ci::ImageBuildStatus,
+    ClusterResourceScope, false
+);
+kind!(
+    /// An upload of a build.
+    ImageUpload, "millpond.dev", "v1alpha1", "imageuploads", ci::ImageUploadSpec, ci::ImageUploadStatus,
+    ClusterResourceScope, false
+);
+kind!(
     /// A deployment of Software Factory.
     SoftwareFactory, "sf.softwarefactory-project.io", "v1", "softwarefactories", ci::SoftwareFactorySpec,
     ci::SoftwareFactoryStatus, NamespaceResourceScope, true
@@ -108,6 +123,9 @@ mod tests {
         }
         names::<NodeRequest, ci::NodeRequest>();
         names::<CINode, ci::CINode>();
+        names::<DiskImage, ci::DiskImage>();
+        names::<ImageBuild, ci::ImageBuild>();
+        names::<ImageUpload, ci::ImageUpload>();
         names::<SoftwareFactory, ci::SoftwareFactory>();
     }
 }

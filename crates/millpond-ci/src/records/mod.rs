@@ -4,6 +4,7 @@
 mod images;
 mod objects;
 mod zookeeper;
+mod of_store;
 
 use std::collections::BTreeSet;
 

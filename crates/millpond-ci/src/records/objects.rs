@@ -1,14 +1,19 @@
 //! Records that are objects of the Kubernetes API.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
+use millpond_runtime::clock::Clock;
 use serde_json::{Map, Value, json};
 
+use super::of_store;
 use super::{Change, Images, NodeEntry, RequestEntry, Result, Source, SourceError};
+use crate::builder::objects::ObjectStore;
+use crate::builder::store::Write;
 use crate::model::NodeState;
 use crate::objects::kinds::{CINode, NodeRequest};
 use crate::objects::{node_of, request_name, request_of};
@@ -16,17 +21,20 @@ use crate::objects::{node_of, request_name, request_of};
 /// Names of a page; a list goes on until there are no more.
 const PAGE: u32 = 500;
 
-/// Requests and nodes of a cluster. It keeps no images.
+/// Requests, nodes and images of a cluster.
 #[derive(Clone)]
 pub struct ObjectSource {
     client: Client,
+    image_store: Arc<ObjectStore>,
     labels: BTreeSet<String>,
 }
 
 impl ObjectSource {
     /// Reads through this client; the labels are those of the configuration.
     pub fn new(client: Client, labels: BTreeSet<String>) -> Self {
-        Self { client, labels }
+        // A reader takes no locks.
+        let image_store = ObjectStore::new(client.clone(), "default", "", Clock::Machine);
+        Self { client, image_store, labels }
     }
 
     async fn list<K>(&self, what: &str) -> Result<Vec<K>>
@@ -100,10 +108,6 @@ fn failed(verb: &'static str, what: &str, source: kube::Error) -> SourceError {
     SourceError::Api { verb, what: what.to_owned(), source: Box::new(source) }
 }
 
-fn not_kept<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T>> {
-    std::future::ready(Err(SourceError::NotKept("images"))).boxed()
-}
-
 impl Source for ObjectSource {
     fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeEntry>>> {
         self.read_nodes().boxed()
@@ -118,37 +122,37 @@ impl Source for ObjectSource {
     }
 
     fn images(&self) -> BoxFuture<'_, Result<Images>> {
-        std::future::ready(Ok(Images::default())).boxed()
+        of_store::images(&*self.image_store).boxed()
     }
 
     fn set_node_state<'a>(&'a self, id: &'a str, state: NodeState) -> BoxFuture<'a, Result<Change>> {
         self.write_state(id, state).boxed()
     }
 
-    fn set_paused<'a>(&'a self, _image: &'a str, _paused: bool) -> BoxFuture<'a, Result<()>> {
-        not_kept()
+    fn set_paused<'a>(&'a self, image: &'a str, paused: bool) -> BoxFuture<'a, Result<()>> {
+        of_store::write(&*self.image_store, Write::Pause { image: image.to_owned(), paused }).boxed()
     }
 
-    fn request_build<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<()>> {
-        not_kept()
+    fn request_build<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<()>> {
+        of_store::write(&*self.image_store, Write::RequestBuild { image: image.to_owned() }).boxed()
     }
 
-    fn delete_build<'a>(&'a self, _image: &'a str, _build: &'a str) -> BoxFuture<'a, Result<Change>> {
-        std::future::ready(Ok(Change::NotFound)).boxed()
+    fn delete_build<'a>(&'a self, image: &'a str, build: &'a str) -> BoxFuture<'a, Result<Change>> {
+        of_store::delete_build(&*self.image_store, image, build).boxed()
     }
 
     fn delete_upload<'a>(
         &'a self,
-        _image: &'a str,
-        _build: &'a str,
-        _provider: &'a str,
-        _upload: &'a str,
+        image: &'a str,
+        build: &'a str,
+        provider: &'a str,
+        upload: &'a str,
     ) -> BoxFuture<'a, Result<Change>> {
-        std::future::ready(Ok(Change::NotFound)).boxed()
+        of_store::delete_upload(&*self.image_store, [image, build, provider, upload]).boxed()
     }
 
-    fn erase_builds<'a>(&'a self, _provider: &'a str) -> BoxFuture<'a, Result<()>> {
-        std::future::ready(Ok(())).boxed()
+    fn erase_builds<'a>(&'a self, provider: &'a str) -> BoxFuture<'a, Result<()>> {
+        of_store::erase(&*self.image_store, provider).boxed()
     }
 
     fn erase_nodes<'a>(&'a self, provider: &'a str) -> BoxFuture<'a, Result<()>> {
@@ -156,10 +160,10 @@ impl Source for ObjectSource {
     }
 
     fn export_images(&self) -> BoxFuture<'_, Result<Map<String, Value>>> {
-        std::future::ready(Ok(Map::new())).boxed()
+        of_store::export(&*self.image_store).boxed()
     }
 
     fn import_images(&self, data: Map<String, Value>) -> BoxFuture<'_, Result<()>> {
-        if data.is_empty() { std::future::ready(Ok(())).boxed() } else { not_kept() }
+        async move { of_store::import(&*self.image_store, &data).await }.boxed()
     }
 }

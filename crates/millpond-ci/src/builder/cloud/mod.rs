@@ -1,0 +1,89 @@
+//! Where images are uploaded to: one [`ImageCloud`] per provider. A cloud knows files and images; it knows nothing of
+//! builds, records or retries.
+//!
+//! Uploaded images carry the ids of their build and upload as properties, so that what a killed builder left behind is
+//! found without any record of its own.
+
+mod fake;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+
+pub use fake::FakeImages;
+
+use super::files::Checksums;
+use crate::config::Provider;
+
+/// The property with the build's id.
+pub const BUILD_ID: &str = "nodepool_build_id";
+/// The property with the upload's id.
+pub const UPLOAD_ID: &str = "nodepool_upload_id";
+/// The property with the provider's name.
+pub const PROVIDER_NAME: &str = "nodepool_provider_name";
+
+/// The images of one provider.
+///
+/// Every call may be dropped at any await point and may be repeated.
+pub trait ImageCloud: Send + Sync + 'static {
+    /// Uploads a file and waits until nodes can boot from it. Gives the provider's id of the image.
+    fn upload<'a>(&'a self, image: &'a NewImage) -> BoxFuture<'a, Result<String, CloudError>>;
+
+    /// Deletes an image. One that is gone is no error.
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), CloudError>>;
+
+    /// All images that this provider may use.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<CloudImage>, CloudError>>;
+}
+
+/// An image to upload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewImage {
+    /// Its name in the cloud.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: String,
+    /// Its properties.
+    pub properties: Map<String, Value>,
+    /// Checksums of the file.
+    pub checksums: Checksums,
+    /// How long the upload may take.
+    pub timeout: Duration,
+}
+
+/// An image in a cloud.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CloudImage {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its properties that are texts.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Why a cloud did not do what it was asked for. Messages hold no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CloudError {
+    /// It may work the next time.
+    #[error("{0}")]
+    Transient(String),
+    /// It will not work until the configuration or the cloud is changed.
+    #[error("{0}")]
+    Permanent(String),
+}
+
+/// Makes the clouds of providers.
+pub trait Clouds: Send + Sync + 'static {
+    /// The format that a provider takes.
+    fn format(&self, provider: &Provider) -> Result<String, CloudError>;
+
+    /// The images of a provider.
+    fn open(&self, provider: &Provider) -> Result<Arc<dyn ImageCloud>, CloudError>;
+}

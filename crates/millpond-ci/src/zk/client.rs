@@ -568,8 +568,7 @@ mod tests {
 
     #[tokio::test]
     async fn frames_are_cut_wherever_reads_end() {
-        let bytes = [&framed(b"one")[..], &framed(b"")[..], &framed(b"three")[..]].concat();
-        let mut stream = tokio_test_stream(&bytes);
+        let mut stream = byte_by_byte([framed(b"one"), framed(b""), framed(b"three")].concat());
         let mut frames = Frames::default();
         let mut read = Vec::new();
         for _ in 0..3 {
@@ -582,9 +581,8 @@ mod tests {
     }
 
     /// Gives a byte at a time.
-    fn tokio_test_stream(bytes: &[u8]) -> impl AsyncRead + Unpin {
+    fn byte_by_byte(bytes: Vec<u8>) -> impl AsyncRead + Unpin {
         let (mut writer, reader) = tokio::io::duplex(1);
-        let bytes = bytes.to_vec();
         tokio::spawn(async move { writer.write_all(&bytes).await });
         reader
     }

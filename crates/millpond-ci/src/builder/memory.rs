@@ -162,7 +162,8 @@ impl State {
                 *stored.ok_or_else(|| StoreError::Conflict(key.to_string()))? = record;
             }
             Write::ImportBuild { image, id, record } => {
-                self.image(&image).builds.entry(id).or_insert_with(|| BuildRecords::new(record.clone())).record = record;
+                let build = self.image(&image).builds.entry(id).or_insert_with(|| BuildRecords::new(record.clone()));
+                build.record = record;
             }
             Write::ImportUpload { key, record } => {
                 let number: u64 = key.id.parse().unwrap_or_default();

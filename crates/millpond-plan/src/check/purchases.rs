@@ -164,7 +164,7 @@ fn min_values(world: &World<'_>, found: &mut Vec<Violation>) {
                 groups.filter(|group| group.planned > 0).map(|group| (group.class, group.planned)).collect();
             let entry = known.entry((node.pool, key, pods));
             let pods = entry.key().2.clone();
-            let values = *entry.or_insert_with(|| FallbackOffers { world, node, pods: &pods }.values(key).len());
+            let values = *entry.or_insert_with(|| Alternatives { world, node, pods: &pods }.values(key).len());
             if values < wanted as usize {
                 let key = world.snapshot.text(key).to_owned();
                 found.push(Violation::MinValues { node: name(world, number), key, found: values, wanted });
@@ -174,13 +174,13 @@ fn min_values(world: &World<'_>, found: &mut Vec<Violation>) {
 }
 
 /// What else could have been bought for the pods of a new node, of the same pool.
-struct FallbackOffers<'w> {
+struct Alternatives<'w> {
     world: &'w World<'w>,
     node: &'w NewNode,
     pods: &'w [(ClassId, u32)],
 }
 
-impl FallbackOffers<'_> {
+impl Alternatives<'_> {
     /// The values of a label over all types that would do.
     fn values(&self, key: Symbol) -> BTreeSet<Symbol> {
         let (snapshot, names) = (self.world.snapshot, &self.world.snapshot.names);

@@ -24,8 +24,8 @@ pub enum Subject {
     Taint(Taint),
     /// A label of nodes.
     Label(Symbol),
-    /// FallbackOffers of node affinity, of which one must hold.
-    FallbackOffers,
+    /// Alternatives of node affinity, of which one must hold.
+    Alternatives,
     /// One of the pod's volumes, by its number.
     Volume(u32),
     /// A resource.
@@ -134,7 +134,7 @@ impl<'a> Inquiry<'a> {
             }
             terms => {
                 let satisfying = self.market.satisfying_terms(terms, self.snapshot);
-                funnel.intersect(Rule::NodeAffinity, Subject::FallbackOffers, &satisfying);
+                funnel.intersect(Rule::NodeAffinity, Subject::Alternatives, &satisfying);
             }
         }
     }

@@ -79,7 +79,7 @@ pub struct PodClass {
     pub priority: i32,
     /// Whether it may push out pods of lower priority.
     pub preempts: bool,
-    /// FallbackOffers of which a node must satisfy one: the required terms of its node affinity, each with its
+    /// Alternatives of which a node must satisfy one: the required terms of its node affinity, each with its
     /// node selector. Empty means that no node will do; one empty entry that any will.
     pub node_terms: Vec<Requirements>,
     /// For each of its volumes, the alternatives of which a node must satisfy one.

@@ -637,7 +637,7 @@ impl<'a> PodSpec<'a> {
         self
     }
 
-    /// FallbackOffers of which a node must be one.
+    /// Alternatives of which a node must be one.
     pub fn either(mut self, alternatives: &[&str]) -> Self {
         let term = |text: &&str| words::requirements(text, &mut self.snapshot.symbols);
         self.class.node_terms = alternatives.iter().map(term).collect();

@@ -13,7 +13,7 @@ use super::Output;
 use crate::commands::lead;
 
 /// The name of the service account, the roles and the bindings.
-pub(super) const NAME: &str = "millpond-controller";
+pub(crate) const NAME: &str = "millpond-controller";
 /// Where the controller runs unless the arguments name another namespace.
 pub(super) const NAMESPACE: &str = "millpond-system";
 
@@ -92,7 +92,7 @@ pub(super) fn run(args: &RbacArgs, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 /// Namespace, service account, roles and bindings.
-pub(super) fn objects(namespace: &str) -> Vec<Value> {
+pub(crate) fn objects(namespace: &str) -> Vec<Value> {
     let rules: Vec<Value> = RULES.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
     let subjects = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
     // A create cannot be limited to a name.

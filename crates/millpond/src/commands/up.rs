@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::autoscaler_pod;
 use super::lead::{self, CloudPlace, Office, Standing};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
@@ -123,7 +124,12 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         let monitor = office.monitor();
+        let log = monitor.clone();
         embedded.server().add_metrics(move || monitor.metrics());
+        embedded
+            .server()
+            .add_log_source(move |namespace, pod| autoscaler_pod::is_it(namespace, pod).then(|| log.node_group_log()));
+        autoscaler_pod::ensure(&client).await?;
         let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
         let work = threads.controllers().spawn(office.lead(candidate, stop.clone()));
         crew = Some(work);

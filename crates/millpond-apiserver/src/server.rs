@@ -89,8 +89,12 @@ pub struct Server {
     pub(crate) intake: Intake,
     readiness_gates: RwLock<Vec<String>>,
     metrics: Metrics,
+    log_sources: RwLock<Vec<LogSource>>,
     audit: Option<AuditLog>,
 }
+
+/// Namespace and name of a pod, to its log.
+type LogSource = Box<dyn Fn(&str, &str) -> Option<String> + Send + Sync>;
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,6 +122,7 @@ impl Server {
             token_signer,
             shutdown: CancellationToken::new(),
             metrics: Metrics::default(),
+            log_sources: RwLock::default(),
             audit,
             store,
             clock,
@@ -141,6 +146,16 @@ impl Server {
     /// ends it.
     pub fn add_metrics(&self, source: impl Fn() -> String + Send + Sync + 'static) {
         self.metrics.add(Box::new(source));
+    }
+
+    /// Adds logs of pods that a part of this process plays: namespace and name of the pod, to its whole log.
+    pub fn add_log_source(&self, source: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) {
+        self.log_sources.write().push(Box::new(source));
+    }
+
+    /// The log of a pod that a part of this process plays.
+    pub(crate) fn own_log(&self, namespace: &str, pod: &str) -> Option<String> {
+        self.log_sources.read().iter().find_map(|source| source(namespace, pod))
     }
 
     /// Ends all watches; `/readyz` fails from now on.

@@ -51,6 +51,11 @@ impl GroupRef {
         Self { kind, namespace: namespace.into(), name: name.into() }
     }
 
+    /// With its kind before it, whichever that is: `MachineDeployment/namespace/name`.
+    pub fn to_string_with_kind(&self) -> String {
+        format!("{}/{}/{}", self.kind.name(), self.namespace, self.name)
+    }
+
     /// The group that a pool of the planner stands for; none for pools of other dialects.
     pub fn of_pool(name: &str) -> Option<Self> {
         let mut parts = name.split('/');

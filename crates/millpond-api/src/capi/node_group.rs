@@ -39,6 +39,8 @@ pub struct NodeGroup {
     pub min: i64,
     /// The most machines.
     pub max: i64,
+    /// The most machines by the annotation of that name, also where there are fewer hosts.
+    pub asked_max: i64,
     /// What a node of it offers.
     pub offer: NodeOffer,
     /// Nano-dollars an hour of one machine.
@@ -59,9 +61,11 @@ impl NodeGroup {
         misspelt(annotations, &warnings);
         let Some((min, max)) = bounds(annotations, &warnings)? else { return Ok(None) };
         let offer = NodeOffer::read(sources, &warnings);
+        let asked = annotations.get(names::MAX_SIZE).and_then(|text| text.trim().parse().ok());
         let group = Self {
             min,
             max,
+            asked_max: asked.unwrap_or(max),
             offer,
             price_nanos_hour: price(annotations, &warnings),
             weight: weight(annotations, &warnings),

@@ -6,6 +6,7 @@ pub(crate) mod create;
 mod decode;
 pub(crate) mod delete;
 mod discovery;
+mod logs;
 mod ownership;
 mod plain;
 mod read;
@@ -237,6 +238,7 @@ async fn perform_subresource(call: &mut Call, body: &Bytes, verb: &str, name: &s
         ("status", "get") => read::get(call),
         ("status", "update") => update::put(call, body, Part::Status).await,
         ("status", "patch") => update::patch(call, body, Part::Status).await,
+        ("log", "get") if &*call.resource.kind == "Pod" => logs::get(call),
         ("scale", _) if subresources.scale.is_some() => subresource::handle(call, body, name).await,
         (name, _) if subresources.others.iter().any(|other| other.name == name) => {
             subresource::handle(call, body, name).await

@@ -26,6 +26,8 @@ pub(crate) struct Query {
     pub(crate) grace_period_s: Option<i64>,
     pub(crate) propagation_policy: Option<String>,
     pub(crate) orphan_dependents: Option<bool>,
+    /// Of a log: the last lines.
+    pub(crate) tail_lines: Option<usize>,
     /// Values of `dryRun` and `fieldValidation` that mean nothing.
     unknown_dry_run: Option<String>,
     unknown_field_validation: Option<String>,
@@ -65,6 +67,7 @@ impl Query {
             "watch" => self.watch = boolean(value),
             "resourceVersion" => value.clone_into(&mut self.resource_version),
             "resourceVersionMatch" => value.clone_into(&mut self.resource_version_match),
+            "tailLines" => self.tail_lines = Some(number::<i64>(value)?.max(0) as usize),
             "limit" => self.limit = number::<i64>(value)?.max(0) as usize,
             "continue" => value.clone_into(&mut self.continue_token),
             "timeoutSeconds" => self.timeout_s = u64::try_from(number::<i64>(value)?).ok(),

@@ -117,6 +117,11 @@ impl Monitor {
         self.context().map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
     }
 
+    /// What happened to node groups, in the words of the cluster-autoscaler; empty while another process leads.
+    pub(crate) fn node_group_log(&self) -> String {
+        self.context().map(|context| context.cluster.machines.log.text()).unwrap_or_default()
+    }
+
     /// A follower is ready: it takes over when the leader ends. A leader is ready once its watches have listed everything.
     pub(crate) fn readiness(&self) -> Readiness {
         match &*self.0.lock() {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 pub(crate) mod agent;
 mod answered;
+mod autoscaler_pod;
 pub(crate) mod bench;
 pub(crate) mod catalog;
 pub(crate) mod ci;

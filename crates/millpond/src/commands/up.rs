@@ -21,9 +21,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::dialects::gpu::GpuArgs;
-use super::dialects::fake_vcenter;
+use super::autoscaler_pod;
 use super::dialects::ci::CiDialectArgs;
+use super::dialects::fake_vcenter;
+use super::dialects::gpu::GpuArgs;
 use super::identities;
 use super::lead::{self, CloudPlace, Office, Standing};
 use super::node_groups::NodeGroupArgs;
@@ -136,14 +137,20 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     };
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
-        let client = own_client(threads.controllers(), identities::controller());
-        let mut office = Office::new(client, cloud(&args), options);
+        let of_controllers = own_client(threads.controllers(), identities::controller());
+        let mut office = Office::new(of_controllers, cloud(&args), options);
         office.dialects.gpu = args.gpu.options(lead::NAMESPACE);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         office.dialects.ci.clone_from(&ci);
         let monitor = office.monitor();
+        let log = monitor.clone();
         embedded.server().add_metrics(move || monitor.metrics());
-        let (settled, candidate) = (office.settled(), lead::embedded_candidate(own_client(threads.controllers(), identities::controller())));
+        embedded
+            .server()
+            .add_log_source(move |namespace, pod| autoscaler_pod::is_it(namespace, pod).then(|| log.node_group_log()));
+        autoscaler_pod::ensure(&client).await?;
+        let candidate = lead::embedded_candidate(own_client(threads.controllers(), identities::controller()));
+        let (settled, candidate) = (office.settled(), candidate);
         let work = threads.controllers().spawn(office.lead(candidate, stop.clone()));
         crew = Some(work);
         match settled.await {

@@ -17,6 +17,7 @@
 mod grow;
 mod health;
 mod idle;
+pub mod log;
 mod meant;
 mod replicas;
 mod shrink;
@@ -105,8 +106,12 @@ pub struct Machines {
     pub(crate) recorder: Recorder,
     /// The same, without repeating itself.
     pub(crate) news: News,
+    /// What happens to groups, in the words of the cluster-autoscaler.
+    pub log: log::GroupLog,
     /// Nodes that nobody needs, as of the last look.
     pub(crate) unneeded: std::sync::atomic::AtomicUsize,
+    /// Time of the log.
+    clock: Clock,
     /// The same cluster, spoken to as it is, to ask what is served.
     plain: Client,
     switch: Switch,
@@ -144,8 +149,10 @@ impl Machines {
             health: Health::new(options.seed),
             meant: Meant::default(),
             news: News::new(recorder.clone()),
+            log: log::GroupLog::default(),
             recorder,
             unneeded: std::sync::atomic::AtomicUsize::new(0),
+            clock: clock.clone(),
             sender: Mutex::new(sender),
             presence: Watch::new(Presence::Unknown),
             listeners: RwLock::default(),

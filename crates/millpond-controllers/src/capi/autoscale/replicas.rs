@@ -87,6 +87,9 @@ impl Machines {
 
     /// Tells something about a group; what was just told is not repeated if it is news of a state.
     pub(super) fn tell(&self, of: &GroupRef, voice: millpond_runtime::events::Voice, note: &str, once: bool) {
+        if !once {
+            self.log.say(&of.to_string(), note, self.clock.now());
+        }
         let key = Key::new(&of.namespace, &of.name);
         macro_rules! tell {
             ($mirror:ident) => {

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::log::Discovered;
 use super::replicas::Resized;
 use super::shrink::{mark, marked_at};
 use crate::context::Context;
@@ -52,6 +53,8 @@ struct Chores {
     well: bool,
     replicas: i64,
     min: i64,
+    /// Its bounds by its annotations.
+    bounds: Option<(i64, i64)>,
     /// Below its least size.
     low: bool,
     /// Machines with a mark, without one being too many.
@@ -91,6 +94,12 @@ impl Tender {
 
     async fn look(&mut self) -> Result<()> {
         let chores = self.chores();
+        let machines = &self.context.cluster.machines;
+        let known = chores.iter().filter_map(|(of, chores)| {
+            let (min, max) = chores.bounds?;
+            Some(Discovered { group: of.to_string_with_kind(), min, max, replicas: chores.replicas })
+        });
+        machines.log.discovered(known.collect(), self.context.cluster.clock.now());
         self.lacking.retain(|of, _| chores.contains_key(of));
         self.context.cluster.machines.health.retain(|of| chores.contains_key(of));
         for (of, chores) in chores {
@@ -238,8 +247,9 @@ impl Chores {
     fn of(group: &Group<'_>, state: &State, now: i64) -> Self {
         let mut chores = Self { words: group.warnings.clone(), ..Self::default() };
         chores.words.extend(group.problem.clone());
-        let Some(scaled) = group.scaled.as_ref().filter(|_| group.resting().is_none()) else { return chores };
+        chores.bounds = group.scaled.as_ref().map(|scaled| (scaled.min, scaled.asked_max));
         chores.replicas = i64::try_from(group.replicas).unwrap_or(i64::MAX);
+        let Some(scaled) = group.scaled.as_ref().filter(|_| group.resting().is_none()) else { return chores };
         chores.min = scaled.min;
         chores.low = chores.replicas < chores.min;
         let staying = || group.machines.iter().filter(|machine| !machine.leaving);

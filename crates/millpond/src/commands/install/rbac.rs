@@ -28,8 +28,8 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
     ("policy", &["poddisruptionbudgets"], READ),
     ("scheduling.k8s.io", &["priorityclasses"], READ),
     ("storage.k8s.io", &["csinodes", "storageclasses", "volumeattachments"], READ),
-    // Catalogues of instance types, by label.
-    ("", &["configmaps"], READ),
+    // Catalogues of instance types, by label; the configuration of kubelets and the certificate of the API server.
+    ("", &["configmaps"], &["get", "list", "watch"]),
     // Nodes: the provider registers them, termination drains and removes them.
     ("", &["nodes"], &["create", "delete", "get", "list", "patch", "watch"]),
     ("", &["pods"], &["delete", "get", "list", "watch"]),
@@ -69,6 +69,26 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
             "vspheremachinetemplates",
         ],
         &["get"],
+    ),
+    // Own hosts: claims, machines, what they join with. Their Secrets and Leases are among the approver's rights.
+    ("infrastructure.cluster.x-k8s.io", &["byoclusters", "byohosts", "byomachines"], &["list", "patch", "watch"]),
+    ("infrastructure.cluster.x-k8s.io", &["k8sinstallerconfigs"], &["create", "list", "watch"]),
+    (
+        "infrastructure.cluster.x-k8s.io",
+        &["bootstrapkubeconfigs", "byomachinetemplates", "k8sinstallerconfigtemplates"],
+        READ,
+    ),
+    (
+        "infrastructure.cluster.x-k8s.io",
+        &[
+            "bootstrapkubeconfigs/status",
+            "byoclusters/status",
+            "byohosts/status",
+            "byomachines/status",
+            "byomachinetemplates/status",
+            "k8sinstallerconfigs/status",
+        ],
+        STATUS,
     ),
     // Who may read the metrics.
     ("authentication.k8s.io", &["tokenreviews"], &["create"]),

@@ -138,9 +138,9 @@ impl Hosts {
         let mut conditions = Conditions::new(&mut status.conditions, &[], generation, self.stock.now());
         conditions.set(self.health(host));
         match machine.as_deref().filter(|_| host.spec.claim.is_some()) {
-            Some(machine) => drop(conditions.set(selector_matches(&view, machine))),
-            None => drop(conditions.clear(names::host::SELECTOR_MATCHES)),
-        }
+            Some(machine) => conditions.set(selector_matches(&view, machine)),
+            None => conditions.clear(names::host::SELECTOR_MATCHES),
+        };
         self.record_changes(host, &status);
         match status_patch(host, Some(&host.status), &status) {
             Some(patch) => self.stock.hosts.patch_status(&Key::of(host), &patch).await.map(drop),

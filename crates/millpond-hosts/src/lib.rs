@@ -15,13 +15,23 @@
 
 pub mod access;
 pub mod approval;
+mod assign;
+pub mod bootstrap;
+pub mod capacity;
+pub mod clusters;
+pub mod explain;
 pub mod heartbeats;
 pub mod hosts;
+pub mod installer;
 pub mod inventory;
+mod join;
 pub mod kinds;
+mod machines;
+mod nodes;
 pub mod release;
 pub mod rights;
 pub mod run;
+mod secrets;
 pub mod state;
 pub mod stock;
 mod text;

@@ -1,12 +1,20 @@
 //! Starting the controllers of own hosts.
 
+use std::sync::Arc;
+
 use kube::Client;
 use millpond_runtime::worker;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::assign::{Assigner, WaitingMachines};
+use crate::bootstrap::Bootstraps;
+use crate::capacity::Capacity;
+use crate::clusters::Clusters;
 use crate::hosts::Hosts;
 use crate::{access, approval};
+use crate::installer::Installers;
+use crate::machines::Machines;
 use crate::stock::{Options, Stock};
 
 /// Starts all controllers; they end with the token.
@@ -16,17 +24,40 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     tasks.spawn(events.run(token.clone()));
     let concurrency = options.concurrency;
     // Controllers listen before the watches begin, so that they miss nothing.
+    let waiting = Arc::new(WaitingMachines::default());
     let (hosts, of_hosts) = Hosts::new(&stock);
     tasks.spawn(approval::run(&stock, token.clone()));
     tasks.spawn(access::run(&stock, token.clone()));
+    let (machines, of_machines) = Machines::new(&stock, &waiting);
+    let assigner = Assigner::new(&stock, &waiting);
+    let (bootstraps, of_bootstraps) = Bootstraps::new(&stock);
+    let (installers, of_installers) = Installers::new(&stock);
+    let (clusters, of_clusters) = Clusters::new(&stock);
+    let capacity = Capacity::new(&stock);
     stock.watch(&tasks, token);
-    let (shared, stop) = (stock.clone(), token.clone());
+    let (shared, stop) = (Arc::clone(&stock), token.clone());
     tasks.spawn(async move {
         tokio::select! {
             () = stop.cancelled() => return,
             () = shared.wait_until_hosts_ready() => {}
         }
         worker::run(hosts, of_hosts, concurrency, stop).await;
+    });
+    // The rest belongs to Cluster API, which may not be installed.
+    let stop = token.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = stock.wait_until_ready() => {}
+        }
+        tokio::join!(
+            worker::run(machines, of_machines, concurrency, stop.clone()),
+            worker::run(bootstraps, of_bootstraps, concurrency, stop.clone()),
+            worker::run(installers, of_installers, concurrency, stop.clone()),
+            worker::run(clusters, of_clusters, concurrency, stop.clone()),
+            assigner.run(stop.clone()),
+            capacity.run(stop.clone()),
+        );
     });
     tasks.close();
     tasks

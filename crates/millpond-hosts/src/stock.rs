@@ -44,8 +44,17 @@ pub struct Options {
     pub streaming_lists: bool,
     /// Whether events are written.
     pub events: bool,
-    /// Address of the API server that hosts join where a BootstrapKubeconfig names none.
-    pub api_server: Option<String>,
+    /// API server that hosts join where a BootstrapKubeconfig names none.
+    pub api_server: Option<ApiServer>,
+}
+
+/// An API server as hosts reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiServer {
+    /// `https://10.0.0.1:6443`.
+    pub url: String,
+    /// CA certificates in PEM.
+    pub ca: Vec<u8>,
 }
 
 impl Default for Options {

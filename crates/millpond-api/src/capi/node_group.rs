@@ -28,6 +28,10 @@ pub struct Options {
     pub startup_s: Option<i64>,
 }
 
+/// Machines that a pool can have with the hosts that there are (annotation): where it is less than the most that the
+/// pool may have, it bounds the pool. Controllers of own hosts write it.
+pub const EFFECTIVE_MAX_SIZE: &str = "millpond.dev/effective-max-size";
+
 /// A pool with bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeGroup {
@@ -98,7 +102,8 @@ pub fn bounds(annotations: &BTreeMap<String, String>, warnings: &Problems) -> Re
     let read = (number(names::MIN_SIZE, min), number(names::MAX_SIZE, max));
     if let (Some(min), Some(max)) = read {
         if min <= max {
-            return Ok(Some((min, max)));
+            let effective = given(EFFECTIVE_MAX_SIZE).and_then(|text| text.parse::<i64>().ok());
+            return Ok(Some((min, effective.map_or(max, |effective| max.min(effective).max(min)))));
         }
         problems.say(annotation(names::MAX_SIZE), format!("`{max}` is less than the least, {min}"));
     }
@@ -199,6 +204,11 @@ mod tests {
         assert_eq!(group.warnings, []);
         // One of the two does nothing, as with the autoscaler itself.
         assert_eq!(read(&[(names::MIN_SIZE, "1")]), Ok(None));
+        for (effective, most) in [("2", 2), ("9", 5), ("0", 1), ("many", 5)] {
+            let bounds = [(names::MIN_SIZE, "1"), (names::MAX_SIZE, "5"), (EFFECTIVE_MAX_SIZE, effective)];
+            let group = read(&bounds).unwrap().unwrap();
+            assert_eq!((group.min, group.max), (1, most), "{effective}");
+        }
     }
 
     #[test]

@@ -28,17 +28,17 @@ use addresses::Addresses;
 use durations::Durations;
 use pod_status::{Facts, Step};
 
-/// Whether a node is played here.
+/// Provider IDs of own hosts begin with this.
+const OWN_HOST: &str = millpond_api::byoh::names::PROVIDER_ID;
+
+/// Whether a node is played here. Nodes of own hosts have a kubelet of their own, unless they are marked.
 pub fn is_played(nodes: Nodes, node: &Node) -> bool {
-    match nodes {
-        Nodes::All => true,
-        Nodes::Marked => {
-            let fake = |value: Option<&String>| value.is_some_and(|value| value == "fake");
-            node.labels().contains_key(marks::NODE)
-                || node.annotations().contains_key(marks::NODE)
-                || fake(node.annotations().get(marks::KWOK_NODE))
-        }
-    }
+    let fake = |value: Option<&String>| value.is_some_and(|value| value == "fake");
+    let marked = node.labels().contains_key(marks::NODE)
+        || node.annotations().contains_key(marks::NODE)
+        || fake(node.annotations().get(marks::KWOK_NODE));
+    let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+    marked || (nodes == Nodes::All && !provider_id.starts_with(OWN_HOST))
 }
 
 /// Makes nodes ready.

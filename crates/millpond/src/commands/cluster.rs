@@ -176,7 +176,8 @@ pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Opti
     Ok(builder.with_layer(&layer_fn(|service| Answered::new(service, ANSWERED_WITHIN))).build())
 }
 
-async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
+/// How to reach a cluster: the one that is named, or the current one.
+pub(crate) async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: context.map(ToOwned::to_owned), ..KubeConfigOptions::default() };
     let config = match (kubeconfig, context) {
         (Some(path), _) => {

@@ -11,8 +11,10 @@ use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
 use millpond_controllers::cluster::{Options as ControllerOptions, Urgent};
+use millpond_hosts::stock::ApiServer;
 use millpond_providers::sim::Cloud;
 use millpond_sim::demo::{self, DemoOptions};
+use millpond_sim::options::Providers;
 use millpond_sim::{Nodes, Options, Part, StandIns};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -119,6 +121,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
         let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
+        office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         let monitor = office.monitor();
         embedded.server().add_metrics(move || monitor.metrics());
         let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
@@ -183,10 +186,20 @@ fn cloud(args: &UpArgs) -> CloudPlace {
     }
 }
 
-/// In embedded mode nobody else plays kubelet, so every node is simulated; nor is anybody there who turns Machines
-/// into nodes.
+/// How own hosts reach the embedded API.
+fn api_server(args: &UpArgs, embedded: &Embedded) -> anyhow::Result<ApiServer> {
+    let certificate = args.data_dir.join("pki/ca.crt");
+    let ca = std::fs::read(&certificate).with_context(|| format!("cannot read `{}`", certificate.display()))?;
+    Ok(ApiServer { url: format!("https://{}", embedded.address()), ca })
+}
+
+/// Kinds of own hosts: their machines are real, and `millpond-hosts` looks after them.
+const OWN_HOSTS: [&str; 3] = ["ByoMachine", "ByoCluster", "BootstrapKubeconfig"];
+
+/// In embedded mode the stand-ins play every kubelet but those of own hosts, and turn Machines into nodes.
 fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {
-    let options = Options { nodes: Nodes::All, ..Options::default() };
+    let providers = Providers::AllBut(OWN_HOSTS.map(str::to_owned).to_vec());
+    let options = Options { nodes: Nodes::All, providers, ..Options::default() };
     StandIns::builder(client).with_all(Part::CLUSTER_API).options(options).spawn(stop)
 }
 

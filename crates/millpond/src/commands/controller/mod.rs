@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use kube::Client;
 use millpond_controllers::capi::autoscale::GroupOptions;
 use millpond_controllers::cluster::{Options, Urgent};
+use millpond_hosts::stock::ApiServer;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +72,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let options = Options { urgent: Some(urgent), ..options(&args).await? };
     let stop = CancellationToken::new();
     let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
+    office.dialects.hosts.api_server = api_server(&args).await;
     let settled = office.settled();
     let (health, metrics) = endpoints.urls();
     let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));
@@ -125,6 +129,18 @@ impl Report for Monitor {
     fn metrics(&self) -> String {
         Monitor::metrics(self)
     }
+}
+
+/// How own hosts reach the cluster, as this process does; none where its certificate is not known.
+async fn api_server(args: &ControllerArgs) -> Option<ApiServer> {
+    let config = super::cluster::configuration(args.kubeconfig.as_deref(), args.context.as_deref()).await.ok()?;
+    let pem = |der: &Vec<u8>| {
+        let text = STANDARD.encode(der);
+        let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+        format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    };
+    let ca: String = config.root_cert.as_ref()?.iter().map(pem).collect();
+    Some(ApiServer { url: config.cluster_url.to_string().trim_end_matches('/').to_owned(), ca: ca.into_bytes() })
 }
 
 /// A client whose own tasks run on some threads.

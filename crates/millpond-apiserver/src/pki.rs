@@ -268,7 +268,7 @@ fn issue(authority: &Authority, names: &[String], addresses: &[IpAddr], now: Tim
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| tls(&problem))?;
     let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|problem| tls(&problem))?;
     // The CA's own certificate comes last: machines that join know it by its hash, and find it here.
-    let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|problem| tls(&problem))?;
+    let ca = CertificateDer::from_pem_slice(authority.pem().as_bytes()).map_err(|problem| tls(&problem))?;
     let certified = Arc::new(CertifiedKey::new(vec![certificate.der().clone(), ca], key));
     Ok(Issued { certified, renew_at: days_after(now, LEAF_DAYS * 2 / 3) })
 }

@@ -138,7 +138,7 @@ fn of_hosts(subjects: &Value) -> Vec<Value> {
     let hosts = "infrastructure.cluster.x-k8s.io";
     let roles = ["create", "delete", "get", "list", "patch", "watch"];
     let rules = json!([
-        rule("certificates.k8s.io", &["certificatesigningrequests"], &["delete", "list", "watch"]),
+        rule("certificates.k8s.io", &["certificatesigningrequests"], &["list", "watch"]),
         rule("certificates.k8s.io", &["certificatesigningrequests/approval"], &["patch", "update"]),
         {
             "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],

@@ -1,19 +1,24 @@
 //! Host against host: what the certificate of one may do to the objects of the other.
 
+use std::path::Path;
+
 use anyhow::Result;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::stage::{Host, Stage, byoh, tls};
+use crate::stage::{Stage, byoh, tls};
+
+/// Where an agent keeps its certificate.
+const KUBECONFIG: &str = "var/lib/millpond-agent/kubeconfig";
 
 /// A client with the certificate of a host.
-async fn as_host(host: &Host) -> Result<Client> {
-    let text = std::fs::read_to_string(host.machine.path("var/lib/millpond-agent/kubeconfig")?)?;
-    let read = kube::config::Kubeconfig::from_yaml(&text)?;
-    let config = kube::Config::from_custom_kubeconfig(read, &kube::config::KubeConfigOptions::default()).await?;
+pub(crate) async fn as_host(kubeconfig: &Path) -> Result<Client> {
+    let read = Kubeconfig::from_yaml(&std::fs::read_to_string(kubeconfig)?)?;
+    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
@@ -35,6 +40,42 @@ async fn patch(api: &Api<DynamicObject>, name: &str, status: bool, patch: Value)
     }
 }
 
+/// What a host with a claim may do, and may not. Bootstrap data is in Secrets named `data-HOST`.
+pub(crate) async fn bounds(client: &Client, own: &str, other: &str) -> Result<()> {
+    let hosts = byoh(client);
+    hosts.get(own).await?;
+    forbidden("get", hosts.get(other).await);
+    forbidden("list", hosts.list(&ListParams::default()).await);
+    for name in [own, other] {
+        forbidden("label", patch(&hosts, name, false, json!({"metadata": {"labels": {"purpose": "gpu"}}})).await);
+        forbidden("claim", patch(&hosts, name, false, json!({"spec": {"claim": null}})).await);
+        forbidden("delete", hosts.delete(name, &kube::api::DeleteParams::default()).await);
+    }
+    let foreign = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ByoHost",
+        "metadata": {"name": format!("{own}0")}, "spec": {},
+    });
+    let create = hosts.create(&kube::api::PostParams::default(), &serde_json::from_value(foreign)?).await;
+    forbidden("a host of another name", create);
+    forbidden("status", patch(&hosts, other, true, json!({"status": {"agentVersion": "x"}})).await);
+    forbidden("state", patch(&hosts, own, true, json!({"status": {"pool": "gpu-pool"}})).await);
+    patch(&hosts, own, true, json!({"status": {"agentVersion": "x"}})).await?;
+    let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+    secrets.get(&format!("data-{own}")).await?;
+    forbidden("bootstrap data", secrets.get(&format!("data-{other}")).await);
+    forbidden("secrets", secrets.list(&ListParams::default()).await);
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "millpond-hosts");
+    leases.get(own).await?;
+    forbidden("lease", leases.get(other).await);
+    let renewal = Patch::Merge(json!({"spec": {}}));
+    forbidden("renew", leases.patch(other, &PatchParams::default(), &renewal).await);
+    let nodes: Api<Node> = Api::all(client.clone());
+    forbidden("nodes", nodes.list(&ListParams::default()).await);
+    let tokens: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+    forbidden("tokens", tokens.list(&ListParams::default()).await);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_host_has_nothing_to_say_about_another_one() -> Result<()> {
     let stage = Stage::new().await?;
@@ -45,35 +86,12 @@ async fn a_host_has_nothing_to_say_about_another_one() -> Result<()> {
         stage.phase_is(name, epoch, "Applied").await?;
     }
     for (host, own, other) in [(&one, "node1", "node10"), (&ten, "node10", "node1")] {
-        let client = as_host(host).await?;
-        let hosts = byoh(&client);
-        hosts.get(own).await?;
-        forbidden("get", hosts.get(other).await);
-        forbidden("list", hosts.list(&ListParams::default()).await);
-        for name in [own, other] {
-            forbidden("label", patch(&hosts, name, false, json!({"metadata": {"labels": {"purpose": "gpu"}}})).await);
-            forbidden("claim", patch(&hosts, name, false, json!({"spec": {"claim": null}})).await);
-            forbidden("delete", hosts.delete(name, &kube::api::DeleteParams::default()).await);
-        }
-        forbidden("status", patch(&hosts, other, true, json!({"status": {"agentVersion": "x"}})).await);
-        patch(&hosts, own, true, json!({"status": {"agentVersion": "x"}})).await?;
-        let secrets: Api<Secret> = Api::default_namespaced(client.clone());
-        secrets.get(&format!("data-{own}")).await?;
-        forbidden("bootstrap data", secrets.get(&format!("data-{other}")).await);
-        forbidden("secrets", secrets.list(&ListParams::default()).await);
-        let leases: Api<Lease> = Api::namespaced(client.clone(), "millpond-hosts");
-        leases.get(own).await?;
-        forbidden("lease", leases.get(other).await);
-        forbidden("renew", leases.patch(other, &PatchParams::default(), &Patch::Merge(json!({"spec": {}}))).await);
-        let nodes: Api<Node> = Api::all(client.clone());
-        forbidden("nodes", nodes.list(&ListParams::default()).await);
-        let tokens: Api<Secret> = Api::namespaced(client, "kube-system");
-        forbidden("tokens", tokens.list(&ListParams::default()).await);
+        bounds(&as_host(&host.machine.path(KUBECONFIG)?).await?, own, other).await?;
     }
     // When the claim is over, so is the right to its bootstrap data.
     stage.release("node10").await?;
     stage.phase_is("node10", 1, "Reset").await?;
-    let secrets: Api<Secret> = Api::default_namespaced(as_host(&ten).await?);
+    let secrets: Api<Secret> = Api::default_namespaced(as_host(&ten.machine.path(KUBECONFIG)?).await?);
     // The controllers take the right away when they hear of it.
     let roles: Api<k8s_openapi::api::rbac::v1::Role> = Api::default_namespaced(stage.client.clone());
     let names_no_secret = |role: Option<&k8s_openapi::api::rbac::v1::Role>| {

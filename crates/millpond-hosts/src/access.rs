@@ -51,7 +51,8 @@ pub(crate) async fn welcome(stock: &Stock, host: &str) -> Result<()> {
 pub fn run(stock: &Arc<Stock>, token: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
     let stock = Arc::clone(stock);
     let writer = Writer::new(stock.client.clone(), FIELD_MANAGER, stock.options.writes_in_flight);
-    let roles = Arc::new(Mirror::<Role>::new(writer, Some(|role: &Role| role.labels().get(LABEL).cloned())).labelled(LABEL));
+    let roles =
+        Arc::new(Mirror::<Role>::new(writer, Some(|role: &Role| role.labels().get(LABEL).cloned())).labelled(LABEL));
     let queue = Arc::new(Queue::new());
     enqueue(&stock.hosts, &queue);
     let own = Arc::clone(&queue);
@@ -125,10 +126,8 @@ fn wanted(host: &ByoHost) -> BTreeMap<String, Value> {
         }
     }
     let rules = host_rules(name);
-    let mut wanted = BTreeMap::from([
-        (LEASE_NAMESPACE.to_owned(), lease_rules(name)),
-        (host.namespace().to_owned(), rules),
-    ]);
+    let mut wanted =
+        BTreeMap::from([(LEASE_NAMESPACE.to_owned(), lease_rules(name)), (host.namespace().to_owned(), rules)]);
     for (namespace, names) in secrets {
         let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
         if let Some(rules) = wanted.entry(namespace.to_owned()).or_insert_with(|| json!([])).as_array_mut() {

@@ -193,4 +193,3 @@ fn is_decided(request: &CertificateSigningRequest) -> bool {
 pub(crate) fn failed(verb: &'static str, kind: &str, name: &str, source: kube::Error) -> Error {
     Error::Api { verb, kind: kind.to_owned(), key: Key::new("", name), source: Box::new(source) }
 }
-

@@ -105,6 +105,13 @@ pub fn matchable(inventory: &Inventory, waiting: &Pools, pool: &Pool) -> usize {
     outcome.hosts.last().map_or(0, |hosts| hosts.iter().flatten().count())
 }
 
+/// Machines of a pool that get a host now, among all that wait.
+pub fn placed(inventory: &Inventory, waiting: &Pools, name: &str) -> usize {
+    let outcome = match_hosts(inventory, &waiting.pools);
+    let of_pool = waiting.pools.iter().zip(&outcome.hosts).filter(|(pool, _)| pool.name == name);
+    of_pool.map(|(_, hosts)| hosts.iter().flatten().count()).sum()
+}
+
 /// Publishes what is inferred.
 pub(crate) struct Capacity {
     stock: Arc<Stock>,
@@ -158,8 +165,9 @@ impl Capacity {
                 let inferred = infer(&inventory, &views, &template.spec.template.spec);
                 self.write_template(template, &inferred).await?;
                 for deployment in deployments.iter().filter(|one| is_of(one, template.name())) {
+                    let given = placed(&inventory, &waiting, deployment.name());
                     let more = matchable(&inventory, &waiting, &pool(&template.spec.template.spec));
-                    self.write_deployment(deployment, template, &inferred, more).await?;
+                    self.write_deployment(deployment, template, &inferred, given + more).await?;
                 }
             }
         }
@@ -213,11 +221,9 @@ impl Capacity {
         inferred: &Inferred,
         more: usize,
     ) -> Result<()> {
-        let attached = self.attached(deployment);
         let replicas = deployment.spec["replicas"].as_u64().unwrap_or(0) as usize;
-        let waiting = replicas.saturating_sub(attached);
-        // Machines that wait got theirs before the others; a pool that is larger than its hosts stays as it is.
-        let effective = (attached + waiting.min(more + waiting) + more).max(replicas);
+        // A pool that is larger than its hosts stays as it is: the autoscaler leaves pools beyond their bounds alone.
+        let effective = (self.attached(deployment) + more).max(replicas);
         let scaled = deployment.annotations().contains_key(capi_names::MAX_SIZE);
         let wanted = scaled.then(|| annotations(template, inferred)).unwrap_or_default();
         let mut changes = changes(deployment.annotations(), &wanted);

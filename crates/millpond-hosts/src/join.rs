@@ -19,8 +19,8 @@ use crate::stock::Stock;
 
 /// Lifetime of a bootstrap token, as the original provider has it.
 pub(crate) const TOKEN_TTL: Duration = Duration::from_mins(30);
-/// Group of hosts that join with a bootstrap token.
-pub(crate) const BOOTSTRAP_GROUP: &str = "system:bootstrappers:byoh";
+/// Group of kubelets that join with a bootstrap token: kubeadm's, whose certificate requests kubeadm's clusters approve.
+pub(crate) const BOOTSTRAP_GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 /// Entry of a bootstrap token's Secret: the host that the token is for.
 pub(crate) const TOKEN_HOST: &str = "millpond-host";
 /// Namespace of bootstrap tokens.

@@ -29,7 +29,7 @@ const OF_CLAIM: &[&str] = &[
 
 /// Takes the claim of a host back, on condition that nobody changed the host since. Label and `machineRef` stay until
 /// the agent has reset the host, so that nothing else gets it.
-pub(crate) fn release_patch(host: &ByoHost) -> Value {
+pub fn release_patch(host: &ByoHost) -> Value {
     let mut spec: Map<String, Value> = OF_CLAIM.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
     let epoch = host.spec.claim.as_ref().map_or(0, |claim| claim.epoch).max(host.spec.epoch);
     spec.insert("epoch".to_owned(), json!(epoch));

@@ -4,6 +4,7 @@
 use millpond_api::byoh::names::LEASE_NAMESPACE;
 use serde_json::{Value, json};
 
+use crate::join::BOOTSTRAP_GROUP;
 use crate::token;
 
 /// Group of all hosts.
@@ -19,7 +20,9 @@ pub fn objects() -> Vec<Value> {
         // Kubelet lists and watches for the answer to its request.
         "verbs": ["create", "get", "list", "watch"],
     });
-    objects.extend(granted("millpond-host-bootstrappers", token::GROUP, json!([requests])));
+    for (name, group) in [("millpond-host-bootstrappers", token::GROUP), ("millpond-kubelet-bootstrappers", BOOTSTRAP_GROUP)] {
+        objects.extend(granted(name, group, json!([requests])));
+    }
     let own_requests = json!({
         "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"],
     });
@@ -44,9 +47,7 @@ fn granted(name: &str, group: &str, rules: Value) -> [Value; 2] {
 }
 
 fn policy() -> Value {
-    let rule = |group: &str, resources: &[&str], operations: &[&str]| {
-        json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations})
-    };
+    let rule = |group: &str, resources: &[&str], operations: &[&str]| json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations});
     let same = |field: &str| {
         format!("(has(object.{field}) ? object.{field} : {{}}) == (has(oldObject.{field}) ? oldObject.{field} : {{}})")
     };
@@ -59,9 +60,7 @@ fn policy() -> Value {
     let is_host = "request.resource.resource == 'byohosts'";
     let is_new = "request.operation == 'CREATE'";
     let is_status = "request.subResource == 'status'";
-    let validation = |expression: String, message: &str| {
-        json!({"expression": expression, "message": message, "reason": "Forbidden"})
-    };
+    let validation = |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Forbidden"});
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": POLICY},

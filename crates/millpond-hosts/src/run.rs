@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use millpond_api::byoh::names::LEASE_NAMESPACE;
 use millpond_runtime::worker;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,10 +15,10 @@ use crate::bootstrap::Bootstraps;
 use crate::capacity::Capacity;
 use crate::clusters::Clusters;
 use crate::hosts::Hosts;
-use crate::{access, approval};
 use crate::installer::Installers;
 use crate::machines::Machines;
 use crate::stock::{Options, Stock};
+use crate::{access, approval};
 
 /// Starts all controllers; they end with the token.
 pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> TaskTracker {
@@ -26,14 +29,15 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     // Controllers listen before the watches begin, so that they miss nothing.
     let waiting = Arc::new(WaitingMachines::default());
     let (hosts, of_hosts) = Hosts::new(&stock);
-    tasks.spawn(approval::run(&stock, token.clone()));
-    tasks.spawn(access::run(&stock, token.clone()));
     let (machines, of_machines) = Machines::new(&stock, &waiting);
     let assigner = Assigner::new(&stock, &waiting);
     let (bootstraps, of_bootstraps) = Bootstraps::new(&stock);
     let (installers, of_installers) = Installers::new(&stock);
     let (clusters, of_clusters) = Clusters::new(&stock);
     let capacity = Capacity::new(&stock);
+    tasks.spawn(ensure_namespace(client.clone()));
+    tasks.spawn(approval::run(&stock, token.clone()));
+    tasks.spawn(access::run(&stock, token.clone()));
     stock.watch(&tasks, token);
     let (shared, stop) = (Arc::clone(&stock), token.clone());
     tasks.spawn(async move {
@@ -61,4 +65,15 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     });
     tasks.close();
     tasks
+}
+
+/// Makes the namespace of the hosts' Leases. Where that is not allowed, an administrator has made it.
+async fn ensure_namespace(client: Client) {
+    let metadata = ObjectMeta { name: Some(LEASE_NAMESPACE.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    match Api::<Namespace>::all(client).create(&PostParams::default(), &namespace).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(error) => tracing::warn!(%error, namespace = LEASE_NAMESPACE, "cannot make the namespace of host Leases"),
+    }
 }

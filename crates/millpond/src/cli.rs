@@ -53,11 +53,14 @@ pub(crate) enum Command {
   millpond plan -f cluster.yaml -o json --detailed-exitcode
   millpond plan -f cluster.yaml -o nodes > nodes.yaml")]
     Plan(Box<plan::PlanArgs>),
-    /// Say why a pod has no place and what would help, or why a node stays or goes
+    /// Say why a pod has no place and what would help, why a node stays or goes, why a machine has no host
     #[command(after_help = "Examples:
   millpond explain pod/web-0 -f examples/stuck
   millpond explain pod/shop/web-0 -f cluster.yaml -o json
-  millpond explain node/worker-3 -f examples/consolidate")]
+  millpond explain node/worker-3 -f examples/consolidate
+  millpond explain machine/gpu-pool-x7k2p
+  millpond explain host/node11
+  millpond explain pool/gpu-pool -o json")]
     Explain(Box<explain::ExplainArgs>),
     /// Print what a cluster needs before Millpond works there
     #[command(
@@ -88,6 +91,8 @@ pub(crate) enum Command {
     #[command(
         subcommand,
         after_help = "Examples:
+  millpond host list
+  millpond host get node11
   millpond host token create"
     )]
     Host(host::HostCommand),

@@ -245,6 +245,8 @@ impl Host {
     async fn become_node(&self, spec: &Value) {
         let kubeadm = spec["joinMode"] != "tlsBootstrap";
         let name = self.hardware.name;
+        let mut capacity = self.hardware.capacity();
+        capacity["pods"] = json!("110");
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
@@ -254,7 +256,7 @@ impl Host {
             },
             // kubeadm's kubelet knows no provider ID.
             "spec": if kubeadm { json!({}) } else { json!({"providerID": format!("byoh://{name}")}) },
-            "status": {"capacity": self.hardware.capacity(), "allocatable": self.hardware.capacity()},
+            "status": {"capacity": capacity, "allocatable": capacity},
         });
         let node: DynamicObject = serde_json::from_value(node).expect("a node");
         let made = api(&self.client, "v1", "Node", None).create(&PostParams::default(), &node).await;

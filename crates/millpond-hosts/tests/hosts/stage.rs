@@ -15,6 +15,8 @@ use millpond_apiserver::auth::Identity;
 use millpond_apiserver::clock::Clock;
 use millpond_apiserver::store::Store;
 use millpond_apiserver::{LifecycleOptions, Server, ServerOptions, lifecycle};
+use millpond_controllers::cluster::Options as ControllerOptions;
+use millpond_controllers::run::Controllers;
 use millpond_hosts::stock::{ApiServer, Options as HostOptions};
 use millpond_sim::options::Providers;
 use millpond_sim::{Options, Part, StandIns};
@@ -82,13 +84,8 @@ impl Stage {
             Options { seed: 1, virtual_start: Some(start), providers: Providers::AllBut(kinds), ..Options::default() };
         let parts = StandIns::builder(client.clone()).with_all(Part::CLUSTER_API);
         let stand_ins = parts.options(options).spawn(token.clone());
-        let stage = Self {
-            client,
-            server,
-            clock: millpond_sim::clock::Clock::virtual_from(start),
-            token,
-            _stand_ins: stand_ins,
-        };
+        let clock = millpond_sim::clock::Clock::virtual_from(start);
+        let stage = Self { client, server, clock, token, _stand_ins: stand_ins };
         stage.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "millpond-hosts"}})).await;
         stage
     }
@@ -123,6 +120,16 @@ impl Stage {
         let options = HostOptions { clock: self.clock.clone(), api_server: Some(api_server), ..HostOptions::default() };
         let tasks = millpond_hosts::run::start(&client, &options, &token);
         Crew { token, tasks, writes: left }
+    }
+
+    /// Starts the controllers that scale node groups by pending pods.
+    pub(crate) async fn hire_autoscaler(&self) -> Controllers {
+        let options =
+            ControllerOptions { seed: 7, virtual_start: Some(self.clock.now()), ..ControllerOptions::default() };
+        let providers: [Arc<dyn millpond_providers::Provider>; 0] = [];
+        let controllers = Controllers::start(self.client.clone(), options, providers, &self.token);
+        controllers.context().cluster.wait_until_ready().await;
+        controllers
     }
 
     pub(crate) fn agent(&self, hardware: Hardware) -> Agent {

@@ -254,7 +254,7 @@ async fn references_that_lead_nowhere_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_that_are_killed_at_any_write_leave_no_host_with_two_owners() {
+async fn e2e_controllers_that_are_killed_at_any_write_leave_no_host_with_two_owners() {
     // More writes than two machines need: the loop ends when one run needs no more.
     const MOST_WRITES: i64 = 200;
     for write in 0..MOST_WRITES {
@@ -284,4 +284,89 @@ async fn controllers_that_are_killed_at_any_write_leave_no_host_with_two_owners(
         }
     }
     panic!("more than {MOST_WRITES} writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_scale_from_zero_by_pending_pods() {
+    let stage = Stage::start().await;
+    let _crew = stage.hire();
+    let _autoscaler = stage.hire_autoscaler().await;
+    let _agents = [
+        stage.agent(Hardware::plain("node10", WORKER)),
+        stage.agent(Hardware::gpu("node11", GPU)),
+        stage.agent(Hardware::plain("node12", WORKER)),
+    ];
+    stage.cluster().await;
+    for (pool, most, labels) in [("worker-pool", "5", WORKER), ("gpu-pool", "2", GPU)] {
+        stage.pool(pool, 0, purpose(labels[0].1), labels).await;
+        let bounds = json!({
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "0",
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": most,
+        });
+        stage.patch(CORE, "MachineDeployment", pool, json!({"metadata": {"annotations": bounds}})).await;
+    }
+    let annotations =
+        async |pool: &str| stage.get(CORE, "MachineDeployment", pool).await["metadata"]["annotations"].clone();
+    for (pool, most, cpus, gpus) in [("worker-pool", "2", "4", None), ("gpu-pool", "1", "8", Some("1"))] {
+        stage
+            .until("what hosts offer is published", async || {
+                let found = annotations(pool).await;
+                let read = |key: &str| found[format!("capacity.cluster-autoscaler.kubernetes.io/{key}")].as_str();
+                let is = found["millpond.dev/effective-max-size"] == most
+                    && read("cpu") == Some(cpus)
+                    && read("gpu-count") == gpus;
+                if is { Ok(()) } else { Err(found.to_string()) }
+            })
+            .await;
+    }
+    let template = stage.get(BYOH, "ByoMachineTemplate", "gpu-pool-template").await;
+    assert_eq!(template["status"]["capacity"], json!({"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"}));
+    assert_eq!(
+        (&template["status"]["matchingHosts"], &template["status"]["nodeInfo"]["architecture"]),
+        (&json!(1), &json!("amd64"))
+    );
+    for number in 0..2 {
+        let limits = json!({"nvidia.com/gpu": "1"});
+        stage
+            .create(json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gpu-workload", "namespace": "default"},
+                "spec": {
+                    "nodeSelector": {"purpose": "gpu"},
+                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                    "containers": [{"name": "gpu-container", "image": "nvidia/cuda:11.0", "resources": {"limits": limits}}],
+                },
+            }))
+            .await;
+        stage
+            .until("the pod runs on the GPU host", async || {
+                let pod = stage.get("v1", "Pod", "gpu-workload").await;
+                let runs = pod["status"]["phase"] == "Running" && pod["spec"]["nodeName"] == "node11";
+                let node = stage.get("v1", "Node", "node11").await;
+                if runs { Ok(()) } else { Err(format!("{} {node}", pod["status"])) }
+            })
+            .await;
+        assert_eq!(stage.machines("worker-pool").await.len(), 0, "the other pool has no part in it");
+        stage.delete("v1", "Pod", "gpu-workload").await;
+        stage.until_hosts("gpu-pool", 0).await;
+        let host = stage.until_state("node11", "Available").await;
+        assert_eq!(host["spec"]["epoch"], number + 1);
+    }
+    // Twelve cores need three workers, and there are two.
+    for number in 0..3 {
+        let name = format!("web-{number}");
+        let resources = json!({"requests": {"cpu": "3"}});
+        stage
+            .create(json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"nodeSelector": {"purpose": "worker"}, "containers": [{"name": "c", "image": "i", "resources": resources}]},
+            }))
+            .await;
+    }
+    assert_eq!(stage.until_hosts("worker-pool", 2).await, ["node10", "node12"]);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(
+        stage.get(CORE, "MachineDeployment", "worker-pool").await["spec"]["replicas"],
+        2,
+        "no machine waits for a host"
+    );
 }

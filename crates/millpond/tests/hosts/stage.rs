@@ -153,7 +153,7 @@ impl Stage {
             "metadata": {"name": format!("bootstrap-token-{id}")}, "type": "bootstrap.kubernetes.io/token",
             "stringData": {
                 "token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
-                "auth-extra-groups": "system:bootstrappers:byoh", "millpond-host": host,
+                "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token", "millpond-host": host,
             },
         });
         let api: Api<Secret> = Api::namespaced(self.client.clone(), "kube-system");

@@ -64,10 +64,12 @@ pub(super) fn install(args: &InstallArgs, out: &mut impl Write) -> anyhow::Resul
     write_durably(&path, service::unit(&program, &words, "info").as_bytes(), 0o600)
         .map_err(|error| failed("cannot write", &path, error))?;
     systemctl(&["daemon-reload"])?;
-    let enable: &[&str] =
-        if args.no_start { &["enable", service::UNIT] } else { &["enable", "--now", service::UNIT] };
+    let enable: &[&str] = if args.no_start { &["enable", service::UNIT] } else { &["enable", "--now", service::UNIT] };
     systemctl(enable)?;
-    print(out, &format!("{} runs `{} agent`; its log: journalctl -u {}\n", service::UNIT, program.display(), service::UNIT))
+    print(
+        out,
+        &format!("{} runs `{} agent`; its log: journalctl -u {}\n", service::UNIT, program.display(), service::UNIT),
+    )
 }
 
 /// Stops and removes the unit.

@@ -235,25 +235,26 @@ fn serve(flags: &AgentFlags) -> anyhow::Result<()> {
 fn explain(error: AgentError) -> anyhow::Error {
     let refused = error.is_refusal();
     let (code, hint) = match &error {
-        AgentError::Copy { .. } => {
-            (Some(Code::NotAllowed), Some("remove that directory, and register this machine with a token and a name of its own"))
-        }
+        AgentError::Copy { .. } => (
+            Some(Code::NotAllowed),
+            Some("remove that directory, and register this machine with a token and a name of its own"),
+        ),
         AgentError::Expired { .. } => {
             (Some(Code::NotAllowed), Some("`millpond host token create --host NAME` makes a token to register it anew"))
         }
-        AgentError::Discovery(DiscoveryError::Unknown { .. }) => {
-            (Some(Code::NotAllowed), Some("the server is not the one that the token was made for, or its CA was replaced"))
-        }
+        AgentError::Discovery(DiscoveryError::Unknown { .. }) => (
+            Some(Code::NotAllowed),
+            Some("the server is not the one that the token was made for, or its CA was replaced"),
+        ),
         AgentError::Discovery(DiscoveryError::Address(_)) | AgentError::Token => (Some(Code::Usage), None),
-        AgentError::NoEntry => {
-            (Some(Code::Usage), Some("paste the command that `millpond host token create` prints"))
-        }
+        AgentError::NoEntry => (Some(Code::Usage), Some("paste the command that `millpond host token create` prints")),
         AgentError::NoKind(_) => {
             (Some(Code::NotFound), Some("`millpond install crds | kubectl apply -f -` brings the kinds"))
         }
-        AgentError::OtherName { .. } => {
-            (Some(Code::Conflict), Some("choose another directory with `--state-dir`, or the registered name with `--name`"))
-        }
+        AgentError::OtherName { .. } => (
+            Some(Code::Conflict),
+            Some("choose another directory with `--state-dir`, or the registered name with `--name`"),
+        ),
         AgentError::Credentials(CredentialsError::Locked(_)) => {
             (Some(Code::Conflict), Some("stop it, or choose another directory with `--state-dir`"))
         }
@@ -289,7 +290,9 @@ mod tests {
     #[test]
     fn a_token_comes_with_its_server_and_hash() {
         parse("--server https://a --token abcdef.0123456789abcdef --ca-hash HASH").unwrap();
-        for wrong in ["--token abcdef.0123456789abcdef", "--server https://a", "--ca-hash HASH", "--name Node_1", "--label a"] {
+        for wrong in
+            ["--token abcdef.0123456789abcdef", "--server https://a", "--ca-hash HASH", "--name Node_1", "--label a"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

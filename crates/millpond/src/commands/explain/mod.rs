@@ -1,6 +1,7 @@
 //! `millpond explain`: why a pod has no place and what would help, why a node stays or goes. The reasons come from
 //! `millpond_plan::explain` and `millpond_plan::disruption`; here they get words and columns.
 
+pub(crate) mod hosts;
 mod node;
 mod pod;
 
@@ -10,17 +11,18 @@ use clap::{Args, ValueEnum};
 use millpond_api::spelling::nearest;
 use millpond_plan::model::Snapshot;
 
+use crate::commands::host::session::Session;
 use crate::commands::input::{self, InputArgs, Purpose};
 use crate::failure::{Code, Failure};
 
 /// The arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// pod/NAME or node/NAME; a pod may be pod/NAMESPACE/NAME
+    /// pod/NAME, node/NAME, machine/NAME, host/NAME or pool/NAME; a pod may be pod/NAMESPACE/NAME
     #[arg(value_name = "KIND/NAME", value_parser = subject)]
     subject: Subject,
 
-    /// The namespace of the pod
+    /// The namespace of the pod, machine, host or pool
     #[arg(short, long, default_value = "default")]
     namespace: String,
 
@@ -46,20 +48,29 @@ enum Output {
 enum Subject {
     Pod(String),
     Node(String),
+    Machine(String),
+    Host(String),
+    Pool(String),
 }
 
 fn subject(text: &str) -> Result<Subject, String> {
-    let wrong = || "pod/NAME, pod/NAMESPACE/NAME or node/NAME".to_owned();
+    let wrong = || "pod/NAME, pod/NAMESPACE/NAME, node/NAME, machine/NAME, host/NAME or pool/NAME".to_owned();
     let (kind, name) = text.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
     match kind {
         "pod" | "pods" | "po" => Ok(Subject::Pod(name.to_owned())),
         "node" | "nodes" | "no" => Ok(Subject::Node(name.to_owned())),
+        "machine" | "machines" | "ma" | "byomachine" | "byomachines" | "byom" => Ok(Subject::Machine(name.to_owned())),
+        "host" | "hosts" | "byohost" | "byohosts" | "byoh" => Ok(Subject::Host(name.to_owned())),
+        "pool" | "pools" | "machinedeployment" | "machinedeployments" | "md" => Ok(Subject::Pool(name.to_owned())),
         _ => Err(wrong()),
     }
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    if let Subject::Machine(name) | Subject::Host(name) | Subject::Pool(name) = &args.subject {
+        return run_hosts(args, name, out);
+    }
     let input = input::load(&args.input, Purpose::Plan, talk)?;
     let snapshot = &input.snapshot;
     let text = match &args.subject {
@@ -72,6 +83,26 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Writ
             let found = snapshot.find_node(name).ok_or_else(|| missing_node(snapshot, name))?;
             node::render(snapshot, found, args.output)?
         }
+        Subject::Machine(_) | Subject::Host(_) | Subject::Pool(_) => return Ok(()),
+    };
+    super::print(out, &text)
+}
+
+/// Own hosts are explained from a live cluster.
+fn run_hosts(args: &ExplainArgs, name: &str, out: &mut impl Write) -> anyhow::Result<()> {
+    let objects = &args.input.objects;
+    if !objects.is_live() {
+        let message = "machines, hosts and pools of own hosts are explained from a live cluster".to_owned();
+        let hint = Some("leave `-f` out, or name a cluster with `--kubeconfig FILE`".to_owned());
+        return Err(Failure { message, code: Some(Code::Usage), hint }.into());
+    }
+    let (kubeconfig, context) = objects.cluster();
+    let (namespace, name) = name.split_once('/').unwrap_or((&args.namespace, name));
+    let world = Session::at(kubeconfig, context)?.world(Some(namespace))?;
+    let text = match args.subject {
+        Subject::Machine(_) => hosts::machine(&world, namespace, name, args.output)?,
+        Subject::Host(_) => hosts::host(&world, namespace, name, args.output)?,
+        _ => hosts::pool(&world, namespace, name, args.output)?,
     };
     super::print(out, &text)
 }

@@ -111,14 +111,19 @@ pub(crate) struct RevokeArgs {
 /// `24h`, `15m`, `90s`, `2d`, and sums of them.
 fn ttl(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration such as 24h, 15m or 2d");
-    let spelled: SignedDuration = text.replace('d', "d ").split_whitespace().try_fold(SignedDuration::ZERO, |sum, part| {
-        let days = part.strip_suffix('d').and_then(|days| days.parse::<i64>().ok()).map(|days| days.checked_mul(24));
-        let next = match days {
-            Some(hours) => hours.map(SignedDuration::from_hours),
-            None => part.parse().ok(),
-        };
-        sum.checked_add(next?)
-    }).ok_or_else(wrong)?;
+    let spelled: SignedDuration = text
+        .replace('d', "d ")
+        .split_whitespace()
+        .try_fold(SignedDuration::ZERO, |sum, part| {
+            let days =
+                part.strip_suffix('d').and_then(|days| days.parse::<i64>().ok()).map(|days| days.checked_mul(24));
+            let next = match days {
+                Some(hours) => hours.map(SignedDuration::from_hours),
+                None => part.parse().ok(),
+            };
+            sum.checked_add(next?)
+        })
+        .ok_or_else(wrong)?;
     let duration = Duration::try_from(spelled).map_err(|_| wrong())?;
     if duration < Duration::from_secs(1) || duration > Duration::from_secs(366 * 86_400) {
         return Err(format!("`{text}` is not between a second and a year"));
@@ -162,12 +167,11 @@ impl ClusterArgs {
                 let bytes = STANDARD.decode(data).context("the CA in the kubeconfig is not base64")?;
                 String::from_utf8(bytes).context("the CA in the kubeconfig is no PEM")?
             }
-            (None, Some(file)) => {
-                std::fs::read_to_string(&file).with_context(|| format!("cannot read `{file}`"))?
-            }
+            (None, Some(file)) => std::fs::read_to_string(&file).with_context(|| format!("cannot read `{file}`"))?,
             (None, None) => {
                 return Err(Failure {
-                    message: "the kubeconfig names no certificate authority: hosts could not know the server".to_owned(),
+                    message: "the kubeconfig names no certificate authority: hosts could not know the server"
+                        .to_owned(),
                     code: Some(Code::Usage),
                     hint: Some("name a kubeconfig with `certificate-authority-data` by `--kubeconfig FILE`".to_owned()),
                 }
@@ -193,7 +197,8 @@ async fn create(args: &CreateArgs, out: &mut impl Write, talk: &mut impl Write) 
             "hint: only this machine reaches the server by that address; name another one with `--server`\n",
         )?;
     }
-    let namespace = if args.namespace == "default" { String::new() } else { format!(" --namespace {}", args.namespace) };
+    let namespace =
+        if args.namespace == "default" { String::new() } else { format!(" --namespace {}", args.namespace) };
     let name = args.host.as_ref().map(|host| format!(" --name {host}")).unwrap_or_default();
     print(out, &format!("millpond agent --server {server} --token {id}.{secret} --ca-hash {hash}{namespace}{name}\n"))
 }
@@ -229,7 +234,8 @@ async fn list(args: &ListArgs, out: &mut impl Write) -> anyhow::Result<()> {
         };
         return print(out, &as_json(&tokens.iter().map(view).collect::<Vec<_>>())?);
     }
-    let mut table = Table::new(&[("ID", Side::Left), ("STATE", Side::Left), ("EXPIRES", Side::Left), ("HOST", Side::Left)]);
+    let mut table =
+        Table::new(&[("ID", Side::Left), ("STATE", Side::Left), ("EXPIRES", Side::Left), ("HOST", Side::Left)]);
     for token in &tokens {
         let expires = token.expires.map_or("never".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         let host = token.host.clone().or_else(|| token.used_by.as_ref().map(|used| used.host.clone()));
@@ -287,7 +293,9 @@ mod tests {
 
     #[test]
     fn loopback_is_noticed() {
-        for (server, is) in [("https://127.0.0.1:6443", true), ("https://[::1]:6443", true), ("https://10.0.0.1", false)] {
+        for (server, is) in
+            [("https://127.0.0.1:6443", true), ("https://[::1]:6443", true), ("https://10.0.0.1", false)]
+        {
             assert_eq!(is_loopback(server), is, "{server}");
         }
     }

@@ -174,3 +174,6 @@ pub(crate) fn forbidden(identity: &Identity, wanted: &Attributes<'_>, reason: &s
     }
     ApiError::not_allowed(group, resource, name, &why)
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,10 +38,11 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
 }
 
 fn of_controller() -> impl Iterator<Item = Value> {
-    let objects = rbac::objects(NAMESPACE).into_iter().filter(|object| object["kind"] != "Namespace");
+    let objects = rbac::of_controller(NAMESPACE).into_iter().filter(|object| object["kind"] != "Namespace");
     objects.map(|mut object| {
         if object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")) {
-            object["metadata"]["name"] = json!(format!("{}{EMBEDDED}", rbac::NAME));
+            let name = object["metadata"]["name"].as_str().unwrap_or(rbac::NAME);
+            object["metadata"]["name"] = json!(format!("{name}{EMBEDDED}"));
         }
         object
     })

@@ -32,6 +32,8 @@ pub const MOST_GPUS: i64 = 1024;
 
 /// The label by which a pod claims the reservation of a GPUInfo of its namespace.
 pub const CLAIM_LABEL: &str = "millpond.dev/gpuinfo";
+/// The scheduling gate by which a pod waits until it is pinned to the node of its reservation.
+pub const CLAIM_GATE: &str = "millpond.dev/gpuinfo";
 /// The annotation of a Node that holds its reservations, as JSON: a list of [`NodeReservation`].
 pub const RESERVATIONS: &str = "millpond.dev/gpu-reservations";
 /// The label of the pod that holds the GPUs of a reservation on its node; the value is the uid of the GPUInfo.

@@ -18,6 +18,9 @@ use crate::estate::{Estate, NodeView};
 const LIMIT_CANDIDATES: usize = 10;
 /// The same for nodes that do not fit.
 const LIMIT_REJECTED: usize = 100;
+/// Taints that follow from conditions and from cordoning, which have reasons of their own.
+const FOLLOWING_TAINTS: [&str; 3] =
+    ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"];
 
 /// What is known of a GPUInfo besides its spec.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +49,13 @@ impl<'e> Ranking<'e> {
     }
 
     /// Ranks all nodes for a job. `pinned` is a node that stays the answer for as long as it is suitable.
-    pub fn new(estate: &'e Estate, spec: &GPUInfoSpec, own: Option<&str>, last: Option<&str>, pinned: Option<&str>) -> Self {
+    pub fn new(
+        estate: &'e Estate,
+        spec: &GPUInfoSpec,
+        own: Option<&str>,
+        last: Option<&str>,
+        pinned: Option<&str>,
+    ) -> Self {
         let job = job(spec);
         let candidates: Vec<Candidate> = estate.nodes.iter().map(|node| candidate(node, spec, own)).collect();
         let Choice { mut suitable, rejected, .. } = choose(&job, &candidates, last, &Hysteresis::default());
@@ -97,7 +106,10 @@ pub fn job(spec: &GPUInfoSpec) -> Job {
         hours: u64::try_from(spec.des_acc_time).unwrap_or_default(),
         gpus: spec.gpus(),
         model: spec.gpu_model.clone(),
-        min_gpu_memory_mib: spec.min_memory_gib.and_then(|memory| u64::try_from(memory).ok()).map(|memory| memory << 10),
+        min_gpu_memory_mib: spec
+            .min_memory_gib
+            .and_then(|memory| u64::try_from(memory).ok())
+            .map(|memory| memory << 10),
         allow_gpu_nodes: spec.allow_gpu_nodes,
     }
 }
@@ -106,7 +118,8 @@ fn candidate(node: &NodeView, spec: &GPUInfoSpec, own: Option<&str>) -> Candidat
     let selects = || spec.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
     let tolerated = || {
         let forbids = |taint: &&k8s_openapi::api::core::v1::Taint| {
-            taint.effect != "PreferNoSchedule" && !(spec.gpu_required && is_gpu_resource(&taint.key))
+            let follows = FOLLOWING_TAINTS.contains(&taint.key.as_str());
+            taint.effect != "PreferNoSchedule" && !follows && !(spec.gpu_required && is_gpu_resource(&taint.key))
         };
         node.taints.iter().filter(forbids).all(|taint| spec.tolerations.iter().any(|one| tolerates(one, taint)))
     };
@@ -189,11 +202,9 @@ fn number(value: u64) -> i64 {
 /// Where the time of a node comes from.
 pub(crate) fn availability(node: &NodeView) -> Availability {
     match &node.event {
-        Some(event) => Availability {
-            source: event.source.to_owned(),
-            until: event.at.map(Time),
-            message: event.message.clone(),
-        },
+        Some(event) => {
+            Availability { source: event.source.to_owned(), until: event.at.map(Time), message: event.message.clone() }
+        }
         None => Availability {
             source: "Assumed".to_owned(),
             until: None,
@@ -234,7 +245,13 @@ pub enum Keeping {
 }
 
 /// The new status.
-pub fn status(estate: &Estate, spec: &GPUInfoSpec, asking: &Asking<'_>, ranking: &Ranking<'_>, keeping: &Keeping) -> GPUInfoStatus {
+pub fn status(
+    estate: &Estate,
+    spec: &GPUInfoSpec,
+    asking: &Asking<'_>,
+    ranking: &Ranking<'_>,
+    keeping: &Keeping,
+) -> GPUInfoStatus {
     let mut status = asking.last.cloned().unwrap_or_default();
     let kept = kept(estate, asking.last);
     if kept.is_none() {

@@ -133,7 +133,12 @@ impl Controller {
 
     /// Starts everything that tells of changes.
     fn watch(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
-        fn follow<K: Kind>(mirror: &Arc<Mirror<K>>, changed: &Arc<Notify>, tasks: &TaskTracker, stop: &CancellationToken) {
+        fn follow<K: Kind>(
+            mirror: &Arc<Mirror<K>>,
+            changed: &Arc<Notify>,
+            tasks: &TaskTracker,
+            stop: &CancellationToken,
+        ) {
             listen(mirror, changed);
             tasks.spawn(Arc::clone(mirror).run(false, stop.clone()));
         }
@@ -160,11 +165,7 @@ impl Controller {
     /// Passes, one after the other.
     async fn run(self: Arc<Self>, stop: CancellationToken) {
         let ready = async {
-            tokio::join!(
-                self.nodes.wait_until_ready(),
-                self.pods.wait_until_ready(),
-                self.infos.wait_until_ready()
-            )
+            tokio::join!(self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.infos.wait_until_ready())
         };
         if stop.run_until_cancelled(ready).await.is_none() {
             return;

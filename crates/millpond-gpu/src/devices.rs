@@ -23,7 +23,8 @@ const MEMORY_LABELS: [&str; 2] = ["nvidia.com/gpu.memory", "karpenter.k8s.aws/in
 /// Label prefixes under which node feature discovery lists PCI devices: `pci-0302_10de_1eb8.present`.
 const PCI_LABEL: &str = "feature.node.kubernetes.io/pci-";
 /// Parts of a product name that say nothing about the model.
-const NO_MODEL: [&str; 12] = ["nvidia", "tesla", "amd", "intel", "pcie", "sxm2", "sxm3", "sxm4", "sxm5", "gpu", "hbm3", "hbm2"];
+const NO_MODEL: [&str; 12] =
+    ["nvidia", "tesla", "amd", "intel", "pcie", "sxm2", "sxm3", "sxm4", "sxm5", "gpu", "hbm3", "hbm2"];
 
 /// Whether a resource counts GPUs.
 pub(crate) fn is_gpu_resource(name: &str) -> bool {
@@ -46,9 +47,11 @@ pub(crate) fn requested(pod: &Pod, resource: &str, parse: fn(&str) -> Option<u64
     let of = |resources: Option<&ResourceRequirements>| -> u64 {
         let Some(resources) = resources else { return 0 };
         let amount = |list: &Option<BTreeMap<String, _>>| {
-            list.as_ref().and_then(|list: &BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
-                list.get(resource).and_then(|amount| parse(&amount.0))
-            })
+            list.as_ref().and_then(
+                |list: &BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
+                    list.get(resource).and_then(|amount| parse(&amount.0))
+                },
+            )
         };
         amount(&resources.requests).or_else(|| amount(&resources.limits)).unwrap_or_default()
     };
@@ -207,7 +210,8 @@ mod tests {
 
     #[test]
     fn the_largest_resource_counts() {
-        let node = |allocatable| -> Node { serde_json::from_value(json!({"status": {"allocatable": allocatable}})).unwrap() };
+        let node =
+            |allocatable| -> Node { serde_json::from_value(json!({"status": {"allocatable": allocatable}})).unwrap() };
         let both = node(json!({"nvidia.com/gpu": "2", "amd.com/gpu": "4", "cpu": "8"}));
         assert_eq!(gpu_resource(&both), Some(("amd.com/gpu".to_owned(), 4)));
         assert_eq!(gpu_resource(&node(json!({"nvidia.com/gpu": "0"}))), None);

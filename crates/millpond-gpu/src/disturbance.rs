@@ -13,6 +13,7 @@ use millpond_api::{condition, labels};
 use millpond_plan::disruption::Window;
 use millpond_plan::gpu::Undisturbed;
 use millpond_plan::model::Schedule;
+use millpond_vsphere::inventory::ScheduledTask;
 use millpond_vsphere::{Inventory, Reference};
 
 use crate::kinds::{MaintenanceWindow, NodeClaim};
@@ -87,23 +88,45 @@ impl<'f> Calendar<'f> {
         all.min_by_key(|event| event.at)
     }
 
+    /// The same for a host on which no node is looked at: its mode and its windows.
+    pub(crate) fn next_of_host(&self, inventory: &Inventory, host: &Reference) -> Option<Event> {
+        let found = inventory.hosts.get(host)?;
+        let name = &found.name;
+        let concerns = |task: &&ScheduledTask| {
+            let due = task.next_run.is_some_and(|at| at.as_second() > self.now);
+            due && task.disturbs() && (task.entity == *host || found.parent.as_ref() == Some(&task.entity))
+        };
+        let tasks = inventory.tasks.iter().filter(concerns).filter_map(of_task);
+        let named = |window: &MaintenanceWindow| window.spec.hosts.contains(name);
+        let windows = self.windows.iter().filter(|(window, _)| named(window));
+        let windows = windows.filter_map(|(window, span)| self.of_span(window, span));
+        self.of_mode(inventory, host).into_iter().chain(windows).chain(tasks).min_by_key(|event| event.at)
+    }
+
     fn of_host(&self, inventory: &Inventory, vm: &Reference) -> Option<Event> {
-        let host = inventory.hosts.get(inventory.vms.get(vm)?.host.as_ref()?)?;
+        let host = inventory.vms.get(vm)?.host.as_ref()?;
+        if let Some(event) = self.of_mode(inventory, host) {
+            return Some(event);
+        }
+        of_task(inventory.next_disturbing_task(vm, Timestamp::from_second(self.now).ok()?)?)
+    }
+
+    fn of_mode(&self, inventory: &Inventory, host: &Reference) -> Option<Event> {
+        let host = inventory.hosts.get(host)?;
         if host.in_maintenance {
             return Some(Event::now("HostMaintenance", format!("host {} is in maintenance mode", host.name)));
         }
         if host.in_quarantine {
             return Some(Event::now("HostQuarantine", format!("host {} is in quarantine", host.name)));
         }
-        let task = inventory.next_disturbing_task(vm, Timestamp::from_second(self.now).ok()?)?;
-        let message = format!("vCenter will run the scheduled task `{}` ({})", task.name, task.method);
-        Some(Event { source: "ScheduledTask", at: Some(task.next_run?.as_second()), message })
+        None
     }
 
     fn of_window(&self, window: &MaintenanceWindow, span: &Span, subject: &Subject<'_>) -> Option<Event> {
-        if !concerns(window, subject) {
-            return None;
-        }
+        if concerns(window, subject) { self.of_span(window, span) } else { None }
+    }
+
+    fn of_span(&self, window: &MaintenanceWindow, span: &Span) -> Option<Event> {
         let name = window.name_any();
         let message = |verb: &str| format!("MaintenanceWindow {name} {verb}");
         let (holds, next) = match span {
@@ -141,6 +164,11 @@ impl<'f> Calendar<'f> {
     }
 }
 
+fn of_task(task: &ScheduledTask) -> Option<Event> {
+    let message = format!("vCenter will run the scheduled task `{}` ({})", task.name, task.method);
+    Some(Event { source: "ScheduledTask", at: Some(task.next_run?.as_second()), message })
+}
+
 fn concerns(window: &MaintenanceWindow, subject: &Subject<'_>) -> bool {
     let spec = &window.spec;
     let name = subject.node.metadata.name.as_deref().unwrap_or_default();
@@ -175,9 +203,8 @@ mod tests {
     const NOW: i64 = 1_794_803_400; // 2026-11-16T04:30:00Z, a Monday
 
     fn next(windows: &[Value], claims: &[Value]) -> Option<(String, Option<i64>)> {
-        let window = |spec: &Value| {
-            Arc::new(serde_json::from_value(json!({"metadata": {"name": "w"}, "spec": spec})).unwrap())
-        };
+        let window =
+            |spec: &Value| Arc::new(serde_json::from_value(json!({"metadata": {"name": "w"}, "spec": spec})).unwrap());
         let windows: Vec<Arc<MaintenanceWindow>> = windows.iter().map(window).collect();
         let claims: Vec<Arc<NodeClaim>> =
             claims.iter().map(|claim| Arc::new(serde_json::from_value(claim.clone()).unwrap())).collect();
@@ -201,7 +228,8 @@ mod tests {
         assert_eq!(next(&[suspended], &[]), None);
         let other = json!({"schedule": "0 2 * * 1", "duration": "4h", "nodes": ["b"]});
         assert_eq!(next(&[other], &[]), None);
-        let once = json!({"start": "2026-11-16T05:30:00Z", "duration": "1h", "nodeSelector": {labels::NODE_POOL: "gpu"}});
+        let once =
+            json!({"start": "2026-11-16T05:30:00Z", "duration": "1h", "nodeSelector": {labels::NODE_POOL: "gpu"}});
         assert_eq!(next(&[once], &[]), of("MaintenanceWindow", Some(3600)));
         let past = json!({"start": "2026-11-16T02:30:00Z", "duration": "1h", "nodes": ["a"]});
         assert_eq!(next(&[past], &[]), None);

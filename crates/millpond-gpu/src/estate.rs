@@ -131,6 +131,10 @@ pub struct SpareCards {
     pub count: u64,
     /// Whether the host can take machines now.
     pub is_usable: bool,
+    /// What disturbs the host next.
+    pub event: Option<Event>,
+    /// Until then.
+    pub undisturbed: Undisturbed,
 }
 
 /// Everything that answers are made from.
@@ -158,7 +162,7 @@ impl Estate {
         let requests = requests_by_node(facts);
         let mut nodes: Vec<NodeView> = facts.nodes.iter().map(|node| builder.view(node, &requests)).collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        let spare = used.map(|vcenter| spare_cards(vcenter.inventory)).unwrap_or_default();
+        let spare = used.map(|vcenter| builder.spare_cards(vcenter.inventory)).unwrap_or_default();
         Self {
             nodes,
             spare,
@@ -245,10 +249,9 @@ impl Builder<'_> {
         };
         let subject = Subject { node, labels: node.labels(), host_name: &host_name, vm };
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-        let event = self.calendar.next(&subject).filter(|_| !is_leaving(node, &taints)).or_else(|| leaving(node, &taints));
-        let undisturbed = event
-            .as_ref()
-            .map_or(Undisturbed::Assumed(self.facts.assumed_s), |event| event.undisturbed(self.facts.now));
+        let event =
+            self.calendar.next(&subject).filter(|_| !is_leaving(node, &taints)).or_else(|| leaving(node, &taints));
+        let undisturbed = self.undisturbed(event.as_ref());
         let sum = requests.get(name.as_str());
         let gpus = devices::gpu_resource(node).map(|(resource, total)| {
             let requested = sum.and_then(|sum| sum.gpus.get(&resource)).copied().unwrap_or_default();
@@ -256,7 +259,11 @@ impl Builder<'_> {
         });
         let of_card = vm.and_then(|(inventory, vm)| card_of(inventory, vm));
         let of_labels = Model::of_labels(node.labels());
-        let model = if gpus.is_some() { of_card.map_or(of_labels.clone(), |card| card.or(of_labels)) } else { Model::default() };
+        let model = if gpus.is_some() {
+            of_card.map_or(of_labels.clone(), |card| card.or(of_labels))
+        } else {
+            Model::default()
+        };
         NodeView {
             excluded: excluded(node, found.as_ref(), host),
             machines: if let Some(Match::Ambiguous(count)) = found { count } else { 0 },
@@ -322,27 +329,42 @@ fn card_of(inventory: &Inventory, vm: &Reference) -> Option<Model> {
     Some(Model::of_card(&card))
 }
 
-fn spare_cards(inventory: &Inventory) -> Vec<SpareCards> {
-    let mut spare = Vec::new();
-    for (reference, host) in &inventory.hosts {
-        let mut by_model: BTreeMap<String, SpareCards> = BTreeMap::new();
-        let free = |card: &millpond_vsphere::inventory::Gpu| card.used_by.is_empty() && card.mode != GpuMode::HostOnly;
-        for card in inventory.gpus(reference).iter().filter(|card| free(card)) {
-            let known = Model::of_card(card);
-            let cards = by_model.entry(card.model_id()).or_insert_with(|| SpareCards {
-                host: host.name.clone(),
-                model: known.name.unwrap_or_default(),
-                id: card.model_id(),
-                memory_mib: known.memory_mib.unwrap_or_default(),
-                count: 0,
-                is_usable: host.connection == Connection::Connected && !host.in_maintenance && !host.in_quarantine,
-            });
-            cards.count += 1;
+impl Builder<'_> {
+    fn spare_cards(&self, inventory: &Inventory) -> Vec<SpareCards> {
+        let mut spare = Vec::new();
+        for (reference, host) in &inventory.hosts {
+            let event = self.calendar.next_of_host(inventory, reference);
+            let undisturbed = self.undisturbed(event.as_ref());
+            let cards = spare_cards_of(inventory, reference, host);
+            spare.extend(cards.into_iter().map(|cards| SpareCards { event: event.clone(), undisturbed, ..cards }));
         }
-        spare.extend(by_model.into_values());
+        spare.sort_by(|one, other| (&one.host, &one.id).cmp(&(&other.host, &other.id)));
+        spare
     }
-    spare.sort_by(|one, other| (&one.host, &one.id).cmp(&(&other.host, &other.id)));
-    spare
+
+    fn undisturbed(&self, event: Option<&Event>) -> Undisturbed {
+        event.map_or(Undisturbed::Assumed(self.facts.assumed_s), |event| event.undisturbed(self.facts.now))
+    }
+}
+
+fn spare_cards_of(inventory: &Inventory, reference: &Reference, host: &Host) -> Vec<SpareCards> {
+    let mut by_model: BTreeMap<String, SpareCards> = BTreeMap::new();
+    let free = |card: &millpond_vsphere::inventory::Gpu| card.used_by.is_empty() && card.mode != GpuMode::HostOnly;
+    for card in inventory.gpus(reference).iter().filter(|card| free(card)) {
+        let known = Model::of_card(card);
+        let cards = by_model.entry(card.model_id()).or_insert_with(|| SpareCards {
+            host: host.name.clone(),
+            model: known.name.unwrap_or_default(),
+            id: card.model_id(),
+            memory_mib: known.memory_mib.unwrap_or_default(),
+            count: 0,
+            is_usable: host.connection == Connection::Connected && !host.in_maintenance && !host.in_quarantine,
+            event: None,
+            undisturbed: Undisturbed::Now,
+        });
+        cards.count += 1;
+    }
+    by_model.into_values().collect()
 }
 
 /// Uids of GPUInfos by namespace and name, for the label of pods that claim one.

@@ -65,8 +65,8 @@ fn of_host(cards: &SpareCards) -> Item {
         memory_mib: Some(cards.memory_mib).filter(|memory| *memory > 0),
         gpus: cards.count,
         free: if cards.is_usable { cards.count } else { 0 },
-        available_hours: 0,
-        until: None,
-        assumed: false,
+        available_hours: if cards.is_usable { cards.undisturbed.hours() } else { 0 },
+        until: cards.event.as_ref().and_then(|event| event.at).map(Time),
+        assumed: matches!(cards.undisturbed, Undisturbed::Assumed(_)),
     }
 }

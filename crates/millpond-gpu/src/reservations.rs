@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use kube::ResourceExt as _;
-use millpond_api::gpu_info::{GPUInfoStatus, NodeReservation, ReservationStatus};
+use millpond_api::gpu_info::{CLAIM_GATE, GPUInfoStatus, NodeReservation, ReservationStatus};
 use millpond_api::time::Time;
 use millpond_runtime::meta::node_name;
 
@@ -41,14 +41,25 @@ impl<'f> Claims<'f> {
 
     /// A pod that waits for the GPUs of a reservation: it has no node, and may get one.
     pub(crate) fn waiting(&self, info: &GPUInfo) -> Option<&'f Arc<Pod>> {
-        let waits = |pod: &&&'f Arc<Pod>| {
-            let gated = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
-            node_name(pod).is_none()
-                && pod.metadata.deletion_timestamp.is_none()
-                && gated.is_none_or(std::vec::Vec::is_empty)
-        };
-        self.of(info).iter().find(waits).copied()
+        self.pending(info).find(|pod| gates(pod).is_empty())
     }
+
+    /// A pod that waits to be pinned to the node of a reservation, unless another one has come before it.
+    pub(crate) fn gated(&self, info: &GPUInfo) -> Option<&'f Arc<Pod>> {
+        let is_gated = |pod: &&Arc<Pod>| gates(pod).iter().any(|gate| gate.name == CLAIM_GATE);
+        let other = self.of(info).iter().any(|pod| node_name(pod).is_some()) || self.waiting(info).is_some();
+        if other { None } else { self.pending(info).find(is_gated) }
+    }
+
+    fn pending(&self, info: &GPUInfo) -> impl Iterator<Item = &'f Arc<Pod>> {
+        let waits = |pod: &&'f Arc<Pod>| node_name(pod).is_none() && pod.metadata.deletion_timestamp.is_none();
+        self.of(info).iter().copied().filter(waits)
+    }
+}
+
+/// What keeps a pod from the scheduler.
+pub(crate) fn gates(pod: &Pod) -> &[PodSchedulingGate] {
+    pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default()
 }
 
 /// What an entry of a node has come to.
@@ -79,8 +90,7 @@ fn fate(entry: &NodeReservation, node: &str, info: Option<&Arc<GPUInfo>>, claims
     let Some(info) = info.filter(|info| info.metadata.deletion_timestamp.is_none()) else { return Fate::Goes };
     let generation = info.metadata.generation.unwrap_or_default();
     let Some(reserve) = &info.spec.reserve else { return Fate::Goes };
-    let bound: Option<(&str, String)> =
-        claims.of(info).iter().find_map(|pod| Some((node_name(pod)?, pod.name_any())));
+    let bound: Option<(&str, String)> = claims.of(info).iter().find_map(|pod| Some((node_name(pod)?, pod.name_any())));
     if let Some(pod) = &entry.pod {
         let runs = claims.of(info).iter().any(|found| found.name_any() == *pod && node_name(found) == Some(node));
         if !runs {

@@ -63,10 +63,7 @@ fn gpu_info() -> Definition {
             "gpuModel",
             string("Model of the GPUs: a name such as T4, or vendor and device such as 10de:1eb8").length(1, 128),
         )
-        .field(
-            "minMemoryGiB",
-            int64("The least memory of one GPU, in GiB").at_least(1).at_most(1 << 20),
-        )
+        .field("minMemoryGiB", int64("The least memory of one GPU, in GiB").at_least(1).at_most(1 << 20))
         .field("nodeSelector", labels("Labels that a suitable node has"))
         .field("tolerations", list("Taints that the job tolerates", toleration()).max_items(LIMIT_LABELS))
         .field("reserve", reserve)
@@ -86,17 +83,20 @@ fn gpu_info() -> Definition {
             "!has(self.reserve) || !has(self.reserve.gpus) || !has(self.gpuCount) || self.reserve.gpus == self.gpuCount",
             "'reserve.gpus' and 'gpuCount' must be equal: leave one of them out",
         );
-    Definition::of::<GPUInfo>("How long a job must run and whether it needs a GPU; the status names the node for it", spec)
-        .status(gpu_info_status())
-        .short_names(&["gpu"])
-        .columns(vec![
-            column("Desired Access Time (Hrs)", "integer", ".spec.desAccTime", "Hours that the job must run"),
-            column("GPU Required", "boolean", ".spec.gpuRequired", "Whether the job needs a GPU"),
-            wide("Node", "string", ".status.suitableNodeName", "The node for the job"),
-            wide("Host", "string", ".status.suitableHostName", "The host of that node"),
-            wide("Hours", "integer", ".status.availableAcceleratorTime", "Hours until the node is disturbed"),
-            wide("Ready", "string", READY, "Whether there is a node for the job"),
-        ])
+    Definition::of::<GPUInfo>(
+        "How long a job must run and whether it needs a GPU; the status names the node for it",
+        spec,
+    )
+    .status(gpu_info_status())
+    .short_names(&["gpu"])
+    .columns(vec![
+        column("Desired Access Time (Hrs)", "integer", ".spec.desAccTime", "Hours that the job must run"),
+        column("GPU Required", "boolean", ".spec.gpuRequired", "Whether the job needs a GPU"),
+        wide("Node", "string", ".status.suitableNodeName", "The node for the job"),
+        wide("Host", "string", ".status.suitableHostName", "The host of that node"),
+        wide("Hours", "integer", ".status.availableAcceleratorTime", "Hours until the node is disturbed"),
+        wide("Ready", "string", READY, "Whether there is a node for the job"),
+    ])
 }
 
 fn gpu_info_status() -> Schema {

@@ -5,6 +5,9 @@
 //!                                      └─ the reservation ends ─────────────────────────────────────▶ holder deleted
 //! ```
 //!
+//! A pod that must run nowhere else carries the scheduling gate `millpond.dev/gpuinfo` besides the label: the gate is
+//! taken off when the pod is pinned to the node.
+//!
 //! From its nomination on kube-scheduler counts the claiming pod on that node, so that no other pod of its priority or a
 //! lower one slips in while the holder ends.
 
@@ -12,13 +15,14 @@ use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use millpond_api::gpu_info::{HOLDER_LABEL, NodeReservation};
+use millpond_api::gpu_info::{CLAIM_GATE, HOLDER_LABEL, NodeReservation};
+use millpond_api::labels::HOSTNAME;
 use millpond_runtime::meta::{Key, has_ended, node_name};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Controller, tell_failure};
 use crate::estate::{Estate, Facts};
-use crate::reservations::Claims;
+use crate::reservations::{Claims, gates};
 
 /// Brings holders to where they should be; false if something could not be written.
 pub(super) async fn keep(controller: &Controller, estate: &Estate, facts: &Facts, claims: &Claims<'_>) -> bool {
@@ -29,7 +33,7 @@ pub(super) async fn keep(controller: &Controller, estate: &Estate, facts: &Facts
         }
     }
     let mut done = true;
-    let handed_over = hand_over(controller, facts, claims, &wanted, &mut done).await;
+    let handed_over = hand_over(controller, estate, facts, claims, &wanted, &mut done).await;
     let mut there: HashSet<String> = HashSet::new();
     for pod in facts.pods.iter() {
         let Some(uid) = pod.labels().get(HOLDER_LABEL) else { continue };
@@ -60,6 +64,7 @@ pub(super) async fn keep(controller: &Controller, estate: &Estate, facts: &Facts
 /// Nominates pods that claim; tells whose holders are to go.
 async fn hand_over(
     controller: &Controller,
+    estate: &Estate,
     facts: &Facts,
     claims: &Claims<'_>,
     wanted: &HashMap<String, (&str, &NodeReservation)>,
@@ -69,6 +74,13 @@ async fn hand_over(
     for info in &facts.infos {
         let uid = info.uid().unwrap_or_default();
         let Some((node, _)) = wanted.get(&uid) else { continue };
+        if let Some(pod) = claims.gated(info) {
+            // The answer of this write is what the next pass begins with.
+            if let Err(error) = controller.pods.patch(&Key::of(&**pod), &pin(estate, pod, node)).await {
+                *done &= tell_failure("claim", &Key::of(&**pod), &error);
+            }
+            continue;
+        }
         let Some(pod) = claims.waiting(info) else { continue };
         let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
         if nominated != Some(*node) {
@@ -84,6 +96,17 @@ async fn hand_over(
         handed_over.insert(uid);
     }
     handed_over
+}
+
+/// Takes the gate off a pod, and says which node it is for.
+fn pin(estate: &Estate, pod: &Pod, node: &str) -> Value {
+    let gates: Vec<Value> =
+        gates(pod).iter().filter(|gate| gate.name != CLAIM_GATE).map(|gate| json!({"name": gate.name})).collect();
+    let host = estate.node(node).and_then(|view| view.labels.get(HOSTNAME)).map_or(node, String::as_str);
+    json!({
+        "metadata": {"resourceVersion": pod.metadata.resource_version},
+        "spec": {"schedulingGates": gates, "nodeSelector": {HOSTNAME: host}},
+    })
 }
 
 /// The pod that holds the GPUs of a reservation.

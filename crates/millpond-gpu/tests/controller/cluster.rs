@@ -53,7 +53,8 @@ impl Cluster {
     }
 
     async fn new(server_clock: ServerClock, clock: Clock) -> Self {
-        let server = Server::new(Store::in_memory(server_clock), server_clock, ServerOptions::default()).expect("a server");
+        let server =
+            Server::new(Store::in_memory(server_clock), server_clock, ServerOptions::default()).expect("a server");
         millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");
         tokio::spawn(lifecycle::run(Arc::clone(&server), LifecycleOptions { controllers: true }));
         let client = Client::new(server.service_for(Identity::administrator("test")), "default");
@@ -256,7 +257,8 @@ impl Service<Request<Body>> for Fused {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_write = request.method() != Method::GET;
-        let left = if is_write { self.fuse.0.fetch_sub(1, Ordering::SeqCst) } else { self.fuse.0.load(Ordering::SeqCst) };
+        let left =
+            if is_write { self.fuse.0.fetch_sub(1, Ordering::SeqCst) } else { self.fuse.0.load(Ordering::SeqCst) };
         if left < 0 {
             return Box::pin(pending());
         }

@@ -25,7 +25,9 @@ async fn a_job_is_answered_from_kubernetes_alone() {
     assert_eq!((status.suitable_node_name.as_str(), status.suitable_host_name.as_str()), ("busy", "busy"));
     assert_eq!(status.availability.map(|from| from.source).as_deref(), Some("Assumed"));
     assert_eq!(status.rejected.iter().map(|one| one.reason.as_str()).collect::<Vec<_>>(), ["NoGPU"]);
-    assert!(condition::is_true(&status.conditions, "Ready") && condition::is_true(&status.conditions, "InventoryFresh"));
+    assert!(
+        condition::is_true(&status.conditions, "Ready") && condition::is_true(&status.conditions, "InventoryFresh")
+    );
     cluster.ask("two", json!({"desAccTime": 100, "gpuRequired": true, "gpuCount": 2})).await;
     let status = cluster.until_node("two", "None available").await;
     assert_eq!((status.node_cpu_usage, status.available_accelerator_time), (0, 0));
@@ -83,8 +85,14 @@ async fn the_definition_can_go_and_come_back() {
     >::all(cluster.client.clone());
     let name = "gpuinfoes.topology.corinternal.com";
     definitions.delete(name, &DeleteParams::default()).await.unwrap();
-    cluster.eventually("the end of the definition", async || definitions.get_opt(name).await.unwrap().is_none().then_some(())).await;
-    cluster.eventually("the end of the reservation", async || cluster.reservations().await.is_empty().then_some(())).await;
+    cluster
+        .eventually("the end of the definition", async || {
+            definitions.get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    cluster
+        .eventually("the end of the reservation", async || cluster.reservations().await.is_empty().then_some(()))
+        .await;
     cluster.define().await;
     cluster.ask("two", json!({"desAccTime": 1, "gpuRequired": true})).await;
     cluster.until_node("two", "a").await;

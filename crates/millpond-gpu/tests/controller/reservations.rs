@@ -68,9 +68,9 @@ async fn a_reservation_ends_with_its_time() {
     let mut cluster = Cluster::start_virtual().await;
     cluster.node("a", 1, json!({})).await;
     cluster.run(Options::default());
-    cluster.ask("first", reserve("30m")).await;
+    cluster.ask("first", reserve("2m")).await;
     cluster.until_reason("first", "Reserved", "Reserved").await;
-    cluster.ask("second", reserve("30m")).await;
+    cluster.ask("second", reserve("2m")).await;
     cluster.until_reason("second", "Reserved", "NoFreeGPU").await;
     let status = cluster.until_reason("first", "Reserved", "Expired").await;
     assert_eq!(status.reservation.expect("what it was").phase, "Expired");
@@ -112,8 +112,7 @@ async fn a_pod_with_the_label_gets_the_gpus() {
     let gone = async || holder().await.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(());
     cluster.eventually("the end of the holder", gone).await;
     let binding = json!({"metadata": {"name": "job"}, "target": {"kind": "Node", "name": "a"}});
-    let binding = serde_json::to_vec(&binding).unwrap();
-    cluster.pods().create_subresource::<Value>("binding", "job", &Default::default(), binding).await.unwrap();
+    let _: Value = cluster.pods().create_subresource("binding", "job", &Default::default(), &binding).await.unwrap();
     let status = cluster.until_reason("train", "Reserved", "Claimed").await;
     assert_eq!(status.suitable_node_name, "a");
     assert!(guard().await, "the node of a running job is left alone");

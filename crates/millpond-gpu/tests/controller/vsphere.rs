@@ -71,7 +71,10 @@ async fn maintenance_and_lost_hosts_change_the_answer() {
     let cluster = &estate.cluster;
     cluster.ask("job", json!({"desAccTime": 100, "gpuRequired": true})).await;
     let status = cluster.until_node("job", "worker-1").await;
-    assert_eq!((status.suitable_host_name.as_str(), status.node_cpu_usage, status.node_memory_usage), ("esxi-1", 1000, 300));
+    assert_eq!(
+        (status.suitable_host_name.as_str(), status.node_cpu_usage, status.node_memory_usage),
+        ("esxi-1", 1000, 300)
+    );
     estate.vcenter.set_maintenance(&estate.hosts[1], true);
     let status = cluster.until_node("job", "worker-2").await;
     let rejected = status.rejected.iter().find(|one| one.node == "worker-1").expect("a reason");
@@ -139,7 +142,8 @@ async fn the_secret_is_followed() {
     namespaces.patch("gpuinfo-system", &params, &Patch::Apply(namespace)).await.unwrap();
     let secrets = Api::<Secret>::namespaced(cluster.client.clone(), "gpuinfo-system");
     let write = async |values: BTreeMap<String, String>| {
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "vc-creds"}, "stringData": values});
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "vc-creds"}, "stringData": values});
         secrets.patch("vc-creds", &params, &Patch::Apply(secret)).await.unwrap();
     };
     write(estate.environment("wrong")).await;

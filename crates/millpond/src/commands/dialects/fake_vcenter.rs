@@ -51,7 +51,8 @@ pub(crate) async fn start(client: &Client) -> anyhow::Result<FakeVCenter> {
     let password = format!("{:032x}", rand::random::<u128>());
     let options = Options { tls: true, user: USER.to_owned(), password: password.clone() };
     let vcenter = FakeVCenter::start(options).await.context("cannot start the fake vCenter")?;
-    let hosts: Vec<_> = HOSTS.iter().map(|(name, gpus)| vcenter.add_host(&HostShape::new(name).with_t4(*gpus))).collect();
+    let hosts: Vec<_> =
+        HOSTS.iter().map(|(name, gpus)| vcenter.add_host(&HostShape::new(name).with_t4(*gpus))).collect();
     for (at, machine) in MACHINES.iter().enumerate() {
         let passthrough = Passthrough::Fixed("0000:3b:00.0".to_owned(), 0x10de, 0x1eb8);
         vcenter.add_vm(&VmShape {
@@ -83,7 +84,10 @@ async fn publish(client: &Client, vcenter: &FakeVCenter, password: &str) -> anyh
         },
     });
     let secrets = Api::<Secret>::namespaced(client.clone(), SECRET.0);
-    secrets.patch(SECRET.1, &params, &Patch::Apply(secret)).await.context("cannot write the Secret of the fake vCenter")?;
+    secrets
+        .patch(SECRET.1, &params, &Patch::Apply(secret))
+        .await
+        .context("cannot write the Secret of the fake vCenter")?;
     let nodes = Api::<Node>::all(client.clone());
     for (at, machine) in MACHINES.iter().enumerate() {
         let (object, status) = node(machine, at);

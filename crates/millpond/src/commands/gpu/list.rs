@@ -59,11 +59,7 @@ fn page(items: &[Item]) -> String {
     ]);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     for item in items {
-        let hours = match (&item.node, item.assumed) {
-            (None, _) => "-".to_owned(),
-            (_, true) => format!("~{}", item.available_hours),
-            (_, false) => item.available_hours.to_string(),
-        };
+        let hours = if item.assumed { format!("~{}", item.available_hours) } else { item.available_hours.to_string() };
         table.row(vec![
             or_dash(&item.node),
             or_dash(&item.host),

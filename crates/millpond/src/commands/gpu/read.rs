@@ -42,9 +42,7 @@ impl ClusterArgs {
         let running = tokio::spawn(Arc::clone(&live).run(receiver, stop.clone()));
         let mut changes = live.changes();
         let settled = |state: &State| !matches!(state.freshness, Freshness::Unused | Freshness::Loading);
-        let wait = async {
-            while !live.read(settled) && changes.changed().await.is_ok() {}
-        };
+        let wait = async { while !live.read(settled) && changes.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(INVENTORY_WITHIN, wait).await;
         let estate = live.read(|state| {
             let observed_at = state.observed_at.map(jiff::Timestamp::as_second);

@@ -46,7 +46,9 @@ pub(super) fn run(args: &ControllerArgs, out: &mut impl Write) -> anyhow::Result
 }
 
 fn objects(args: &ControllerArgs) -> Vec<Value> {
-    let mut objects = rights(&args.namespace);
+    // With a vCenter, all in one file: the kinds too.
+    let kinds = if args.vsphere_secret.is_some() { millpond_api::crd::all() } else { Vec::new() };
+    let mut objects = [kinds, rights(&args.namespace, args.vsphere_secret.as_deref())].concat();
     objects.extend([deployment(args), disruption_budget(args), metrics_service(args)]);
     if args.service_monitor {
         objects.push(service_monitor(args));
@@ -116,6 +118,8 @@ fn container(args: &ControllerArgs) -> Value {
     if let Some(secret) = &args.vsphere_secret {
         let from_secret =
             |key: &&str| json!({"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
+        let place = format!("--vsphere-secret={}/{secret}", args.namespace);
+        container["args"].as_array_mut().expect("the arguments are a list").push(place.into());
         container["env"] = VSPHERE_KEYS.iter().map(from_secret).collect();
     }
     container
@@ -197,5 +201,15 @@ mod tests {
         let reference = json!({"secretKeyRef": {"name": "vc-creds", "key": "GOVMOMI_PASSWORD"}});
         assert_eq!(env[2], json!({"name": "GOVMOMI_PASSWORD", "valueFrom": reference}));
         assert_eq!(env.as_array().unwrap().len(), 3);
+        let kinds: Vec<&str> = objects.iter().map(|one| one["kind"].as_str().unwrap()).collect();
+        assert!(kinds.starts_with(&["CustomResourceDefinition"]), "{kinds:?}");
+        // Secrets are read by name alone, in the namespace alone.
+        for role in objects.iter().filter(|one| matches!(one["kind"].as_str(), Some("Role" | "ClusterRole"))) {
+            for rule in role["rules"].as_array().unwrap() {
+                if rule["resources"].as_array().unwrap().contains(&json!("secrets")) {
+                    assert_eq!((&role["kind"], &rule["resourceNames"]), (&json!("Role"), &json!(["vc-creds"])));
+                }
+            }
+        }
     }
 }

@@ -32,7 +32,8 @@ pub(crate) enum InstallCommand {
     /// Print everything that runs the controller in a cluster
     ///
     /// Namespace, service account, roles, a Deployment of two replicas that elect a leader, PodDisruptionBudget and the
-    /// Service of its metrics. The kinds come from `millpond install crds`.
+    /// Service of its metrics. The kinds come from `millpond install crds`; with `--vsphere-secret` they are in the same
+    /// file.
     #[command(after_help = "Examples:
   millpond install crds | kubectl apply --server-side -f -
   millpond install controller --image registry.example.com/millpond:0.1.0 | kubectl apply -f -

@@ -32,7 +32,8 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
     ("", &["configmaps"], &["get", "list", "watch"]),
     // Nodes: the provider registers them, termination drains and removes them.
     ("", &["nodes"], &["create", "delete", "get", "list", "patch", "watch"]),
-    ("", &["pods"], &["delete", "get", "list", "watch"]),
+    // Pods that claim a reservation are pinned to its node.
+    ("", &["pods"], &["delete", "get", "list", "patch", "watch"]),
     ("", &["pods/eviction"], &["create"]),
     ("", &["pods/status"], STATUS),
     // Advice goes into a namespace that may not be there yet.
@@ -90,6 +91,12 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
         ],
         STATUS,
     ),
+    // GPU jobs: the answers, and what they are made from. The definition is watched because it can go and come back.
+    ("topology.corinternal.com", &["gpuinfoes"], READ),
+    ("topology.corinternal.com", &["gpuinfoes/status"], STATUS),
+    ("millpond.dev", &["maintenancewindows"], READ),
+    ("metrics.k8s.io", &["nodes"], &["list"]),
+    ("apiextensions.k8s.io", &["customresourcedefinitions"], READ),
     // Who may read the metrics.
     ("authentication.k8s.io", &["tokenreviews"], &["create"]),
     ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
@@ -101,6 +108,9 @@ pub(crate) struct RbacArgs {
     /// Namespace of the service account
     #[arg(short, long, value_name = "NAMESPACE", default_value = NAMESPACE)]
     namespace: String,
+    /// Secret of the namespace with the address and the credentials of vCenter
+    #[arg(long, value_name = "NAME")]
+    vsphere_secret: Option<String>,
     /// How to print them
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     output: Output,
@@ -108,28 +118,37 @@ pub(crate) struct RbacArgs {
 
 /// Prints namespace, service account, roles and bindings.
 pub(super) fn run(args: &RbacArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    super::print_objects(&objects(&args.namespace), args.output, out)
+    super::print_objects(&objects(&args.namespace, args.vsphere_secret.as_deref()), args.output, out)
 }
 
 /// Namespace, service account, roles and bindings; the rights of hosts, and the policy that bounds them.
-pub(crate) fn objects(namespace: &str) -> Vec<Value> {
-    let mut objects = of_controller(namespace);
+pub(crate) fn objects(namespace: &str, vsphere_secret: Option<&str>) -> Vec<Value> {
+    let mut objects = of_controller(namespace, vsphere_secret);
     objects.extend(millpond_hosts::rights::objects());
     objects
 }
 
-/// What the controllers themselves need: namespace, service account, roles and bindings.
-pub(crate) fn of_controller(namespace: &str) -> Vec<Value> {
-    let rules: Vec<Value> = RULES.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
+/// What the controllers themselves need: namespace, service account, roles and bindings. Without a Secret of the
+/// namespace, that of the GPUInfo tutorial may be read, wherever it is.
+pub(crate) fn of_controller(namespace: &str, vsphere_secret: Option<&str>) -> Vec<Value> {
+    let mut rules: Vec<Value> = RULES.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
+    let secret =
+        |name: &str| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": READ});
     let subjects = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
     // A create cannot be limited to a name.
-    let leases = [
+    let mut own = vec![
         rule("coordination.k8s.io", &["leases"], &["create"]),
         json!({
             "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [lead::LEASE],
             "verbs": ["get", "update"],
         }),
+        // Pods that hold reserved GPUs on their nodes.
+        rule("", &["pods"], &["create"]),
     ];
+    match vsphere_secret {
+        Some(name) => own.push(secret(name)),
+        None => rules.push(secret(millpond_gpu::credentials::SECRET.1)),
+    }
     let role_ref = |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME});
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -147,7 +166,7 @@ pub(crate) fn of_controller(namespace: &str) -> Vec<Value> {
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()}, "rules": leases,
+            "metadata": {"name": NAME, "namespace": namespace, "labels": labels()}, "rules": own,
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",

@@ -34,6 +34,7 @@ pub mod health;
 pub mod interrupt;
 pub mod kinds;
 pub mod leader;
+mod launch_backoff;
 mod led;
 pub mod limits;
 pub mod metrics;

@@ -20,5 +20,6 @@ mod static_pools;
 mod stock;
 mod two_controllers;
 mod unreadable;
+mod waves;
 mod yard;
 mod zones;

@@ -233,9 +233,8 @@ impl Context {
 fn forget_on_change(cluster: &Arc<Cluster>, backoff: &Arc<LaunchBackoff>) {
     let pools = Arc::clone(backoff);
     cluster.pools.on_change(move |before, after| {
-        let counts = |pool: Option<&Arc<NodePool>>| {
-            pool.map(|pool| (pool.metadata.uid.clone(), pool.metadata.generation))
-        };
+        let counts =
+            |pool: Option<&Arc<NodePool>>| pool.map(|pool| (pool.metadata.uid.clone(), pool.metadata.generation));
         if let Some(pool) = after.or(before).filter(|_| counts(before) != counts(after)) {
             pools.forget(pool.name());
         }

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::Claims;
-use crate::cluster::pool_name;
 use crate::clouds::CLOUD_ANNOTATION;
+use crate::cluster::pool_name;
 use crate::context::api_class;
 use crate::health::Launch;
 use crate::kinds::{NodeClaim, NodeClass};
@@ -245,7 +245,9 @@ impl Claims {
                 return self.give_up_launch(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
             }
             // With `NotFound` the token's machine is gone already: so is all that this claim stands for.
-            ProviderError::CapacityUnavailable { .. } | ProviderError::Quota { .. } | ProviderError::NotFound { .. } => {
+            ProviderError::CapacityUnavailable { .. }
+            | ProviderError::Quota { .. }
+            | ProviderError::NotFound { .. } => {
                 self.refuse_pool(claim, &message);
                 return self.give_up_launch(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
             }

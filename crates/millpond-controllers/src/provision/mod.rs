@@ -61,7 +61,9 @@ impl Provisioner {
     }
 
     /// Plans until the token is cancelled; a round that is under way is finished.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(&mut self, stop: CancellationToken) {
+        // A round that was under way when this loop panicked did not act, or not on all of them.
+        self.waiting.give_back();
         let mut unjudged = None;
         let mut announced = Announced::default();
         loop {

@@ -24,8 +24,8 @@ const LONGEST_PROBE: Duration = Duration::from_secs(1);
 /// What claims that are like each other have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Planned with this offering.
-    Offering(String, OfferingKey),
+    /// With this pool, and these instance types, zones and capacity types to choose from.
+    Offerings(String, [BTreeSet<String>; 3]),
     /// Of a pool whose last claim failed.
     Pool(String),
 }
@@ -97,15 +97,12 @@ fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
     if context.launch_backoff.is_probing(pool) {
         return Some(Kind::Pool(pool.to_owned()));
     }
-    let offering = planned(claim)?;
-    (!context.stock.is_proven(&offering)).then(|| Kind::Offering(pool.to_owned(), offering))
-}
-
-/// The offering that a claim was planned with: the first of each value that it leaves open.
-fn planned(claim: &NodeClaim) -> Option<OfferingKey> {
-    let first = |key: &str| {
+    let [types, zones, capacity_types] = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].map(|key| {
         let of_key = claim.spec.requirements.iter().find(|requirement| requirement.key == key);
-        of_key.and_then(|requirement| requirement.values.first()).map(String::as_str)
-    };
-    Some(OfferingKey::new(first(labels::INSTANCE_TYPE)?, first(labels::ZONE)?, first(labels::CAPACITY_TYPE)?))
+        of_key.map_or(&[][..], |requirement| requirement.values.as_slice())
+    });
+    // What was planned is the first of each.
+    let planned = OfferingKey::new(types.first()?.as_str(), zones.first()?.as_str(), capacity_types.first()?.as_str());
+    let choice = || [types, zones, capacity_types].map(|values| values.iter().cloned().collect());
+    (!context.stock.is_proven(&planned)).then(|| Kind::Offerings(pool.to_owned(), choice()))
 }

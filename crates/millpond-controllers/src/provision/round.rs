@@ -67,10 +67,8 @@ impl<'c> Round<'c> {
             return Ok(None);
         }
         metrics.plan_made(&outcome.report);
-        let (created, promises) = futures::join!(
-            probe::create(self.context, claims, created_for::PODS),
-            self.promise_all(promised.starting)
-        );
+        let (created, promises) =
+            futures::join!(probe::create(self.context, claims, created_for::PODS), self.promise_all(promised.starting));
         let created = created?;
         cluster.machines.meant.remember(&snapshot, &outcome);
         let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;

@@ -27,19 +27,21 @@ struct Pace {
     next: Instant,
     /// Pods that are paced yet.
     left: usize,
+    /// Of so many.
+    all: usize,
 }
 
 impl Pace {
-    /// How long a pod that is sent now is on its way: two milliseconds after the pod before it at most, but every
-    /// seventieth time longer, as where a processor is shared.
+    /// How long a pod that is sent now is on its way: a moment longer than the pod before it, but some fourteen times
+    /// much longer, as where a processor is shared. All of them take some two seconds.
     fn delay(&mut self) -> Duration {
         let now = Instant::now();
         if self.left == 0 {
             return Duration::ZERO;
         }
         self.left -= 1;
-        let pauses = self.random.random_range(0..70) == 0;
-        let gap = self.random.random_range(if pauses { 30_000..150_000 } else { 0..2_000 });
+        let pauses = self.random.random_range(0..self.all) < 14;
+        let gap = self.random.random_range(if pauses { 30_000..150_000 } else { 0..2_000_000 / self.all as u64 });
         self.next = self.next.max(now) + Duration::from_micros(gap);
         self.next - now
     }
@@ -54,6 +56,8 @@ pub(crate) struct Fuse {
     all_take: Duration,
     mutes_claims: bool,
     pace: Option<Arc<Mutex<Pace>>>,
+    /// New claims that were refused.
+    refused_claims: Option<Arc<AtomicI64>>,
 }
 
 impl Fuse {
@@ -72,6 +76,7 @@ impl Fuse {
             all_take: Duration::ZERO,
             mutes_claims: false,
             pace: None,
+            refused_claims: None,
         }
     }
 
@@ -80,9 +85,19 @@ impl Fuse {
         Self { claims_take: time, ..Self::none() }
     }
 
+    /// The API takes no new claims.
+    pub(crate) fn refuses_claims() -> Self {
+        Self { refused_claims: Some(Arc::default()), ..Self::none() }
+    }
+
+    /// How many new claims were refused.
+    pub(crate) fn refused(&self) -> i64 {
+        self.refused_claims.as_ref().map_or(0, |refused| refused.load(Ordering::SeqCst))
+    }
+
     /// The first so many pods reach the API one after the other, as the seed has it.
     pub(crate) fn paced_pods(pods: usize, seed: u64) -> Self {
-        let pace = Pace { random: StdRng::seed_from_u64(seed), next: Instant::now(), left: pods };
+        let pace = Pace { random: StdRng::seed_from_u64(seed), next: Instant::now(), left: pods, all: pods };
         Self { pace: Some(Arc::new(Mutex::new(pace))), ..Self::none() }
     }
 
@@ -132,7 +147,7 @@ impl Service<Request<Body>> for Fused {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         // Events are news for people: their number differs from run to run.
         let writes = request.method() != Method::GET && !request.uri().path().contains("/events");
         let fuse = &self.fuse.writes;
@@ -148,6 +163,10 @@ impl Service<Request<Body>> for Fused {
             _ if new_claim => self.fuse.claims_take,
             _ => self.fuse.all_take,
         };
+        if let Some(refused) = self.fuse.refused_claims.as_ref().filter(|_| new_claim) {
+            refused.fetch_add(1, Ordering::SeqCst);
+            *request.uri_mut() = http::Uri::from_static("/apis/karpenter.sh/v1/refused");
+        }
         let changes_claim = request.method() == Method::PATCH && request.uri().path().contains("/nodeclaims/");
         let is_muted = self.fuse.mutes_claims && changes_claim;
         let mut service = self.service.clone();

@@ -10,6 +10,7 @@ mod disruption;
 mod end;
 mod fuse;
 mod health;
+mod launches;
 mod leadership;
 mod ledger;
 mod limits;

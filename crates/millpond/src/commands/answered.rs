@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use http_body::Body as HttpBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use http_body::Body as HttpBody;
 use kube::client::Body;
 use tower::{BoxError, Service};
 
@@ -74,7 +74,7 @@ fn is_watch(uri: &http::Uri) -> bool {
 mod tests {
     use http_body_util::StreamBody;
     use k8s_openapi::api::core::v1::Pod;
-    use kube::client::ClientBuilder;
+    use kube::client::{ClientBuilder, DynBody};
     use kube::{Api, Client};
     use std::future::pending;
 

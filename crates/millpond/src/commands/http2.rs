@@ -15,7 +15,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower::util::BoxService;
+use tower::{BoxError, ServiceBuilder};
 
 /// A connection that says nothing for this long is asked whether it is alive: as client-go does.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -27,11 +28,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
 /// The service of a client: requests to a cluster, over as few connections as it takes.
-pub(super) fn service(
-    config: &Config,
-) -> anyhow::Result<
-    impl Service<Request<Body>, Response = Response<Incoming>, Error = BoxError, Future: Send> + Clone + Send + use<>,
-> {
+pub(super) fn service(config: &Config) -> anyhow::Result<BoxService<Request<Body>, Response<Incoming>, BoxError>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -58,7 +55,7 @@ pub(super) fn service(
         .layer(config.extra_headers_layer().context("cannot use the headers of the kubeconfig")?)
         .map_err(BoxError::from)
         .service(client);
-    Ok(service.map_err(Into::into))
+    Ok(BoxService::new(service))
 }
 
 #[cfg(test)]
@@ -95,18 +92,16 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn many_requests_share_a_connection() {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = EmbeddedOptions::new(directory.path());
-        options.address = "127.0.0.1:0".parse().unwrap();
-        let embedded = Embedded::start(options).await.unwrap();
+        let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.unwrap();
         let (port, connections) = counting(embedded.address()).await;
         let kubeconfig = Kubeconfig::read_from(embedded.kubeconfig()).unwrap();
-        let mut config =
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
         let client = Client::new(service(&config).unwrap(), "default");
         let namespaces: Api<Namespace> = Api::all(client);
         namespaces.get("default").await.unwrap();
-        let answers = join_all((0..60).map(|_| namespaces.list(&Default::default()))).await;
+        let lists = kube::api::ListParams::default();
+        let answers = join_all((0..60).map(|_| namespaces.list(&lists))).await;
         assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|list| !list.items.is_empty())));
         assert_eq!(connections.load(Ordering::Relaxed), 1, "connections for 61 requests");
         embedded.stop().await;

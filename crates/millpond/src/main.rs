@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod failure;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -18,7 +19,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// What is logged; the reference of the command line names it too.
 const LOG_VARIABLE: &str = "MILLPOND_LOG";
 /// What is logged where it is not set: warnings, and the decisions about GPU jobs, which are few.
-const DEFAULT_LOG: &str = "warn,millpond_gpu=info,millpond_agent=info";
+/// A request that fails is reported once, by the command that made it.
+const DEFAULT_LOG: &str = "warn,kube_client::client=off,millpond_gpu=info,millpond_agent=info";
 
 fn main() -> ExitCode {
     let outcome = match commands::ci::names::Name::of(std::env::args_os().next()) {
@@ -91,6 +93,7 @@ fn start_logging() -> anyhow::Result<()> {
         })?,
         Err(_) => EnvFilter::new(DEFAULT_LOG),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     Ok(())
 }

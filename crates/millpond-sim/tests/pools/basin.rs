@@ -81,8 +81,19 @@ impl Basin {
         basin
     }
 
+    /// Everything, without any pool; what the stand-ins write goes through a fuse of their own.
+    pub(crate) async fn bare_with_stand_ins(fuse: Fuse) -> Self {
+        let mut basin = Self::with_stand_ins(fuse).await;
+        basin.hire(Fuse::none());
+        basin
+    }
+
     /// The cluster alone; controllers come with [`Self::hire`].
     pub(crate) async fn without_controllers() -> Self {
+        Self::with_stand_ins(Fuse::none()).await
+    }
+
+    async fn with_stand_ins(fuse: Fuse) -> Self {
         // Silent unless `RUST_LOG` says otherwise.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -96,7 +107,8 @@ impl Basin {
         let client = Client::new(server.service_for(Identity::administrator("test")), "default");
         let stand_ins_stop = CancellationToken::new();
         let options = Options { seed: 1, virtual_start: Some(start), nodes: Nodes::All, ..Options::default() };
-        let stand_ins = StandIns::builder(client.clone()).options(options).spawn(stand_ins_stop.clone());
+        let own = Fused::new(server.service_for(Identity::administrator("stand-ins")), fuse);
+        let stand_ins = StandIns::builder(Client::new(own, "default")).options(options).spawn(stand_ins_stop.clone());
         drop(stand_ins);
         let clock = millpond_runtime::clock::Clock::virtual_from(start);
         let cloud = Arc::new(Cloud::in_memory());

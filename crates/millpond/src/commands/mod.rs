@@ -21,6 +21,7 @@ pub(crate) mod file;
 pub(crate) mod gpu;
 pub(crate) mod host;
 pub(crate) mod identities;
+mod http2;
 pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod inventory;

@@ -13,6 +13,7 @@
 
 mod autoscaling;
 mod byoh;
+mod ci;
 mod cluster_api;
 mod definition;
 mod karpenter;
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Value> {
     let groups = [
         autoscaling::definitions(),
         byoh::definitions(),
+        ci::definitions(),
         karpenter::definitions(),
         millpond::definitions(),
         scaling_advisor::definitions(),

@@ -14,6 +14,7 @@ pub mod byoh;
 pub mod capacity_buffer;
 pub mod capi;
 pub mod catalog;
+pub mod ci;
 pub mod cluster_limits;
 pub mod condition;
 pub mod convert;

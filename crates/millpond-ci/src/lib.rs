@@ -12,5 +12,8 @@ pub mod driver;
 pub mod engine;
 pub mod launcher;
 pub mod model;
+pub mod objects;
+pub mod records;
 pub mod view;
+pub mod web;
 pub mod zk;

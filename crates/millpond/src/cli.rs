@@ -56,7 +56,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   millpond explain pod/web-0 -f examples/stuck
   millpond explain pod/shop/web-0 -f cluster.yaml -o json
-  millpond explain node/worker-3 -f examples/consolidate")]
+  millpond explain node/worker-3 -f examples/consolidate
+  millpond explain request/build-7")]
     Explain(Box<explain::ExplainArgs>),
     /// Print what a cluster needs before Millpond works there
     #[command(
@@ -101,9 +102,11 @@ pub(crate) enum Command {
   millpond catalog import machines.csv --out machines.catalog"
     )]
     Catalog(Box<catalog::CatalogCommand>),
-    /// Provide CI nodes with Nodepool's configuration
+    /// Provide CI nodes with Nodepool's configuration, and see them
     #[command(after_help = "Examples:
-  millpond ci -c nodepool.yaml config-validate")]
+  millpond ci -c nodepool.yaml config-validate
+  millpond ci list
+  millpond ci request create --label fedora --count 2 --wait")]
     Ci(Box<ci::CiArgs>),
     /// Say the pools of files or of a cluster in the words of another tool
     ///

@@ -19,11 +19,22 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const LOG_VARIABLE: &str = "MILLPOND_LOG";
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match start_logging().and_then(|()| run(cli.command)) {
+    let outcome = match commands::ci::names::Name::of(std::env::args_os().next()) {
+        Some(name) => start_logging().and_then(|()| run_as(name)),
+        None => {
+            let cli = Cli::parse();
+            start_logging().and_then(|()| run(cli.command))
+        }
+    };
+    match outcome {
         Ok(code) => code,
         Err(problem) => failure::report(&problem),
     }
+}
+
+/// Runs the command line that belongs to another name of the binary.
+fn run_as(name: commands::ci::names::Name) -> anyhow::Result<ExitCode> {
+    commands::ci::names::run(name, &mut std::io::stdout().lock(), &mut std::io::stderr().lock())
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

@@ -86,6 +86,12 @@ impl Definition {
         self
     }
 
+    /// A status that is written together with the spec: the one writer of the object owns both.
+    pub(super) fn status_in_object(mut self, status: Schema) -> Self {
+        self.schema = self.schema.field("status", status);
+        self
+    }
+
     pub(super) fn short_names(self, short_names: &'static [&'static str]) -> Self {
         Self { short_names, ..self }
     }

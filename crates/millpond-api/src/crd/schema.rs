@@ -167,6 +167,16 @@ impl Schema {
         self.with("x-kubernetes-map-type", "atomic")
     }
 
+    /// A number, with or without a fraction.
+    pub(super) fn number(description: &str) -> Self {
+        typed("number", description)
+    }
+
+    /// Any value.
+    pub(super) fn any(description: &str) -> Self {
+        Self(Map::new()).with("description", description).open()
+    }
+
     /// A number or a text.
     pub(super) fn int_or_string(description: &str) -> Self {
         let schema = Self(Map::new()).with("x-kubernetes-int-or-string", true);

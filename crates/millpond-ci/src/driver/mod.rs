@@ -7,6 +7,7 @@
 
 pub mod hostkeys;
 pub mod hosts;
+pub mod kube;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 //! line and web API. Pure: the time is an argument.
 
 mod lists;
+mod reasons;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ pub use lists::{
     BuildEntry, ImageStatusEntry, ListedNode, ListedRequest, UploadEntry, dib_image_list, image_list, image_status,
     info_images, info_nodes, label_list, node_list, request_list,
 };
+pub use reasons::reason_code;
 pub use table::{Cell, Listing};
 
 /// The columns of `list` without `--detail`.

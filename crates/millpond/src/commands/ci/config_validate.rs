@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::CiArgs;
+use super::CommonArgs;
 
-pub(super) fn run(args: &CiArgs, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &CommonArgs, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
     let reading = args.read()?;
     for warning in &reading.warnings {
         writeln!(messages, "warning: {warning}")?;

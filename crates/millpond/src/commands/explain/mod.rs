@@ -1,5 +1,6 @@
-//! `millpond explain`: why a pod has no place and what would help, why a node stays or goes. The reasons come from
-//! `millpond_plan::explain` and `millpond_plan::disruption`; here they get words and columns.
+//! `millpond explain`: why a pod has no place and what would help, why a node stays or goes, why a CI request waits. The
+//! reasons come from `millpond_plan::explain`, `millpond_plan::disruption` and the status of the request; here they get
+//! words and columns.
 
 mod node;
 mod pod;
@@ -16,11 +17,11 @@ use crate::failure::{Code, Failure};
 /// The arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// pod/NAME or node/NAME; a pod may be pod/NAMESPACE/NAME
+    /// pod/NAME, node/NAME or request/NAME; a pod and a request may have a NAMESPACE/ before the name
     #[arg(value_name = "KIND/NAME", value_parser = subject)]
     subject: Subject,
 
-    /// The namespace of the pod
+    /// The namespace of the pod or request
     #[arg(short, long, default_value = "default")]
     namespace: String,
 
@@ -46,20 +47,25 @@ enum Output {
 enum Subject {
     Pod(String),
     Node(String),
+    Request(String),
 }
 
 fn subject(text: &str) -> Result<Subject, String> {
-    let wrong = || "pod/NAME, pod/NAMESPACE/NAME or node/NAME".to_owned();
+    let wrong = || "pod/NAME, pod/NAMESPACE/NAME, node/NAME or request/NAME".to_owned();
     let (kind, name) = text.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
     match kind {
         "pod" | "pods" | "po" => Ok(Subject::Pod(name.to_owned())),
         "node" | "nodes" | "no" => Ok(Subject::Node(name.to_owned())),
+        "request" | "requests" | "noderequest" | "noderequests" | "nreq" => Ok(Subject::Request(name.to_owned())),
         _ => Err(wrong()),
     }
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+    if let Subject::Request(name) = &args.subject {
+        return super::print(out, &request(args, name)?);
+    }
     let input = input::load(&args.input, Purpose::Plan, talk)?;
     let snapshot = &input.snapshot;
     let text = match &args.subject {
@@ -72,8 +78,21 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Writ
             let found = snapshot.find_node(name).ok_or_else(|| missing_node(snapshot, name))?;
             node::render(snapshot, found, args.output)?
         }
+        Subject::Request(_) => String::new(),
     };
     super::print(out, &text)
+}
+
+/// What the launcher has written of a request for CI nodes.
+fn request(args: &ExplainArgs, name: &str) -> anyhow::Result<String> {
+    let (namespace, name) = name.split_once('/').unwrap_or((&args.namespace, name));
+    let (kubeconfig, context) = args.input.objects.cluster();
+    let found = super::ci::request::explain(kubeconfig, context, namespace, name)?;
+    match args.output {
+        Output::Table => Ok(super::ci::request::explained(&found)),
+        Output::Json => super::as_json(&found),
+        Output::Yaml => super::as_yaml(&found),
+    }
 }
 
 fn missing_pod(snapshot: &Snapshot, name: &str) -> anyhow::Error {

@@ -76,12 +76,9 @@ pub(crate) fn zookeeper(folder: &Path) -> Result<()> {
     };
     let (server, server_key) = member("zookeeper")?;
     let (client, client_key) = member("client")?;
-    for (name, text) in [
-        ("ca.pem", ca_pem),
-        ("server.pem", server_key + &server),
-        ("client.pem", client),
-        ("client.key", client_key),
-    ] {
+    for (name, text) in
+        [("ca.pem", ca_pem), ("server.pem", server_key + &server), ("client.pem", client), ("client.key", client_key)]
+    {
         write_private(&folder.join(name), text.as_bytes())?;
     }
     Ok(())

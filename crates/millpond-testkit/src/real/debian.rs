@@ -85,7 +85,10 @@ fn unpacked(name: &str, packages: &[&str]) -> Result<PathBuf> {
     std::fs::create_dir(&archives).context("make a folder for packages")?;
     run(
         Command::new("apt-get").arg("download").args(packages).current_dir(&archives),
-        &format!("hint: the packages of {name} come from Debian: `apt-get update`, then `apt-get download {}`", packages.join(" ")),
+        &format!(
+            "hint: the packages of {name} come from Debian: `apt-get update`, then `apt-get download {}`",
+            packages.join(" ")
+        ),
     )?;
     let root = draft.path().join("root");
     for entry in std::fs::read_dir(&archives).context("list the packages")? {

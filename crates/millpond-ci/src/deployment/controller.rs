@@ -1,0 +1,228 @@
+//! Keeps launcher and builder of every SoftwareFactory in place, and says when they are ready. Other parts of a deployment
+//! are not managed, which a condition says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{Deployment as LauncherDeployment, StatefulSet};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use millpond_api::ci::SoftwareFactoryStatus;
+use millpond_api::condition::Conditions;
+use millpond_api::meta::Condition;
+use millpond_api::time::Time;
+use millpond_runtime::clock::Clock;
+use millpond_runtime::error::{Error, Result};
+use millpond_runtime::meta::{Key, controller_reference, status_patch};
+use millpond_runtime::mirror::{Mirror, Writer};
+use millpond_runtime::queue::Queue;
+use millpond_runtime::worker::{self, Reconcile};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::manifests::{BUILDER, Deployment, LAUNCHER, manifests};
+use crate::objects::kinds::SoftwareFactory;
+
+const MANAGER: &str = "millpond-ci";
+/// Writes at a time; there are a handful of deployments in a cluster.
+const WRITES: usize = 4;
+/// Launchers of a deployment: one may go while another works.
+const REPLICAS: u32 = 2;
+/// Fields of a deployment's spec that are not parts of their own.
+const NOT_PARTS: [&str; 3] = ["storageDefault", "config-location", "hostaliases"];
+
+struct Controller {
+    client: Client,
+    image: String,
+    clock: Clock,
+    factories: Arc<Mirror<SoftwareFactory>>,
+    launchers: Arc<Mirror<LauncherDeployment>>,
+    builders: Arc<Mirror<StatefulSet>>,
+}
+
+/// Starts the controller; it ends with the token. Launchers and builders run this image.
+pub fn start(client: &Client, image: &str, clock: Clock, term: &CancellationToken, tasks: &TaskTracker) {
+    let writer = Writer::new(client.clone(), MANAGER, WRITES);
+    let controller = Arc::new(Controller {
+        client: client.clone(),
+        image: image.to_owned(),
+        clock,
+        factories: Arc::new(Mirror::new(writer.clone(), None)),
+        launchers: Arc::new(Mirror::new(writer.clone(), None).labelled("app=sf")),
+        builders: Arc::new(Mirror::new(writer, None).labelled("app=sf")),
+    });
+    let queue: Arc<Queue<Key>> = Arc::default();
+    let listener = Arc::clone(&queue);
+    controller.factories.on_change(move |_, after| {
+        if let Some(factory) = after {
+            listener.add(Key::of(&**factory));
+        }
+    });
+    let (listener, factories) = (Arc::clone(&queue), Arc::clone(&controller.factories));
+    let in_namespace = move |namespace: Option<&String>| {
+        for factory in factories.list_in(namespace.map_or("", String::as_str)) {
+            listener.add(Key::of(&*factory));
+        }
+    };
+    let told = in_namespace.clone();
+    controller.launchers.on_change(move |before, after| {
+        told(after.or(before).and_then(|it| it.metadata.namespace.as_ref()));
+    });
+    controller.builders.on_change(move |before, after| {
+        in_namespace(after.or(before).and_then(|it| it.metadata.namespace.as_ref()));
+    });
+    tasks.spawn(Arc::clone(&controller.factories).run(false, term.clone()));
+    tasks.spawn(Arc::clone(&controller.launchers).run(false, term.clone()));
+    tasks.spawn(Arc::clone(&controller.builders).run(false, term.clone()));
+    let term = term.clone();
+    tasks.spawn(async move {
+        let listed = async {
+            controller.factories.wait_until_ready().await;
+            controller.launchers.wait_until_ready().await;
+            controller.builders.wait_until_ready().await;
+        };
+        if term.run_until_cancelled(listed).await.is_some() {
+            worker::run(controller, queue, 1, term).await;
+        }
+    });
+}
+
+impl Reconcile for Controller {
+    const NAME: &'static str = "softwarefactory";
+
+    async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
+        let Some(factory) = self.factories.get(key) else { return Ok(None) };
+        if factory.metadata.deletion_timestamp.is_some() {
+            return Ok(None);
+        }
+        let generation = factory.metadata.generation.unwrap_or(1);
+        let missing = |name: &str| Key::new(&key.namespace, name);
+        let is_placed = factory.status.observed_generation == generation
+            && self.launchers.get(&missing(LAUNCHER)).is_some()
+            && self.builders.get(&missing(BUILDER)).is_some();
+        if !is_placed {
+            self.apply(&factory, key).await?;
+        }
+        let status = self.status(&factory, key, generation);
+        if let Some(patch) = status_patch(&*factory, Some(&factory.status), &status) {
+            self.factories.patch_status(key, &patch).await?;
+        }
+        Ok(None)
+    }
+}
+
+impl Controller {
+    async fn apply(&self, factory: &SoftwareFactory, key: &Key) -> Result<()> {
+        let deployment = Deployment {
+            namespace: key.namespace.clone(),
+            image: self.image.clone(),
+            fqdn: Some(factory.spec.fqdn.clone()).filter(|fqdn| !fqdn.is_empty()),
+            replicas: REPLICAS,
+            nodepool: factory.spec.nodepool.clone(),
+            extra_labels: factory.spec.extra_labels.clone(),
+            builder: true,
+        };
+        for mut object in manifests(&deployment) {
+            object["metadata"]["ownerReferences"] = json!([controller_reference(factory)]);
+            self.apply_one(&object, key).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply_one(&self, object: &Value, key: &Key) -> Result<()> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind, name) =
+            (text(&object["apiVersion"]), text(&object["kind"]), text(&object["metadata"]["name"]));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &resource);
+        let params = PatchParams::apply(MANAGER).force();
+        let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
+        applied.map(drop).map_err(|source| Error::Api {
+            verb: "apply",
+            kind,
+            key: Key::new(&key.namespace, &name),
+            source: Box::new(source),
+        })
+    }
+
+    fn status(&self, factory: &SoftwareFactory, key: &Key, generation: i64) -> SoftwareFactoryStatus {
+        let named = |name: &str| Key::new(&key.namespace, name);
+        let launcher = self.launchers.get(&named(LAUNCHER)).is_some_and(|it| launcher_ready(&it));
+        let builder = self.builders.get(&named(BUILDER)).is_some_and(|it| builder_ready(&it));
+        let mut status = factory.status.clone();
+        status.ready = launcher && builder;
+        status.observed_generation = generation;
+        status.reconciled_by = "millpond".to_owned();
+        let now = Time(self.clock.now().as_second());
+        let mut conditions = Conditions::new(&mut status.conditions, &[], generation, now);
+        conditions.set(ready(LAUNCHER, launcher));
+        conditions.set(ready(BUILDER, builder));
+        match unmanaged(factory) {
+            Some(condition) => conditions.set(condition),
+            None => conditions.clear("Unmanaged"),
+        };
+        status
+    }
+}
+
+fn launcher_ready(deployment: &LauncherDeployment) -> bool {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let status = deployment.status.clone().unwrap_or_default();
+    let current = status.observed_generation == deployment.metadata.generation;
+    current && status.updated_replicas.unwrap_or(0) >= wanted && status.ready_replicas.unwrap_or(0) >= wanted
+}
+
+fn builder_ready(set: &StatefulSet) -> bool {
+    let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let status = set.status.clone().unwrap_or_default();
+    status.observed_generation == set.metadata.generation && status.ready_replicas.unwrap_or(0) >= wanted
+}
+
+fn ready(part: &str, is_ready: bool) -> Condition {
+    match is_ready {
+        true => Condition::new(part, "True", "Ready", format!("{part} is ready")),
+        false => Condition::new(part, "False", "Awaiting", format!("{part} is not ready yet")),
+    }
+}
+
+/// Names the parts of a deployment that something else has to provide.
+fn unmanaged(factory: &SoftwareFactory) -> Option<Condition> {
+    let parts: Vec<&str> =
+        factory.spec.others.keys().map(String::as_str).filter(|part| !NOT_PARTS.contains(part)).collect();
+    let message = format!("not managed by Millpond: {}", parts.join(", "));
+    (!parts.is_empty()).then(|| Condition::new("Unmanaged", "True", "OnlyNodepool", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_not_managed_are_named() {
+        let factory = |spec: Value| -> SoftwareFactory {
+            serde_json::from_value(json!({"metadata": {"name": "my-sf"}, "spec": spec})).unwrap()
+        };
+        assert_eq!(unmanaged(&factory(json!({"fqdn": "x", "nodepool": {}, "storageDefault": {}}))), None);
+        let condition = unmanaged(&factory(json!({"fqdn": "x", "zuul": {}, "logserver": {}}))).unwrap();
+        assert_eq!(condition.message, "not managed by Millpond: logserver, zuul");
+    }
+
+    #[test]
+    fn ready_means_that_what_is_wanted_now_is_there() {
+        let of = |observed: i64, updated: i32, ready: i32| -> LauncherDeployment {
+            serde_json::from_value(json!({
+                "metadata": {"generation": 2},
+                "spec": {"replicas": 2, "selector": {}, "template": {}},
+                "status": {"observedGeneration": observed, "updatedReplicas": updated, "readyReplicas": ready},
+            }))
+            .unwrap()
+        };
+        assert!(launcher_ready(&of(2, 2, 2)));
+        assert!(!launcher_ready(&of(1, 2, 2)));
+        assert!(!launcher_ready(&of(2, 1, 2)));
+        assert!(!launcher_ready(&of(2, 2, 1)));
+    }
+}

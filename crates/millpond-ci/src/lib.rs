@@ -17,3 +17,4 @@ pub mod objects;
 pub mod records;
 pub mod view;
 pub mod web;
+pub mod zk;

@@ -101,13 +101,13 @@ pub struct ZooKeeperTls {
 pub struct WebApp {
     /// The port.
     pub port: u16,
-    /// The address.
-    pub listen_address: String,
+    /// The address; loopback if absent.
+    pub listen_address: Option<String>,
 }
 
 impl Default for WebApp {
     fn default() -> Self {
-        Self { port: 8005, listen_address: "0.0.0.0".to_owned() }
+        Self { port: 8005, listen_address: None }
     }
 }
 

@@ -44,7 +44,7 @@ fn the_operators_example_is_accepted() {
 #[test]
 fn defaults_are_nodepools() {
     let config = valid("");
-    assert_eq!(config.webapp, WebApp { port: 8005, listen_address: "0.0.0.0".to_owned() });
+    assert_eq!(config.webapp, WebApp { port: 8005, listen_address: None });
     assert!((config.zookeeper.timeout_s - 10.0).abs() < f64::EPSILON);
     assert_eq!(config.max_hold_age_s, None);
     let config = valid("zookeeper-servers: [{host: zk}]\nmax-hold-age: 0");

@@ -5,6 +5,7 @@
 //! Deliberately absent: back-off and retries of launches, quotas, timing of deletions. The launcher does these, once and
 //! alike for all drivers. Static hosts are not launched, see [`hosts`].
 
+pub mod hostkeys;
 pub mod hosts;
 pub mod kube;
 

@@ -21,6 +21,7 @@ mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use crate::config::{Config, Driver, Label, Resources};
 use crate::model::{Node, NodeRequest};
@@ -56,10 +57,17 @@ pub struct Snapshot {
 /// A record and its lock.
 #[derive(Debug, Clone)]
 pub struct Locked<T> {
-    /// The record.
-    pub record: T,
+    /// The record, shared with the store that it comes from.
+    pub record: Arc<T>,
     /// Who holds its lock.
     pub lock: Lock,
+}
+
+impl<T: Clone> Locked<T> {
+    /// The record, to change it in this snapshot alone.
+    pub fn edit(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.record)
+    }
 }
 
 /// Who holds a lock.

@@ -101,7 +101,7 @@ impl World {
         node.allocated_to = request.map(ToOwned::to_owned);
         node.tenant_name = request.and_then(|id| self.snapshot.requests[id].record.tenant_name.clone());
         let id = self.id();
-        self.snapshot.nodes.insert(id.clone(), Locked { record: node, lock: Lock::Ours });
+        self.snapshot.nodes.insert(id.clone(), Locked { record: node.into(), lock: Lock::Ours });
         id
     }
 
@@ -115,7 +115,7 @@ impl World {
                         Source::Launch(label) => self.node(&pool, vec![label], Some(&request)),
                         Source::Ready(id) => {
                             let tenant = self.snapshot.requests[&request].record.tenant_name.clone();
-                            let node = &mut self.snapshot.nodes.get_mut(&id).unwrap().record;
+                            let node = self.snapshot.nodes.get_mut(&id).unwrap().edit();
                             assert_eq!((node.state, &node.allocated_to), (NodeState::Ready, &None));
                             node.allocated_to = Some(request.clone());
                             node.tenant_name = tenant;
@@ -125,31 +125,31 @@ impl World {
                     .collect();
                 let request = self.snapshot.requests.get_mut(&request).unwrap();
                 assert_eq!(request.record.state, RequestState::Requested);
-                request.record.set_state(RequestState::Pending, now);
-                request.record.nodes = ids;
+                request.edit().set_state(RequestState::Pending, now);
+                request.edit().nodes = ids;
                 request.lock = Lock::Ours;
             }
             Action::Fulfil { request } => {
                 let request = self.snapshot.requests.get_mut(&request).unwrap();
-                request.record.set_state(RequestState::Fulfilled, now);
+                request.edit().set_state(RequestState::Fulfilled, now);
                 request.lock = Lock::Free;
             }
             Action::Decline { request, declined_by, fails, .. } => {
                 let request = self.snapshot.requests.get_mut(&request).unwrap();
                 let state = if fails { RequestState::Failed } else { RequestState::Requested };
-                request.record.set_state(state, now);
-                request.record.nodes.clear();
-                request.record.declined_by = declined_by;
+                request.edit().set_state(state, now);
+                request.edit().nodes.clear();
+                request.edit().declined_by = declined_by;
                 request.lock = Lock::Free;
             }
             Action::Release { request } => {
                 let request = self.snapshot.requests.get_mut(&request).unwrap();
-                request.record.set_state(RequestState::Requested, now);
-                request.record.nodes.clear();
+                request.edit().set_state(RequestState::Requested, now);
+                request.edit().nodes.clear();
                 request.lock = Lock::Free;
             }
             Action::Deallocate { node } => {
-                let node = &mut self.snapshot.nodes.get_mut(&node).unwrap().record;
+                let node = self.snapshot.nodes.get_mut(&node).unwrap().edit();
                 (node.allocated_to, node.tenant_name) = (None, None);
             }
             Action::Delete { node, .. } => {
@@ -163,11 +163,11 @@ impl World {
                 let id = self.node(&pool, host.labels.clone(), None);
                 let node = self.snapshot.nodes.get_mut(&id).unwrap();
                 node.lock = Lock::Free;
-                node.record.set_state(NodeState::Ready, now);
-                node.record.hostname = Some(host.name);
-                node.record.username = Some(host.username);
-                node.record.slot = Some(slot);
-                node.record.set_port(Json::of(&host.port));
+                node.edit().set_state(NodeState::Ready, now);
+                node.edit().hostname = Some(host.name);
+                node.edit().username = Some(host.username);
+                node.edit().slot = Some(slot);
+                node.edit().set_port(Json::of(&host.port));
             }
         }
     }
@@ -232,7 +232,7 @@ impl World {
     fn set(&mut self, id: &str, state: NodeState, lock: Lock) {
         let now = self.snapshot.now;
         let node = self.snapshot.nodes.get_mut(id).unwrap();
-        node.record.set_state(state, now);
+        node.edit().set_state(state, now);
         node.lock = lock;
     }
 
@@ -251,7 +251,7 @@ impl World {
                 request.reuse = reuse;
                 request.provider = prefers.then(|| "cloud".to_owned());
                 let id = format!("{precedence}00-{}", self.id());
-                self.snapshot.requests.insert(id, Locked { record: request, lock: Lock::Free });
+                self.snapshot.requests.insert(id, Locked { record: request.into(), lock: Lock::Free });
             }
             Event::Launched(index) => {
                 if let Some(id) = pick(&self.nodes_in(NodeState::Building, Lock::Ours), index) {
@@ -308,7 +308,7 @@ impl World {
             let building = self.nodes_in(NodeState::Building, Lock::Ours);
             building.iter().for_each(|id| self.set(id, NodeState::Ready, Lock::Free));
             for id in self.requests_in(RequestState::Fulfilled) {
-                let nodes = self.snapshot.requests.remove(&id).unwrap().record.nodes;
+                let nodes = self.snapshot.requests.remove(&id).unwrap().record.nodes.clone();
                 nodes.iter().for_each(|node| self.set(node, NodeState::InUse, Lock::Other));
             }
             let used = self.nodes_in(NodeState::InUse, Lock::Other);

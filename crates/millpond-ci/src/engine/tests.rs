@@ -28,7 +28,7 @@ fn snapshot(pools: Vec<Pool>) -> Snapshot {
 fn add_request(snapshot: &mut Snapshot, id: &str, labels: &[&str], change: impl FnOnce(&mut NodeRequest)) {
     let mut request = NodeRequest::new(labels.iter().map(|label| (*label).to_owned()).collect(), 1000.0);
     change(&mut request);
-    snapshot.requests.insert(id.to_owned(), Locked { record: request, lock: Lock::Free });
+    snapshot.requests.insert(id.to_owned(), Locked { record: request.into(), lock: Lock::Free });
 }
 
 fn add_node(snapshot: &mut Snapshot, id: &str, provider: &str, labels: &[&str], change: impl FnOnce(&mut Node)) {
@@ -37,7 +37,7 @@ fn add_node(snapshot: &mut Snapshot, id: &str, provider: &str, labels: &[&str], 
     node.pool = Some("main".to_owned());
     node.labels = labels.iter().map(|label| (*label).to_owned()).collect();
     change(&mut node);
-    snapshot.nodes.insert(id.to_owned(), Locked { record: node, lock: Lock::Free });
+    snapshot.nodes.insert(id.to_owned(), Locked { record: node.into(), lock: Lock::Free });
 }
 
 /// Actions and reasons, a line each.
@@ -200,7 +200,7 @@ wait 100-0000000001
   cloud-main: the request needs 1 instances, 0 are left below the limit of the pool
 "#);
     // What is about to go is enough: nothing else is deleted.
-    it.nodes.get_mut("0000000001").unwrap().record.state = NodeState::Used;
+    it.nodes.get_mut("0000000001").unwrap().edit().state = NodeState::Used;
     it.nodes.get_mut("0000000001").unwrap().lock = Lock::Other;
     insta::assert_snapshot!(shown(&it), @r#"
 wait 100-0000000001

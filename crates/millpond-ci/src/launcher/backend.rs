@@ -17,6 +17,16 @@ pub trait Backend: Send + Sync + 'static {
     /// [`commit`](Self::commit) has returned.
     fn records(&self) -> Records;
 
+    /// One request of [`records`](Self::records).
+    fn request(&self, id: &str) -> Option<Stored<NodeRequest>> {
+        self.records().requests.remove(id)
+    }
+
+    /// One node of [`records`](Self::records).
+    fn node(&self, id: &str) -> Option<Stored<Node>> {
+        self.records().nodes.remove(id)
+    }
+
     /// Tells when [`records`](Self::records) has changed: the value counts the changes.
     fn changes(&self) -> watch::Receiver<u64>;
 

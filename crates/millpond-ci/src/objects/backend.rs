@@ -28,7 +28,7 @@ use super::kinds::{CINode, NodeRequest};
 use super::state::State;
 use super::{record, secrets};
 use crate::engine::{Action, Decision, Reason, Verdict};
-use crate::launcher::{Backend, BackendError, Key, PoolId, PoolSpec, Records, Write};
+use crate::launcher::{Backend, BackendError, Key, PoolId, PoolSpec, Records, Stored, Write};
 use crate::model::{self, Node, NodeState, RequestState};
 use crate::view;
 
@@ -178,7 +178,9 @@ impl ObjectBackend {
     fn reference(&self, node: &Node, before: Option<&CINode>) -> Option<RequestReference> {
         let id = node.allocated_to.as_deref()?;
         let known = self.state.lock().request(id).map(|(object, ..)| record::reference(&object));
-        let before = || before?.status.request.clone().filter(|request| request.uid == record::uid_of(id));
+        // Of a request that is gone, the record has the bare uid.
+        let is_same = |request: &RequestReference| request.uid == record::uid_of(id) || request.uid == id;
+        let before = || before?.status.request.clone().filter(is_same);
         known.or_else(before)
     }
 
@@ -383,6 +385,14 @@ impl Backend for ObjectBackend {
         records.ours = pools.iter().map(|pool| (pool_key(pool), pool_id(pool))).collect();
         records.is_complete = *self.is_complete.borrow();
         records
+    }
+
+    fn request(&self, id: &str) -> Option<Stored<model::NodeRequest>> {
+        self.state.lock().stored_request(id)
+    }
+
+    fn node(&self, id: &str) -> Option<Stored<Node>> {
+        self.state.lock().stored_node(id)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

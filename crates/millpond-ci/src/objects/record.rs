@@ -108,6 +108,8 @@ pub fn node_of(object: &CINode, allocated_to: Option<String>) -> Node {
     node.set_port(status.connection_port.as_ref().map_or_else(|| Json::of(&22), Json::of));
     node.username.clone_from(&status.username);
     node.comment.clone_from(&status.comment);
+    // Nodepool writes an empty map where nothing is known.
+    node.node_properties.get_or_insert_default();
     node
 }
 

@@ -114,20 +114,37 @@ impl State {
 
     /// What the engine decides on, but for pools.
     pub(super) fn records(&self) -> Records {
-        let lock = |key: &Key, other: bool| match (self.locks.contains(key), other) {
+        let requests = self.requests.iter().map(|(id, entry)| (id.clone(), self.as_request(id, entry)));
+        let nodes = self.nodes.iter().map(|(id, entry)| (id.clone(), self.as_node(id, entry)));
+        Records { requests: requests.collect(), nodes: nodes.collect(), ..Records::default() }
+    }
+
+    /// One request of [`Self::records`].
+    pub(super) fn stored_request(&self, id: &str) -> Option<Stored<model::NodeRequest>> {
+        self.requests.get(id).map(|entry| self.as_request(id, entry))
+    }
+
+    /// One node of [`Self::records`].
+    pub(super) fn stored_node(&self, id: &str) -> Option<Stored<Node>> {
+        self.nodes.get(id).map(|entry| self.as_node(id, entry))
+    }
+
+    fn as_request(&self, id: &str, entry: &Entry<NodeRequest, model::NodeRequest>) -> Stored<model::NodeRequest> {
+        let lock = self.holder(&Key::Request(id.to_owned()), false);
+        Stored { record: Arc::clone(&entry.record), revision: entry.revision, lock }
+    }
+
+    fn as_node(&self, id: &str, entry: &Entry<CINode, Node>) -> Stored<Node> {
+        let lock = self.holder(&Key::Node(id.to_owned()), entry.record.state == NodeState::InUse);
+        Stored { record: Arc::clone(&entry.record), revision: entry.revision, lock }
+    }
+
+    fn holder(&self, key: &Key, other: bool) -> Lock {
+        match (self.locks.contains(key), other) {
             (true, _) => Lock::Ours,
             (false, true) => Lock::Other,
             (false, false) => Lock::Free,
-        };
-        let requests = self.requests.iter().map(|(id, entry)| {
-            let lock = lock(&Key::Request(id.clone()), false);
-            (id.clone(), Stored { record: Arc::clone(&entry.record), revision: entry.revision, lock })
-        });
-        let nodes = self.nodes.iter().map(|(id, entry)| {
-            let lock = lock(&Key::Node(id.clone()), entry.record.state == NodeState::InUse);
-            (id.clone(), Stored { record: Arc::clone(&entry.record), revision: entry.revision, lock })
-        });
-        Records { requests: requests.collect(), nodes: nodes.collect(), ..Records::default() }
+        }
     }
 
     /// Takes a lock unless the record is gone or a request holds the node.

@@ -4,6 +4,7 @@
 mod images;
 mod objects;
 mod of_store;
+mod zookeeper;
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,7 @@ use futures::future::BoxFuture;
 
 pub use images::{Build, BuildRequest, Image, Images, Upload};
 pub use objects::ObjectSource;
+pub use zookeeper::ZooKeeperSource;
 
 use crate::model::{Node, NodeRequest, NodeState};
 use crate::view::{
@@ -120,6 +122,11 @@ pub trait Source: Send + Sync {
 
     /// Writes records of images.
     fn import_images(&self, data: serde_json::Map<String, serde_json::Value>) -> BoxFuture<'_, Result<()>>;
+
+    /// Ends a session, where there is one.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// `list`: all nodes, or one of them.

@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::dialects::ci::CiDialectArgs;
 use super::lead::{self, CloudPlace, Office, Standing};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
@@ -30,7 +31,8 @@ use crate::failure::{Code, Failure};
   millpond up                               durable, under the default data directory
   millpond up --memory --demo               nothing is kept; something to look at
   millpond up --data-dir ./data --port 0    another place, any free port
-  millpond up --bare                        the API alone, for controllers of your own")]
+  millpond up --bare                        the API alone, for controllers of your own
+  millpond up --ci-config nodepool.yaml     CI nodes for NodeRequests, with no ZooKeeper")]
 pub(crate) struct UpArgs {
     /// Directory of the store, the certificates and the kubeconfig
     #[arg(long, value_name = "DIR", env = "MILLPOND_DATA_DIR", default_value_os_t = default_data_dir())]
@@ -58,6 +60,8 @@ pub(crate) struct UpArgs {
     audit_log: Option<PathBuf>,
     #[command(flatten)]
     node_groups: NodeGroupArgs,
+    #[command(flatten)]
+    ci: CiDialectArgs,
 }
 
 /// `/readyz` names this while Millpond's own kinds are not served yet.
@@ -83,6 +87,7 @@ pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
 
 async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let ci = args.ci.options()?;
     let mut options = EmbeddedOptions::new(&args.data_dir);
     options.memory = args.memory;
     options.address = args.bind;
@@ -118,6 +123,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
         let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
+        office.dialects.ci.clone_from(&ci);
         let monitor = office.monitor();
         embedded.server().add_metrics(move || monitor.metrics());
         let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
@@ -133,7 +139,8 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         demo::set_scene(&client).await;
     }
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
-    say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig()))?;
+    let more = ci.as_ref().map(|ci| ci.greeting()).unwrap_or_default();
+    say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig(), &more))?;
     if standing == Standing::Waits {
         say("Another controller leads on this API; the ones in this process wait.\n")?;
     }
@@ -236,7 +243,7 @@ fn explain(problem: StartError, args: &UpArgs) -> anyhow::Error {
 }
 
 /// What is running, where, and what to try.
-fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
+fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path, more: &str) -> String {
     let parts = match (args.bare, args.demo) {
         (true, _) => "the API alone",
         (false, false) => "with controllers, a simulated cloud, and stand-ins for scheduler and kubelets",
@@ -263,7 +270,8 @@ fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path) -> String {
     format!(
         "Millpond is up: https://{address} (Kubernetes 1.36 API, {parts}; {kept})\n\
          \x20 data        {}\n\
-         \x20 kubeconfig  {}\n\n\
+         \x20 kubeconfig  {}\n\
+         {more}\n\
          Try, in another terminal:\n\
          \x20 export KUBECONFIG={}\n\
          \x20 {}\n\n\
@@ -369,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_greeting_can_be_copied_into_a_shell() {
-        let text = greeting(&args("--bare --memory"), "127.0.0.1:6443", Path::new("/it's here/kubeconfig"));
+        let text = greeting(&args("--bare --memory"), "127.0.0.1:6443", Path::new("/it's here/kubeconfig"), "");
         insta::assert_snapshot!(text, @r#"
         Millpond is up: https://127.0.0.1:6443 (Kubernetes 1.36 API, the API alone; nothing is kept)
           data        /data

@@ -1,5 +1,6 @@
 //! The binary as people meet it: what it says when something is wrong, and the guides, run as they are written.
 
+mod ci;
 mod convert;
 mod examples;
 mod guides;

@@ -117,7 +117,7 @@ pub(super) async fn bind(
 ) -> Result<(), DriverError> {
     let binding = RoleBinding {
         metadata,
-        role_ref: RoleRef { api_group: RBAC.to_owned(), kind: kind.to_owned(), name: role.to_owned() },
+        role_ref: RoleRef { api_group: Some(RBAC.to_owned()), kind: kind.to_owned(), name: role.to_owned() },
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
             name: account.to_owned(),
@@ -143,15 +143,15 @@ pub(super) async fn token(
         uid: pod.metadata.uid.clone(),
     });
     let spec = TokenRequestSpec {
-        audiences: Vec::new(),
+        audiences: None,
         bound_object_ref: bound,
         expiration_seconds: Some(TOKEN_SECONDS),
     };
-    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let api = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let answered = api.create_token_request(account, &PostParams::default(), &request).await;
     let status = answered.map_err(|error| refused("request a token", &error))?.status;
-    status.map(|status| status.token).ok_or_else(|| DriverError::Transient("the API gave no token".to_owned()))
+    status.and_then(|status| status.token).ok_or_else(|| DriverError::Transient("the API gave no token".to_owned()))
 }
 
 /// The reference that lets a cluster's garbage collector remove something with its pod.

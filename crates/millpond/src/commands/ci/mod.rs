@@ -9,6 +9,7 @@ pub(crate) mod names;
 mod namespace;
 pub(crate) mod request;
 mod source;
+pub(crate) mod web;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -264,10 +265,12 @@ pub(crate) fn run_verb(
     }
     let store = source::open(args, messages)?;
     store.block_on(async {
-        match lists::of(verb) {
+        let done = match lists::of(verb) {
             Some(list) => lists::run(args, &store, list, out, messages).await,
             None => changes::run(args, &store, verb, out, messages).await,
-        }
+        };
+        store.source.close().await;
+        done
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -210,15 +210,15 @@ impl Target {
             uid: secret.metadata.uid.clone(),
         };
         let spec = TokenRequestSpec {
-            audiences: Vec::new(),
+            audiences: None,
             bound_object_ref: Some(bound),
             expiration_seconds: Some(TOKEN_SECONDS),
         };
-        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
         let answered = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await;
         let status = answered.context("cannot get a token for the service account")?.status;
-        Ok(status.context("the cluster gave no token")?.token)
+        status.and_then(|status| status.token).context("the cluster gave no token")
     }
 
     fn kubeconfig(&self, namespace: &str, token: &str) -> Value {

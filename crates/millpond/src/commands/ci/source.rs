@@ -5,10 +5,11 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use millpond_ci::config::Config;
-use millpond_ci::records::{ObjectSource, Source};
+use millpond_ci::records::{ObjectSource, Source, SourceError, ZooKeeperSource};
 
 use super::CommonArgs;
 use crate::commands::cluster;
+use crate::failure::Failure;
 
 /// Records, with a runtime to reach them.
 pub(super) struct Store {
@@ -39,13 +40,15 @@ pub(super) fn open(args: &CommonArgs, messages: &mut impl Write) -> anyhow::Resu
 
 async fn connect(args: &CommonArgs, config: Option<&Config>) -> anyhow::Result<Box<dyn Source>> {
     if let Some(config) = config.filter(|config| !config.zookeeper.servers.is_empty()) {
-        return zookeeper(config).await;
+        let connected = ZooKeeperSource::connect(&config.zookeeper).await;
+        return Ok(Box::new(connected.map_err(unreachable)?));
     }
     let client = cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let labels: BTreeSet<String> = config.map(|config| config.labels.keys().cloned().collect()).unwrap_or_default();
     Ok(Box::new(ObjectSource::new(client, labels)))
 }
 
-async fn zookeeper(_config: &Config) -> anyhow::Result<Box<dyn Source>> {
-    anyhow::bail!("reading ZooKeeper is not wired yet")
+fn unreachable(error: SourceError) -> anyhow::Error {
+    let hint = "the configuration names the servers: `zookeeper-servers`, `zookeeper-tls`";
+    Failure { message: error.to_string(), code: None, hint: Some(hint.to_owned()) }.into()
 }

@@ -23,7 +23,12 @@ impl Refused {
 
 /// Passes a request whose bearer token belongs to a user who may `get` the path.
 pub(crate) async fn check(client: &Client, headers: &HeaderMap, path: &str) -> Result<(), Refused> {
-    let token = bearer(headers)
+    review(client, bearer(headers), "get", path).await
+}
+
+/// Passes a bearer token of a user who may use a verb on the path.
+pub(crate) async fn review(client: &Client, token: Option<&str>, verb: &str, path: &str) -> Result<(), Refused> {
+    let token = token
         .ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, "a bearer token of this cluster is needed"))?;
     let review = TokenReview {
         spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
@@ -35,7 +40,7 @@ pub(crate) async fn check(client: &Client, headers: &HeaderMap, path: &str) -> R
     let user = user.ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, "the token is not valid in this cluster"))?;
     let extra = user.extra.map(|extra| extra.into_iter().collect());
     let name = user.username.clone().unwrap_or_default();
-    let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+    let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
     let spec = SubjectAccessReviewSpec {
         extra,
         groups: user.groups,
@@ -49,7 +54,7 @@ pub(crate) async fn check(client: &Client, headers: &HeaderMap, path: &str) -> R
     if reviewed.map_err(|error| unavailable(&error))?.status.is_some_and(|status| status.allowed) {
         return Ok(());
     }
-    Err(Refused::new(StatusCode::FORBIDDEN, format!("user \"{name}\" cannot get path \"{path}\"")))
+    Err(Refused::new(StatusCode::FORBIDDEN, format!("user \"{name}\" cannot {verb} path \"{path}\"")))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

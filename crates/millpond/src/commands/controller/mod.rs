@@ -1,6 +1,6 @@
 //! `millpond controller`: the controllers alone, on a cluster that is there.
 
-mod access;
+pub(crate) mod access;
 mod endpoints;
 
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
+use super::dialects::ci::CiDialectArgs;
 use super::kinds;
 use super::lead::{self, CloudPlace, Monitor, Office, Readiness, Standing};
 use super::node_groups::NodeGroupArgs;
@@ -46,6 +47,8 @@ pub(crate) struct ControllerArgs {
     endpoints: EndpointArgs,
     #[command(flatten)]
     node_groups: NodeGroupArgs,
+    #[command(flatten)]
+    ci: CiDialectArgs,
     /// The cluster that Cluster API's machines are in, if it is not the one that their nodes are in
     #[arg(long, value_name = "FILE")]
     management_kubeconfig: Option<PathBuf>,
@@ -61,6 +64,7 @@ pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
 
 async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let ci = args.ci.options()?;
     let endpoints = Endpoints::bind(&args.endpoints).await?;
     let client = connect(&args, threads.controllers()).await?;
     let version = client.apiserver_version().await.context("cannot speak to the cluster")?;
@@ -69,6 +73,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let options = Options { urgent: Some(urgent), ..options(&args).await? };
     let stop = CancellationToken::new();
     let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
+    office.dialects.ci = ci;
     let settled = office.settled();
     let (health, metrics) = endpoints.urls();
     let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));

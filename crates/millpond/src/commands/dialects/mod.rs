@@ -2,17 +2,25 @@
 //!
 //! One module per dialect: what the command line says about it, and a function that starts its controllers.
 
+pub(crate) mod ci;
+
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// What the command line says about the dialects.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DialectOptions {}
+pub(crate) struct DialectOptions {
+    /// CI nodes, where a configuration was named.
+    pub(crate) ci: Option<ci::CiOptions>,
+}
 
 /// Starts the controllers of every dialect for one term of leadership; they end with the token.
-pub(crate) fn start(_client: &Client, _options: &DialectOptions, _term: &CancellationToken) -> TaskTracker {
+pub(crate) fn start(client: &Client, options: &DialectOptions, term: &CancellationToken) -> TaskTracker {
     let tasks = TaskTracker::new();
+    if let Some(options) = &options.ci {
+        ci::start(client, options, term, &tasks);
+    }
     tasks.close();
     tasks
 }

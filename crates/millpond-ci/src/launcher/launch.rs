@@ -1,0 +1,134 @@
+//! One node on its way through the driver: launched, tried again, failed, or without capacity.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::act::{Job, Place, delete_instance, instance};
+use super::backend::{Key, Write};
+use super::run::{Context, Current, now};
+use crate::driver::{Driver, DriverError, Launch, Launched};
+use crate::model::{Node, NodeRequest, NodeState};
+
+/// Between two attempts; doubles.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest pause between two attempts: `launch-retries` may be very large.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Begins the launch of a node whose record is locked.
+pub(super) fn start(
+    context: &Arc<Context>,
+    current: &Current,
+    place: Place,
+    id: String,
+    record: Node,
+    request: Option<(String, Arc<NodeRequest>)>,
+) {
+    let work = context.under_way.begin([Key::Node(id.clone())].into(), std::collections::BTreeMap::new());
+    work.depends_on(Key::Node(id.clone()));
+    let job = Job { context: Arc::clone(context), work, current: current.clone() };
+    context.tasks.spawn(async move {
+        let (cancelled, ends) = (job.work.cancelled.clone(), job.context.ends.clone());
+        let key = Key::Node(id.clone());
+        tokio::select! {
+            () = job.launch(place, id, record, request) => {}
+            // The record is unlocked then, and deleted with what was made for it.
+            () = cancelled.cancelled() => job.unlock([&key]).await,
+            () = ends.cancelled() => job.unlock([&key]).await,
+        }
+    });
+}
+
+impl Job {
+    async fn launch(
+        &self,
+        place: Place,
+        id: String,
+        record: Node,
+        request: Option<(String, Arc<NodeRequest>)>,
+    ) {
+        let label = record.labels.first().cloned().unwrap_or_default();
+        let provider = &place.provider.name;
+        let driver = self.current.drivers.get(provider).and_then(|driver| driver.as_ref().ok()).cloned();
+        let (Some(driver), Some(details)) = (driver, place.pool.labels.get(&label)) else { return };
+        let launch = Launch {
+            node_id: id.clone(),
+            provider: provider.clone(),
+            pool: Arc::clone(&place.pool),
+            label: label.clone(),
+            details: Arc::new(details.clone()),
+            request,
+        };
+        let result = self.attempt(&*driver, &launch, &record, place.provider.launch_retries).await;
+        let word = result.as_ref().map_or_else(DriverError::kind, |_| "ready");
+        let counted = (provider.clone(), word.to_owned());
+        *self.context.counters.lock().launches.entry(counted).or_default() += 1;
+        match result {
+            Ok(launched) => {
+                self.context.capacity.lock().found(&place.id, &label);
+                self.ready(&id, launched).await;
+            }
+            Err(error @ DriverError::Capacity(_)) => {
+                tracing::warn!(node = id, label, provider, %error, "the provider has no capacity");
+                self.context.capacity.lock().lacking(&place.id, &label, Instant::now());
+                self.end(&id, NodeState::Aborted, true).await;
+            }
+            Err(error) => {
+                tracing::error!(node = id, label, provider, %error, "the node cannot be launched");
+                if launch.request.is_none() {
+                    // No request declines the pool, so the label itself has to back off.
+                    self.context.capacity.lock().lacking(&place.id, &label, Instant::now());
+                }
+                // With a request the node stays locked until the request has declined the pool.
+                self.end(&id, NodeState::Failed, launch.request.is_none()).await;
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        driver: &dyn Driver,
+        launch: &Launch,
+        record: &Node,
+        retries: u64,
+    ) -> Result<Launched, DriverError> {
+        let mut pause = RETRY;
+        let mut attempt = 1;
+        loop {
+            match driver.launch(launch).await {
+                Err(DriverError::Transient(error)) if attempt < retries => {
+                    tracing::warn!(node = launch.node_id, attempt, error, "the launch failed; tries again");
+                    delete_instance(driver, &instance(&launch.node_id, record)).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_RETRY);
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn ready(&self, id: &str, launched: Launched) {
+        let Some(stored) = self.context.backend.node(id) else { return };
+        let mut record = Node::clone(&stored.record);
+        launched.write_to(&mut record);
+        record.set_state(NodeState::Ready, now());
+        tracing::info!(node = id, provider = record.provider, "the node is ready");
+        // A node for a request is unlocked together with it.
+        let unlock = record.allocated_to.is_none();
+        self.write(id, stored.revision, record, unlock).await;
+    }
+
+    async fn end(&self, id: &str, state: NodeState, unlock: bool) {
+        let Some(stored) = self.context.backend.node(id) else { return };
+        let mut record = Node::clone(&stored.record);
+        record.set_state(state, now());
+        self.write(id, stored.revision, record, unlock).await;
+    }
+
+    async fn write(&self, id: &str, revision: u64, record: Node, unlock: bool) {
+        let write = Write::Node { id: id.to_owned(), revision, record, unlock };
+        self.commit_or_unlock(vec![write], &[Key::Node(id.to_owned())]).await;
+    }
+}

@@ -1,0 +1,309 @@
+//! The loop: wait for a change, decide, start what was decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::act;
+use super::backend::{Backend, Key, PoolSpec, Records};
+use super::capacity::Capacity;
+use super::snapshot::{self, Surroundings};
+use super::under_way::UnderWay;
+use super::upkeep;
+use crate::config::{Config, Driver, Resources};
+use crate::driver::{Drivers, Factory};
+use crate::engine::{self, Decision, Lock, Snapshot, Verdict};
+
+/// How long actions may go on once the launcher is told to end. What is left then is found by the next one.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The longest sleep: a clock that was set back must not keep the launcher from its work for long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// Why requests wait, by request.
+pub type Waiting = BTreeMap<String, Vec<Verdict>>;
+
+/// What a launcher is made of.
+#[derive(Clone)]
+pub struct Settings {
+    /// The store.
+    pub backend: Arc<dyn Backend>,
+    /// The configuration, as it is now.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// Makes drivers.
+    pub drivers: Factory,
+    /// The host's name, which nodes carry.
+    pub hostname: String,
+}
+
+/// A launcher.
+pub struct Launcher {
+    context: Arc<Context>,
+    config: watch::Receiver<Arc<Config>>,
+    factory: Factory,
+    /// Providers that work.
+    usable: BTreeSet<String>,
+    tasks: TaskTracker,
+}
+
+/// What actions share.
+pub(super) struct Context {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) hostname: String,
+    pub(super) under_way: UnderWay,
+    pub(super) capacity: Mutex<Capacity>,
+    /// Limits that the providers themselves told.
+    pub(super) limits: Mutex<BTreeMap<String, Resources>>,
+    /// The configuration and its drivers.
+    pub(super) current: Mutex<Current>,
+    pub(super) waiting: Mutex<Waiting>,
+    pub(super) counters: Mutex<Counters>,
+    pub(super) ends: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+#[derive(Clone)]
+pub(super) struct Current {
+    pub(super) config: Arc<Config>,
+    pub(super) drivers: Arc<Drivers>,
+}
+
+/// What was counted since the start.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Counters {
+    /// Launches by provider and result: `ready` or the kind of error.
+    pub(super) launches: BTreeMap<(String, String), u64>,
+    /// Requests by how they ended.
+    pub(super) requests: BTreeMap<&'static str, u64>,
+    /// Leaked instances that were deleted, by provider.
+    pub(super) leaked: BTreeMap<String, u64>,
+}
+
+/// What others may ask a launcher.
+#[derive(Clone)]
+pub struct Handle {
+    context: Arc<Context>,
+}
+
+impl Handle {
+    /// Why requests wait.
+    pub fn waiting(&self) -> Waiting {
+        self.context.waiting.lock().clone()
+    }
+
+    /// Whether the store answers and was read.
+    pub fn is_ready(&self) -> bool {
+        self.context.backend.is_connected() && self.context.backend.records().is_complete
+    }
+
+    /// Counters in Prometheus' text format.
+    pub fn counters(&self) -> String {
+        use std::fmt::Write as _;
+        let counters = self.context.counters.lock().clone();
+        let mut out = String::new();
+        let mut family = |name: &str, help: &str, samples: Vec<(String, u64)>| {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
+            for (labels, value) in samples {
+                let _ = writeln!(out, "{name}{{{labels}}} {value}");
+            }
+        };
+        let launches = counters.launches.iter();
+        let launches = launches.map(|((provider, result), count)| {
+            (format!("provider={},result={}", quoted(provider), quoted(result)), *count)
+        });
+        family("nodepool_launches_total", "Launches by their result", launches.collect());
+        let requests = counters.requests.iter().map(|(state, count)| (format!("state={}", quoted(state)), *count));
+        family("nodepool_requests_total", "Requests by how they ended", requests.collect());
+        let leaked = counters.leaked.iter().map(|(provider, count)| (format!("provider={}", quoted(provider)), *count));
+        family("nodepool_provider_leaked_instances_total", "Leaked instances that were deleted", leaked.collect());
+        out
+    }
+}
+
+fn quoted(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+impl Launcher {
+    /// A launcher that has not begun.
+    pub fn new(settings: Settings) -> Self {
+        let config = settings.config.borrow().clone();
+        let drivers = Arc::new((settings.drivers)(&config));
+        let tasks = TaskTracker::new();
+        let context = Context {
+            backend: settings.backend,
+            hostname: settings.hostname,
+            under_way: UnderWay::default(),
+            capacity: Mutex::default(),
+            limits: Mutex::default(),
+            current: Mutex::new(Current { config, drivers }),
+            waiting: Mutex::default(),
+            counters: Mutex::default(),
+            ends: CancellationToken::new(),
+            tasks: tasks.clone(),
+        };
+        Self {
+            context: Arc::new(context),
+            config: settings.config,
+            factory: settings.drivers,
+            usable: BTreeSet::new(),
+            tasks,
+        }
+    }
+
+    /// What others may ask it.
+    pub fn handle(&self) -> Handle {
+        Handle { context: Arc::clone(&self.context) }
+    }
+
+    /// Works until the token is cancelled; then waits for actions that end soon.
+    pub async fn run(mut self, ends: CancellationToken) {
+        let mut changes = self.context.backend.changes();
+        self.configure();
+        let upkeep = self.tasks.spawn(upkeep::run(Arc::clone(&self.context)));
+        loop {
+            changes.borrow_and_update();
+            let (began, deadline) = (Instant::now(), self.round());
+            // At most half of the time goes into decisions: under load one covers more changes.
+            let pause = began.elapsed();
+            tokio::select! {
+                () = ends.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+            tokio::select! {
+                () = ends.cancelled() => break,
+                changed = changes.changed() => if changed.is_err() { break },
+                changed = self.config.changed() => match changed {
+                    Ok(()) => self.configure(),
+                    Err(_) => break,
+                },
+                () = self.context.under_way.ended() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        }
+        upkeep.abort();
+        self.context.ends.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
+            tracing::info!(actions = self.context.under_way.len(), "ends before all actions are done");
+        }
+    }
+
+    /// Takes over the configuration as it is now.
+    fn configure(&mut self) {
+        let config = self.config.borrow_and_update().clone();
+        let drivers = (self.factory)(&config);
+        self.usable = config
+            .providers
+            .iter()
+            .filter(|provider| match drivers.get(&provider.name) {
+                Some(Ok(_)) => true,
+                Some(Err(error)) => {
+                    tracing::error!(provider = provider.name, %error, "the provider cannot be used");
+                    false
+                }
+                None => provider.driver == Driver::Static,
+            })
+            .map(|provider| provider.name.clone())
+            .collect();
+        let pools = snapshot::pools(&config, &self.usable);
+        let specs = pools.into_iter().map(|pool| PoolSpec {
+            provider: pool.provider,
+            name: pool.name,
+            priority: pool.priority,
+            labels: match &pool.hosts {
+                Some(hosts) => {
+                    let labels: BTreeSet<&String> = hosts.iter().flat_map(|host| &host.labels).collect();
+                    labels.into_iter().cloned().collect()
+                }
+                None => pool.labels.into_keys().collect(),
+            },
+        });
+        self.context.backend.announce(specs.collect());
+        *self.context.current.lock() = Current { config, drivers: Arc::new(drivers) };
+    }
+
+    /// Decides once; gives the time of the next decision if nothing changes.
+    fn round(&mut self) -> Instant {
+        let latest = Instant::now() + LONGEST_SLEEP;
+        let records = self.context.backend.records();
+        if !records.is_complete || !self.context.backend.is_connected() {
+            return latest;
+        }
+        let items = self.context.under_way.items();
+        cancel_orphans(&records, &items);
+        let current = self.context.current.lock().clone();
+        let moment = Instant::now();
+        let snapshot = {
+            let limits = self.context.limits.lock();
+            let around = Surroundings {
+                now: now(),
+                config: &current.config,
+                provider_limits: &limits,
+                out_of_capacity: self.context.capacity.lock().backing_off(moment),
+                usable: &self.usable,
+                launcher: &self.context.hostname,
+            };
+            snapshot::snapshot(&records, &items, &around)
+        };
+        let decision = engine::decide(&snapshot);
+        self.note(&decision);
+        self.start(decision, snapshot, &records, current)
+            .into_iter()
+            .chain(self.context.capacity.lock().next(moment))
+            .min()
+            .map_or(latest, |next| next.min(latest))
+    }
+
+    fn note(&self, decision: &Decision) {
+        let mut waiting = self.context.waiting.lock();
+        for (request, verdicts) in &decision.waiting {
+            if waiting.get(request) != Some(verdicts) {
+                for verdict in verdicts {
+                    tracing::debug!(request, pool = verdict.pool, reason = %verdict.reason, "the request waits");
+                }
+            }
+        }
+        waiting.clone_from(&decision.waiting);
+        drop(waiting);
+        self.context.backend.decided(decision);
+    }
+
+    /// Starts the actions of a decision; gives the time at which ages change what is decided.
+    fn start(
+        &self,
+        decision: Decision,
+        snapshot: Snapshot,
+        records: &Records,
+        current: Current,
+    ) -> Option<Instant> {
+        let deadline = snapshot::next_deadline(&snapshot);
+        let round = act::Round { context: &self.context, snapshot: &snapshot, records, current };
+        for action in decision.actions {
+            round.start(action);
+        }
+        let seconds = deadline? - snapshot.now;
+        Some(Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SLEEP.as_secs_f64())))
+    }
+}
+
+/// Ends work that depends on a lock which this process has no more: its node is for the next launcher to delete.
+fn cancel_orphans(records: &Records, items: &[super::under_way::Item]) {
+    for item in items {
+        let Some(Key::Node(id)) = &item.depends_on else { continue };
+        if records.nodes.get(id).is_none_or(|node| node.lock != Lock::Ours) {
+            item.cancelled.cancel();
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,164 @@
+//! CI nodes without ZooKeeper: a launcher whose requests and nodes are objects of this API.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use kube::Client;
+use millpond_ci::config::{Config, Driver};
+use millpond_ci::driver::kube::{Contexts, drivers, providers_secret};
+use millpond_ci::launcher::reload::Files;
+use millpond_ci::launcher::{Backend, Handle, Launcher, Settings};
+use millpond_ci::objects::ObjectBackend;
+use millpond_ci::records::ObjectSource;
+use millpond_ci::web::{Web, serve};
+use millpond_runtime::clock::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::commands::ci::web;
+use crate::commands::lead;
+use crate::failure::Failure;
+
+/// The environment variable with kubeconfig files, and what separates them.
+const KUBECONFIG: &str = "KUBECONFIG";
+
+/// Arguments of a process that launches CI nodes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CiDialectArgs {
+    /// Provide CI nodes for NodeRequests, with the providers of this nodepool.yaml
+    #[arg(long, value_name = "FILE")]
+    ci_config: Option<PathBuf>,
+    /// A file with secrets for it, as `nodepool -s` takes
+    #[arg(long, value_name = "FILE", requires = "ci_config")]
+    ci_secure: Option<PathBuf>,
+    /// Namespace of the Secret `nodepool-providers-secrets`, whose contexts are followed
+    #[arg(long, value_name = "NAMESPACE", default_value = "default")]
+    ci_namespace: String,
+}
+
+/// What the launcher is told.
+#[derive(Debug, Clone)]
+pub(crate) struct CiOptions {
+    files: Files,
+    config: Arc<Config>,
+    namespace: String,
+}
+
+impl CiDialectArgs {
+    /// Reads the configuration; none if no file was named. What is wrong with one provider leaves the others.
+    pub(crate) fn options(&self) -> anyhow::Result<Option<CiOptions>> {
+        let Some(main) = &self.ci_config else { return Ok(None) };
+        let main = std::path::absolute(main)?;
+        let files = Files { main, secure: self.ci_secure.clone() };
+        let (config, errors) = files.read();
+        for error in &errors {
+            tracing::error!(error, "the configuration of CI nodes has a mistake; what it concerns is left out");
+        }
+        let Some(config) = config else {
+            return Err(Failure {
+                message: errors.first().cloned().unwrap_or_else(|| "the configuration cannot be read".to_owned()),
+                code: None,
+                hint: Some("`millpond ci -c FILE config-validate` lists every mistake".to_owned()),
+            }
+            .into());
+        };
+        Ok(Some(CiOptions { files, config: Arc::new(config), namespace: self.ci_namespace.clone() }))
+    }
+}
+
+impl CiOptions {
+    /// What is said about it when the process starts.
+    pub(crate) fn greeting(&self) -> String {
+        let count = self.config.providers.len();
+        let providers = crate::commands::words::plural(count, "provider");
+        format!("  CI nodes    {providers} of {}\n", self.files.main.display())
+    }
+}
+
+/// Starts the launcher and its web API for one term of leadership; they end with the token.
+pub(crate) fn start(client: &Client, options: &CiOptions, term: &CancellationToken, tasks: &TaskTracker) {
+    let config = watch::Sender::new(Arc::clone(&options.config));
+    let current = config.subscribe();
+    tasks.spawn(options.files.clone().follow(config, term.clone()));
+    let (secret, follow) = providers_secret(client.clone(), &options.namespace, term.clone());
+    tasks.spawn(follow);
+    let contexts = Contexts::new(kubeconfig_files(), Some(secret));
+    let backend = ObjectBackend::start(client.clone(), lead::NAMESPACE, Clock::Machine, term, tasks);
+    let settings = Settings {
+        backend: Arc::clone(&backend) as Arc<dyn Backend>,
+        config: current.clone(),
+        drivers: Arc::new(move |config| {
+            warn_of_missing(config);
+            drivers(config, &contexts)
+        }),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    };
+    let launcher = Launcher::new(settings);
+    let handle = launcher.handle();
+    tasks.spawn(launcher.run(term.clone()));
+    tasks.spawn(serve_web(client.clone(), backend, handle, current, term.clone()));
+}
+
+/// Drivers that only launchers with ZooKeeper have.
+fn warn_of_missing(config: &Config) {
+    for provider in &config.providers {
+        if matches!(provider.driver, Driver::OpenStack | Driver::Metastatic | Driver::Fake) {
+            tracing::error!(provider = provider.name, driver = %provider.driver, "the driver is not there");
+        }
+    }
+}
+
+/// Serves where the configuration says, and elsewhere when it says so later.
+async fn serve_web(
+    client: Client,
+    backend: Arc<ObjectBackend>,
+    handle: Handle,
+    config: watch::Receiver<Arc<Config>>,
+    term: CancellationToken,
+) {
+    let mut places = config.clone();
+    loop {
+        let now = Arc::clone(&places.borrow_and_update());
+        let stop = term.child_token();
+        match web::bind(&now.webapp).await {
+            Ok(listener) => {
+                tracing::info!(url = web::url(&listener), "the web API of CI nodes is served");
+                let (ready, counters) = (handle.clone(), handle.clone());
+                let served = Web {
+                    source: Arc::new(ObjectSource::new(client.clone(), backend.labels())),
+                    config: config.clone(),
+                    changes: backend.changes(),
+                    ready: Arc::new(move || ready.is_ready()),
+                    counters: Arc::new(move || counters.counters()),
+                    authorize: web::of_cluster(client.clone()),
+                    reads_need_token: listener.tls.is_some(),
+                };
+                tokio::spawn(serve(served, listener, stop.clone()));
+            }
+            Err(error) => tracing::error!("{error:#}"),
+        }
+        loop {
+            let changed = tokio::select! {
+                () = term.cancelled() => return,
+                changed = places.changed() => changed,
+            };
+            if changed.is_err() {
+                return term.cancelled().await;
+            }
+            if !web::same_place(&now, &places.borrow_and_update()) {
+                break;
+            }
+        }
+        stop.cancel();
+    }
+}
+
+/// The files that kubectl would read.
+pub(crate) fn kubeconfig_files() -> Vec<PathBuf> {
+    match std::env::var_os(KUBECONFIG).filter(|value| !value.is_empty()) {
+        Some(files) => std::env::split_paths(&files).filter(|file| !file.as_os_str().is_empty()).collect(),
+        None => std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config")).into_iter().collect(),
+    }
+}

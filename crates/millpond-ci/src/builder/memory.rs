@@ -165,7 +165,7 @@ impl State {
                 self.image(&image).builds.entry(id).or_insert_with(|| BuildRecords::new(record.clone())).record = record;
             }
             Write::ImportUpload { key, record } => {
-                let number = key.id.parse().unwrap_or_default();
+                let number: u64 = key.id.parse().unwrap_or_default();
                 let count = (key.image.clone(), key.build.clone(), key.provider.clone());
                 let count = self.uploads.entry(count).or_default();
                 *count = number.max(*count);

@@ -31,6 +31,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 mod upload;
+pub mod web;
 pub mod zookeeper;
 
 pub use decide::Images;

@@ -94,6 +94,11 @@ impl Builder {
         }))
     }
 
+    /// Build logs, as the configuration of now has them.
+    pub fn logs(&self) -> Logs {
+        self.source.current().logs.clone()
+    }
+
     /// The builder's id.
     pub fn id(&self) -> &str {
         &self.identity.id

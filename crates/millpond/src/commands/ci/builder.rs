@@ -1,5 +1,6 @@
 //! `millpond ci builder`: the image builder in the foreground.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,11 +13,13 @@ use millpond_ci::builder::ansible::Ansible;
 use millpond_ci::builder::cloud::ProviderClouds;
 use millpond_ci::builder::files::Identity;
 use millpond_ci::builder::objects::ObjectStore;
-use millpond_ci::builder::ssh::SshFolder;
+use millpond_ci::builder::ssh::{MOUNT, SshFolder};
 use millpond_ci::builder::zookeeper::ZooKeeperStore;
+use millpond_ci::builder::web;
 use millpond_ci::builder::{Builder, ImageStore, Settings, Source};
 use millpond_ci::config::Config;
 use millpond_runtime::clock::Clock;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,6 +42,9 @@ pub(super) struct BuilderArgs {
     /// How many images are uploaded at a time
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     upload_workers: usize,
+    /// Serve build logs below /nodepool/builds/ on this loopback address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    log_address: Option<SocketAddr>,
     #[command(flatten)]
     pub(super) ssh: SshArgs,
 }
@@ -68,6 +74,10 @@ pub(super) fn run(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<Ex
 
 async fn build(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let listener = match builder.log_address {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let file = args.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
     let executable = std::env::current_exe().context("find this program")?;
     let package = executable.parent().unwrap_or(Path::new("/"));
@@ -98,6 +108,8 @@ async fn build(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<()> {
         store
     };
     let ssh = builder.ssh.folder(Some(&config)).context("no folder for SSH keys")?;
+    let home = ssh.0.parent().unwrap_or(Path::new("/"));
+    ssh.adopt(Path::new(MOUNT), home)?;
     if let Some(client) = &client {
         builder_keys::bring(client, args.namespace(), &ssh).await?;
         tasks.spawn(follow_keys(client.clone(), args.namespace().to_owned(), ssh.clone(), stop.clone()));
@@ -122,6 +134,11 @@ async fn build(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<()> {
         images.display(),
         loaded.logs.dir.display()
     ))?;
+    if let Some(listener) = listener {
+        say(&format!("  log pages   http://{}{}\n", listener.local_addr()?, web::PATH))?;
+        let logs = Arc::clone(&works);
+        tasks.spawn(web::serve(listener, Arc::new(move || logs.logs()), stop.clone()));
+    }
     let work = tokio::spawn(works.run(stop.clone()));
     signals.next().await;
     say("\nStopping: a build that is under way is given up; Ctrl-C again ends at once.\n")?;
@@ -136,6 +153,16 @@ async fn build(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<()> {
         store.close().await;
     }
     Ok(())
+}
+
+/// Logs are for every client that can connect, so only this machine can.
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        let message = format!("`--log-address {address}` is not on loopback");
+        let hint = Some("a proxy before it can publish the logs".to_owned());
+        return Err(Failure { message, code: Some(Code::Usage), hint }.into());
+    }
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
 /// The cluster with records, or at least with the key pair. With ZooKeeper no cluster is needed.

@@ -40,6 +40,7 @@ pub mod real;
 mod real_cluster;
 mod scratch;
 mod warden;
+mod zookeeper;
 
 pub use cluster_api::ClusterApi;
 pub use controllers::{Controllers, ControllersBuilder};
@@ -49,3 +50,4 @@ pub use kubectl::Kubectl;
 pub use process::{Process, Waited, free_port};
 pub use real_cluster::{RealCluster, RealClusterBuilder};
 pub use scratch::Scratch;
+pub use zookeeper::ZooKeeper;

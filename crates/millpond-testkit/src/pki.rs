@@ -56,6 +56,28 @@ pub(crate) fn serving(folder: &Path) -> Result<String> {
     Ok(ca_pem)
 }
 
+/// Makes what ZooKeeper and its clients need: `ca.pem`, `client.pem` and `client.key`, and `server.pem` with the
+/// server's key and certificate. No certificate has a name that a client could compare, as is usual there.
+pub(crate) fn zookeeper(folder: &Path) -> Result<()> {
+    let (ca, ca_pem) = authority()?;
+    let member = |name: &str| -> Result<(String, String)> {
+        let key = KeyPair::generate().context("make a key")?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &ca).context("sign a certificate")?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    };
+    let (server, server_key) = member("zookeeper")?;
+    let (client, client_key) = member("client")?;
+    for (name, text) in
+        [("ca.pem", ca_pem), ("server.pem", server_key + &server), ("client.pem", client), ("client.key", client_key)]
+    {
+        write_private(&folder.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
 /// A key that service account tokens are signed with.
 pub(crate) fn service_account_key() -> Result<KeyPair> {
     KeyPair::generate().context("make a service account key")

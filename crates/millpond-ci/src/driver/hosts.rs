@@ -72,14 +72,13 @@ fn limit(host: &StaticHost) -> Duration {
 
 async fn resolve(host: &StaticHost) -> Result<SocketAddr, DriverError> {
     let failed = |error: String| DriverError::Transient(format!("{}: {error}", place(host)));
-    let mut addresses = lookup_host((host.name.as_str(), host.port())).await.map_err(|error| failed(error.to_string()))?;
+    let mut addresses =
+        lookup_host((host.name.as_str(), host.port())).await.map_err(|error| failed(error.to_string()))?;
     addresses.next().ok_or_else(|| failed("no address".to_owned()))
 }
 
 async fn connect(host: &StaticHost) -> Result<TcpStream, DriverError> {
     let failed = |error: String| DriverError::Transient(format!("{}: {error}", place(host)));
     let connected = timeout(limit(host), TcpStream::connect((host.name.as_str(), host.port()))).await;
-    connected
-        .map_err(|_| failed("no answer in time".to_owned()))?
-        .map_err(|error| failed(error.to_string()))
+    connected.map_err(|_| failed("no answer in time".to_owned()))?.map_err(|error| failed(error.to_string()))
 }

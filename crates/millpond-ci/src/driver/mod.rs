@@ -5,9 +5,14 @@
 //! Deliberately absent: back-off and retries of launches, quotas, timing of deletions. The launcher does these, once and
 //! alike for all drivers. Static hosts are not launched, see [`hosts`].
 
+mod all;
+mod fake;
 pub mod hostkeys;
 pub mod hosts;
 pub mod kube;
+
+pub use all::{Context, all};
+pub use fake::FakeCloud;
 
 use std::sync::Arc;
 

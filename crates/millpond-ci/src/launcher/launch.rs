@@ -41,13 +41,7 @@ pub(super) fn start(
 }
 
 impl Job {
-    async fn launch(
-        &self,
-        place: Place,
-        id: String,
-        record: Node,
-        request: Option<(String, Arc<NodeRequest>)>,
-    ) {
+    async fn launch(&self, place: Place, id: String, record: Node, request: Option<(String, Arc<NodeRequest>)>) {
         let label = record.labels.first().cloned().unwrap_or_default();
         let provider = &place.provider.name;
         let driver = self.current.drivers.get(provider).and_then(|driver| driver.as_ref().ok()).cloned();

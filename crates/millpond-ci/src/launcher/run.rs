@@ -276,13 +276,7 @@ impl Launcher {
     }
 
     /// Starts the actions of a decision; gives the time at which ages change what is decided.
-    fn start(
-        &self,
-        decision: Decision,
-        snapshot: Snapshot,
-        records: &Records,
-        current: Current,
-    ) -> Option<Instant> {
+    fn start(&self, decision: Decision, snapshot: Snapshot, records: &Records, current: Current) -> Option<Instant> {
         let deadline = snapshot::next_deadline(&snapshot);
         let round = act::Round { context: &self.context, snapshot: &snapshot, records, current };
         for action in decision.actions {

@@ -63,13 +63,8 @@ impl UnderWay {
         };
         let nodes = nodes.into_iter().map(|(key, node)| (named(key), node));
         let cancelled = CancellationToken::new();
-        let item = Item {
-            keys,
-            nodes: nodes.collect(),
-            is_creating: false,
-            cancelled: cancelled.clone(),
-            depends_on: None,
-        };
+        let item =
+            Item { keys, nodes: nodes.collect(), is_creating: false, cancelled: cancelled.clone(), depends_on: None };
         self.shared.work.lock().insert(id, item);
         Work { id, shared: Arc::clone(&self.shared), cancelled }
     }

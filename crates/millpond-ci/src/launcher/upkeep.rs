@@ -17,7 +17,8 @@ pub(super) async fn run(context: Arc<Context>) {
     let mut suspects: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     loop {
         let drivers = Arc::clone(&context.current.lock().drivers);
-        let working = drivers.iter().filter_map(|(name, driver)| Some((name.clone(), Arc::clone(driver.as_ref().ok()?))));
+        let working =
+            drivers.iter().filter_map(|(name, driver)| Some((name.clone(), Arc::clone(driver.as_ref().ok()?))));
         for (provider, driver) in working {
             limits(&context, &provider, &*driver).await;
             let seen = suspects.entry(provider.clone()).or_default();

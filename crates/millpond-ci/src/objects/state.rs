@@ -103,9 +103,9 @@ impl State {
         let id = request.and_then(|request| self.ids.get(&request.uid));
         let allocated_to = request.map(|request| id.cloned().unwrap_or_else(|| request.uid.clone()));
         let mut node = record::node_of(object, allocated_to);
-        let holds = id.and_then(|id| self.requests.get(id)).is_some_and(|request| {
-            matches!(request.record.state, RequestState::Pending | RequestState::Fulfilled)
-        });
+        let holds = id
+            .and_then(|id| self.requests.get(id))
+            .is_some_and(|request| matches!(request.record.state, RequestState::Pending | RequestState::Fulfilled));
         if node.state == NodeState::InUse && !holds {
             node.state = NodeState::Used;
         }

@@ -39,7 +39,10 @@ fn a_request_is_read_with_all_that_the_engine_asks_for() {
     assert_eq!(record::request_id(&object), "200-1794803400-u-1");
     assert_eq!(record::uid_of("200-1794803400-u-1"), "u-1");
     let request = record::request_of(&object);
-    assert_eq!((request.state, request.node_types, request.reuse), (RequestState::Pending, vec!["a".into(), "b".into()], false));
+    assert_eq!(
+        (request.state, request.node_types, request.reuse),
+        (RequestState::Pending, vec!["a".into(), "b".into()], false)
+    );
     assert_eq!((request.relative_priority, request.tenant_name.as_deref()), (3, Some("acme")));
     assert_eq!(request.nodes, ["0000000001"]);
 }
@@ -98,7 +101,10 @@ fn a_lost_hand_out_is_never_given_to_another() {
     let requested = request("u-1", Some("requested"));
     state.request_changed(Some(&pending), Some(&requested));
     let records = state.records();
-    assert_eq!((records.nodes["0000000001"].record.state, records.nodes["0000000001"].lock), (NodeState::Used, Lock::Free));
+    assert_eq!(
+        (records.nodes["0000000001"].record.state, records.nodes["0000000001"].lock),
+        (NodeState::Used, Lock::Free)
+    );
 }
 
 #[test]

@@ -92,11 +92,8 @@ mod tests {
 
     #[test]
     fn uploads_of_a_provider_are_grouped_by_build() {
-        let upload = |id: &str, provider: &str| Upload {
-            id: id.to_owned(),
-            provider: provider.to_owned(),
-            ..Upload::default()
-        };
+        let upload =
+            |id: &str, provider: &str| Upload { id: id.to_owned(), provider: provider.to_owned(), ..Upload::default() };
         let uploads = vec![upload("2", "cloud"), upload("1", "cloud"), upload("1", "other")];
         let build = Build { id: "b".to_owned(), uploads, ..Build::default() };
         let image = Image { name: "fedora".to_owned(), builds: vec![build], ..Image::default() };

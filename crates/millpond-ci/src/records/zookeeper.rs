@@ -34,9 +34,10 @@ impl ZooKeeperSource {
     /// Connects; fails if the files of `zookeeper-tls` cannot be used, or no server answers.
     pub async fn connect(config: &ZooKeeper) -> Result<Self> {
         let client = Client::start(config, |_| {}).map_err(|error| SourceError::Store(error.to_string()))?;
-        client.connected(CONNECTED_WITHIN).await.map_err(|trouble| {
-            SourceError::Store(format!("cannot connect to ZooKeeper: {trouble}"))
-        })?;
+        client
+            .connected(CONNECTED_WITHIN)
+            .await
+            .map_err(|trouble| SourceError::Store(format!("cannot connect to ZooKeeper: {trouble}")))?;
         Ok(Self { client })
     }
 
@@ -108,9 +109,8 @@ impl ZooKeeperSource {
 
     async fn read_labels(&self) -> Result<BTreeSet<String>> {
         let pools = self.children(POOLS).await?;
-        let read = pools.into_iter().map(|name| async move {
-            self.record::<PoolComponent>(&format!("{POOLS}/{name}")).await
-        });
+        let read =
+            pools.into_iter().map(|name| async move { self.record::<PoolComponent>(&format!("{POOLS}/{name}")).await });
         let pools = try_join_all(read).await?;
         Ok(pools.into_iter().flatten().flat_map(|pool| pool.supported_labels).collect())
     }
@@ -129,7 +129,9 @@ impl ZooKeeperSource {
         ids.retain(|id| id != "lock");
         let mut builds = Vec::new();
         let mut newest = None;
-        for (build, stat) in try_join_all(ids.into_iter().map(|id| self.read_build(&builds_path, id))).await?.into_iter().flatten() {
+        for (build, stat) in
+            try_join_all(ids.into_iter().map(|id| self.read_build(&builds_path, id))).await?.into_iter().flatten()
+        {
             newest = newest.max(Some(stat.ctime_ms));
             builds.push(build);
         }
@@ -305,7 +307,8 @@ impl ZooKeeperSource {
         for (folder, number) in highest {
             self.client.ensure(folder).await.map_err(|error| failed("create", folder, &error))?;
             for _ in 0..number {
-                let made = self.client.create(&format!("{folder}/"), Vec::new(), CreateMode::PersistentSequential).await;
+                let made =
+                    self.client.create(&format!("{folder}/"), Vec::new(), CreateMode::PersistentSequential).await;
                 let made = made.map_err(|error| failed("create", folder, &error))?;
                 if !data.contains_key(&made) {
                     self.client.delete(&made, None).await.map_err(|error| failed("remove", &made, &error))?;

@@ -8,9 +8,8 @@ use crate::model::RequestState;
 use crate::records::{NodeEntry, RequestEntry};
 
 /// Every state has a series, so that a state that no node is in is 0 and not absent.
-const STATES: [&str; 11] = [
-    "init", "building", "testing", "ready", "in-use", "used", "hold", "deleting", "deleted", "failed", "aborted",
-];
+const STATES: [&str; 11] =
+    ["init", "building", "testing", "ready", "in-use", "used", "hold", "deleting", "deleted", "failed", "aborted"];
 
 /// Names of limits in Nodepool's metrics.
 const TENANT_LIMITS: [&str; 3] = ["cores", "ram", INSTANCES];

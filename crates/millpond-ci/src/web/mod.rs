@@ -6,9 +6,9 @@
 mod accept;
 mod metrics;
 mod serve;
-mod watching;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -81,10 +81,7 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Connects in the background, again whenever the connection is lost. Fails only if the files of `zookeeper-tls`
     /// cannot be used.
-    pub fn start(
-        config: &ZooKeeper,
-        on_event: impl Fn(Event) + Send + Sync + 'static,
-    ) -> Result<Self, TlsError> {
+    pub fn start(config: &ZooKeeper, on_event: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, TlsError> {
         let tls = config.tls.as_ref().map(tls::client).transpose()?;
         let (commands, incoming) = mpsc::unbounded_channel();
         let (state, seen) = watch::channel(State::default());
@@ -421,12 +418,7 @@ impl Connection {
         }
     }
 
-    fn receive(
-        &self,
-        frame: &[u8],
-        pending: &Mutex<VecDeque<Pending>>,
-        last_zxid: &Mutex<i64>,
-    ) -> Result<(), String> {
+    fn receive(&self, frame: &[u8], pending: &Mutex<VecDeque<Pending>>, last_zxid: &Mutex<i64>) -> Result<(), String> {
         let (xid, zxid, code, body) = wire::header(frame).map_err(|error| error.to_string())?;
         if zxid > 0 {
             let mut last = last_zxid.lock();
@@ -568,8 +560,7 @@ mod tests {
 
     #[tokio::test]
     async fn frames_are_cut_wherever_reads_end() {
-        let bytes = [&framed(b"one")[..], &framed(b"")[..], &framed(b"three")[..]].concat();
-        let mut stream = tokio_test_stream(&bytes);
+        let mut stream = byte_by_byte([framed(b"one"), framed(b""), framed(b"three")].concat());
         let mut frames = Frames::default();
         let mut read = Vec::new();
         for _ in 0..3 {
@@ -582,9 +573,8 @@ mod tests {
     }
 
     /// Gives a byte at a time.
-    fn tokio_test_stream(bytes: &[u8]) -> impl AsyncRead + Unpin {
+    fn byte_by_byte(bytes: Vec<u8>) -> impl AsyncRead + Unpin {
         let (mut writer, reader) = tokio::io::duplex(1);
-        let bytes = bytes.to_vec();
         tokio::spawn(async move { writer.write_all(&bytes).await });
         reader
     }

@@ -35,14 +35,7 @@ pub(super) struct Register {
 
 impl Register {
     pub(super) fn new(store: Store, identity: Identity) -> Self {
-        Self {
-            store,
-            identity,
-            session: 0,
-            component: None,
-            contenders: BTreeMap::new(),
-            pools: BTreeMap::new(),
-        }
+        Self { store, identity, session: 0, component: None, contenders: BTreeMap::new(), pools: BTreeMap::new() }
     }
 
     /// Works until the client has ended.
@@ -102,8 +95,11 @@ impl Register {
             }
         }
         let serves = |pool: &&PoolSpec| led.contains(&pool.provider);
-        let served: BTreeMap<PoolId, PoolSpec> =
-            wanted.iter().filter(serves).map(|pool| ((pool.provider.clone(), pool.name.clone()), pool.clone())).collect();
+        let served: BTreeMap<PoolId, PoolSpec> = wanted
+            .iter()
+            .filter(serves)
+            .map(|pool| ((pool.provider.clone(), pool.name.clone()), pool.clone()))
+            .collect();
         let gone: Vec<PoolId> = self.pools.keys().filter(|id| !served.contains_key(*id)).cloned().collect();
         for id in gone {
             if let Some((path, _)) = self.pools.remove(&id) {

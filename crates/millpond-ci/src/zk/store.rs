@@ -163,7 +163,8 @@ impl Store {
 
     async fn take(&self, key: &Key) -> Result<bool, BackendError> {
         let folder = paths::lock(key);
-        let made = self.client.call(Op::Create { path: folder.clone(), data: Vec::new(), mode: CreateMode::Persistent });
+        let made =
+            self.client.call(Op::Create { path: folder.clone(), data: Vec::new(), mode: CreateMode::Persistent });
         let contends = self.contend(&folder);
         let contenders = self.client.call(Op::GetChildren { path: folder.clone() });
         let (made, contends, contenders) = futures::join!(made, contends, contenders);
@@ -423,4 +424,3 @@ impl Backend for Store {
         self.client.state().borrow().is_connected
     }
 }
-

@@ -300,6 +300,8 @@ fn multi(reader: &mut Reader<'_>, chroot: &str) -> Result<Response, ZkError> {
         }
         answers.push(match code {
             15 => created(reader, chroot)?,
+            // Of an ephemeral znode the server tells the path alone.
+            1 => Response::Created { path: relative(chroot, &reader.text()?), stat: Stat::default() },
             5 => Response::Stat(stat(reader)?),
             -1 => {
                 let code = reader.int()?;

@@ -9,7 +9,9 @@
 //! removed at any time.
 
 mod build;
+pub(crate) mod debian;
 mod part;
+pub mod python;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -83,10 +85,7 @@ impl Parts {
     /// Builds a part, or waits for another process that does.
     pub fn build(&self, part: &Part) -> Result<()> {
         build::ensure_go()?;
-        std::fs::create_dir_all(&self.cache).with_context(|| format!("create `{}`", self.cache.display()))?;
-        let lock = self.cache.join(format!(".{}.lock", part.name));
-        let lock = File::create(&lock).with_context(|| format!("create `{}`", lock.display()))?;
-        lock.lock().context("lock the cache of real parts")?;
+        let _lock = lock_cache(&self.cache, part.name)?;
         if self.has(part)? {
             return Ok(());
         }
@@ -96,6 +95,15 @@ impl Parts {
     fn folder(&self, part: &Part) -> Result<PathBuf> {
         Ok(self.cache.join(format!("{}-{}", part.name, part.key()?)))
     }
+}
+
+/// Waits for other processes that make the same part. The lock ends with the file.
+fn lock_cache(cache: &Path, name: &str) -> Result<File> {
+    std::fs::create_dir_all(cache).with_context(|| format!("create `{}`", cache.display()))?;
+    let lock = cache.join(format!(".{name}.lock"));
+    let lock = File::create(&lock).with_context(|| format!("create `{}`", lock.display()))?;
+    lock.lock().context("lock the cache of real parts")?;
+    Ok(lock)
 }
 
 /// The version of Kubernetes that the parts are pinned to, as `v1.2.3`.

@@ -17,8 +17,9 @@ const MILLPOND: &str = env!("CARGO_BIN_EXE_millpond");
 
 /// Hosts that are called fake are not connected to.
 fn static_config(port: u16, hosts: usize) -> String {
-    let hosts: Vec<Value> =
-        (0..hosts).map(|host| json!({"name": format!("fake-host-{host}"), "labels": "fedora", "username": "ci"})).collect();
+    let hosts: Vec<Value> = (0..hosts)
+        .map(|host| json!({"name": format!("fake-host-{host}"), "labels": "fedora", "username": "ci"}))
+        .collect();
     let provider = json!({"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": hosts}]});
     json!({"webapp": {"port": port}, "labels": [{"name": "fedora"}], "providers": [provider]}).to_string()
 }
@@ -108,7 +109,10 @@ async fn a_request_gets_nodes_and_gives_them_back() -> Result<()> {
     let nodes = request["status"]["nodes"].as_array().context("nodes")?;
     assert_eq!(nodes.len(), 2);
     for node in nodes {
-        assert_eq!((&node["label"], &node["provider"], &node["pool"]), (&"fedora".into(), &"rack".into(), &"main".into()));
+        assert_eq!(
+            (&node["label"], &node["provider"], &node["pool"]),
+            (&"fedora".into(), &"rack".into(), &"main".into())
+        );
         assert_eq!((&node["connectionPort"], &node["connectionType"]), (&22.into(), &"ssh".into()));
         assert_eq!((&node["username"], &node["hostKeys"][0]), (&"ci".into(), &"ssh-rsa FAKEKEY".into()));
         assert_eq!(node["interfaceIP"], node["hostname"]);
@@ -125,13 +129,15 @@ async fn a_request_gets_nodes_and_gives_them_back() -> Result<()> {
     assert_eq!(keys[..4], ["id", "provider", "label", "server_id"]);
     let table = site.ok("ci request list");
     assert!(table.contains("build-1") && table.contains("fedora x2") && table.contains("fulfilled"), "{table}");
-    assert!(site.ok("ci request-list").contains("| default/build-1 | 0        | fulfilled | me "), "the original's columns");
+    assert!(
+        site.ok("ci request-list").contains("| default/build-1 | 0        | fulfilled | me "),
+        "the original's columns"
+    );
 
     assert_eq!(site.ok("ci request delete build-1"), "noderequest.millpond.dev \"build-1\" deleted\n");
     let given_back: Vec<String> = nodes.iter().filter_map(|node| node["id"].as_str().map(str::to_owned)).collect();
-    let nodes = site
-        .until(|nodes| nodes.len() == 3 && nodes.iter().all(|node| node["status"]["state"] == "ready"))
-        .await?;
+    let nodes =
+        site.until(|nodes| nodes.len() == 3 && nodes.iter().all(|node| node["status"]["state"] == "ready")).await?;
     // A host that was used is registered anew, under another id.
     assert!(nodes.iter().all(|node| !given_back.contains(&node["metadata"]["name"].as_str().unwrap().to_owned())));
     Ok(())
@@ -265,7 +271,11 @@ async fn pods_of_an_existing_namespace() -> Result<()> {
     let line = "-n default nodepool create openshiftpods-namespace --nodepool-namespace ci-pods --show-config-template";
     let output = site.command(&sf_operator, line);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).starts_with("Nodepool configuration template:\nproviders:\n"), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).starts_with("Nodepool configuration template:\nproviders:\n"),
+        "{}",
+        text(&output.stdout)
+    );
     Api::<Namespace>::all(client.clone()).get("ci-pods").await?;
     let secret = Api::<Secret>::namespaced(client.clone(), "default").get("nodepool-providers-secrets").await?;
     let kubeconfig = text(&secret.data.context("data")?["kube.config"].0);

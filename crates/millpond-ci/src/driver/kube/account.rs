@@ -23,11 +23,8 @@ pub(super) fn metadata(name: &str, labels: &std::collections::BTreeMap<String, S
 
 /// Creates a service account.
 pub(super) async fn create(client: &Client, namespace: &str, meta: ObjectMeta) -> Result<(), DriverError> {
-    let account = ServiceAccount {
-        metadata: meta,
-        automount_service_account_token: Some(false),
-        ..ServiceAccount::default()
-    };
+    let account =
+        ServiceAccount { metadata: meta, automount_service_account_token: Some(false), ..ServiceAccount::default() };
     let api = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     created(api.create(&PostParams::default(), &account).await, "create a service account").map(drop)
 }
@@ -83,7 +80,11 @@ pub(super) fn namespace_rules() -> Vec<PolicyRule> {
         "secrets",
         "persistentvolumeclaims",
     ];
-    vec![rule("", &core), rule("apps", &["deployments", "replicasets", "statefulsets"]), rule("batch", &["cronjobs", "jobs"])]
+    vec![
+        rule("", &core),
+        rule("apps", &["deployments", "replicasets", "statefulsets"]),
+        rule("batch", &["cronjobs", "jobs"]),
+    ]
 }
 
 fn texts(words: &[&str]) -> Vec<String> {
@@ -142,11 +143,7 @@ pub(super) async fn token(
         name: pod.metadata.name.clone(),
         uid: pod.metadata.uid.clone(),
     });
-    let spec = TokenRequestSpec {
-        audiences: None,
-        bound_object_ref: bound,
-        expiration_seconds: Some(TOKEN_SECONDS),
-    };
+    let spec = TokenRequestSpec { audiences: None, bound_object_ref: bound, expiration_seconds: Some(TOKEN_SECONDS) };
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let api = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let answered = api.create_token_request(account, &PostParams::default(), &request).await;

@@ -25,12 +25,8 @@ pub(super) fn labels(launch: &Launch, label: &PodLabel) -> Map<String, Value> {
 
 /// Nodepool's own labels.
 pub(super) fn own_labels(launch: &Launch) -> BTreeMap<String, String> {
-    let pairs = [
-        (NODE_ID, &launch.node_id),
-        (PROVIDER, &launch.provider),
-        (POOL, &launch.pool.name),
-        (LABEL, &launch.label),
-    ];
+    let pairs =
+        [(NODE_ID, &launch.node_id), (PROVIDER, &launch.provider), (POOL, &launch.pool.name), (LABEL, &launch.label)];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 

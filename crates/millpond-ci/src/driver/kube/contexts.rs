@@ -100,7 +100,8 @@ impl Contexts {
         }
         let mut merged: Option<Kubeconfig> = None;
         for file in self.files.iter().filter(|file| file.exists()) {
-            let read = Kubeconfig::read_from(file).map_err(|error| unusable(&format!("`{}`", file.display()), &error))?;
+            let read =
+                Kubeconfig::read_from(file).map_err(|error| unusable(&format!("`{}`", file.display()), &error))?;
             merged = Some(match merged {
                 None => read,
                 Some(first) => first.merge(read).map_err(|error| unusable("files together", &error))?,
@@ -145,7 +146,8 @@ async fn cluster(read: Kubeconfig, context: Option<&str>) -> Result<Cluster, Dri
     });
     let mut config = Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))?;
     let token = token_of(&config);
-    let (host, skip_tls) = (config.cluster_url.to_string().trim_end_matches('/').to_owned(), config.accept_invalid_certs);
+    let (host, skip_tls) =
+        (config.cluster_url.to_string().trim_end_matches('/').to_owned(), config.accept_invalid_certs);
     // The launcher tries again by itself, and knows when.
     config.default_retry = false;
     let client = Client::try_from(config).map_err(|error| unusable(&error))?;
@@ -160,11 +162,13 @@ fn token_of(config: &Config) -> Option<String> {
 }
 
 fn in_cluster() -> Result<Cluster, DriverError> {
-    let config = Config::incluster().map_err(|_| {
-        DriverError::Permanent("there is no kubeconfig, and this is no pod of a cluster".to_owned())
-    })?;
-    let (host, skip_tls, token) =
-        (config.cluster_url.to_string().trim_end_matches('/').to_owned(), config.accept_invalid_certs, token_of(&config));
+    let config = Config::incluster()
+        .map_err(|_| DriverError::Permanent("there is no kubeconfig, and this is no pod of a cluster".to_owned()))?;
+    let (host, skip_tls, token) = (
+        config.cluster_url.to_string().trim_end_matches('/').to_owned(),
+        config.accept_invalid_certs,
+        token_of(&config),
+    );
     let ca = std::fs::read("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt").ok().map(|pem| STANDARD.encode(pem));
     let client = Client::try_from(config).map_err(|error| DriverError::Permanent(error.to_string()))?;
     Ok(Cluster { client, host, ca, skip_tls, token })

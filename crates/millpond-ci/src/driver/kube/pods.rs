@@ -80,7 +80,8 @@ impl KubeDriver {
     pub(super) async fn delete_pod(&self, instance: &Instance) -> Result<(), DriverError> {
         let cluster = self.contexts.cluster(self.context.as_deref()).await?;
         let client = &cluster.client;
-        let params = ListParams::default().labels(&format!("{NODE_ID}={},{PROVIDER}={}", instance.node_id, self.provider));
+        let params =
+            ListParams::default().labels(&format!("{NODE_ID}={},{PROVIDER}={}", instance.node_id, self.provider));
         let pools: Vec<&String> = match &instance.pool {
             Some(pool) if self.pools.contains(pool) => vec![pool],
             _ => self.pools.iter().collect(),

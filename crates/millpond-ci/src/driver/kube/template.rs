@@ -28,7 +28,9 @@ fn value(field: &str, request: Option<(&str, &NodeRequest)>) -> Result<String, S
     let text = |value: &Option<String>| value.clone().unwrap_or_else(none);
     Ok(match name {
         "id" => id.to_owned(),
-        "labels" => format!("[{}]", request.node_types.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(", ")),
+        "labels" => {
+            format!("[{}]", request.node_types.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(", "))
+        }
         "requestor" => text(&request.requestor),
         "requestor_data" => request.requestor_data.as_ref().map_or_else(none, crate::model::Json::python),
         "relative_priority" => request.relative_priority.to_string(),

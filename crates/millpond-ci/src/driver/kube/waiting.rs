@@ -47,7 +47,8 @@ fn obstacle(pod: &Pod) -> Option<String> {
         Some((waiting.reason.clone()?, waiting.message.clone()))
     });
     let unscheduled = || {
-        let condition = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled" && it.status == "False")?;
+        let condition =
+            status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled" && it.status == "False")?;
         Some((condition.reason.clone()?, condition.message.clone()))
     };
     let (reason, message) = waiting.or_else(unscheduled)?;

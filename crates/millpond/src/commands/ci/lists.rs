@@ -47,9 +47,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let source = &*store.source;
     let (listing, fields) = match list {
-        List::Nodes { detail } => {
-            (list_nodes(source, None, now()).await?, Some(NODE_FIELDS).filter(|_| !detail))
-        }
+        List::Nodes { detail } => (list_nodes(source, None, now()).await?, Some(NODE_FIELDS).filter(|_| !detail)),
         List::Requests => (list_requests(source).await?, None),
         List::Uploads => (list_uploads(source).await?, None),
         List::Builds => (list_builds(source).await?, None),
@@ -61,12 +59,7 @@ pub(super) async fn run(
 }
 
 /// One node, as `delete` and `hold` show it.
-pub(super) async fn one_node(
-    args: &CommonArgs,
-    store: &Store,
-    id: &str,
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
+pub(super) async fn one_node(args: &CommonArgs, store: &Store, id: &str, out: &mut impl Write) -> anyhow::Result<()> {
     print_listing(args, &list_nodes(&*store.source, Some(id), now()).await?, Some(NODE_FIELDS), out)
 }
 
@@ -82,7 +75,8 @@ fn print_listing(
         Output::Yaml => as_yaml(listing)?,
         Output::Name => {
             let rows = serde_json::to_value(listing).context("write names")?;
-            let name = |row: &serde_json::Value| row["id"].as_str().or(row["image"].as_str()).map(|it| format!("{it}\n"));
+            let name =
+                |row: &serde_json::Value| row["id"].as_str().or(row["image"].as_str()).map(|it| format!("{it}\n"));
             rows.as_array().into_iter().flatten().filter_map(name).collect()
         }
     };

@@ -6,6 +6,7 @@ mod builder_key;
 mod builder_keys;
 mod changes;
 mod config_validate;
+pub(crate) mod launcher;
 mod lists;
 pub(crate) mod names;
 mod namespace;
@@ -81,6 +82,11 @@ pub(crate) enum Output {
 enum CiCommand {
     #[command(flatten)]
     Verb(Verb),
+    /// Provide CI nodes for requests in ZooKeeper, in the foreground
+    #[command(after_help = "Examples:
+  millpond ci launcher -c nodepool.yaml
+  millpond ci launcher -c nodepool.yaml -s secure.conf")]
+    Launcher(launcher::LauncherArgs),
     /// Ask for CI nodes by label, see requests, and give nodes back
     #[command(
         subcommand,
@@ -268,6 +274,7 @@ pub(crate) enum Verb {
 pub(crate) fn run(args: &CiArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
     match &args.command {
         CiCommand::Verb(verb) => run_verb(&args.common, verb, out, messages),
+        CiCommand::Launcher(arguments) => launcher::run(&args.common, arguments),
         CiCommand::Request(command) => request::run(&args.common, command, out, messages),
         CiCommand::Create(command) => namespace::run(&args.common, command, out, messages),
         CiCommand::Get(command) => builder_key::run(&args.common, command, out, messages),

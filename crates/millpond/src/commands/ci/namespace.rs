@@ -161,9 +161,7 @@ impl Target {
             "configmaps",
             "secrets",
         ];
-        let rule = |group: &str, resources: &[&str], verbs: &[&str]| {
-            json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
-        };
+        let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
         // Beyond the rights of the original: an account for every pod, so that a job's token works for its pod alone.
         let rules = json!([
             rule("", &core, &ALL_VERBS),

@@ -360,7 +360,8 @@ fn shown(output: Output, request: &NodeRequest) -> anyhow::Result<String> {
 /// A request that waits or has failed, with what every pool says.
 pub(crate) fn page(request: &NodeRequest) -> String {
     let state = request.status.state.unwrap_or_default();
-    let mut page = format!("Request {} for {}: {state}\n", millpond_ci::objects::request_name(request), labels(request));
+    let mut page =
+        format!("Request {} for {}: {state}\n", millpond_ci::objects::request_name(request), labels(request));
     if let Some(condition) = condition::find(&request.status.conditions, FULFILLED)
         && !condition.message.is_empty()
     {

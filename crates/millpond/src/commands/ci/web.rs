@@ -14,9 +14,11 @@ use jiff::Timestamp;
 use kube::Client;
 use millpond_apiserver::pki::Pki;
 use millpond_ci::config::{Config, WebApp};
-use millpond_ci::web::{Authorize, Listener};
+use millpond_ci::web::{Authorize, Listener, Web, serve};
 use tokio::net::{TcpListener, lookup_host};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use crate::commands::controller::access;
 use crate::failure::{Code, Failure};
@@ -58,8 +60,40 @@ pub(crate) fn url(listener: &Listener) -> String {
     listener.address().map_or_else(|_| String::new(), |address| format!("{scheme}://{address}"))
 }
 
+/// Serves where the configuration says, and elsewhere when it says so later; `make` is told whether reads need a token.
+pub(crate) async fn follow(
+    mut config: watch::Receiver<Arc<Config>>,
+    ends: CancellationToken,
+    make: impl Fn(bool) -> Web,
+) {
+    loop {
+        let now = Arc::clone(&config.borrow_and_update());
+        let stop = ends.child_token();
+        match bind(&now.webapp).await {
+            Ok(listener) => {
+                tracing::info!(url = url(&listener), "the web API of CI nodes is served");
+                tokio::spawn(serve(make(listener.tls.is_some()), listener, stop.clone()));
+            }
+            Err(error) => tracing::error!("{error:#}"),
+        }
+        loop {
+            let changed = tokio::select! {
+                () = ends.cancelled() => return,
+                changed = config.changed() => changed,
+            };
+            if changed.is_err() {
+                return ends.cancelled().await;
+            }
+            if !same_place(&now, &config.borrow_and_update()) {
+                break;
+            }
+        }
+        stop.cancel();
+    }
+}
+
 /// Whether the two configurations listen at the same place.
-pub(crate) fn same_place(one: &Config, other: &Config) -> bool {
+fn same_place(one: &Config, other: &Config) -> bool {
     one.webapp == other.webapp
 }
 

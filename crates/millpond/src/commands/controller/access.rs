@@ -28,8 +28,8 @@ pub(crate) async fn check(client: &Client, headers: &HeaderMap, path: &str) -> R
 
 /// Passes a bearer token of a user who may use a verb on the path.
 pub(crate) async fn review(client: &Client, token: Option<&str>, verb: &str, path: &str) -> Result<(), Refused> {
-    let token = token
-        .ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, "a bearer token of this cluster is needed"))?;
+    let token =
+        token.ok_or_else(|| Refused::new(StatusCode::UNAUTHORIZED, "a bearer token of this cluster is needed"))?;
     let review = TokenReview {
         spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
         ..TokenReview::default()

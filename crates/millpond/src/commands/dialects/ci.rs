@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use kube::Client;
-use millpond_ci::config::{Config, Driver};
-use millpond_ci::driver::kube::{Contexts, drivers, providers_secret};
+use millpond_ci::config::Config;
+use millpond_ci::driver;
+use millpond_ci::driver::kube::{Contexts, providers_secret};
 use millpond_ci::launcher::reload::Files;
-use millpond_ci::launcher::{Backend, Handle, Launcher, Settings};
+use millpond_ci::launcher::{Backend, Launcher, Settings};
 use millpond_ci::objects::ObjectBackend;
 use millpond_ci::records::ObjectSource;
-use millpond_ci::web::{Web, serve};
+use millpond_ci::web::Web;
 use millpond_runtime::clock::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -84,75 +85,31 @@ pub(crate) fn start(client: &Client, options: &CiOptions, term: &CancellationTok
     tasks.spawn(options.files.clone().follow(config, term.clone()));
     let (secret, follow) = providers_secret(client.clone(), &options.namespace, term.clone());
     tasks.spawn(follow);
-    let contexts = Contexts::new(kubeconfig_files(), Some(secret));
+    let drivers = driver::Context::with_contexts(Contexts::new(kubeconfig_files(), Some(secret)));
     let backend = ObjectBackend::start(client.clone(), lead::NAMESPACE, Clock::Machine, term, tasks);
     let settings = Settings {
         backend: Arc::clone(&backend) as Arc<dyn Backend>,
         config: current.clone(),
-        drivers: Arc::new(move |config| {
-            warn_of_missing(config);
-            drivers(config, &contexts)
-        }),
+        drivers: Arc::new(move |config| driver::all(config, &drivers)),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     };
     let launcher = Launcher::new(settings);
     let handle = launcher.handle();
     tasks.spawn(launcher.run(term.clone()));
-    tasks.spawn(serve_web(client.clone(), backend, handle, current, term.clone()));
-}
-
-/// Drivers that only launchers with ZooKeeper have.
-fn warn_of_missing(config: &Config) {
-    for provider in &config.providers {
-        if matches!(provider.driver, Driver::OpenStack | Driver::Metastatic | Driver::Fake) {
-            tracing::error!(provider = provider.name, driver = %provider.driver, "the driver is not there");
+    let (client, config) = (client.clone(), current.clone());
+    let make = move |reads_need_token| {
+        let (ready, counters) = (handle.clone(), handle.clone());
+        Web {
+            source: Arc::new(ObjectSource::new(client.clone(), backend.labels())),
+            config: config.clone(),
+            changes: backend.changes(),
+            ready: Arc::new(move || ready.is_ready()),
+            counters: Arc::new(move || counters.counters()),
+            authorize: web::of_cluster(client.clone()),
+            reads_need_token,
         }
-    }
-}
-
-/// Serves where the configuration says, and elsewhere when it says so later.
-async fn serve_web(
-    client: Client,
-    backend: Arc<ObjectBackend>,
-    handle: Handle,
-    config: watch::Receiver<Arc<Config>>,
-    term: CancellationToken,
-) {
-    let mut places = config.clone();
-    loop {
-        let now = Arc::clone(&places.borrow_and_update());
-        let stop = term.child_token();
-        match web::bind(&now.webapp).await {
-            Ok(listener) => {
-                tracing::info!(url = web::url(&listener), "the web API of CI nodes is served");
-                let (ready, counters) = (handle.clone(), handle.clone());
-                let served = Web {
-                    source: Arc::new(ObjectSource::new(client.clone(), backend.labels())),
-                    config: config.clone(),
-                    changes: backend.changes(),
-                    ready: Arc::new(move || ready.is_ready()),
-                    counters: Arc::new(move || counters.counters()),
-                    authorize: web::of_cluster(client.clone()),
-                    reads_need_token: listener.tls.is_some(),
-                };
-                tokio::spawn(serve(served, listener, stop.clone()));
-            }
-            Err(error) => tracing::error!("{error:#}"),
-        }
-        loop {
-            let changed = tokio::select! {
-                () = term.cancelled() => return,
-                changed = places.changed() => changed,
-            };
-            if changed.is_err() {
-                return term.cancelled().await;
-            }
-            if !web::same_place(&now, &places.borrow_and_update()) {
-                break;
-            }
-        }
-        stop.cancel();
-    }
+    };
+    tasks.spawn(web::follow(current, term.clone(), make));
 }
 
 /// The files that kubectl would read.

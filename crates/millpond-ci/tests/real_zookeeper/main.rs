@@ -1,0 +1,6 @@
+//! The launcher on a real ZooKeeper, beside the real Nodepool and kazoo. Ignored by a plain `cargo test`;
+//! `cargo xtask test` runs them.
+
+mod client;
+mod fixture;
+mod launcher;

@@ -1,0 +1,123 @@
+//! Parts that come as Debian packages, unpacked into the cache: nothing is installed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use ring::digest::{SHA256, digest};
+
+use super::{Parts, lock_cache};
+
+/// What ZooKeeper's server needs, beside Java.
+const ZOOKEEPER: &[&str] = &[
+    "zookeeper",
+    "libzookeeper-java",
+    "libnetty-java",
+    "libdropwizard-metrics-java",
+    "libsnappy-java",
+    "liblog4j1.2-java",
+    "libslf4j-java",
+    "libjetty9-java",
+    "libservlet-api-java",
+    "libjackson2-core-java",
+    "libjackson2-databind-java",
+    "libjackson2-annotations-java",
+    "libcommons-cli-java",
+    "libcommons-io-java",
+];
+
+/// Jars on the class path. Packages hold more than the server needs.
+const ZOOKEEPER_JARS: &[&str] = &[
+    "zookeeper",
+    "zookeeper-jute",
+    "netty-all",
+    "netty-buffer",
+    "netty-codec",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-native-unix-common",
+    "netty-transport-native-epoll",
+    "metrics-core",
+    "snappy-java",
+    "log4j-1.2",
+    "slf4j-api",
+    "slf4j-log4j12",
+    "jetty9-server",
+    "jetty9-servlet",
+    "jetty9-http",
+    "jetty9-io",
+    "jetty9-util",
+    "jetty9-security",
+    "servlet-api",
+    "jackson-core",
+    "jackson-databind",
+    "jackson-annotations",
+    "commons-cli",
+    "commons-io",
+];
+
+/// The class path of ZooKeeper's server; downloads and unpacks its packages where they are missing.
+pub(crate) fn zookeeper() -> Result<String> {
+    let folder = unpacked("zookeeper", ZOOKEEPER)?;
+    let jars = folder.join("usr/share/java");
+    let paths = ZOOKEEPER_JARS.iter().map(|name| jars.join(format!("{name}.jar"))).filter(|path| path.exists());
+    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+    Ok(paths.join(":"))
+}
+
+/// A folder with the contents of these packages.
+fn unpacked(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let parts = Parts::locate()?;
+    let hash = digest(&SHA256, packages.join(" ").as_bytes());
+    let key = u64::from_be_bytes(*hash.as_ref().first_chunk().context("a hash has bytes")?);
+    let folder = parts.cache.join(format!("{name}-debian-{key:016x}"));
+    if folder.exists() {
+        return Ok(folder);
+    }
+    let _lock = lock_cache(&parts.cache, name)?;
+    if folder.exists() {
+        return Ok(folder);
+    }
+    let draft = tempfile::Builder::new().prefix(".draft-").tempdir_in(&parts.cache).context("make a folder")?;
+    let archives = draft.path().join("archives");
+    std::fs::create_dir(&archives).context("make a folder for packages")?;
+    run(
+        Command::new("apt-get").arg("download").args(packages).current_dir(&archives),
+        &format!(
+            "hint: the packages of {name} come from Debian: `apt-get update`, then `apt-get download {}`",
+            packages.join(" ")
+        ),
+    )?;
+    let root = draft.path().join("root");
+    for entry in std::fs::read_dir(&archives).context("list the packages")? {
+        let package = entry.context("list the packages")?.path();
+        run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root), "hint: install `dpkg`")?;
+    }
+    std::fs::rename(&root, &folder).with_context(|| format!("move the packages to `{}`", folder.display()))?;
+    Ok(folder)
+}
+
+/// Runs a command that must succeed.
+pub(super) fn run(command: &mut Command, hint: &str) -> Result<()> {
+    let name = command.get_program().display().to_string();
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => bail!("`{name}` failed: {}\n{hint}", String::from_utf8_lossy(&output.stderr).trim()),
+        Err(error) => bail!("`{name}` cannot be run: {error}\n{hint}"),
+    }
+}
+
+/// Fails with the fix if there is no Java.
+pub(crate) fn ensure_java() -> Result<()> {
+    run(
+        Command::new("java").arg("-version"),
+        "hint: ZooKeeper runs on Java: `apt-get install openjdk-17-jre-headless`, or any other Java from 11 on",
+    )
+}
+
+/// Whether a path is there; for parts that are built where they stay.
+pub(super) fn is_done(folder: &Path) -> bool {
+    folder.join(".done").exists()
+}

@@ -40,6 +40,7 @@ mod process;
 pub mod real;
 mod real_cluster;
 mod scratch;
+mod sshd;
 mod warden;
 mod zookeeper;
 
@@ -51,4 +52,5 @@ pub use kubectl::Kubectl;
 pub use process::{Process, Waited, free_port};
 pub use real_cluster::{RealCluster, RealClusterBuilder};
 pub use scratch::Scratch;
+pub use sshd::Sshd;
 pub use zookeeper::ZooKeeper;

@@ -48,7 +48,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         return Ok(changes.exit_code());
     }
     if let Command::Ci(args) = &command {
-        return commands::ci::run(args, &mut out, &mut std::io::stderr().lock());
+        // Not locked: a builder's workers log while it runs.
+        drop(out);
+        return commands::ci::run(args, &mut std::io::stdout(), &mut std::io::stderr());
     }
     if let Command::Gpu(command) = &command {
         return commands::gpu::run(command, &mut out, &mut std::io::stderr().lock());

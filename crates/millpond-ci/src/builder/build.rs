@@ -48,6 +48,11 @@ impl Builder {
         let requested = self.store.read().await?.get(name).and_then(|records| records.request);
 
         let result = self.make(loaded, image, &id, stop).await;
+        // A store that is away comes back; whether the lock is still there is known then.
+        tokio::select! {
+            () = self.store.connected() => {}
+            () = stop.cancelled() => {}
+        }
         let settings = &image.settings;
         record.username = Some(settings.username.clone());
         record.python_path = Some(settings.python_path.clone());

@@ -31,6 +31,8 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 mod upload;
+pub mod web;
+pub mod zookeeper;
 
 pub use decide::Images;
 pub use run::{Builder, Next, Settings, StartError};

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::decide::{self, Failures};
-use super::files::{self, FilesError, Identity};
+use super::files::{self, Identity};
 use super::logs::Logs;
 use super::process;
 use super::source::{Loaded, Source};
@@ -24,6 +24,8 @@ pub type Now = Arc<dyn Fn() -> f64 + Send + Sync>;
 pub struct Settings {
     /// The configuration.
     pub source: Source,
+    /// The builder's id; it stands for the images directory.
+    pub identity: Identity,
     /// The records.
     pub store: Arc<dyn ImageStore>,
     /// This host's full name, for records.
@@ -63,9 +65,6 @@ pub struct Builder {
 /// Why a builder does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its files.
-    #[error(transparent)]
-    Files(#[from] FilesError),
     /// What a builder before it left.
     #[error("look after what the builder before left in `{path}`")]
     Leftovers {
@@ -78,22 +77,26 @@ pub enum StartError {
 }
 
 impl Builder {
-    /// Takes the images directory and ends what a killed builder left running. Nothing else happens yet.
+    /// Ends what a killed builder left running. Nothing else happens yet.
     pub fn new(settings: Settings) -> Result<Arc<Self>, StartError> {
         let images = settings.source.current().folders.images.clone();
-        let identity = Identity::open(&images)?;
         process::end_leftovers(&images).map_err(|source| StartError::Leftovers { path: images, source })?;
         Ok(Arc::new(Self {
             source: settings.source,
             store: settings.store,
             hostname: settings.hostname,
             ansible: settings.ansible,
-            identity,
+            identity: settings.identity,
             now: settings.now,
             workers: (settings.build_workers, settings.upload_workers),
             build_failures: Mutex::default(),
             upload_failures: Mutex::default(),
         }))
+    }
+
+    /// Build logs, as the configuration of now has them.
+    pub fn logs(&self) -> Logs {
+        self.source.current().logs.clone()
     }
 
     /// The builder's id.

@@ -133,7 +133,7 @@ impl Source {
         for provider in config.providers.iter().filter(|provider| {
             images.providers.iter().any(|takes| takes.name == provider.name)
         }) {
-            match self.clouds.open(provider) {
+            match self.clouds.open(provider, Path::new(&images_dir)) {
                 Ok(cloud) => drop(clouds.insert(provider.name.clone(), cloud)),
                 Err(error) => tracing::error!(provider = provider.name, "the provider takes no images: {error}"),
             }

@@ -21,6 +21,8 @@ pub const PRIVATE: &str = "priv";
 pub const PUBLIC: &str = "pub";
 /// Accepted host keys.
 pub const KNOWN_HOSTS: &str = "known_hosts";
+/// Where a deployment mounts the Secret.
+pub const MOUNT: &str = "/var/lib/nodepool-ssh-key";
 /// How long a host may take to show its keys.
 const SCAN_TIMEOUT_S: u32 = 10;
 
@@ -124,6 +126,24 @@ impl SshFolder {
         }
         self.put(PUBLIC, &pair.public, 0o644)?;
         self.put(PRIVATE, &pair.private, 0o600)
+    }
+
+    /// Takes over the key pair of a mounted Secret, if there is one, and tells `ssh` of people in this container to use it
+    /// and to write accepted host keys where builds look for them. `home` is the home folder there.
+    pub fn adopt(&self, mount: &Path, home: &Path) -> Result<bool, SshError> {
+        let Some(pair) = Self(mount.to_owned()).read()? else { return Ok(false) };
+        self.write(&pair)?;
+        let config = Self(home.join(".ssh"));
+        if !config.file("config").exists() {
+            let (key, known) = (self.file(PRIVATE), self.file(KNOWN_HOSTS));
+            let text = format!(
+                "Host *\n    IdentityFile {}\n    UserKnownHostsFile {}\n    ServerAliveInterval 60\n",
+                key.display(),
+                known.display()
+            );
+            config.put("config", &text, 0o600)?;
+        }
+        Ok(true)
     }
 
     /// Accepted host keys.
@@ -374,5 +394,11 @@ mod tests {
         let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(ssh.0.clone()), mode(ssh.file(PRIVATE)), mode(ssh.file(PUBLIC))), (0o700, 0o600, 0o644));
         assert!(!format!("{pair:?}").contains("private"));
+        let (adopter, home) = (SshFolder(folder.path().join("other")), folder.path().join("home"));
+        assert!(!adopter.adopt(Path::new("/no/such/mount"), &home).unwrap());
+        assert!(adopter.adopt(&ssh.0, &home).unwrap());
+        assert_eq!(adopter.read().unwrap(), Some(pair));
+        let config = fs::read_to_string(home.join(".ssh/config")).unwrap();
+        assert!(config.contains(&format!("IdentityFile {}", adopter.file(PRIVATE).display())), "{config}");
     }
 }

@@ -25,6 +25,11 @@ pub trait ImageStore: Send + Sync + 'static {
     /// Carries out one write. Gives the id of what it created, otherwise an empty text.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<String, StoreError>>;
 
+    /// Waits until the store can be reached; at once where that is not known.
+    fn connected(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Shows the images of the configuration where the store has an object for each; otherwise does nothing. What is
     /// shown already is not written again.
     fn announce<'a>(&'a self, _images: &'a BTreeMap<String, ImageSummary>) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -3,8 +3,8 @@
 
 mod images;
 mod objects;
-mod zookeeper;
 mod of_store;
+mod zookeeper;
 
 use std::collections::BTreeSet;
 

@@ -67,6 +67,15 @@ pub(crate) fn zookeeper() -> Result<String> {
     Ok(paths.join(":"))
 }
 
+/// sshd, and the folder of a library that it needs; downloads and unpacks their packages where they are missing.
+pub(crate) fn sshd() -> Result<(PathBuf, PathBuf)> {
+    let folder = unpacked("openssh", &["openssh-server", "libwrap0"])?;
+    let library = folder.join("usr/lib").read_dir().context("list the libraries of openssh")?.filter_map(Result::ok);
+    let library = library.map(|entry| entry.path()).find(|path| path.join("libwrap.so.0").exists());
+    let library = library.context("the package libwrap0 has no libwrap.so.0")?;
+    Ok((folder.join("usr/sbin/sshd"), library))
+}
+
 /// A folder with the contents of these packages.
 fn unpacked(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let parts = Parts::locate()?;

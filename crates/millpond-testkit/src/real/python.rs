@@ -12,20 +12,32 @@ use super::{Parts, lock_cache};
 /// The last release, a dependency that it forgets to name, and the client of ZooKeeper that it uses.
 const NODEPOOL: &[&str] = &["nodepool==11.0.0", "cachetools", "kazoo"];
 
+/// The engine that runs playbooks, alone.
+const ANSIBLE: &[&str] = &["ansible-core==2.19.14"];
+
 /// The folder of programs of an environment with Nodepool; makes it where it is missing, which takes a minute.
 pub fn nodepool() -> Result<PathBuf> {
+    environment("nodepool", "nodepool-11.0.0-venv", NODEPOOL)
+}
+
+/// The folder of programs of an environment with ansible-core; makes it where it is missing.
+pub fn ansible() -> Result<PathBuf> {
+    environment("ansible", "ansible-core-2.19.14-venv", ANSIBLE)
+}
+
+fn environment(name: &str, folder: &str, packages: &[&str]) -> Result<PathBuf> {
     let parts = Parts::locate()?;
     // An environment cannot be moved: it is made where it stays, and marked once it is whole.
-    let folder = parts.cache.join("nodepool-11.0.0-venv");
+    let folder = parts.cache.join(folder);
     let programs = folder.join("bin");
-    let _lock = lock_cache(&parts.cache, "nodepool")?;
+    let _lock = lock_cache(&parts.cache, name)?;
     if is_done(&folder) {
         return Ok(programs);
     }
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder), "hint: `apt-get install python3-venv`")?;
     run(
-        Command::new(programs.join("pip")).args(["install", "--quiet", "--disable-pip-version-check"]).args(NODEPOOL),
-        "hint: Nodepool comes from PyPI",
+        Command::new(programs.join("pip")).args(["install", "--quiet", "--disable-pip-version-check"]).args(packages),
+        &format!("hint: {name} comes from PyPI"),
     )?;
     std::fs::write(folder.join(".done"), "").context("mark the environment")?;
     Ok(programs)

@@ -5,9 +5,10 @@
 //! found without any record of its own.
 
 mod fake;
+mod openstack;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 pub use fake::FakeImages;
+pub use openstack::{CloudSettings, CloudsFile, GlanceImages};
 
 use super::files::Checksums;
-use crate::config::Provider;
+use crate::config::{Driver, Provider, ProviderDetails};
 
 /// The property with the build's id.
 pub const BUILD_ID: &str = "nodepool_build_id";
@@ -84,6 +86,46 @@ pub trait Clouds: Send + Sync + 'static {
     /// The format that a provider takes.
     fn format(&self, provider: &Provider) -> Result<String, CloudError>;
 
-    /// The images of a provider.
-    fn open(&self, provider: &Provider) -> Result<Arc<dyn ImageCloud>, CloudError>;
+    /// The images of a provider. Simulated ones are kept in the images directory.
+    fn open(&self, provider: &Provider, images_dir: &Path) -> Result<Arc<dyn ImageCloud>, CloudError>;
+}
+
+/// The clouds that Millpond has: OpenStack's of `clouds.yaml`, and simulated ones.
+#[derive(Debug, Default)]
+pub struct ProviderClouds {}
+
+impl ProviderClouds {
+    /// All of them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Clouds for ProviderClouds {
+    fn format(&self, provider: &Provider) -> Result<String, CloudError> {
+        let ProviderDetails::OpenStack(details) = &provider.details else { return Err(no_images(provider)) };
+        // The file is read each time: it may have changed with the configuration.
+        let clouds = CloudsFile::find()?;
+        match clouds.cloud(&details.cloud) {
+            Ok(cloud) => Ok(cloud.image_format().to_owned()),
+            // A simulated cloud needs no credentials.
+            Err(_) if provider.driver == Driver::Fake => Ok("qcow2".to_owned()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open(&self, provider: &Provider, images_dir: &Path) -> Result<Arc<dyn ImageCloud>, CloudError> {
+        match (provider.driver, &provider.details) {
+            (Driver::Fake, _) => Ok(Arc::new(FakeImages::new(images_dir, &provider.name))),
+            (Driver::OpenStack, ProviderDetails::OpenStack(details)) => {
+                let cloud = CloudsFile::find()?.cloud(&details.cloud)?.clone();
+                Ok(Arc::new(GlanceImages::new(cloud, details.region_name.as_deref())?))
+            }
+            _ => Err(no_images(provider)),
+        }
+    }
+}
+
+fn no_images(provider: &Provider) -> CloudError {
+    CloudError::Permanent(format!("the driver `{}` takes no images", provider.driver))
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::ansible::Ansible;
+use super::files::Identity;
 use super::cloud::{CloudError, CloudImage, Clouds, FakeImages, ImageCloud};
 use super::memory::{Memory, Session};
 use super::ssh::SshFolder;
@@ -45,7 +46,9 @@ impl Clouds for TestClouds {
         Ok(if provider.name.ends_with("raw") { "raw" } else { "qcow2" }.to_owned())
     }
 
-    fn open(&self, provider: &Provider) -> Result<Arc<dyn ImageCloud>, CloudError> {
+    fn open(&self, provider: &Provider, images_dir: &Path) -> Result<Arc<dyn ImageCloud>, CloudError> {
+        // Several builders have one cloud.
+        let _ = images_dir;
         Ok(Arc::new(FakeImages::new(&self.images, &provider.name)))
     }
 }
@@ -101,6 +104,7 @@ impl Fixture {
         let now = Arc::clone(&self.now);
         let settings = Settings {
             source,
+            identity: Identity::open(&self.images()).unwrap(),
             store: Arc::clone(&store) as _,
             hostname: "nb01".to_owned(),
             build_workers: 1,

@@ -227,6 +227,7 @@ async fn secrets_are_not_logged() {
     );
     let settings = Settings {
         source: source.unwrap(),
+        identity: Identity::open(&fixture.images()).unwrap(),
         store: fixture.memory.session(),
         hostname: "nb01".to_owned(),
         build_workers: 1,
@@ -275,6 +276,7 @@ async fn several_builders_build_once() {
         let now = Arc::clone(&fixture.now);
         let settings = Settings {
             source: Source::open(&fixture.path("other.yaml"), None, Path::new("/package"), clouds).unwrap(),
+            identity: Identity::open(&other).unwrap(),
             store: fixture.memory.session(),
             hostname: "nb02".to_owned(),
             build_workers: 1,

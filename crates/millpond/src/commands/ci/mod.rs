@@ -1,7 +1,9 @@
 //! `millpond ci`: CI nodes with Nodepool's configuration and its command line. The formats are in `millpond_ci`; here
 //! they get arguments and exit codes.
 
+mod builder;
 mod builder_key;
+mod builder_keys;
 mod changes;
 mod config_validate;
 pub(crate) mod launcher;
@@ -108,6 +110,25 @@ enum CiCommand {
   millpond ci get builder-ssh-key"
     )]
     Get(builder_key::GetCommand),
+    /// Build disk images and upload them, until Ctrl-C
+    ///
+    /// Records are in ZooKeeper if the configuration names servers, otherwise they are objects of the cluster:
+    /// DiskImage, ImageBuild and ImageUpload. Several builders share the work, Nodepool's own ones too.
+    #[command(after_help = "Examples:
+  millpond ci -c nodepool.yaml builder
+  millpond ci builder -c nodepool.yaml -s secure.conf --build-workers 2")]
+    Builder(builder::BuilderArgs),
+    /// Print the public SSH key of the image builder; the key pair is made if there is none
+    #[command(after_help = "Examples:
+  millpond ci builder-ssh-key
+  millpond ci builder-ssh-key --ssh-dir /var/lib/nodepool/ssh")]
+    BuilderSshKey(builder_keys::KeyArgs),
+    /// Show the SSH host keys of an image-builder, and accept them
+    #[command(after_help = "Examples:
+  millpond ci builder-accept-host-key image-builder.example.com
+  millpond ci builder-accept-host-key 192.0.2.7:2222 --yes
+  millpond ci builder-accept-host-key image-builder.example.com --replace")]
+    BuilderAcceptHostKey(builder_keys::AcceptArgs),
 }
 
 /// The verbs of the original command line.
@@ -257,6 +278,9 @@ pub(crate) fn run(args: &CiArgs, out: &mut impl Write, messages: &mut impl Write
         CiCommand::Request(command) => request::run(&args.common, command, out, messages),
         CiCommand::Create(command) => namespace::run(&args.common, command, out, messages),
         CiCommand::Get(command) => builder_key::run(&args.common, command, out, messages),
+        CiCommand::Builder(command) => builder::run(&args.common, command),
+        CiCommand::BuilderSshKey(key) => builder_keys::run_key(&args.common, key, out, messages),
+        CiCommand::BuilderAcceptHostKey(accept) => builder_keys::run_accept(&args.common, accept, out, messages),
     }
 }
 

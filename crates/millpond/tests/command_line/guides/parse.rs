@@ -153,7 +153,8 @@ impl Guide {
 /// Whether a command serves until it is stopped.
 fn stays(command: &str) -> bool {
     let command = command.strip_prefix("cargo run --release --").map_or(command, str::trim_start);
-    command.strip_prefix("millpond ").unwrap_or(command).split(' ').next() == Some("up")
+    let words: Vec<_> = command.strip_prefix("millpond ").unwrap_or(command).split(' ').collect();
+    words[0] == "up" || (words[0] == "ci" && words.last() == Some(&"builder"))
 }
 
 fn blocks(text: &str) -> Vec<Block<'_>> {

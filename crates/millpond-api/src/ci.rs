@@ -13,8 +13,8 @@ mod request;
 mod software_factory;
 
 pub use image::{
-    DiskImage, DiskImageSpec, DiskImageStatus, IMAGE_FINALIZER, ImageBuild, ImageBuildSpec, ImageBuildStatus, ImageUpload,
-    ImageUploadSpec, ImageUploadStatus,
+    DiskImage, DiskImageSpec, DiskImageStatus, IMAGE_FINALIZER, ImageBuild, ImageBuildSpec, ImageBuildStatus,
+    ImageUpload, ImageUploadSpec, ImageUploadStatus,
 };
 pub use node::{CINode, CINodeSpec, CINodeStatus, RequestReference};
 pub use request::{

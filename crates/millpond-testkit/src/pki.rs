@@ -65,7 +65,7 @@ pub(crate) fn serving(folder: &Path) -> Result<String> {
 /// Makes what ZooKeeper and its clients need: `ca.pem`, `client.pem` and `client.key`, and `server.pem` with the
 /// server's key and certificate. No certificate has a name that a client could compare, as is usual there.
 pub(crate) fn zookeeper(folder: &Path) -> Result<()> {
-    let (ca, ca_pem) = authority()?;
+    let (ca, ca_pem, _) = authority()?;
     let member = |name: &str| -> Result<(String, String)> {
         let key = KeyPair::generate().context("make a key")?;
         let mut params = CertificateParams::default();

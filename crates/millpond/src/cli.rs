@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    agent, bench, catalog, ci, completion, controller, convert, explain, gpu, host, install, node, plan, pool, reference,
-    store, up,
+    agent, bench, catalog, ci, completion, controller, convert, explain, gpu, host, install, node, plan, pool,
+    reference, store, up,
 };
 
 /// One control plane for every kind of node pool

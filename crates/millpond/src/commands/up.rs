@@ -132,7 +132,10 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let options = ControllerOptions {
         advise: args.advise,
         node_groups: args.node_groups.options(),
-        urgent: Some(Urgent { client: own_client(threads.urgent(), identities::controller()), threads: threads.urgent().clone() }),
+        urgent: Some(Urgent {
+            client: own_client(threads.urgent(), identities::controller()),
+            threads: threads.urgent().clone(),
+        }),
         ..ControllerOptions::default()
     };
     let (mut crew, mut standing) = (None, Standing::Leads);

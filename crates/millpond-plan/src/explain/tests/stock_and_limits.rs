@@ -1,7 +1,7 @@
 //! Stock-outs and limits, which others report as a pod that does not fit.
 
 use super::{Case, shop_without_pool};
-use crate::model::CapacityType::{Spot, OnDemand, Reserved};
+use crate::model::CapacityType::{OnDemand, Reserved, Spot};
 use crate::testing::Cluster;
 
 fn gpus(out: &[(&str, crate::model::CapacityType)]) -> Cluster {
@@ -28,9 +28,11 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         (
             "aws#5975: spot is out of stock and the pool does not allow on-demand",
-            gpus(&[("us-1a", Spot), ("us-1b", Spot)])
-                .pool("gpu", |pool| pool.requires("capacity in spot"))
-                .pod("web", "cpu=1 nvidia.com/gpu=1", |pod| pod),
+            gpus(&[("us-1a", Spot), ("us-1b", Spot)]).pool("gpu", |pool| pool.requires("capacity in spot")).pod(
+                "web",
+                "cpu=1 nvidia.com/gpu=1",
+                |pod| pod,
+            ),
         ),
         (
             "out of stock in the zone of the volume",

@@ -18,8 +18,8 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
-use super::dialects::gpu::GpuArgs;
 use super::dialects::ci::CiDialectArgs;
+use super::dialects::gpu::GpuArgs;
 use super::kinds;
 use super::lead::{self, CloudPlace, Monitor, Office, Readiness, Standing};
 use super::node_groups::NodeGroupArgs;

@@ -56,9 +56,8 @@ enum Subject {
 }
 
 fn subject(text: &str) -> Result<Subject, String> {
-    let wrong = || {
-        "pod/NAME, pod/NAMESPACE/NAME, node/NAME, machine/NAME, host/NAME, pool/NAME or request/NAME".to_owned()
-    };
+    let wrong =
+        || "pod/NAME, pod/NAMESPACE/NAME, node/NAME, machine/NAME, host/NAME, pool/NAME or request/NAME".to_owned();
     let (kind, name) = text.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
     match kind {
         "pod" | "pods" | "po" => Ok(Subject::Pod(name.to_owned())),

@@ -44,7 +44,7 @@ pub struct Token {
     pub used_by: Option<UsedBy>,
     /// Version of the Secret.
     pub version: Option<String>,
-    is_labelled: bool,
+    pub(crate) is_labelled: bool,
 }
 
 /// The use of a token.

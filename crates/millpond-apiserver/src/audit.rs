@@ -30,7 +30,7 @@ impl AuditLog {
     /// Writes one line. A full disk costs lines, never requests.
     pub(crate) fn write(&self, now: Timestamp, parts: &Parts, told: &Told, status: StatusCode, took: Duration) {
         let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
-        let line = json!({
+        let mut line = json!({
             "time": now.to_string(),
             "user": told.user,
             "verb": told.verb,
@@ -41,6 +41,9 @@ impl AuditLog {
             "code": status.as_u16(),
             "tookMicros": took.as_micros() as u64,
         });
+        if !told.annotations.is_empty() {
+            line["annotations"] = json!(told.annotations);
+        }
         if let Err(problem) = writeln!(self.file.lock(), "{line}") {
             tracing::warn!(%problem, "cannot write the audit log");
         }

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::policies::Policies;
 use crate::audit::AuditLog;
 use crate::auth::{self, Identity, Tokens};
 use crate::authz::Authorizer;
@@ -78,6 +79,7 @@ pub struct Server {
     pub(crate) clock: Clock,
     pub(crate) tokens: Tokens,
     pub(crate) authorizer: Authorizer,
+    pub(crate) policies: Policies,
     pub(crate) token_signer: Arc<TokenSigner>,
     pub(crate) options: ServerOptions,
     pub(crate) openapi: OpenApi,
@@ -119,6 +121,7 @@ impl Server {
             quota_turn: tokio::sync::Mutex::default(),
             tokens: Tokens::default(),
             authorizer: Authorizer::new(store.clone()),
+            policies: Policies::new(store.clone()),
             token_signer,
             shutdown: CancellationToken::new(),
             metrics: Metrics::default(),

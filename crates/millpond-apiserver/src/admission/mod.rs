@@ -6,6 +6,7 @@
 mod certificates;
 mod limits;
 pub(crate) mod node_restriction;
+pub(crate) mod policies;
 mod quota;
 mod runtime_class;
 
@@ -13,7 +14,9 @@ use serde_json::{Value, json};
 
 use crate::authz::escalation;
 use crate::builtin;
-use crate::handlers::call::Call;
+use self::policies::Admission;
+use crate::handlers::call::{Call, key_of};
+use crate::handlers::read::served;
 use crate::handlers::update::Part;
 use crate::lifecycle::definitions;
 use crate::status::{ApiError, Cause};
@@ -81,7 +84,7 @@ fn is_role_or_binding(call: &Call) -> bool {
 }
 
 /// The last word on an object that is valid by itself: limits and quotas of its namespace.
-pub(crate) async fn check(call: &Call, new: &Value, old: Option<&Value>, part: Part) -> Result<(), ApiError> {
+pub(crate) async fn check(call: &mut Call, new: &Value, old: Option<&Value>, part: Part) -> Result<(), ApiError> {
     let refuse = |why: String| {
         let name = new["metadata"]["name"].as_str().unwrap_or_default();
         ApiError::forbidden(&call.resource.group, &call.resource.plural, name, &why)
@@ -100,12 +103,22 @@ pub(crate) async fn check(call: &Call, new: &Value, old: Option<&Value>, part: P
     if limited && !old.is_some_and(|old| old["metadata"]["deletionTimestamp"].is_string()) {
         limits::check(call, new).map_err(refuse)?;
     }
+    let operation = if old.is_some() { "UPDATE" } else { "CREATE" };
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let (subresource, old_object) = (part.subresource(), old.unwrap_or(&Value::Null));
+    policies::check(call, &Admission { operation, subresource, name, object: new, old: old_object })?;
     quota::charge(call, new, old, part).await
 }
 
 /// Before an object is deleted.
-pub(crate) fn on_delete(call: &Call, name: &str) -> Result<(), ApiError> {
+pub(crate) fn on_delete(call: &mut Call, name: &str) -> Result<(), ApiError> {
     node_restriction::on_delete(call, name)?;
+    let key = key_of(&call.resource, call.namespace(), name);
+    if let Some(stored) = call.server.store.get(&call.resource.storage, &key) {
+        let (operation, object) = ("DELETE", &Value::Null);
+        let old = served(&call.resource, &stored);
+        policies::check(call, &Admission { operation, subresource: "", name, object, old: &old })?;
+    }
     if &*call.resource.storage == "namespaces" && ETERNAL_NAMESPACES.contains(&name) {
         return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }

@@ -1,7 +1,7 @@
 //! Kinds that configure an API server: admission, flow control, APIService.
 //!
-//! They are kept, so that clients and controllers that list or write them work; this server does not act on
-//! them.
+//! They are kept, so that clients and controllers that list or write them work. This server acts on validating admission
+//! policies (`admission/policies`), and on none of the others.
 
 use std::collections::HashSet;
 
@@ -12,6 +12,7 @@ use super::hooks::{self, CAUTIOUS, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
 use super::shape;
+use crate::admission::policies;
 use crate::cel::{CompileError, Program, Type};
 use crate::names;
 use crate::resource::BuiltinKind;
@@ -31,7 +32,11 @@ pub(super) const VALIDATING_POLICY: BuiltinKind = BuiltinKind {
     prepare_create: hooks::start_anew,
     prepare_update: hooks::keep_status_and_count_spec,
     prepare_status: hooks::keep_all_but_status_and_metadata,
-    validate: |new, _| validate_policy(new),
+    validate: |new, _| {
+        let mut errors = validate_policy(new);
+        errors.extend(policies::problems(new));
+        errors
+    },
     ..CAUTIOUS
 };
 

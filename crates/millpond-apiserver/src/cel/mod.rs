@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::thread;
 
 pub(crate) use decl::{Decl, MAX_REQUEST_BYTES};
-pub(crate) use types::Type;
+pub(crate) use types::{ObjectType, Type};
 pub(crate) use value::{Error, Evaluated, Value};
 
 use ast::{Expr, Kind};
@@ -78,11 +78,22 @@ pub(crate) enum CompileError {
 impl Program {
     /// Compiles an expression over variables of the given types. Its own type must be exactly the wanted one.
     pub(crate) fn compile(source: &str, variables: &[(Arc<str>, Type)], wanted: &Type) -> Result<Self, CompileError> {
-        let compiled = with_room(source.len() > SHORT_BYTES, || Self::compile_here(source, variables, wanted));
+        let compiled = with_room(source.len() > SHORT_BYTES, || Self::compile_here(source, variables, Some(wanted)));
         compiled.unwrap_or_else(|| Err(CompileError::Issues(NO_ROOM.to_owned())))
     }
 
-    fn compile_here(source: &str, variables: &[(Arc<str>, Type)], wanted: &Type) -> Result<Self, CompileError> {
+    /// Compiles an expression of any type.
+    pub(crate) fn compile_any(source: &str, variables: &[(Arc<str>, Type)]) -> Result<Self, CompileError> {
+        let compiled = with_room(source.len() > SHORT_BYTES, || Self::compile_here(source, variables, None));
+        compiled.unwrap_or_else(|| Err(CompileError::Issues(NO_ROOM.to_owned())))
+    }
+
+    /// The type of the expression.
+    pub(crate) fn output_type(&self) -> Type {
+        self.facts.type_of(&self.expression).clone()
+    }
+
+    fn compile_here(source: &str, variables: &[(Arc<str>, Type)], wanted: Option<&Type>) -> Result<Self, CompileError> {
         let mut issues = Issues::new(source);
         let Some(parsed) = parser::parse(source, &mut issues) else {
             return Err(CompileError::Issues(issues.text()));
@@ -95,7 +106,7 @@ impl Program {
         if !issues.is_empty() {
             return Err(CompileError::Issues(issues.text()));
         }
-        if !facts.type_of(&expression).is_exactly(wanted) {
+        if wanted.is_some_and(|wanted| !facts.type_of(&expression).is_exactly(wanted)) {
             return Err(CompileError::ResultType);
         }
         let prepared = Prepared::new(&expression, &facts).map_err(CompileError::Constants)?;

@@ -292,6 +292,42 @@ impl<'a> Value<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
+    /// JSON that no schema describes: what it is decides.
+    pub(crate) fn untyped(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(flag) => Self::Bool(*flag),
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Self::Int(integer),
+                None => Self::Double(number.as_f64().unwrap_or_default()),
+            },
+            Json::String(text) => Self::String(Text::Borrowed(text)),
+            Json::Array(items) => Self::List(List::made(items.iter().map(Self::untyped).collect())),
+            Json::Object(fields) => {
+                let entry = |(name, value): (&'a String, &'a Json)| {
+                    (Key::Text(name.clone()), (Self::String(Text::Borrowed(name)), Self::untyped(value)))
+                };
+                Self::Map(Map::made(fields.iter().map(entry).collect()))
+            }
+        }
+    }
+
+    /// A map of values by name.
+    pub(crate) fn named(values: impl IntoIterator<Item = (Arc<str>, Value<'a>)>) -> Self {
+        let entry = |(name, value): (Arc<str>, Value<'a>)| {
+            (Key::Text(name.to_string()), (Self::String(Text::Made(name)), value))
+        };
+        Self::Map(Map::made(values.into_iter().map(entry).collect()))
+    }
+
+    /// The text of a string.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// JSON as its schema describes it. `is_resource` says that it is a whole object.
     pub(crate) fn of(json: &'a Json, schema: &'a Props, is_resource: bool) -> Evaluated<'a> {
         if json.is_null() {

@@ -1,6 +1,7 @@
 //! One request to one resource, with everything the verbs need.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
@@ -32,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) body_bytes: usize,
     /// Texts of Warning headers, in order.
     pub(crate) warnings: Vec<String>,
+    /// What policies add to the audit log.
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl Call {

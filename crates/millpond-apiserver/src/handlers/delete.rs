@@ -137,7 +137,8 @@ pub(crate) enum Deleted {
 /// DELETE of one object.
 pub(crate) async fn delete(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
     let options = Options::of(call, body)?;
-    admission::on_delete(call, call.name())?;
+    let name = call.name().to_owned();
+    admission::on_delete(call, &name)?;
     let key = call.key();
     let deleted = delete_object(call, &key, &options).await?.ok_or_else(|| call.not_found())?;
     Ok(match deleted {

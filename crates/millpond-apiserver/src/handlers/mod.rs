@@ -9,13 +9,14 @@ mod discovery;
 mod logs;
 mod ownership;
 mod plain;
-mod read;
+pub(crate) mod read;
 mod respond;
 mod reviews;
 mod subresource;
 pub(crate) mod update;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -64,6 +65,8 @@ pub(crate) struct Told {
     has_credentials: bool,
     pub(crate) path: Option<ResourcePath>,
     warnings: Vec<String>,
+    /// What policies add to the audit log.
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 async fn answer<B>(
@@ -152,12 +155,14 @@ where
         accepted,
         body_bytes: body.len(),
         warnings: Vec::new(),
+        annotations: BTreeMap::new(),
     };
     if let Some(text) = &call.resource.deprecation {
         call.warnings.push(text.to_string());
     }
     let result = perform(&mut call, &body, verb).await;
     told.warnings = call.warnings;
+    told.annotations = call.annotations;
     result
 }
 

@@ -210,6 +210,7 @@ fn internal_call(server: &Arc<Server>, resource: &Arc<Resource>, key: &str) -> C
         accepted: Accepted::JSON,
         body_bytes: 0,
         warnings: Vec::new(),
+        annotations: std::collections::BTreeMap::new(),
     }
 }
 

@@ -5,6 +5,7 @@ mod certificates;
 mod definitions;
 mod limits;
 mod long_requests;
+mod policies;
 mod roles;
 mod storable;
 mod subresources;

@@ -48,8 +48,7 @@ pub(crate) fn run(args: &OpenbArgs) -> anyhow::Result<()> {
     let folder = args.folder.as_deref().or(args.data.as_deref()).context("no folder is named")?;
     let trace = Trace::read(folder, &args.trace).map_err(|error| {
         let hint = matches!(error, TraceError::File { .. }).then(|| {
-            "name a folder with the files of github.com/alibaba/clusterdata, cluster-trace-gpu-v2023/csv"
-                .to_owned()
+            "name a folder with the files of github.com/alibaba/clusterdata, cluster-trace-gpu-v2023/csv".to_owned()
         });
         let failure =
             Failure { message: "cannot use the trace".to_owned(), code: hint.as_ref().map(|_| Code::NotFound), hint };

@@ -10,6 +10,7 @@
 
 mod builder;
 mod memory;
+pub mod openb;
 pub mod random;
 mod row;
 mod run;

@@ -12,6 +12,7 @@
 //! The same input gives the same choice in whatever order the candidates are. Matching nodes to machines and measuring
 //! their use is the caller's work.
 
+pub mod packing;
 mod rank;
 
 pub use rank::{Hysteresis, Score};

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod reservations;
+mod vcsim;
 mod vsphere;
 
 use kube::api::{DeleteParams, Patch, PatchParams};

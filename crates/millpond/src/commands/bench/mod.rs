@@ -3,6 +3,7 @@
 mod api;
 mod groups;
 mod load;
+mod openb;
 mod planner;
 mod pools;
 mod report;
@@ -34,6 +35,8 @@ enum What {
     Pools(pools::PoolsArgs),
     /// Let pods wait for many node groups of Cluster API, and time until all groups have their sizes
     Groups(groups::GroupsArgs),
+    /// Pack the GPU jobs of the openb traces, shares of GPUs included
+    Openb(openb::OpenbArgs),
 }
 
 /// Runs a benchmark.
@@ -47,5 +50,6 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
         What::Mixes(args) => planner::mixes(args),
         What::Pools(args) => pools::run(&args),
         What::Groups(args) => groups::run(&args),
+        What::Openb(args) => openb::run(&args),
     }
 }

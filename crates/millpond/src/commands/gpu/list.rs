@@ -32,10 +32,7 @@ enum Output {
 }
 
 pub(super) fn run(args: &ListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let estate = runtime()?.block_on(async {
-        let client = args.cluster.connect().await?;
-        args.cluster.estate(&client, talk).await
-    })?;
+    let (_, estate) = runtime()?.block_on(args.cluster.open(talk))?;
     let items = items(&estate);
     match args.output {
         Output::Table => print(out, &page(&items)),

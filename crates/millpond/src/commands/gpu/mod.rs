@@ -23,6 +23,7 @@ pub(crate) enum GpuCommand {
     /// no virtual machine holds have a host and no node.
     #[command(after_help = "Examples:
   millpond gpu list
+  millpond gpu list -f examples/gpuinfo
   millpond gpu list -o json")]
     List(list::ListArgs),
     /// Find the best node for a job
@@ -46,6 +47,12 @@ pub(crate) enum GpuCommand {
 /// The cluster, and the vCenter below it.
 #[derive(Debug, Args)]
 struct ClusterArgs {
+    /// A file or folder with nodes, pods and MaintenanceWindows (repeatable); without it the current cluster
+    #[arg(short = 'f', long = "filename", value_name = "PATH", conflicts_with_all = ["kubeconfig", "context"])]
+    filename: Vec<PathBuf>,
+    /// Act as if it were this time, e.g. 2026-11-16T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    now: Option<jiff::Timestamp>,
     /// The kubeconfig of the cluster
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,

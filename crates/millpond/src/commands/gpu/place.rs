@@ -49,7 +49,7 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = label)]
     node_selector: Vec<(String, String)>,
     /// Keep the GPUs so long for a pod with the label millpond.dev/gpuinfo
-    #[arg(long, value_name = "TTL", value_parser = ttl)]
+    #[arg(long, value_name = "TTL", value_parser = ttl, conflicts_with = "filename")]
     reserve: Option<String>,
     /// Name of the reservation; one is made up without it
     #[arg(long, value_name = "NAME", requires = "reserve")]
@@ -117,13 +117,12 @@ pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, talk: &mut impl Write)
         return Err(Failure { message, code: Some(Code::Usage), hint: None }.into());
     }
     runtime()?.block_on(async {
-        let client = args.cluster.connect().await?;
-        let estate = args.cluster.estate(&client, talk).await?;
+        let (client, estate) = args.cluster.open(talk).await?;
         if let Some((reason, message)) = estate.stale() {
             let message = format!("the inventory is not fresh ({reason}): {message}");
             return Err(Failure { message, code: None, hint: None }.into());
         }
-        let placed = place(args, &client, &estate).await?;
+        let placed = place(args, client.as_ref(), &estate).await?;
         let text = match args.output {
             Output::Json => as_json(&view(args, &placed))?,
             Output::Text => page(args, &placed),
@@ -137,16 +136,16 @@ pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, talk: &mut impl Write)
     })
 }
 
-async fn place<'e>(args: &PlaceArgs, client: &Client, estate: &'e Estate) -> anyhow::Result<Placed<'e>> {
+async fn place<'e>(args: &PlaceArgs, client: Option<&Client>, estate: &'e Estate) -> anyhow::Result<Placed<'e>> {
     let spec = args.spec();
     let ranking = Ranking::new(estate, &spec, None, None, None);
     let why = ranking.summary();
     let Some(best) = ranking.best() else {
         return Ok(Placed { node: None, ranking, reservation: None, why });
     };
-    if args.reserve.is_none() {
+    let Some(client) = client.filter(|_| args.reserve.is_some()) else {
         return Ok(Placed { node: Some(best), ranking, reservation: None, why });
-    }
+    };
     match reserve(args, client, spec).await? {
         Ok((name, node, until)) => {
             let node = estate.node(&node).unwrap_or(best);

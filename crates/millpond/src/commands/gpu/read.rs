@@ -13,11 +13,12 @@ use millpond_gpu::usage;
 use millpond_vsphere::live::{State, Wanted};
 use millpond_vsphere::{Freshness, Live};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::ClusterArgs;
-use crate::commands::cluster;
+use crate::commands::{cluster, input};
 
 /// Objects of one request.
 const PAGE: u32 = 500;
@@ -30,8 +31,37 @@ impl ClusterArgs {
         cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
 
-    /// The estate as of now; what is odd is said to `talk`.
-    pub(super) async fn estate(&self, client: &Client, talk: &mut impl Write) -> anyhow::Result<Estate> {
+    /// The client, and the estate as of now; what is odd is said to `talk`. Files need no client.
+    pub(super) async fn open(&self, talk: &mut impl Write) -> anyhow::Result<(Option<Client>, Estate)> {
+        if !self.filename.is_empty() {
+            return Ok((None, Estate::build(&self.facts_of_files()?, None)));
+        }
+        let client = self.connect().await?;
+        let estate = self.estate(&client, talk).await?;
+        Ok((Some(client), estate))
+    }
+
+    fn now(&self) -> i64 {
+        self.now.unwrap_or_else(jiff::Timestamp::now).as_second()
+    }
+
+    fn facts_of_files(&self) -> anyhow::Result<Facts> {
+        let mut objects = Vec::new();
+        for (name, bytes) in input::of_files(&self.filename)? {
+            objects.extend(input::values(&name, &bytes)?);
+        }
+        Ok(Facts {
+            nodes: of_kind(&objects, "Node")?,
+            pods: of_kind(&objects, "Pod")?,
+            claims: of_kind(&objects, "NodeClaim")?,
+            windows: of_kind(&objects, "MaintenanceWindow")?,
+            now: self.now(),
+            assumed_s: self.gpu_assumed_hours.saturating_mul(3600),
+            ..Facts::default()
+        })
+    }
+
+    async fn estate(&self, client: &Client, talk: &mut impl Write) -> anyhow::Result<Estate> {
         let facts = self.facts(client).await?;
         let wanted = self.vsphere.sources().read(client).await;
         if matches!(wanted, Wanted::None) {
@@ -65,10 +95,20 @@ impl ClusterArgs {
             claims: optional(all(client).await).context("cannot list nodeclaims")?,
             windows: optional(all(client).await).context("cannot list maintenancewindows")?,
             usage: usage::fetch(client).await,
-            now: jiff::Timestamp::now().as_second(),
+            now: self.now(),
             assumed_s: self.gpu_assumed_hours.saturating_mul(3600),
         })
     }
+}
+
+/// The objects of a kind among those of files.
+fn of_kind<K: DeserializeOwned>(objects: &[Value], kind: &str) -> anyhow::Result<Vec<Arc<K>>> {
+    let read = |object: &Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let read = serde_json::from_value(object.clone()).map(Arc::new);
+        read.with_context(|| format!("{kind} `{name}` cannot be read"))
+    };
+    objects.iter().filter(|object| object["kind"] == kind).map(read).collect()
 }
 
 /// All objects of a kind, page by page.

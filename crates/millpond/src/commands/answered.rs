@@ -9,9 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use http_body::Body as HttpBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use kube::client::{Body, DynBody};
+use kube::client::Body;
 use tower::{BoxError, Service};
 
 /// No server takes longer for one answer; kube-apiserver itself gives most requests up after a minute.
@@ -29,10 +30,12 @@ impl<S> Answered<S> {
     }
 }
 
-impl<S> Service<Request<Body>> for Answered<S>
+impl<S, B> Service<Request<Body>> for Answered<S>
 where
-    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>,
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
     S::Future: Send + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
     type Error = BoxError;
@@ -47,6 +50,7 @@ where
         let answer = self.inner.call(request);
         let whole = async move {
             let (parts, body) = answer.await?.into_parts();
+            let body = body.map_err(Into::into);
             let body = if goes_on {
                 body.boxed_unsync()
             } else {
@@ -70,7 +74,7 @@ fn is_watch(uri: &http::Uri) -> bool {
 mod tests {
     use http_body_util::StreamBody;
     use k8s_openapi::api::core::v1::Pod;
-    use kube::client::ClientBuilder;
+    use kube::client::{ClientBuilder, DynBody};
     use kube::{Api, Client};
     use std::future::pending;
 

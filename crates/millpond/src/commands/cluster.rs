@@ -10,9 +10,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::de::IgnoredAny;
 
+use tower::Layer as _;
 use tower::layer::layer_fn;
 
 use super::answered::{ANSWERED_WITHIN, Answered};
+use super::http2;
 use crate::failure::{Code, Failure};
 
 /// Objects of one request; a list goes on until there are no more.
@@ -172,8 +174,13 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) ->
 pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
     let mut config = configuration(kubeconfig, context).await?;
     config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).context("cannot speak to the cluster")?;
-    Ok(builder.with_layer(&layer_fn(|service| Answered::new(service, ANSWERED_WITHIN))).build())
+    let layer = layer_fn(|service| Answered::new(service, ANSWERED_WITHIN));
+    if config.proxy_url.is_some() {
+        let builder = ClientBuilder::try_from(config).context("cannot speak to the cluster")?;
+        return Ok(builder.with_layer(&layer).build());
+    }
+    let service = layer_fn(|service| Answered::new(service, ANSWERED_WITHIN)).layer(http2::service(&config)?);
+    Ok(Client::new(service, config.default_namespace))
 }
 
 async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {

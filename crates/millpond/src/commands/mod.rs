@@ -16,6 +16,7 @@ pub(crate) mod convert;
 pub(crate) mod dialects;
 pub(crate) mod explain;
 pub(crate) mod file;
+mod http2;
 pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod inventory;

@@ -26,6 +26,7 @@ use millpond_runtime::kinds::Kind;
 use millpond_runtime::meta::{Key, controller_uid, has_ended, node_name};
 use millpond_runtime::mirror::{Mirror, Writer};
 use millpond_runtime::names::Names;
+use millpond_runtime::supervise::Supervisor;
 use millpond_state::groups::NodeGroups;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
 use millpond_state::{Group, Overlays, State, Taken, Unresolved};
@@ -108,6 +109,8 @@ impl Default for Options {
 
 /// What all controllers share.
 pub struct Cluster {
+    /// Starts loops again that panicked.
+    pub supervisor: Supervisor,
     /// For what goes past the mirrors: evictions, consistent lists.
     pub client: Client,
     /// The same, for what pods wait for.
@@ -267,6 +270,7 @@ impl Cluster {
         let machines = Arc::new(Machines::new(&client, &options, &recorder, &clock));
         let cluster = Arc::new(Self {
             names: Names::new(options.seed),
+            supervisor: Supervisor::default(),
             clock,
             recorder,
             pods: urgent(&options, Mirror::new(of_pods, Some(of_node)).urgent_through(of_intents.clone())),
@@ -600,7 +604,11 @@ impl Cluster {
         let streaming = self.options.streaming_lists;
         macro_rules! run {
             ($($mirror:ident),+) => {$(
-                tracker.spawn(Arc::clone(&self.$mirror).run(streaming, stop.clone()));
+                let (mirror, supervisor, token) = (Arc::clone(&self.$mirror), self.supervisor.clone(), stop.clone());
+                tracker.spawn(async move {
+                    let start = || Arc::clone(&mirror).run(streaming, token.clone());
+                    supervisor.run(concat!("watch of ", stringify!($mirror)), &token, start).await;
+                });
             )+};
         }
         run!(

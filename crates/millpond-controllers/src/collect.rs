@@ -78,7 +78,7 @@ impl Collector {
     }
 
     /// Makes passes until the token is cancelled.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(&mut self, stop: CancellationToken) {
         loop {
             let wait = match self.pass().await {
                 Ok(true) => SOON,

@@ -33,9 +33,10 @@ const INSTANCE_TERMINATING: Voice =
 pub async fn run(
     context: Arc<Context>,
     provider: Arc<dyn Provider>,
-    mut news: Receiver<InstanceEvent>,
+    news: Arc<tokio::sync::Mutex<Receiver<InstanceEvent>>>,
     stop: CancellationToken,
 ) {
+    let mut news = news.lock().await;
     loop {
         let event = tokio::select! {
             biased;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::Client;
 use millpond_providers::Provider;
 use millpond_runtime::meta::Key;
@@ -55,11 +57,15 @@ impl Controllers {
         let (cluster, events) = Cluster::new(client, options);
         let context = Context::new(Arc::clone(&cluster), providers);
         let controllers = Self { context: Arc::clone(&context), tracker: TaskTracker::new() };
-        controllers.when_ready(Advisor::new(Arc::clone(&context)).run(stop.clone()), stop);
+        controllers.run_loop("advisor", Advisor::new(Arc::clone(&context)), stop, |it, stop| it.run(stop).boxed());
         if !context.cluster.options.advise {
             controllers.act(stop);
         }
-        controllers.tracker.spawn(events.run(stop.clone()));
+        let (supervisor, stopped) = (cluster.supervisor.clone(), stop.clone());
+        controllers.tracker.spawn(async move {
+            let start = restartable(events, &stopped, |it, stop| it.send_all(stop).boxed());
+            supervisor.run("events", &stopped, start).await;
+        });
         cluster.watch(&controllers.tracker, stop);
         controllers.tracker.close();
         controllers
@@ -68,12 +74,11 @@ impl Controllers {
     /// Starts all that changes nodes and pods.
     fn act(&self, stop: &CancellationToken) {
         let (controllers, context) = (self, Arc::clone(&self.context));
+        let urgent = context.cluster.urgent_threads();
         let queue = Arc::new(Queue::new());
         let claims = Arc::new(Claims::listen(&context, &queue));
-        let launches =
-            worker::run_lane(Arc::clone(&claims), Arc::clone(&queue), Lane::Urgent, CLAIMS_AT_A_TIME, stop.clone());
-        controllers.when_ready_on(&context.cluster.urgent_threads(), launches, stop);
-        controllers.when_ready(worker::run(claims, queue, CLAIMS_AT_A_TIME, stop.clone()), stop);
+        controllers.work_on(&urgent, Lane::Urgent, &claims, &queue, CLAIMS_AT_A_TIME, stop);
+        controllers.work_on(&Handle::current(), Lane::Usual, &claims, &queue, CLAIMS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         controllers.work(Nominations::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
@@ -91,7 +96,7 @@ impl Controllers {
         controllers.work(Hashes::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         controllers.work(StaticPools::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
-        controllers.when_ready(Disruptor::new(Arc::clone(&context)).run(stop.clone()), stop);
+        controllers.run_loop("disruption", Disruptor::new(Arc::clone(&context)), stop, |it, stop| it.run(stop).boxed());
         let queue = Arc::new(Queue::new());
         Buffers::listen(&context, &queue);
         controllers.work(Buffers::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
@@ -99,17 +104,24 @@ impl Controllers {
         Overlays::listen(&context, &queue);
         controllers.work(Overlays::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         metrics::listen(&context);
-        controllers.when_ready(Collector::new(Arc::clone(&context)).run(stop.clone()), stop);
+        let collector = Collector::new(Arc::clone(&context));
+        controllers.run_loop("garbage collection", collector, stop, |it, stop| it.run(stop).boxed());
         for provider in context.providers() {
             if let Some(news) = provider.events() {
-                let heed = interrupt::run(Arc::clone(&context), Arc::clone(provider), news, stop.clone());
-                controllers.when_ready(heed, stop);
+                let (context, provider) = (Arc::clone(&context), Arc::clone(provider));
+                let (news, stopped) = (Arc::new(tokio::sync::Mutex::new(news)), stop.clone());
+                let start = move || {
+                    let (context, provider) = (Arc::clone(&context), Arc::clone(&provider));
+                    interrupt::run(context, provider, Arc::clone(&news), stopped.clone()).boxed()
+                };
+                controllers.supervise(&Handle::current(), "interruption", stop, start);
             }
         }
-        controllers.when_ready(Tender::new(Arc::clone(&context)).run(stop.clone()), stop);
-        controllers.when_ready(Shrinker::new(Arc::clone(&context)).run(stop.clone()), stop);
-        let threads = context.cluster.urgent_threads();
-        controllers.when_ready_on(&threads, Provisioner::new(context).run(stop.clone()), stop);
+        let (grow, shrink) = (Tender::new(Arc::clone(&context)), Shrinker::new(Arc::clone(&context)));
+        controllers.run_loop("node groups: scale up", grow, stop, |it, stop| it.run(stop).boxed());
+        controllers.run_loop("node groups: scale down", shrink, stop, |it, stop| it.run(stop).boxed());
+        let start = restartable(Provisioner::new(context), stop, |it, stop| it.run(stop).boxed());
+        controllers.supervise(&urgent, "provisioner", stop, start);
     }
 
     /// What they act with.
@@ -117,26 +129,48 @@ impl Controllers {
         &self.context
     }
 
-    /// What they count and see, as of now: for whoever serves `/metrics`.
+    /// What they count and see, as of now: for the server of `/metrics`.
     pub fn metrics(&self) -> prometheus_client::registry::Registry {
         metrics::registry(&self.context)
     }
 
     fn work<R: Reconcile>(&self, reconciler: R, queue: Arc<Queue<Key>>, at_a_time: usize, stop: &CancellationToken) {
-        self.when_ready(worker::run(Arc::new(reconciler), queue, at_a_time, stop.clone()), stop);
+        self.work_on(&Handle::current(), Lane::Usual, &Arc::new(reconciler), &queue, at_a_time, stop);
     }
 
-    /// Starts a task once everything was listed, unless it is stopped before.
-    fn when_ready(&self, task: impl Future<Output = ()> + Send + 'static, stop: &CancellationToken) {
-        self.when_ready_on(&Handle::current(), task, stop);
-    }
-
-    /// The same, on threads of its own.
-    fn when_ready_on(
+    fn work_on<R: Reconcile>(
         &self,
         threads: &Handle,
-        task: impl Future<Output = ()> + Send + 'static,
+        lane: Lane,
+        reconciler: &Arc<R>,
+        queue: &Arc<Queue<Key>>,
+        at_a_time: usize,
         stop: &CancellationToken,
+    ) {
+        let (reconciler, queue, stopped) = (Arc::clone(reconciler), Arc::clone(queue), stop.clone());
+        let start = move || {
+            worker::run_lane(Arc::clone(&reconciler), Arc::clone(&queue), lane, at_a_time, stopped.clone()).boxed()
+        };
+        self.supervise(threads, R::NAME, stop, start);
+    }
+
+    fn run_loop<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        subject: T,
+        stop: &CancellationToken,
+        run: for<'t> fn(&'t mut T, CancellationToken) -> BoxFuture<'t, ()>,
+    ) {
+        self.supervise(&Handle::current(), name, stop, restartable(subject, stop, run));
+    }
+
+    /// Starts a loop once everything was listed, unless it is stopped before; starts it again if it panics.
+    fn supervise(
+        &self,
+        threads: &Handle,
+        name: &'static str,
+        stop: &CancellationToken,
+        start: impl FnMut() -> BoxFuture<'static, ()> + Send + 'static,
     ) {
         let (context, stop) = (Arc::clone(&self.context), stop.clone());
         let task = async move {
@@ -146,13 +180,31 @@ impl Controllers {
             }
             // Before the first of them does anything.
             context.endings.inherit(context.cluster.claims.list().iter().map(|claim| &**claim));
-            task.await;
+            context.cluster.supervisor.run(name, &stop, start).await;
         };
         self.tracker.spawn_on(task, threads);
+    }
+
+    /// Ends when a loop has panicked so often that the process should end; gives its name and its last panic.
+    pub async fn failed(&self) -> (&'static str, String) {
+        self.context.cluster.supervisor.failed().await
     }
 
     /// Waits until all have ended.
     pub async fn ended(&self) {
         self.tracker.wait().await;
+    }
+}
+
+/// A loop that goes on with what it knows when it is started again.
+fn restartable<T: Send + 'static>(
+    subject: T,
+    stop: &CancellationToken,
+    run: for<'t> fn(&'t mut T, CancellationToken) -> BoxFuture<'t, ()>,
+) -> impl FnMut() -> BoxFuture<'static, ()> + Send + 'static {
+    let (subject, stop) = (Arc::new(tokio::sync::Mutex::new(subject)), stop.clone());
+    move || {
+        let (subject, stop) = (Arc::clone(&subject), stop.clone());
+        async move { run(&mut *subject.lock().await, stop).await }.boxed()
     }
 }

@@ -106,7 +106,12 @@ pub struct Sender {
 impl Sender {
     /// Sends until the token is cancelled.
     pub async fn run(mut self, token: CancellationToken) {
-        let Some(client) = self.client else {
+        self.send_all(token).await;
+    }
+
+    /// The same for a loop that may be started again.
+    pub async fn send_all(&mut self, token: CancellationToken) {
+        let Some(client) = self.client.clone() else {
             return;
         };
         let mut in_flight = FuturesUnordered::new();

@@ -174,7 +174,14 @@ impl<K: Kind> Mirror<K> {
     pub fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) -> BoxFuture<'static, ()> {
         if let Some(home) = &self.home {
             let running = home.spawn(self.watch(streaming, token));
-            return async move { drop(running.await) }.boxed();
+            return async move {
+                if let Err(error) = running.await
+                    && error.is_panic()
+                {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
+            .boxed();
         }
         self.watch(streaming, token)
     }

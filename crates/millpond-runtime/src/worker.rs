@@ -1,15 +1,18 @@
-//! Running a controller: keys from a queue, a bounded number at a time, until told to stop.
+//! Running a controller: keys from a queue, a bounded number at a time, until told to stop. A key whose work panics is
+//! reported, counted ([`crate::panics`]) and tried again like one whose work failed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::meta::Key;
+use crate::panics;
 use crate::queue::{Lane, Queue};
 
 /// A key is not looked at again sooner than this without a change, so that a controller that
@@ -54,17 +57,29 @@ async fn work_off(step: Step, queue: Arc<Queue<Key>>, lane: Lane, concurrency: u
     let mut tasks = JoinSet::new();
     loop {
         while tasks.len() >= concurrency.max(1) {
-            tasks.join_next().await;
+            ended(tasks.join_next().await);
         }
         let key = tokio::select! {
             biased;
             () = token.cancelled() => break,
-            Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
+            task = tasks.join_next(), if !tasks.is_empty() => {
+                ended(task);
+                continue;
+            }
             key = queue.next_of(lane) => key,
         };
         tasks.spawn(step(Arc::clone(&queue), key));
     }
-    while tasks.join_next().await.is_some() {}
+    while let Some(task) = tasks.join_next().await {
+        ended(Some(task));
+    }
+}
+
+/// Panics of a reconcile are caught where its key is known: what is left are faults of this module.
+fn ended(task: Option<std::result::Result<(), JoinError>>) {
+    if let Some(Err(error)) = task {
+        tracing::error!(%error, "a task of a worker was lost");
+    }
 }
 
 /// Gives a key back to its queue, also when the work on it panics.
@@ -83,7 +98,15 @@ async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key
     let working = Working { queue, key };
     let Working { queue, key } = &working;
     tracing::trace!(controller = R::NAME, %key, "looking");
-    match controller.reconcile(key).await {
+    // What a panic leaves half done is no different from what a kill leaves half done.
+    let outcome = match AssertUnwindSafe(async { controller.reconcile(key).await }).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            panics::report(R::NAME, Some(key), &*panic);
+            return queue.retry(key.clone());
+        }
+    };
+    match outcome {
         Ok(again) => {
             queue.succeeded(key);
             if let Some(delay) = again {
@@ -99,5 +122,53 @@ async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key
             }
             queue.retry(key.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Panics with one key, at first.
+    #[derive(Default)]
+    struct Shaky {
+        tries: AtomicUsize,
+        others: AtomicUsize,
+    }
+
+    impl Reconcile for Shaky {
+        const NAME: &'static str = "shaky";
+
+        async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
+            if key.name == "bad" {
+                assert!(self.tries.fetch_add(1, Ordering::Relaxed) >= 4, "on purpose");
+            } else {
+                self.others.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(None)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_panics_is_counted_and_tried_again_with_back_off() {
+        let (controller, queue, stop) = (Arc::new(Shaky::default()), Arc::new(Queue::new()), CancellationToken::new());
+        let running = tokio::spawn(run(Arc::clone(&controller), Arc::clone(&queue), 2, stop.clone()));
+        let begun = Instant::now();
+        queue.add(Key::new("", "bad"));
+        while controller.tries.load(Ordering::Relaxed) < 5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let waits = Duration::from_millis(20 + 40 + 80 + 160);
+        assert!(begun.elapsed() >= waits && begun.elapsed() < waits * 2, "{:?}", begun.elapsed());
+        queue.add(Key::new("", "good"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(controller.others.load(Ordering::Relaxed), 1);
+        assert_eq!(panics::counts()["shaky"], 4);
+        stop.cancel();
+        running.await.unwrap();
     }
 }

@@ -87,7 +87,7 @@ impl Advisor {
     }
 
     /// Advises until the token is cancelled.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(&mut self, stop: CancellationToken) {
         let mut changes = self.context.cluster.changes();
         loop {
             changes.mark_unchanged();

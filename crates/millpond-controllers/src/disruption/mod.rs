@@ -108,7 +108,7 @@ impl Disruptor {
     }
 
     /// Works until the token is cancelled; a step that is under way is finished.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(&mut self, stop: CancellationToken) {
         loop {
             self.step().await;
             let next = earlier(self.commands_due, self.decision_due());

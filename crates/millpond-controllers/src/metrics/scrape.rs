@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{Gauges, Group, Metrics, Pool, PoolReason, label, pool};
+use super::{Controller, Counters, Gauges, Group, Metrics, Pool, PoolReason, label, pool};
 use crate::cluster::is_ours;
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClaim;
@@ -53,6 +53,7 @@ struct Seen {
 pub fn registry(context: &Context) -> Registry {
     let mut registry = Registry::default();
     counted(&context.metrics, &mut registry);
+    panics(millpond_runtime::panics::counts(), &mut registry);
     Seen::by(context).register(&mut registry);
     registry
 }
@@ -68,6 +69,7 @@ pub fn sample() -> String {
     super::sample::count(&metrics);
     let mut registry = Registry::default();
     counted(&metrics, &mut registry);
+    panics([("provisioner", 1)].into(), &mut registry);
     Seen::sample().register(&mut registry);
     encoded(&registry)
 }
@@ -76,6 +78,16 @@ fn encoded(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode_registry(&mut text, registry).expect("writing to a string does not fail");
     text
+}
+
+/// As controller-runtime calls it.
+fn panics(counts: BTreeMap<&'static str, u64>, registry: &mut Registry) {
+    let family: Counters<Controller> = Family::default();
+    for (controller, count) in counts {
+        family.get_or_create(&Controller { controller }).inc_by(count);
+    }
+    let of_runtime = registry.sub_registry_with_prefix("controller_runtime");
+    of_runtime.register("reconcile_panics", "Panics of controllers, which were started or tried again", family);
 }
 
 fn counted(metrics: &Metrics, registry: &mut Registry) {

@@ -75,6 +75,9 @@ fn open_cloud(directory: &Path) -> anyhow::Result<Cloud> {
     Cloud::open(&file).with_context(|| format!("cannot use `{}`", file.display()))
 }
 
+/// A process whose controllers panic again and again ends after this long, even if some of them do not.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
+
 /// What a process first finds out about its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -115,6 +118,13 @@ impl Monitor {
     /// What the controllers count and see, as families in OpenMetrics text; empty while another process leads.
     pub(crate) fn metrics(&self) -> String {
         self.context().map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
+    }
+
+    /// Controllers that panicked lately, with how often; an error names one that was not started again.
+    pub(crate) fn panics(&self) -> Result<Vec<(&'static str, usize)>, (&'static str, String)> {
+        let Some(context) = self.context() else { return Ok(Vec::new()) };
+        let supervisor = &context.cluster.supervisor;
+        supervisor.given_up().map_or_else(|| Ok(supervisor.restarts()), Err)
     }
 
     /// A follower is ready: it takes over when the leader ends. A leader is ready once its watches have listed everything.
@@ -221,11 +231,23 @@ impl Office {
         let dialects = dialects::start(&self.client, &self.dialects, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(Standing::Leads);
-        term.cancelled().await;
-        controllers.ended().await;
-        dialects.wait().await;
-        let _ = booting.await;
-        Ok(())
+        let failed = tokio::select! {
+            () = term.cancelled() => None,
+            failed = controllers.failed() => Some(failed),
+        };
+        let ended = async {
+            controllers.ended().await;
+            dialects.wait().await;
+            let _ = booting.await;
+        };
+        let Some((name, panic)) = failed else {
+            ended.await;
+            return Ok(());
+        };
+        // What is left of it may hang on what panicked.
+        term.cancel();
+        let _ = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await;
+        anyhow::bail!("controller `{name}` panicked again and again, the last time with: {panic}")
     }
 
     fn settle(&mut self, standing: Standing) {

@@ -58,7 +58,7 @@ impl Shrinker {
     }
 
     /// Looks at nodes until the token is cancelled.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(&mut self, stop: CancellationToken) {
         let machines = Arc::clone(&self.context.cluster.machines);
         tokio::select! {
             () = stop.cancelled() => return,

@@ -104,7 +104,17 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
 
 impl Report for Monitor {
     fn live(&self) -> Vec<Check> {
-        vec![Check::passes("ping")]
+        let controllers = "controllers";
+        let check = match self.panics() {
+            Ok(panics) if panics.is_empty() => Check::passes(controllers),
+            Ok(panics) => {
+                let times = |(name, count): &(&str, usize)| format!("{name} panicked {count} times in ten minutes");
+                Check::passes_with(controllers, &panics.iter().map(times).collect::<Vec<_>>().join(", "))
+            }
+            // The panic itself goes to the log: it may name objects.
+            Err((name, _)) => Check::fails(controllers, format!("{name} panicked again and again and was given up")),
+        };
+        vec![Check::passes("ping"), check]
     }
 
     fn ready(&self) -> Vec<Check> {

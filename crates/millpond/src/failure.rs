@@ -67,6 +67,9 @@ fn of(problem: &anyhow::Error) -> Option<&Failure> {
 
 /// What failed and why in one line, then what to do.
 pub(crate) fn describe(problem: &anyhow::Error) -> String {
+    if let Some(refused) = connection_refused(problem) {
+        return refused;
+    }
     let causes: Vec<_> = problem.chain().map(ToString::to_string).collect();
     let hint = of(problem).and_then(|failure| failure.hint.as_deref());
     let hint = hint
@@ -78,4 +81,34 @@ hint: {hint}"
         })
         .unwrap_or_default();
     format!("error: {}{hint}", causes.join(": "))
+}
+
+/// What to say where nothing listens on the address of a cluster; what each library calls that does not help.
+fn connection_refused(problem: &anyhow::Error) -> Option<String> {
+    let refused = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    if of(problem).is_some() || !problem.chain().any(refused) {
+        return None;
+    }
+    let tried = problem.to_string();
+    Some(format!(
+        "error: {tried}: connection refused\n\
+         hint: no API server listens on the address of the kubeconfig; `millpond up` starts one, `--kubeconfig FILE` names another"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_connection_says_what_to_do() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let problem = anyhow::Error::new(refused).context("cannot list /api/v1/pods");
+        let text = describe(&problem);
+        assert!(text.starts_with("error: cannot list /api/v1/pods: connection refused\nhint: "), "{text}");
+        let other = anyhow::Error::new(io::Error::from(io::ErrorKind::TimedOut)).context("cannot list");
+        assert_eq!(describe(&other), "error: cannot list: timed out");
+    }
 }

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod failure;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -71,8 +72,10 @@ fn start_logging() -> anyhow::Result<()> {
             code: Some(Code::Usage),
             hint: Some("give a level (`info`), or levels of rooms (`warn,millpond_apiserver=debug`)".to_owned()),
         })?,
-        Err(_) => EnvFilter::new("warn"),
+        // A request that fails is told once, by the command that made it.
+        Err(_) => EnvFilter::new("warn,kube_client::client=off"),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     Ok(())
 }

@@ -46,6 +46,7 @@ fn node_pool() -> Definition {
         .field("conditions", conditions(true));
     Definition::of::<NodePool>("A pool of nodes: nodes come for pods that have no place, and leave when they can", spec)
         .status(status)
+        .short_names(&["np"])
         .categories(&["karpenter"])
         .scale(".spec.replicas", ".status.nodes")
         .columns(vec![
@@ -200,8 +201,11 @@ fn node_claim() -> Definition {
         .field("allocatable", quantities("What pods can use of it"))
         .field("lastPodEventTime", time("When a pod last came or went"))
         .field("conditions", conditions(false));
-    Definition::of::<NodeClaim>("One node that was asked for", spec).status(status).categories(&["karpenter"]).columns(
-        vec![
+    Definition::of::<NodeClaim>("One node that was asked for", spec)
+        .status(status)
+        .short_names(&["nc"])
+        .categories(&["karpenter"])
+        .columns(vec![
             column("Type", "string", r".metadata.labels.node\.kubernetes\.io/instance-type", "Its instance type"),
             column(
                 "Capacity",
@@ -223,8 +227,7 @@ fn node_claim() -> Definition {
                 r#".status.conditions[?(@.type=="Drifted")].status"#,
                 "Whether it is no longer what its pool asks for",
             ),
-        ],
-    )
+        ])
 }
 
 fn node_overlay() -> Definition {

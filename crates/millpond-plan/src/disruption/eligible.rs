@@ -83,6 +83,11 @@ pub enum Refusal {
     NotWorthwhile,
 }
 
+/// A number and what it counts.
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 impl Refusal {
     /// Its name in reports.
     pub fn name(&self) -> &'static str {
@@ -147,7 +152,8 @@ impl Refusal {
                 match allowed {
                     0 => format!("PodDisruptionBudget {name} allows no eviction of pod {one} now"),
                     _ => format!(
-                        "PodDisruptionBudget {name} allows {allowed} evictions at once, pod {one} needs one more"
+                        "PodDisruptionBudget {name} allows {} at once, pod {one} needs one more",
+                        count(allowed.into(), "eviction")
                     ),
                 }
             }
@@ -181,9 +187,10 @@ impl Refusal {
                     _ => String::new(),
                 };
                 let budget = budget + 1;
-                format!("budget {budget} of its pool allows {allowed} nodes to be away at once, {busy} are{when}")
+                let (nodes, are) = (count(*allowed, "node"), if *busy == 1 { "is" } else { "are" });
+                format!("budget {budget} of its pool allows {nodes} to be away at once, {busy} {are}{when}")
             }
-            Self::LeastNodes(nodes) => format!("its pool keeps at least {nodes} nodes"),
+            Self::LeastNodes(nodes) => format!("its pool keeps at least {}", count(*nodes, "node")),
             Self::Unpriced => "its price is not known, so a saving cannot be told".to_owned(),
             Self::NoPlace(one, rule) => format!("pod {} has no other place ({rule})", pod(one)),
             Self::NoSaving => "no other way to run its pods costs less".to_owned(),

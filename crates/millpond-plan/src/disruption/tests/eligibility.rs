@@ -241,7 +241,7 @@ fn refusals_of_an_empty_node() {
         c.snapshot.pods.clear();
         c.first_pool().min_nodes = 1;
     };
-    assert_eq!(verdict(Empty, least), "LeastNodes: its pool keeps at least 1 nodes");
+    assert_eq!(verdict(Empty, least), "LeastNodes: its pool keeps at least 1 node");
     let daemon = |c: &mut Cluster| c.snapshot.classes[0].kind = PodKind::Daemon;
     assert_eq!(verdict(Empty, daemon), "yes");
     let guarded = |c: &mut Cluster| {

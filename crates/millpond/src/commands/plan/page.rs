@@ -45,6 +45,7 @@ fn headline(text: &mut String, outcome: &Outcome, words: &Words) {
     let pods = match (report.pods, report.unplaced.len()) {
         (0, _) => "No pod needs a place".to_owned(),
         (pods, 0) => format!("{} {} a place", plural(pods, "pod"), if pods == 1 { "gets" } else { "get" }),
+        (1, _) => "The pod gets no place".to_owned(),
         (pods, left) => format!("{} of {} get a place", pods - left, plural(pods, "pod")),
     };
     _ = writeln!(text, "{pods}{by}. Planned in {}.", time(words.seconds));

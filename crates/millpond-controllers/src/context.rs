@@ -14,6 +14,8 @@ use millpond_runtime::meta::Key;
 use millpond_state::PoolsOf;
 use millpond_state::groups::Use;
 use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use crate::buffers::Fills;
 use crate::clouds::Clouds;
@@ -21,6 +23,7 @@ use crate::cluster::Cluster;
 use crate::end::Endings;
 use crate::health::Health;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};
+use crate::launch_backoff::LaunchBackoff;
 use crate::led::Led;
 use crate::metrics::{Measured, Metrics};
 use crate::news::News;
@@ -29,12 +32,31 @@ use crate::stock::Stock;
 /// The provider of classes that name none.
 const DEFAULT_PROVIDER: &str = "sim";
 
+/// Outcomes of launches that the provisioner may be behind with; the oldest are dropped, and count as unknown.
+const OUTCOMES: usize = 4096;
+/// Offerings are not probed more often than this, whatever their own wait is: each probe is a claim that may fail.
+const SOONEST_PROBE: Duration = Duration::from_mins(1);
+/// A pool that is open again is planned for this long after the last round, not sooner.
+const SOONEST_OPEN: Duration = Duration::from_secs(1);
+
+/// Something that was left out of plans is let in again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reopening {
+    pub(crate) at: Instant,
+    /// No round for it sooner than this after the one before.
+    pub(crate) spacing: Duration,
+}
+
 /// What controllers act with.
 pub struct Context {
     /// Copies of everything.
     pub cluster: Arc<Cluster>,
     /// Offerings that were not to be had.
     pub stock: Stock,
+    /// Pools whose claims fail before they are launched.
+    pub(crate) launch_backoff: Arc<LaunchBackoff>,
+    /// What came of launches, as it happens: the name of a claim, and whether others like it should be tried.
+    pub(crate) launched: broadcast::Sender<(String, bool)>,
     /// How far buffers are filled.
     pub fills: Fills,
     /// Whether what pools launch becomes nodes.
@@ -78,6 +100,8 @@ impl Context {
             takers.iter().for_each(|provider| provider.take_catalogs(&catalogs));
         });
         let stock = Stock::new(cluster.options.seed, cluster.clock.clone());
+        let launch_backoff = Arc::new(LaunchBackoff::new(cluster.options.seed));
+        forget_on_change(&cluster, &launch_backoff);
         let endings = Endings::new(cluster.options.leads.is_exclusive());
         let clouds = providers.values().filter_map(|provider| Some((provider.name(), provider.cloud_id()?)));
         let clouds = Clouds::new(clouds);
@@ -89,6 +113,8 @@ impl Context {
         Arc::new(Self {
             cluster,
             stock,
+            launch_backoff,
+            launched: broadcast::channel(OUTCOMES).0,
             fills,
             health,
             metrics,
@@ -172,6 +198,7 @@ impl Context {
         }
         let mut snapshot = self.cluster.snapshot(&options).snapshot;
         self.stock.mark(&mut snapshot);
+        self.launch_backoff.mark(&mut snapshot);
         self.cluster.machines.meant.tell(&mut snapshot);
         snapshot
     }
@@ -181,10 +208,14 @@ impl Context {
         self.market.lock().market(snapshot)
     }
 
-    /// When something that was not to be had may be tried again.
-    pub(crate) fn next_probe(&self) -> Option<Duration> {
-        let groups = self.cluster.machines.health.next_release();
-        self.stock.next_probe().into_iter().chain(groups).min()
+    /// When something that was left out of plans is let in again, or was a while ago.
+    pub(crate) fn reopenings(&self) -> Vec<Reopening> {
+        let now = Instant::now();
+        let groups = self.cluster.machines.health.next_release().map(|wait| (now + wait, SOONEST_PROBE));
+        let offerings = self.stock.reopens().into_iter().map(|(at, wait)| (at, wait.min(SOONEST_PROBE)));
+        let pools = self.launch_backoff.reopens().into_iter().map(|at| (at, SOONEST_OPEN));
+        let all = offerings.chain(groups).chain(pools);
+        all.map(|(at, spacing)| Reopening { at, spacing }).collect()
     }
 
     /// The class of that name.
@@ -196,6 +227,33 @@ impl Context {
     pub fn pool(&self, name: &str) -> Option<Arc<NodePool>> {
         self.cluster.pools.get(&Key::new("", name))
     }
+}
+
+/// A change of a pool or of its class is a new try.
+fn forget_on_change(cluster: &Arc<Cluster>, backoff: &Arc<LaunchBackoff>) {
+    let pools = Arc::clone(backoff);
+    cluster.pools.on_change(move |before, after| {
+        let counts =
+            |pool: Option<&Arc<NodePool>>| pool.map(|pool| (pool.metadata.uid.clone(), pool.metadata.generation));
+        if let Some(pool) = after.or(before).filter(|_| counts(before) != counts(after)) {
+            pools.forget(pool.name());
+        }
+    });
+    let (classes, weak) = (Arc::clone(backoff), Arc::downgrade(cluster));
+    cluster.classes.on_change(move |before, after| {
+        let counts = |class: Option<&Arc<NodeClass>>| {
+            class.map(|class| {
+                let ready = millpond_api::condition::is_true(&class.status.conditions, millpond_api::condition::READY);
+                (class.metadata.uid.clone(), class.metadata.generation, ready)
+            })
+        };
+        let Some(class) = after.or(before).filter(|_| counts(before) != counts(after)) else { return };
+        for pool in weak.upgrade().iter().flat_map(|cluster| cluster.pools.list()) {
+            if pool.spec.template.spec.node_class_ref.name == class.name() {
+                classes.forget(pool.name());
+            }
+        }
+    });
 }
 
 /// Of several limits the lowest holds.

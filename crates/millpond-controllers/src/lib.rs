@@ -33,6 +33,7 @@ pub mod end;
 pub mod health;
 pub mod interrupt;
 pub mod kinds;
+mod launch_backoff;
 pub mod leader;
 mod led;
 pub mod limits;

@@ -66,6 +66,13 @@ impl StaticPools {
                 claims.add(Key::of(&*pool));
             }
         });
+        let (launches, weak) = (Arc::clone(queue), Arc::downgrade(context));
+        context.launch_backoff.on_change(move |pool| {
+            let pool = weak.upgrade().and_then(|context| context.pool(pool));
+            if let Some(pool) = pool.filter(|pool| pool.spec.replicas.is_some()) {
+                launches.add(Key::of(&*pool));
+            }
+        });
         Self { context: Arc::clone(context) }
     }
 }
@@ -95,6 +102,12 @@ impl StaticPools {
         if !is_true(&pool.status.conditions, READY) {
             return Ok(None);
         }
+        let backoff = &self.context.launch_backoff;
+        if let Some((wait, _)) = backoff.closed(pool.name()) {
+            return Ok(Some(wait));
+        }
+        // After a failure, one claim finds out for all.
+        let missing = if backoff.is_probing(pool.name()) { missing.min(1) } else { missing };
         let there = self.context.cluster.claims.indexed(pool.name()).len();
         let limit = pool.spec.limits.as_ref().and_then(|limits| limits.get("nodes"));
         let room = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0).saturating_sub(there));

@@ -37,8 +37,11 @@ impl Default for Backoff {
     }
 }
 
-/// A wait is longer by up to this share, so that offerings that failed together are not all probed together.
-const JITTER: f64 = 0.2;
+/// A wait differs from what is configured by up to this share in both directions, so that offerings that failed together
+/// are not all probed together.
+const JITTER: f64 = 0.1;
+/// An offering that was to be had this lately is bought for several nodes at once; of others one node comes first.
+const PROVEN_FOR: Duration = Duration::from_mins(10);
 /// An offering that nobody wanted for this long after its wait begins anew: what was then says nothing of now.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 /// A probe that says nothing for this long counts for nothing: whoever made it is gone.
@@ -50,7 +53,9 @@ struct Entry {
     until: Instant,
     /// The same as objects hold it.
     until_time: Time,
-    /// Since when somebody finds out whether it is to be had again.
+    /// How long the last wait was.
+    wait: Duration,
+    /// Since when a launch finds out whether it is to be had again.
     probing: Option<Instant>,
 }
 
@@ -81,6 +86,8 @@ type Listener = Box<dyn Fn() + Send + Sync>;
 /// What is known of the stock of offerings.
 pub struct Stock {
     entries: Mutex<(BTreeMap<OfferingKey, Entry>, StdRng)>,
+    /// When an offering was last had.
+    had: Mutex<BTreeMap<OfferingKey, Instant>>,
     clock: Clock,
     listeners: RwLock<Vec<Listener>>,
 }
@@ -89,7 +96,7 @@ impl Stock {
     /// Nothing is known to be missing; the seed decides the jitter.
     pub fn new(seed: u64, clock: Clock) -> Self {
         let entries = Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed)));
-        Self { entries, clock, listeners: RwLock::default() }
+        Self { entries, had: Mutex::default(), clock, listeners: RwLock::default() }
     }
 
     /// Calls `listener` whenever something else is missing, or for another time.
@@ -116,6 +123,7 @@ impl Stock {
                 failures: u32::try_from(known.failures.max(1)).unwrap_or(u32::MAX),
                 until: now + Duration::try_from(left).unwrap_or_default(),
                 until_time: known.until,
+                wait: Duration::try_from(left).unwrap_or_default(),
                 probing: None,
             });
         }
@@ -141,16 +149,18 @@ impl Stock {
         let (entries, random) = &mut *locked;
         entries.retain(|_, entry| now.saturating_duration_since(entry.until) < FORGOTTEN_AFTER);
         for offering in offerings {
-            let new = Entry { failures: 0, until: now, until_time: Time(time.as_second()), probing: None };
+            self.had.lock().remove(offering);
+            let (wait, until_time) = (Duration::ZERO, Time(time.as_second()));
+            let new = Entry { failures: 0, until: now, until_time, wait, probing: None };
             let entry = entries.entry(offering.clone()).or_insert(new);
             // Launches that were under way together tell one thing.
             if entry.failures > 0 && entry.until > now && entry.probing.is_none() {
                 continue;
             }
             let wait = backoff.initial.saturating_mul(1 << entry.failures.min(16)).min(backoff.longest);
-            let wait = wait.mul_f64(1.0 + JITTER * random.random_range(0.0..1.0));
+            let wait = wait.mul_f64(random.random_range(1.0 - JITTER..1.0 + JITTER));
             let until_time = Time((time + wait).as_second() + 1);
-            *entry = Entry { failures: entry.failures + 1, until: now + wait, until_time, probing: None };
+            *entry = Entry { failures: entry.failures + 1, until: now + wait, until_time, wait, probing: None };
             changed = true;
         }
         drop(locked);
@@ -161,6 +171,11 @@ impl Stock {
 
     /// An offering was to be had.
     pub fn succeeded(&self, offering: &OfferingKey) {
+        let now = Instant::now();
+        let mut had = self.had.lock();
+        had.retain(|_, at| now - *at < PROVEN_FOR);
+        had.insert(offering.clone(), now);
+        drop(had);
         let known = self.entries.lock().0.remove(offering).is_some();
         if known {
             self.tell_change();
@@ -171,6 +186,11 @@ impl Stock {
     pub fn is_open(&self, offering: &OfferingKey) -> bool {
         let now = Instant::now();
         self.entries.lock().0.get(offering).is_none_or(|entry| entry.is_open(now))
+    }
+
+    /// Whether an offering was had lately.
+    pub(crate) fn is_proven(&self, offering: &OfferingKey) -> bool {
+        self.had.lock().get(offering).is_some_and(|at| at.elapsed() < PROVEN_FOR)
     }
 
     /// Takes an offering for a launch. Of one that failed before and may be probed, only the first who asks gets it.
@@ -203,6 +223,11 @@ impl Stock {
             until: entry.until_time,
         });
         missing.collect()
+    }
+
+    /// When each may be probed, or might have been, and how long its wait was.
+    pub(crate) fn reopens(&self) -> Vec<(Instant, Duration)> {
+        self.entries.lock().0.values().map(|entry| (entry.until, entry.wait)).collect()
     }
 
     /// How long until the next one may be probed.
@@ -287,6 +312,30 @@ mod tests {
         assert!(stock.take(&m5), "a probe that says nothing does not hold it for ever");
         stock.succeeded(&m5);
         assert!(stock.take(&m5) && stock.take(&m5) && stock.missing().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_are_what_is_configured_or_a_little_more_or_less() {
+        let stock = stock();
+        let backoff = Backoff { initial: Duration::from_secs(20), longest: Duration::from_mins(5) };
+        let all: Vec<OfferingKey> = (0..50).map(|index| offering(&index.to_string())).collect();
+        stock.failed(&all, backoff);
+        let waits: Vec<u128> = stock.missing().iter().map(|missing| missing.wait.as_millis()).collect();
+        assert!(waits.iter().all(|wait| (18_000..=22_000).contains(wait)), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait < 20_000) && waits.iter().any(|wait| *wait > 20_000), "{waits:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_had_lately_is_proven_until_it_fails() {
+        let (stock, m5) = (stock(), offering("m5.large"));
+        assert!(!stock.is_proven(&m5));
+        stock.succeeded(&m5);
+        assert!(stock.is_proven(&m5));
+        stock.failed([&m5], Backoff::default());
+        assert!(!stock.is_proven(&m5));
+        stock.succeeded(&m5);
+        pass(10).await;
+        assert!(!stock.is_proven(&m5), "ten minutes ago says little of now");
     }
 
     #[tokio::test(start_paused = true)]

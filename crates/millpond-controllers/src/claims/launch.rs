@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::Claims;
 use crate::clouds::CLOUD_ANNOTATION;
+use crate::cluster::pool_name;
 use crate::context::api_class;
 use crate::health::Launch;
 use crate::kinds::{NodeClaim, NodeClass};
@@ -37,6 +38,12 @@ const OUT_OF_STOCK: Voice =
 const CLASS_NOT_READY: Voice =
     Voice { component: "millpond", action: "Launch", reason: "NodeClassNotReady", warning: true };
 const TIMED_OUT: Voice = Voice { component: "millpond", action: "Launch", reason: "LaunchTimeout", warning: true };
+const OVER_LIMITS: Voice = Voice { component: "millpond", action: "Launch", reason: "LimitsExceeded", warning: true };
+const LAUNCH_FAILED: Voice = Voice { component: "millpond", action: "Launch", reason: "LaunchFailed", warning: true };
+/// A launch that failed so often in a row, for a reason that may pass, speaks of the whole pool.
+const FAILURES_OF_POOL: u32 = 3;
+/// So many pods of a claim get an event of its launch.
+const PODS_REPORTED: usize = 10;
 
 /// How far claims are that are being launched.
 #[derive(Default)]
@@ -55,11 +62,12 @@ impl Launches {
         self.0.lock().remove(claim);
     }
 
-    fn next_wait(&self, claim: &Key) -> Duration {
+    /// Counts a failure; gives the number of failures in a row, and the wait before the next try.
+    fn failed(&self, claim: &Key) -> (u32, Duration) {
         let mut launches = self.0.lock();
         let failures = &mut launches.entry(claim.clone()).or_default().failures;
         *failures += 1;
-        FIRST_RETRY.saturating_mul(1 << (*failures - 1).min(16)).min(LONGEST_RETRY)
+        (*failures, FIRST_RETRY.saturating_mul(1 << (*failures - 1).min(16)).min(LONGEST_RETRY))
     }
 
     fn keep(&self, claim: &NodeClaim, launched: Launched) {
@@ -84,18 +92,25 @@ impl Claims {
         let left = self.time_left(claim, LAUNCH_TIMEOUT);
         if left.is_zero() {
             let why = "no machine could be had in 5 minutes";
-            self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await?;
+            self.refuse_pool(claim, last_failure(claim).map_or(why, |failed| failed.message.as_str()));
+            self.give_up_launch(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await?;
             self.context.health.note(&self.context.cluster, claim, failure(claim, why));
             return Ok(None);
         }
         if limits::is_overrun(&self.context, claim).await? {
-            let why = "it was written so late that what was reserved for it may have gone to others";
-            return self.give_up(claim, TIMED_OUT, disrupted_by::LIVENESS, why).await;
+            let why = "limits leave no room for it any more: it was written so late that what was reserved for it may have \
+                       gone to others";
+            self.refuse_pool(claim, why);
+            return self.give_up_launch(claim, OVER_LIMITS, disrupted_by::LIMITS_EXCEEDED, why).await;
         }
         let outcome = self.try_launch(claim).await;
         match outcome {
             // It is written down by those who have time; others wait for their call.
             Ok(launched) => {
+                self.report_outcome(claim, true);
+                if let Some(pool) = pool_name(claim) {
+                    self.context.launch_backoff.forget(pool);
+                }
                 self.launches.keep(claim, launched);
                 Ok(Some(Duration::ZERO))
             }
@@ -169,11 +184,12 @@ impl Claims {
             return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });
         }
         let stock = &self.context.stock;
+        let closed: Vec<OfferingKey> = all.iter().map(|choice| choice.offering.clone()).collect();
         let open: Vec<Choice> =
             all.into_iter().filter(|choice| stock.take(&choice.offering)).take(MOST_CHOICES).collect();
         if open.is_empty() {
             let message = "every offering that would do was out of stock a short while ago";
-            return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });
+            return Err(ProviderError::CapacityUnavailable { offerings: closed, message: message.to_owned() });
         }
         let unregistered =
             Taint { key: UNREGISTERED_TAINT.to_owned(), value: String::new(), effect: TaintEffect::NoExecute };
@@ -222,15 +238,22 @@ impl Claims {
     async fn not_launched(&self, claim: &NodeClaim, error: ProviderError, left: Duration) -> Result<Option<Duration>> {
         let message = error.to_string();
         match &error {
-            ProviderError::CapacityUnavailable { .. } | ProviderError::Quota { .. } => {
-                return self.give_up(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
+            // The stock knows of each of these offerings now.
+            ProviderError::CapacityUnavailable { offerings, .. } | ProviderError::Quota { offerings, .. }
+                if !offerings.is_empty() =>
+            {
+                return self.give_up_launch(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
             }
-            // The token's machine is gone already: so is all that this claim stands for.
-            ProviderError::NotFound { .. } => {
-                return self.give_up(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
+            // With `NotFound` the token's machine is gone already: so is all that this claim stands for.
+            ProviderError::CapacityUnavailable { .. }
+            | ProviderError::Quota { .. }
+            | ProviderError::NotFound { .. } => {
+                self.refuse_pool(claim, &message);
+                return self.give_up_launch(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
             }
             ProviderError::NotReady { .. } => {
-                return self.give_up(claim, CLASS_NOT_READY, disrupted_by::CLASS_NOT_READY, &message).await;
+                self.refuse_pool(claim, &message);
+                return self.give_up_launch(claim, CLASS_NOT_READY, disrupted_by::CLASS_NOT_READY, &message).await;
             }
             // The new leader launches it.
             ProviderError::Fenced { .. } => {
@@ -239,22 +262,75 @@ impl Claims {
             }
             ProviderError::Throttled { .. } | ProviderError::Denied { .. } | ProviderError::Other { .. } => {}
         }
-        let key = Key::of(claim);
-        let mut wait = self.launches.next_wait(&key);
+        let (failures, mut wait) = self.launches.failed(&Key::of(claim));
+        let is_denied = matches!(error, ProviderError::Denied { .. });
+        if is_denied || failures >= FAILURES_OF_POOL {
+            self.refuse_pool(claim, &message);
+        }
+        // What may pass with the next try says nothing of others.
+        self.report_outcome(claim, !is_denied);
         if let ProviderError::Throttled { retry_after: Some(after), .. } = &error {
             wait = wait.max(*after);
         }
         tracing::warn!(claim = claim.name(), error = message, "launch failed, will try again");
+        self.report_launch(claim, LAUNCH_FAILED, &message);
         let failed = Condition::unknown(conditions::LAUNCHED, "LaunchFailed", message);
         self.write_status(claim, |_| {}, [failed]).await?;
         Ok(Some(wait.min(left)))
     }
+
+    /// A claim that was never launched is given up; its pods learn why.
+    async fn give_up_launch(
+        &self,
+        claim: &NodeClaim,
+        voice: Voice,
+        reason: &'static str,
+        why: &str,
+    ) -> Result<Option<Duration>> {
+        self.report_to_pods(claim, voice, why);
+        let given_up = self.give_up(claim, voice, reason, why).await;
+        self.report_outcome(claim, false);
+        given_up
+    }
+
+    /// Leaves the pool of a claim out of plans for a while.
+    fn refuse_pool(&self, claim: &NodeClaim, why: &str) {
+        if let Some(pool) = pool_name(claim) {
+            self.context.launch_backoff.failed(pool, why);
+        }
+    }
+
+    /// Says what came of a launch to those that wait to launch the same.
+    fn report_outcome(&self, claim: &NodeClaim, others_too: bool) {
+        // Most of the time nothing waits for it.
+        let _ = self.context.launched.send((claim.name().to_owned(), others_too));
+    }
+
+    /// Says on a claim, and on pods that were promised its node, what came of a launch; not with every try.
+    fn report_launch(&self, claim: &NodeClaim, voice: Voice, why: &str) {
+        self.context.news.tell(claim, voice, why);
+        self.report_to_pods(claim, voice, why);
+    }
+
+    fn report_to_pods(&self, claim: &NodeClaim, voice: Voice, why: &str) {
+        let cluster = &self.context.cluster;
+        let note = format!("nodeclaim/{} could not be launched: {why}", claim.name());
+        let pods = cluster.promises.pods_of(claim);
+        for pod in pods.iter().take(PODS_REPORTED).filter_map(|pod| cluster.pods.get(pod)) {
+            self.context.news.tell(&*pod, voice, note.clone());
+        }
+    }
+}
+
+/// What was wrong with the last try to launch a claim.
+fn last_failure(claim: &NodeClaim) -> Option<&Condition> {
+    let tried = condition::find(&claim.status.conditions, conditions::LAUNCHED);
+    tried.filter(|tried| !tried.message.is_empty())
 }
 
 /// What a pool has to know of a launch that was given up: what was wrong the last time, if something was.
 fn failure(claim: &NodeClaim, why: &str) -> Launch {
-    let tried = condition::find(&claim.status.conditions, conditions::LAUNCHED);
-    let (reason, message) = match tried.filter(|tried| !tried.message.is_empty()) {
+    let (reason, message) = match last_failure(claim) {
         Some(tried) => (tried.reason.as_str(), tried.message.as_str()),
         None => (TIMED_OUT.reason, why),
     };

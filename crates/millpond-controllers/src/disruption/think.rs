@@ -4,11 +4,17 @@ use std::collections::{BTreeSet, HashMap};
 
 use millpond_plan::disruption::{Accounts, Refusal, consolidate};
 use millpond_plan::market::Market;
-use millpond_plan::model::{DisruptionReason, Node, NodeId, NodeState, PodId, Snapshot};
+use millpond_plan::model::{
+    DisruptionReason, Node, NodeId, NodeState, Pod, PodId, PodKind, PodState, Seconds, Snapshot,
+};
 use millpond_plan::plan::{Plan, Settings, Target};
 
 /// Reasons for which nodes of a pool of fixed size are replaced.
 const REPLACED_FOR: [DisruptionReason; 2] = [DisruptionReason::Drifted, DisruptionReason::Expired];
+
+/// Nodes are kept for a pod that waits for its own node no longer than this after it was made: a machine that never becomes
+/// a node would keep others for fifteen minutes.
+const LONGEST_WAVE: Seconds = 5 * 60;
 
 /// What was thought, and of what.
 pub(super) struct Thought {
@@ -19,8 +25,11 @@ pub(super) struct Thought {
     pub(super) kept: Vec<Option<Refusal>>,
     /// Nodes on which room is kept for pods of buffers, as long as these stay where they are.
     pub(super) buffers: HashMap<PodId, NodeId>,
-    /// Nodes that the planner was told to leave alone: of pools of fixed size, and those of commands that failed lately.
+    /// Nodes that the planner was told to leave alone: of pools of fixed size, those of commands that failed lately, and
+    /// those that were bought together with nodes that pods still wait for.
     pub(super) spared: Vec<bool>,
+    /// When nodes that were bought together are judged at the latest.
+    pub(super) wave_ends: Option<Seconds>,
     /// Nodes of pools of fixed size that are to be replaced one by one.
     pub(super) fixed: Vec<(NodeId, DisruptionReason)>,
     /// Nodes that never took pods and have reached their age.
@@ -33,10 +42,14 @@ impl Thought {
         let fixed = outdated(&snapshot, held, steady);
         let stillborn = stillborn(&snapshot, held);
         let of_fixed_size = |pool: millpond_plan::model::PoolId| snapshot.pools[pool.index()].replicas.is_some();
+        let wave = wave(&snapshot);
         let spared: Vec<bool> = snapshot
             .nodes
             .iter()
-            .map(|node| held.contains(&node.name) || node.pool.is_some_and(of_fixed_size))
+            .map(|node| {
+                let is_of_wave = node.pool.is_some() && wave.is_some_and(|began| node.created >= began);
+                is_of_wave || held.contains(&node.name) || node.pool.is_some_and(of_fixed_size)
+            })
             .collect();
         for (node, spared) in snapshot.nodes.iter_mut().zip(&spared) {
             node.do_not_disrupt |= spared;
@@ -47,8 +60,20 @@ impl Thought {
         let buffers = buffers(&snapshot, &waiting.plan);
         let consolidated = consolidate(&snapshot, &market, waiting, &settings);
         let (plan, kept) = (consolidated.outcome.plan, consolidated.kept);
-        Self { snapshot, market, plan, kept, buffers, spared, fixed, stillborn }
+        let wave_ends = wave.map(|began| began + LONGEST_WAVE);
+        Self { snapshot, market, plan, kept, buffers, spared, wave_ends, fixed, stillborn }
     }
+}
+
+/// When the first of the pods came that wait for a node which was promised to them. What was bought since then was bought
+/// for the same wave of pods. Where they end up is open until the last of them is bound, so none of it is judged before.
+fn wave(snapshot: &Snapshot) -> Option<Seconds> {
+    let waits = |pod: &&Pod| {
+        let is_young = snapshot.now - pod.created < LONGEST_WAVE;
+        let is_buffer = snapshot.classes[pod.class.index()].kind == PodKind::Buffer;
+        pod.state == PodState::Pending && pod.node.is_some() && is_young && !is_buffer
+    };
+    snapshot.pods.iter().filter(waits).map(|pod| pod.created).min()
 }
 
 /// Where a plan finds room for pods of buffers on nodes that are there.
@@ -160,6 +185,31 @@ mod tests {
         snapshot.nodes[young.index()].expiry = millpond_plan::model::Expiry::At(snapshot.now);
         assert_eq!(stillborn(&snapshot, &BTreeSet::new()), [young]);
         assert_eq!(stillborn(&snapshot, &names(&["young"])), []);
+    }
+
+    #[test]
+    fn nodes_of_a_wave_stay_while_pods_of_it_wait() {
+        let removed = |pod_age: i64| -> Vec<String> {
+            let mut snapshot = Cluster::new()
+                .machine("small", "cpu=2 memory=4Gi", |machine| machine.price(50))
+                .pool("general", |pool| pool.edit(|pool| pool.disruption.budgets[0].nodes = Nodes::Count(9)))
+                .node("old", "small", |node| node.pool("general").age(3600))
+                .node("bought", "small", |node| node.pool("general").age(20))
+                .node("starts", "small", |node| node.pool("general").age(20).starting())
+                .pod("waits", "cpu=1500m", |pod| pod.on("starts"))
+                .snapshot();
+            let waits = snapshot.pods.iter_mut().find(|pod| &*pod.name == "waits").unwrap();
+            (waits.state, waits.created) = (PodState::Pending, snapshot.now - pod_age);
+            let now = snapshot.now;
+            let thought = Thought::new(snapshot, &BTreeSet::new(), &BTreeSet::new());
+            let ends = (pod_age < LONGEST_WAVE).then_some(now - pod_age + LONGEST_WAVE);
+            assert_eq!(thought.wave_ends, ends, "when they are judged whatever happens");
+            let removed = thought.plan.removals.iter().flat_map(|removal| &removal.nodes);
+            removed.map(|node| thought.snapshot.nodes[node.index()].name.clone()).collect()
+        };
+        assert_eq!(removed(30), ["old"], "the pod came before the other two were bought");
+        assert_eq!(removed(10), ["bought", "old"], "it is of a later wave");
+        assert_eq!(removed(LONGEST_WAVE), ["bought", "old"], "it is not waited for any longer");
     }
 
     #[test]

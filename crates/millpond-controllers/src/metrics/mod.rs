@@ -49,6 +49,8 @@ pub mod disrupted_by {
     pub const INSUFFICIENT_CAPACITY: &str = "insufficient_capacity";
     /// Its class cannot be used.
     pub const CLASS_NOT_READY: &str = "nodeclass_not_ready";
+    /// Limits leave no room for it.
+    pub const LIMITS_EXCEEDED: &str = "limits_exceeded";
     /// The machine did not come, or did not become a node, in time.
     pub const LIVENESS: &str = "liveness";
 }

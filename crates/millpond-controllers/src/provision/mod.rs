@@ -10,6 +10,7 @@
 
 mod intent;
 mod nominate;
+mod probe;
 mod roomy;
 mod round;
 mod turns;
@@ -31,15 +32,13 @@ pub(crate) use turns::spreads;
 use crate::context::Context;
 use round::{Round, Unjudged};
 use waiting::Waiting;
-use window::Window;
+use window::{Announced, Window};
 
 /// Pods without a place are planned for again this long after something changed, not sooner.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
 /// Pods that the scheduler should bind to nodes that are there, and whose room others may have taken, are planned for again
 /// this long after the last round: meanwhile it binds the rest.
 const SOONEST_DISPLACED: Duration = Duration::from_millis(50);
-/// Offerings that were out of stock are not probed more often than this: each probe is a claim that may fail.
-const SOONEST_PROBE: Duration = Duration::from_mins(1);
 /// How good a plan is, is found out when no other was made for this long.
 const JUDGED_AFTER: Duration = Duration::from_secs(1);
 /// While pods come without an end, those who come next wait for the plan that is being made, and fill what it leaves
@@ -62,8 +61,11 @@ impl Provisioner {
     }
 
     /// Plans until the token is cancelled; a round that is under way is finished.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(&mut self, stop: CancellationToken) {
+        // A round that was under way when this loop panicked did not act, or not on all of them.
+        self.waiting.give_back();
         let mut unjudged = None;
+        let mut announced = Announced::default();
         loop {
             tokio::select! {
                 biased;
@@ -74,9 +76,9 @@ impl Provisioner {
                     continue;
                 }
             }
-            let budget = if self.gather(&stop).await { Budget::default() } else { IN_A_HURRY };
+            let budget = if self.gather(&mut announced, &stop).await { Budget::default() } else { IN_A_HURRY };
             match Round::new(&self.context, &self.waiting, budget).run().await {
-                Ok(planned) => unjudged = Some(planned),
+                Ok(planned) => unjudged = planned.or(unjudged),
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
                     self.waiting.failed(Instant::now() + RETRY);
@@ -89,7 +91,7 @@ impl Provisioner {
     async fn until_due(&self) {
         loop {
             let changed = self.waiting.changed();
-            match self.waiting.due(self.context.next_probe()) {
+            match self.waiting.due(&self.context.reopenings()) {
                 Some(due) if due <= Instant::now() => return,
                 Some(due) => tokio::select! {
                     () = tokio::time::sleep_until(due) => return,
@@ -100,15 +102,17 @@ impl Provisioner {
         }
     }
 
-    /// Keeps the window open while pods keep coming, but not for ever; tells whether they have come to an end.
-    async fn gather(&self, stop: &CancellationToken) -> bool {
+    /// Keeps the window open while pods keep coming, but not for ever; says whether they have come to an end.
+    async fn gather(&self, announced: &mut Announced, stop: &CancellationToken) -> bool {
         let Some(since) = self.waiting.fresh_since() else { return true };
-        let mut window = Window::open(since, Instant::now(), window::missing(&self.context.cluster));
+        let cluster = &self.context.cluster;
+        let mut window = Window::open(since, Instant::now(), announced.missing(cluster, Instant::now()));
         let mut seen = self.waiting.arrivals();
         loop {
             let changed = self.waiting.changed();
             let arrived = self.waiting.arrivals();
-            window.look(Instant::now(), arrived - seen, window::missing(&self.context.cluster));
+            let now = Instant::now();
+            window.look(now, arrived - seen, announced.missing(cluster, now), &self.waiting.wave());
             seen = arrived;
             tokio::select! {
                 biased;

@@ -18,13 +18,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Intents;
+use super::probe;
 use super::waiting::{Expected, Waiting};
 use crate::buffers::Fill;
 use crate::capi::autoscale::{Seen, grow, is_group};
 use crate::claims::claim_of;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
-use crate::limits;
 use crate::metrics::{PROVISIONER, created_for};
 use crate::promises::{PROMISED_ANNOTATION, said};
 use crate::thinking::{in_the_background, thinking};
@@ -49,8 +49,9 @@ impl<'c> Round<'c> {
         Self { context, waiting, budget }
     }
 
-    /// Plans and acts; gives what it planned for, to be judged when nobody waits.
-    pub(super) async fn run(self) -> Result<Unjudged> {
+    /// Plans and acts; gives what it planned for, to be judged when no pod waits. None if more pods of a wave came while it
+    /// planned: nothing is done then, and all of them are planned for together.
+    pub(super) async fn run(self) -> Result<Option<Unjudged>> {
         let _turn = self.context.turn.lock().await;
         self.waiting.begin();
         let cluster = &self.context.cluster;
@@ -60,11 +61,14 @@ impl<'c> Round<'c> {
         let Draft { snapshot, market, outcome, promised, claims, taken, bought } = thinking(|| self.draft());
         let planned = begun.elapsed();
         metrics.planned(PROVISIONER, planned);
+        if !outcome.plan.new_nodes.is_empty() && self.waiting.has_outrun(begun) {
+            tracing::debug!(pods = outcome.report.pods, ?planned, "more pods came, will plan for all of them");
+            self.waiting.give_back();
+            return Ok(None);
+        }
         metrics.plan_made(&outcome.report);
-        let (created, promises) = futures::join!(
-            limits::create(self.context, claims, created_for::PODS),
-            self.promise_all(promised.starting)
-        );
+        let (created, promises) =
+            futures::join!(probe::create(self.context, claims, created_for::PODS), self.promise_all(promised.starting));
         let created = created?;
         cluster.machines.meant.remember(&snapshot, &outcome);
         let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
@@ -79,8 +83,10 @@ impl<'c> Round<'c> {
         }
         let of_claims = created.iter().zip(&outcome.plan.new_nodes).filter(|(_, node)| !is_group(&snapshot, node.pool));
         if grown.failed || of_claims.into_iter().any(|(claim, _)| claim.is_none()) {
-            // A limit was reached meanwhile, or a write failed.
-            self.waiting.not_written(Instant::now() + super::RETRY);
+            // A limit was reached meanwhile, a write failed, or the first of several like it could not be launched.
+            self.waiting.not_written();
+        } else {
+            self.waiting.written();
         }
         let fills = Fill::of_plan(&snapshot, &outcome);
         let short = fills.values().any(|fill| fill.lacking > 0);
@@ -98,7 +104,7 @@ impl<'c> Round<'c> {
         let all = begun.elapsed();
         let written = all.saturating_sub(planned);
         tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
-        Ok(Unjudged { snapshot, market })
+        Ok(Some(Unjudged { snapshot, market }))
     }
 
     /// Decides.
@@ -154,7 +160,7 @@ impl<'c> Round<'c> {
         match cluster.claims.patch_urgently(&Key::of(&*claim), &patch).await {
             Ok(_) => self.tell(claim.name(), pods),
             // The next round knows that it is gone.
-            Err(error) if error.is_not_found() => self.waiting.not_written(Instant::now() + super::RETRY),
+            Err(error) if error.is_not_found() => self.waiting.not_written(),
             Err(error) => return Err(error),
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use millpond_runtime::kinds::Kind;
 use millpond_runtime::meta::{Key, has_ended, is_leaving, node_name};
 use millpond_runtime::mirror::Mirror;
@@ -17,12 +17,16 @@ use tokio::time::Instant;
 
 use super::nominate::PATIENCE;
 use super::turns::spreads;
-use super::{SOONEST_AGAIN, SOONEST_DISPLACED, SOONEST_PROBE};
+use super::window::Wave;
+use super::{RETRY, SOONEST_AGAIN, SOONEST_DISPLACED};
 use crate::cluster::Cluster;
-use crate::context::Context;
+use crate::context::{Context, Reopening};
 use crate::kinds::CapacityBuffer;
 use crate::metrics::Metrics;
 use crate::promises::Promises;
+
+/// What a round decided and could not write is planned again this often at least.
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
 /// Pods that the scheduler should bind by itself, with the node where the plan has them. That of a node group has no name
 /// yet, and stands for none here.
@@ -60,6 +64,10 @@ impl FromIterator<(Key, String)> for Expected {
 struct State {
     /// Pods that no round has looked at.
     fresh: HashSet<Key>,
+    /// Those that the round which is under way looks at for the first time, and since when the first of them waits.
+    looked_at: (HashSet<Key>, Option<Instant>),
+    /// Pods of workloads that came closely one after the other.
+    wave: Wave,
     /// When the first of them began to wait.
     since: Option<Instant>,
     /// Pods that a round found no place for.
@@ -76,12 +84,16 @@ struct State {
     short: bool,
     /// Something changed since the last round that may help pods without a place, or leaves a buffer without.
     helped: bool,
+    /// When the last round began.
+    begun: Option<Instant>,
     /// When the last round ended.
     ended: Option<Instant>,
     /// A round failed: no other before then.
     again: Option<Instant>,
-    /// Something that a round decided was not written: when to look at it again. Others need not wait for that.
+    /// Something that a round decided was not written: when to look at it again. Other pods need not wait for that.
     unwritten: Option<Instant>,
+    /// Rounds in a row in which something was not written.
+    unwritten_rounds: u32,
     arrivals: u64,
 }
 
@@ -129,6 +141,11 @@ impl Waiting {
         waiting.helped_by(&cluster.replica_sets, |set| set.metadata.generation);
         waiting.helped_by(&cluster.stateful_sets, |set| set.metadata.generation);
         waiting.helped_by(&cluster.limit_ranges, |range| range.spec.clone());
+        let pools = Arc::clone(&waiting);
+        context.launch_backoff.on_change(move |_| {
+            pools.help();
+            pools.plan_again_now();
+        });
         let buffers = Arc::clone(&waiting);
         cluster.buffers.on_change(move |before, after| buffers.buffer_changed(before, after));
         waiting
@@ -172,7 +189,14 @@ impl Waiting {
             self.came(&key, node);
         }
         if waits != waited {
-            if waits { self.arrived(key) } else { self.left(&key) }
+            if waits {
+                if before.is_none() && is_of_workload(pod) {
+                    self.state.lock().wave.arrived(Instant::now());
+                }
+                self.arrived(key);
+            } else {
+                self.left(&key);
+            }
         }
         // A pod that leaves makes room; one that comes may take that of a buffer.
         if !waits && (after.is_none() || was_on != is_on) {
@@ -205,6 +229,7 @@ impl Waiting {
     fn left(&self, key: &Key) {
         let mut state = self.state.lock();
         state.fresh.remove(key);
+        state.looked_at.0.remove(key);
         state.hopeless.remove(key);
         state.expected.remove(key);
         self.count(&state);
@@ -264,8 +289,13 @@ impl Waiting {
         self.state.lock().arrivals
     }
 
+    /// Pods of workloads that came closely one after the other.
+    pub(super) fn wave(&self) -> Wave {
+        self.state.lock().wave
+    }
+
     /// When the next round is due; none while nothing is to be done.
-    pub(super) fn due(&self, next_probe: Option<Duration>) -> Option<Instant> {
+    pub(super) fn due(&self, reopenings: &[Reopening]) -> Option<Instant> {
         let state = self.state.lock();
         if let Some(again) = state.again {
             return Some(again);
@@ -280,8 +310,9 @@ impl Waiting {
         let helped = state.helped && !(state.hopeless.is_empty() && state.buffers.is_empty());
         let helped = helped.then(|| after(SOONEST_AGAIN));
         let short = !state.hopeless.is_empty() || state.short;
-        let probe = next_probe.filter(|_| short);
-        let probe = probe.map(|wait| (Instant::now() + wait).max(after(SOONEST_PROBE)));
+        // What was let in before the last round began was in its plan.
+        let unseen = reopenings.iter().filter(|one| short && state.begun.is_none_or(|begun| one.at > begun));
+        let probe = unseen.map(|one| one.at.max(after(one.spacing))).min();
         let unbound = (!state.expected.by_pod.is_empty()).then(|| after(PATIENCE));
         [state.unwritten, helped, probe, unbound].into_iter().flatten().min()
     }
@@ -289,12 +320,32 @@ impl Waiting {
     /// A round begins: it looks at all that wait now.
     pub(super) fn begin(&self) {
         let mut state = self.state.lock();
-        state.fresh.clear();
+        state.looked_at = (std::mem::take(&mut state.fresh), state.since);
         state.buffers_changed = false;
         state.helped = false;
         state.displaced = false;
         state.again = None;
         state.unwritten = None;
+        state.begun = Some(Instant::now());
+        self.count(&state);
+    }
+
+    /// Whether so many more pods come that the plan of a round which began at that moment should not be carried out: what is
+    /// planned but not launched is planned again, together with the rest.
+    pub(super) fn has_outrun(&self, plan: Instant) -> bool {
+        let state = self.state.lock();
+        let opened = state.looked_at.1.unwrap_or(plan);
+        state.wave.has_outrun(plan, opened, Instant::now())
+    }
+
+    /// The round that is under way does not act: all that it looked at waits as before.
+    pub(super) fn give_back(&self) {
+        let mut state = self.state.lock();
+        let (pods, since) = std::mem::take(&mut state.looked_at);
+        state.fresh.extend(pods);
+        state.since = since.or(state.since);
+        // What had no place before may have one now.
+        state.helped = true;
         self.count(&state);
     }
 
@@ -321,10 +372,35 @@ impl Waiting {
         self.state.lock().again = Some(again);
     }
 
-    /// Something that a round decided was not written.
-    pub(super) fn not_written(&self, again: Instant) {
-        self.state.lock().unwritten = Some(again);
+    /// Something that a round decided was not written: it is planned again, later each time in a row.
+    pub(super) fn not_written(&self) {
+        let mut state = self.state.lock();
+        let wait = RETRY.saturating_mul(1 << state.unwritten_rounds.min(16)).min(LONGEST_RETRY);
+        state.unwritten_rounds += 1;
+        state.unwritten = Some(Instant::now() + wait);
     }
+
+    /// All that a round decided was written.
+    pub(super) fn written(&self) {
+        self.state.lock().unwritten_rounds = 0;
+    }
+
+    /// Something that a round put off need not wait any longer.
+    pub(super) fn plan_again_now(&self) {
+        let mut state = self.state.lock();
+        if state.unwritten.is_some() {
+            state.unwritten = Some(Instant::now());
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+/// Whether a pod was made by one of the workloads that make many at once.
+fn is_of_workload(pod: &Pod) -> bool {
+    pod.owner_references()
+        .iter()
+        .any(|owner| owner.controller == Some(true) && ["ReplicaSet", "StatefulSet"].contains(&owner.kind.as_str()))
 }
 
 #[cfg(test)]
@@ -341,5 +417,28 @@ mod tests {
         assert!(expected.by_node.contains_key("small"));
         expected.remove(&pod("b"));
         assert!(!expected.by_node.contains_key("small") && expected.by_node.contains_key("large"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_that_does_not_act_gives_its_pods_back() {
+        let waiting = Waiting {
+            state: Mutex::default(),
+            changed: Notify::new(),
+            metrics: Arc::default(),
+            promises: Arc::default(),
+            cluster: Weak::new(),
+        };
+        let pod = |name: &str| Key::new("default", name);
+        let start = Instant::now();
+        waiting.arrived(pod("a"));
+        waiting.arrived(pod("gone"));
+        tokio::time::advance(Duration::from_millis(50)).await;
+        waiting.begin();
+        waiting.arrived(pod("b"));
+        waiting.left(&pod("gone"));
+        waiting.give_back();
+        let state = waiting.state.lock();
+        assert_eq!(state.fresh, HashSet::from([pod("a"), pod("b")]));
+        assert_eq!(state.since, Some(start), "the window goes on");
     }
 }

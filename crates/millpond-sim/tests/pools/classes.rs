@@ -10,31 +10,31 @@ use crate::basin::{Basin, key};
 use crate::disruption::apart;
 
 /// Claims and writes of all clients, events included, since a moment.
-struct Count {
+pub(crate) struct Count {
     claims: std::sync::Arc<parking_lot::Mutex<std::collections::HashSet<String>>>,
     revision: u64,
 }
 
 impl Count {
-    fn from_now_on(basin: &Basin) -> Self {
+    pub(crate) fn from_now_on(basin: &Basin) -> Self {
         Self { claims: basin.claims_from_now_on(), revision: basin.server.store().revision() }
     }
 
     /// Asserts that there were not more.
-    fn assert_at_most(&self, basin: &Basin, claims: usize, writes: u64) {
+    pub(crate) fn assert_at_most(&self, basin: &Basin, claims: usize, writes: u64) {
         let (written, all) = (self.claims.lock().len(), basin.server.store().revision() - self.revision);
         assert!(written <= claims && all <= writes, "{written} claims and {all} writes\n{}", basin.describe());
     }
 }
 
 /// Waits until all pods of `web` run; tells for how long.
-async fn running_after(basin: &Basin, count: usize) -> Duration {
+pub(crate) async fn running_after(basin: &Basin, count: usize) -> Duration {
     let begun = tokio::time::Instant::now();
     basin.until_running("web", count).await;
     begun.elapsed()
 }
 
-const TEN_MINUTES: Duration = Duration::from_mins(10);
+pub(crate) const TEN_MINUTES: Duration = Duration::from_mins(10);
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_without_its_class_is_not_planned_for() {

@@ -1,6 +1,6 @@
 //! A client that fails: after a number of writes nothing gets through any more, as if its process had been killed; or
 //! it sees nothing new, as a leader that was cut off; or its claims are on their way for long, as if it had been stopped
-//! in the middle and woken up again.
+//! in the middle and woken up again. A pace makes pods come one after the other, as a busy controller manager makes them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,38 @@ use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use millpond_apiserver::ApiService;
 use millpond_apiserver::http::ApiBody;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
 use tower_service::Service;
+
+/// When the next of a number of pods reaches the API.
+#[derive(Debug)]
+struct Pace {
+    random: StdRng,
+    next: Instant,
+    /// Pods that are paced yet.
+    left: usize,
+    /// Of so many.
+    all: usize,
+}
+
+impl Pace {
+    /// How long a pod that is sent now is on its way: a moment longer than the pod before it, but some fourteen times
+    /// much longer, as where a processor is shared. All of them take some two seconds.
+    fn delay(&mut self) -> Duration {
+        let now = Instant::now();
+        if self.left == 0 {
+            return Duration::ZERO;
+        }
+        self.left -= 1;
+        let pauses = self.random.random_range(0..self.all) < 14;
+        let gap = self.random.random_range(if pauses { 30_000..150_000 } else { 0..2_000_000 / self.all as u64 });
+        self.next = self.next.max(now) + Duration::from_micros(gap);
+        self.next - now
+    }
+}
 
 /// How many writes get through yet; negative when it is blown.
 #[derive(Clone, Debug)]
@@ -24,6 +55,9 @@ pub(crate) struct Fuse {
     claims_take: Duration,
     all_take: Duration,
     mutes_claims: bool,
+    pace: Option<Arc<Mutex<Pace>>>,
+    /// New claims that were refused.
+    refused_claims: Option<Arc<AtomicI64>>,
 }
 
 impl Fuse {
@@ -41,12 +75,30 @@ impl Fuse {
             claims_take: Duration::ZERO,
             all_take: Duration::ZERO,
             mutes_claims: false,
+            pace: None,
+            refused_claims: None,
         }
     }
 
     /// Claims reach the API so long after they were sent, whether or not anybody waits for them.
     pub(crate) fn slow_claims(time: Duration) -> Self {
         Self { claims_take: time, ..Self::none() }
+    }
+
+    /// The API takes no new claims.
+    pub(crate) fn refuses_claims() -> Self {
+        Self { refused_claims: Some(Arc::default()), ..Self::none() }
+    }
+
+    /// How many new claims were refused.
+    pub(crate) fn refused(&self) -> i64 {
+        self.refused_claims.as_ref().map_or(0, |refused| refused.load(Ordering::SeqCst))
+    }
+
+    /// The first so many pods reach the API one after the other, as the seed has it.
+    pub(crate) fn paced_pods(pods: usize, seed: u64) -> Self {
+        let pace = Pace { random: StdRng::seed_from_u64(seed), next: Instant::now(), left: pods, all: pods };
+        Self { pace: Some(Arc::new(Mutex::new(pace))), ..Self::none() }
     }
 
     /// Every request reaches the API so long after it was sent.
@@ -95,7 +147,7 @@ impl Service<Request<Body>> for Fused {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         // Events are news for people: their number differs from run to run.
         let writes = request.method() != Method::GET && !request.uri().path().contains("/events");
         let fuse = &self.fuse.writes;
@@ -105,7 +157,16 @@ impl Service<Request<Body>> for Fused {
         let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let is_blind = watches.then(|| Arc::clone(&self.fuse.is_blind));
         let new_claim = request.method() == Method::POST && request.uri().path().ends_with("/nodeclaims");
-        let delay = if new_claim { self.fuse.claims_take } else { self.fuse.all_take };
+        let new_pod = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+        let delay = match &self.fuse.pace {
+            Some(pace) if new_pod => pace.lock().delay(),
+            _ if new_claim => self.fuse.claims_take,
+            _ => self.fuse.all_take,
+        };
+        if let Some(refused) = self.fuse.refused_claims.as_ref().filter(|_| new_claim) {
+            refused.fetch_add(1, Ordering::SeqCst);
+            *request.uri_mut() = http::Uri::from_static("/apis/karpenter.sh/v1/refused");
+        }
         let changes_claim = request.method() == Method::PATCH && request.uri().path().contains("/nodeclaims/");
         let is_muted = self.fuse.mutes_claims && changes_claim;
         let mut service = self.service.clone();

@@ -162,6 +162,9 @@ async fn claims_that_arrive_after_their_reservation_lapsed_buy_nothing() {
     basin.until_running("web", 2).await;
     basin.pass(Duration::from_mins(10)).await;
     assert_eq!((ledger.most("default").machines, seen_anew.most("default").machines), (2, 2));
+    let told = basin.events("LimitsExceeded").await;
+    assert!(told.iter().any(|note| note.contains("limits leave no room")), "{told:?}");
+    assert!(basin.events("LaunchTimeout").await.is_empty());
     assert!(seen_anew.most("default").claims > 2, "late claims did not arrive");
     assert_eq!((running(basin.cluster(), "web"), basin.claims().len()), (2, 2));
 }

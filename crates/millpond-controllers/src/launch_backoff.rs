@@ -1,0 +1,143 @@
+//! Pools whose claims fail before they are launched: left out of plans for a while, longer each time.
+//!
+//! Stock-outs are known by offering ([`crate::stock`]). Everything else that keeps a claim from being launched (a class that
+//! is not ready, credentials that do not allow it, a quota without a name, requirements that no type satisfies) would fail
+//! for the next claim of the pool as well. So the pool takes no part in plans until the wait is over, and then one claim
+//! finds out for all ([`LaunchBackoff::is_probing`]). A change of the pool or of its class is a new try.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millpond_plan::model::Snapshot;
+use parking_lot::{Mutex, RwLock};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::Instant;
+
+/// The wait after the first failure; it doubles with each further one.
+const FIRST: Duration = Duration::from_secs(5);
+/// No wait is longer (but for the jitter), so that a cured fault is noticed.
+const LONGEST: Duration = Duration::from_mins(5);
+/// A wait differs from that by up to this share in both directions, so that pools that failed together are not tried
+/// together.
+const JITTER: f64 = 0.1;
+/// A pool that failed this long ago begins anew.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
+
+#[derive(Debug, Clone)]
+struct Entry {
+    failures: u32,
+    until: Instant,
+    why: String,
+}
+
+type Listener = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Pools whose claims fail before they are launched.
+pub(crate) struct LaunchBackoff {
+    entries: Mutex<(BTreeMap<String, Entry>, StdRng)>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl LaunchBackoff {
+    /// All pools are open; the seed decides the jitter.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { entries: Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed))), listeners: RwLock::default() }
+    }
+
+    /// Calls `listener` with the name of a pool that is closed, or open again before its time.
+    pub(crate) fn on_change(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        self.listeners.write().push(Box::new(listener));
+    }
+
+    fn notify(&self, pool: &str) {
+        self.listeners.read().iter().for_each(|listener| listener(pool));
+    }
+
+    /// A claim of a pool could not be launched. Claims that were under way together count once.
+    pub(crate) fn failed(&self, pool: &str, why: &str) {
+        let now = Instant::now();
+        {
+            let mut locked = self.entries.lock();
+            let (entries, random) = &mut *locked;
+            entries.retain(|_, entry| now.saturating_duration_since(entry.until) < FORGOTTEN_AFTER);
+            let new = Entry { failures: 0, until: now, why: String::new() };
+            let entry = entries.entry(pool.to_owned()).or_insert(new);
+            if entry.failures > 0 && entry.until > now {
+                return;
+            }
+            let wait = FIRST.saturating_mul(1 << entry.failures.min(16)).min(LONGEST);
+            let wait = wait.mul_f64(random.random_range(1.0 - JITTER..1.0 + JITTER));
+            *entry = Entry { failures: entry.failures + 1, until: now + wait, why: why.to_owned() };
+            tracing::info!(pool, failures = entry.failures, ?wait, why, "no launches for a while");
+        }
+        self.notify(pool);
+    }
+
+    /// A claim of a pool was launched, or the pool or its class changed: nothing is known against it any more.
+    pub(crate) fn forget(&self, pool: &str) {
+        if self.entries.lock().0.remove(pool).is_some() {
+            self.notify(pool);
+        }
+    }
+
+    /// For how long a pool is left out yet, and why.
+    pub(crate) fn closed(&self, pool: &str) -> Option<(Duration, String)> {
+        let entries = self.entries.lock();
+        let entry = entries.0.get(pool)?;
+        let left = entry.until.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then(|| (left, entry.why.clone()))
+    }
+
+    /// Whether the last thing known of a pool is a failure, and its wait is over: one claim finds out whether it is cured.
+    pub(crate) fn is_probing(&self, pool: &str) -> bool {
+        self.entries.lock().0.get(pool).is_some_and(|entry| entry.until <= Instant::now())
+    }
+
+    /// When pools are open again.
+    pub(crate) fn reopens(&self) -> Vec<Instant> {
+        self.entries.lock().0.values().map(|entry| entry.until).collect()
+    }
+
+    /// Closes pools in a snapshot.
+    pub(crate) fn mark(&self, snapshot: &mut Snapshot) {
+        let now = Instant::now();
+        let entries = self.entries.lock();
+        for pool in &mut snapshot.pools {
+            if let Some(entry) = entries.0.get(&pool.name).filter(|entry| entry.until > now) {
+                pool.not_ready.get_or_insert_with(|| format!("its last launch failed: {}", entry.why));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_grow_around_what_is_documented_and_are_bounded() {
+        let backoff = LaunchBackoff::new(1);
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            backoff.failed("web", "denied");
+            backoff.failed("web", "of the same moment");
+            let (wait, why) = backoff.closed("web").unwrap();
+            assert_eq!(why, "denied");
+            waits.push(wait);
+            assert!(!backoff.is_probing("web") && backoff.closed("other").is_none());
+            tokio::time::advance(wait).await;
+            assert!(backoff.closed("web").is_none() && backoff.is_probing("web"));
+        }
+        for (index, wait) in waits.iter().enumerate() {
+            let middle = FIRST.saturating_mul(1 << index).min(LONGEST);
+            let share = wait.as_secs_f64() / middle.as_secs_f64();
+            assert!((1.0 - JITTER..=1.0 + JITTER).contains(&share), "{wait:?} instead of {middle:?}");
+        }
+        let in_both_directions = |longer: bool| waits[6..].iter().any(|wait| (*wait > LONGEST) == longer);
+        assert!(in_both_directions(true) && in_both_directions(false), "{waits:?}");
+        backoff.forget("web");
+        backoff.failed("web", "denied");
+        assert!(backoff.closed("web").unwrap().0 < FIRST * 2, "it begins anew");
+    }
+}

@@ -1,0 +1,108 @@
+//! One claim finds out for all that are like it.
+//!
+//! Ten pods that may not share a node want ten nodes of one offering. Where that is not to be had, ten claims would be
+//! written, fail and be deleted, and so with everything else that keeps claims from being launched. So where an offering was
+//! not had lately, or the last claim of a pool failed, the first claim is written and launched before the others. It is
+//! waited for no longer than [`LONGEST_PROBE`]: a slow cloud does not hold up many pods for one answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use millpond_api::labels;
+use millpond_providers::OfferingKey;
+use millpond_runtime::error::Result;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::cluster::pool_name;
+use crate::context::Context;
+use crate::kinds::NodeClaim;
+use crate::limits;
+
+/// The answer to the first launch is waited for this long.
+const LONGEST_PROBE: Duration = Duration::from_secs(1);
+
+/// What claims that are like each other have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// With this pool, and these instance types, zones and capacity types to choose from.
+    Offerings(String, [BTreeSet<String>; 3]),
+    /// Of a pool whose last claim failed.
+    Pool(String),
+}
+
+/// Writes claims as [`limits::create`] does, the first of each kind before the others. Those are not written if the first
+/// one cannot be launched.
+pub(super) async fn create(
+    context: &Context,
+    claims: Vec<Option<NodeClaim>>,
+    reason: &str,
+) -> Result<Vec<Option<String>>> {
+    let followers = followers(context, &claims);
+    if followers.is_empty() {
+        return limits::create(context, claims, reason).await;
+    }
+    let mut outcomes = context.launched.subscribe();
+    let of = |claims: &[Option<NodeClaim>], take: &dyn Fn(usize) -> bool| -> Vec<Option<NodeClaim>> {
+        let all = claims.iter().enumerate();
+        all.map(|(index, claim)| claim.clone().filter(|_| take(index))).collect()
+    };
+    let mut created = limits::create(context, of(&claims, &|index| !followers.contains_key(&index)), reason).await?;
+    // A first one that was not written finds nothing out: the others are planned again with it.
+    let mut open: BTreeMap<String, usize> = BTreeMap::new();
+    for &first in followers.values() {
+        open.extend(created[first].clone().map(|name| (name, first)));
+    }
+    let mut good: BTreeSet<usize> = BTreeSet::new();
+    let answers = async {
+        while !open.is_empty() {
+            match outcomes.recv().await {
+                Ok((name, others_too)) => {
+                    if let Some(first) = open.remove(&name).filter(|_| others_too) {
+                        good.insert(first);
+                    }
+                }
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    };
+    if tokio::time::timeout(LONGEST_PROBE, answers).await.is_err() {
+        tracing::debug!(claims = open.len(), "the first launches take long, others are not held up");
+        good.extend(open.values());
+    }
+    let rest = of(&claims, &|index| followers.get(&index).is_some_and(|first| good.contains(first)));
+    for (written, name) in created.iter_mut().zip(limits::create(context, rest, reason).await?) {
+        *written = written.take().or(name);
+    }
+    Ok(created)
+}
+
+/// Claims that wait for another, and for which one.
+fn followers(context: &Context, claims: &[Option<NodeClaim>]) -> BTreeMap<usize, usize> {
+    let mut first_of: BTreeMap<Kind, usize> = BTreeMap::new();
+    let mut followers = BTreeMap::new();
+    for (index, claim) in claims.iter().enumerate() {
+        let Some(kind) = claim.as_ref().and_then(|claim| unproven(context, claim)) else { continue };
+        let first = *first_of.entry(kind).or_insert(index);
+        if first != index {
+            followers.insert(index, first);
+        }
+    }
+    followers
+}
+
+/// What is not known of a claim; none where nothing speaks against it.
+fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
+    let pool = pool_name(claim)?;
+    if context.launch_backoff.is_probing(pool) {
+        return Some(Kind::Pool(pool.to_owned()));
+    }
+    let [types, zones, capacity_types] = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].map(|key| {
+        let of_key = claim.spec.requirements.iter().find(|requirement| requirement.key == key);
+        of_key.map_or(&[][..], |requirement| requirement.values.as_slice())
+    });
+    // What was planned is the first of each.
+    let planned = OfferingKey::new(types.first()?.as_str(), zones.first()?.as_str(), capacity_types.first()?.as_str());
+    let choice = || [types, zones, capacity_types].map(|values| values.iter().cloned().collect());
+    (!context.stock.is_proven(&planned)).then(|| Kind::Offerings(pool.to_owned(), choice()))
+}

@@ -71,7 +71,7 @@ impl Disruptor {
     /// When time alone may change what is decided.
     fn next_plan(&self, thought: &Thought) -> Option<Instant> {
         let clock = &self.context.cluster.clock;
-        let look = next_look(&thought.snapshot, &thought.kept);
+        let look = [next_look(&thought.snapshot, &thought.kept), thought.wave_ends].into_iter().flatten().min();
         let look = look.and_then(|then| jiff::Timestamp::from_second(then).ok());
         let look = look.map(|then| Instant::now() + clock.until(then));
         let stock = self.context.stock.next_probe().map(|wait| Instant::now() + wait);

@@ -28,6 +28,8 @@ pub(super) struct Thought {
     /// Nodes that the planner was told to leave alone: of pools of fixed size, those of commands that failed lately, and
     /// those that were bought together with nodes that pods still wait for.
     pub(super) spared: Vec<bool>,
+    /// When nodes that were bought together are judged at the latest.
+    pub(super) wave_ends: Option<Seconds>,
     /// Nodes of pools of fixed size that are to be replaced one by one.
     pub(super) fixed: Vec<(NodeId, DisruptionReason)>,
     /// Nodes that never took pods and have reached their age.
@@ -58,7 +60,8 @@ impl Thought {
         let buffers = buffers(&snapshot, &waiting.plan);
         let consolidated = consolidate(&snapshot, &market, waiting, &settings);
         let (plan, kept) = (consolidated.outcome.plan, consolidated.kept);
-        Self { snapshot, market, plan, kept, buffers, spared, fixed, stillborn }
+        let wave_ends = wave.map(|began| began + LONGEST_WAVE);
+        Self { snapshot, market, plan, kept, buffers, spared, wave_ends, fixed, stillborn }
     }
 }
 
@@ -197,7 +200,10 @@ mod tests {
                 .snapshot();
             let waits = snapshot.pods.iter_mut().find(|pod| &*pod.name == "waits").unwrap();
             (waits.state, waits.created) = (PodState::Pending, snapshot.now - pod_age);
+            let now = snapshot.now;
             let thought = Thought::new(snapshot, &BTreeSet::new(), &BTreeSet::new());
+            let ends = (pod_age < LONGEST_WAVE).then_some(now - pod_age + LONGEST_WAVE);
+            assert_eq!(thought.wave_ends, ends, "when they are judged whatever happens");
             let removed = thought.plan.removals.iter().flat_map(|removal| &removal.nodes);
             removed.map(|node| thought.snapshot.nodes[node.index()].name.clone()).collect()
         };

@@ -47,6 +47,8 @@ pub(crate) struct Basin {
     contested: bool,
     /// The term of the controllers that were hired last.
     term: u64,
+    /// What controllers that are hired have instead of the provider of the simulated cloud.
+    provider: fn(Arc<dyn Provider>) -> Arc<dyn Provider>,
 }
 
 /// Controllers and their provider: what dies with a process.
@@ -122,6 +124,7 @@ impl Basin {
             rivals: Vec::new(),
             contested: false,
             term: 0,
+            provider: |provider| provider,
         };
         for definition in millpond_api::crd::all() {
             basin.create(definition).await;
@@ -132,6 +135,17 @@ impl Basin {
     /// Starts controllers behind a fuse.
     pub(crate) fn hire(&mut self, fuse: Fuse) {
         self.crew = Some(self.next_crew(7, fuse, false));
+    }
+
+    /// Starts controllers with a provider of the test's own, which stands on that of the simulated cloud.
+    pub(crate) fn hire_with(&mut self, provider: fn(Arc<dyn Provider>) -> Arc<dyn Provider>) {
+        self.provider = provider;
+        self.hire(Fuse::none());
+    }
+
+    /// Ends when the controllers have given one of their loops up; gives its name and its last panic.
+    pub(crate) async fn failed(&self) -> (&'static str, String) {
+        self.crew.as_ref().expect("controllers run").controllers.failed().await
     }
 
     /// Starts controllers behind a fuse that choose other names than those before.
@@ -191,7 +205,7 @@ impl Basin {
             provider.begin_term(term).now_or_never().expect("in memory").expect("the latest term");
         }
         let booting = tokio::spawn(Arc::clone(&provider).run(stop.clone()));
-        let controllers = Controllers::start(client, options, [provider as Arc<dyn Provider>], &stop);
+        let controllers = Controllers::start(client, options, [(self.provider)(provider)], &stop);
         Crew { controllers, stop, booting, fuse }
     }
 

@@ -15,6 +15,7 @@ mod leadership;
 mod ledger;
 mod limits;
 mod node_groups;
+mod panics;
 mod rivalry;
 mod scale_up;
 mod static_pools;

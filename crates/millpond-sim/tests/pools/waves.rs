@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,9 +131,8 @@ async fn wave(seed: u64, pods: usize) -> Wave {
     Wave { seed, arrived, running, first, rounds, claims: seen.claims.len(), moved: seen.moved.len() }
 }
 
-/// Every wave is planned together in one round, and no pod is moved. What further rounds buy is for pods that spread: the
-/// scheduler deals them out by itself, not always as planned. It is a few nodes more or less.
-async fn assert_steady(seeds: impl Iterator<Item = u64>, pods: usize, least: usize) {
+/// Every wave is planned together in one round, and no pod is moved.
+async fn assert_steady(seeds: impl Iterator<Item = u64>, pods: usize, rounds: usize, claims: RangeInclusive<usize>) {
     let mut waves = Vec::new();
     for seed in seeds {
         waves.push(wave(seed, pods).await);
@@ -144,19 +144,20 @@ async fn assert_steady(seeds: impl Iterator<Item = u64>, pods: usize, least: usi
     for wave in &waves {
         let in_time = (2.0..4.5).contains(&wave.arrived.as_secs_f64()) && wave.running < Duration::from_secs(24);
         assert!(in_time && wave.first == pods, "wave {}:\n{table}", wave.seed);
-        let is_steady = wave.rounds <= 3 && (least..=least + 6).contains(&wave.claims);
-        assert!(is_steady && wave.moved == 0, "wave {}:\n{table}", wave.seed);
+        let is_steady = wave.rounds <= rounds && claims.contains(&wave.claims) && wave.moved == 0;
+        assert!(is_steady, "wave {}:\n{table}", wave.seed);
     }
-    eprintln!("{table}");
-}
-
-/// As many as a large application has; without what makes waves wait, there are 15 to 81 claims in 3 to 8 rounds.
-#[tokio::test(start_paused = true)]
-async fn a_thousand_pods_that_come_over_seconds_are_planned_together() {
-    assert_steady([4, 7].into_iter(), 1_000, 14).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_come_over_seconds_are_planned_together() {
-    assert_steady(0..10, 300, 5).await;
+    assert_steady(0..10, 300, 1, 4..=4).await;
+}
+
+/// As many as a large application has. What further rounds buy is for pods that spread: the scheduler deals them out by
+/// itself, not always as planned. It is a few nodes more or less; there were 15 to 81 claims in 3 to 8 rounds when windows
+/// closed as soon as all announced pods were there.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_pods_that_come_over_seconds_are_planned_together() {
+    assert_steady([4, 7].into_iter(), 1_000, 3, 13..=20).await;
 }

@@ -21,9 +21,15 @@ fn node_request() -> Definition {
                 .min_items(1)
                 .max_items(LIMIT_NODES as u32),
         )
-        .field("count", int32("How often the list of labels is repeated; once without it").at_least(1).at_most(LIMIT_NODES as i64))
+        .field(
+            "count",
+            int32("How often the list of labels is repeated; once without it").at_least(1).at_most(LIMIT_NODES as i64),
+        )
         .field("priority", int64("Of requests with the same precedence, lower numbers come first"))
-        .field("precedence", string("Which requests come before all others; normal without it").one_of(&Precedence::NAMES))
+        .field(
+            "precedence",
+            string("Which requests come before all others; normal without it").one_of(&Precedence::NAMES),
+        )
         .field("tenant", text("The tenant whose limits the nodes count against"))
         .field("requestor", text("Who asks"))
         .field("provider", text("The provider that the nodes should come from, if it has them"))
@@ -130,9 +136,8 @@ fn ci_node() -> Definition {
 }
 
 fn software_factory() -> Definition {
-    let limits = || {
-        object("Limits of its container").field("memory", quantity("Memory")).field("cpu", quantity("Cores"))
-    };
+    let limits =
+        || object("Limits of its container").field("memory", quantity("Memory")).field("cpu", quantity("Cores"));
     let log_level = || string("INFO, WARN or DEBUG").one_of(&["INFO", "WARN", "DEBUG"]);
     let storage = object("The volume of its images")
         .field("size", quantity("Its size"))

@@ -1,6 +1,7 @@
 //! Records that are objects of the Kubernetes API.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,12 +21,15 @@ const PAGE: u32 = 500;
 #[derive(Clone)]
 pub struct ObjectSource {
     client: Client,
-    labels: BTreeSet<String>,
+    labels: Labels,
 }
 
+/// The labels of the pools that are served, as they are now.
+pub type Labels = Arc<dyn Fn() -> BTreeSet<String> + Send + Sync>;
+
 impl ObjectSource {
-    /// Reads through this client; the labels are those of the configuration.
-    pub fn new(client: Client, labels: BTreeSet<String>) -> Self {
+    /// Reads through this client.
+    pub fn new(client: Client, labels: Labels) -> Self {
         Self { client, labels }
     }
 
@@ -114,7 +118,7 @@ impl Source for ObjectSource {
     }
 
     fn labels(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
-        std::future::ready(Ok(self.labels.clone())).boxed()
+        std::future::ready(Ok((self.labels)())).boxed()
     }
 
     fn images(&self) -> BoxFuture<'_, Result<Images>> {

@@ -64,6 +64,9 @@ pub(crate) struct UpArgs {
     ci: CiDialectArgs,
 }
 
+/// The image of launchers and builders of SoftwareFactory objects: nothing runs it here but stand-ins.
+const CI_IMAGE: &str = "millpond";
+
 /// `/readyz` names this while Millpond's own kinds are not served yet.
 const KINDS_GATE: &str = "millpond-kinds";
 
@@ -124,6 +127,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     if !args.bare {
         let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
         office.dialects.ci.clone_from(&ci);
+        office.dialects.ci_image = Some(args.ci.image().unwrap_or_else(|| CI_IMAGE.to_owned()));
         let monitor = office.monitor();
         embedded.server().add_metrics(move || monitor.metrics());
         let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));

@@ -74,6 +74,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let stop = CancellationToken::new();
     let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
     office.dialects.ci = ci;
+    office.dialects.ci_image = args.ci.image();
     let settled = office.settled();
     let (health, metrics) = endpoints.urls();
     let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));

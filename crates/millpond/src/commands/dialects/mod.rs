@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 pub(crate) struct DialectOptions {
     /// CI nodes, where a configuration was named.
     pub(crate) ci: Option<ci::CiOptions>,
+    /// The image of launchers and builders, where SoftwareFactory objects are served.
+    pub(crate) ci_image: Option<String>,
 }
 
 /// Starts the controllers of every dialect for one term of leadership; they end with the token.
@@ -20,6 +22,9 @@ pub(crate) fn start(client: &Client, options: &DialectOptions, term: &Cancellati
     let tasks = TaskTracker::new();
     if let Some(options) = &options.ci {
         ci::start(client, options, term, &tasks);
+    }
+    if let Some(image) = &options.ci_image {
+        ci::start_deployments(client, image, term, &tasks);
     }
     tasks.close();
     tasks

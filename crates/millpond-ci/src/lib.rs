@@ -2,13 +2,19 @@
 //! and speaks Nodepool's data model, so that Zuul and Nodepool's own tools keep working.
 //!
 //! ```text
-//!   nodepool.yaml, secure.conf ──config──▶ Config
+//!   nodepool.yaml, secure.conf ──config──▶ Config ──┐
+//!                                                   ▼
+//!   zk (Zuul) ──┐                              launcher ──▶ engine: what happens next, with reasons
+//!               ├──── Backend: records, locks ◀──┘  └────▶ driver: static, pods, clouds
+//!   objects ────┘
+//!   records, view ──▶ command line, web
 //! ```
 //!
 //! Not here: printing and the command line, which are in the binary.
 
 pub mod builder;
 pub mod config;
+pub mod deployment;
 pub mod driver;
 pub mod engine;
 pub mod launcher;

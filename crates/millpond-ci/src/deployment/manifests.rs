@@ -90,15 +90,8 @@ fn service_account(deployment: &Deployment) -> Value {
 fn launcher(deployment: &Deployment) -> Value {
     let probe = json!({"httpGet": {"path": "/ready", "port": "nlwebapp", "scheme": "HTTPS"}});
     let mut container = container(deployment, "launcher", deployment.nodepool.launcher.limits.as_ref());
-    container["command"] = json!([
-        "millpond",
-        "ci",
-        "launcher",
-        "-c",
-        "/etc/nodepool/nodepool.yaml",
-        "--token-file",
-        WEB_TOKEN_FILE,
-    ]);
+    container["command"] =
+        json!(["millpond", "ci", "launcher", "-c", "/etc/nodepool/nodepool.yaml", "--token-file", WEB_TOKEN_FILE,]);
     container["env"] = env(deployment.nodepool.launcher.log_level.as_deref());
     container["ports"] = json!([{"name": "nlwebapp", "containerPort": LAUNCHER_PORT}]);
     for name in ["startupProbe", "livenessProbe", "readinessProbe"] {
@@ -306,7 +299,10 @@ mod tests {
         assert_eq!(container["resources"]["limits"], json!({"cpu": "2", "memory": "4Gi"}));
         assert_eq!(container["env"][0], json!({"name": "MILLPOND_LOG", "value": "debug"}));
         let claim = &objects[4]["spec"]["volumeClaimTemplates"][0]["spec"];
-        assert_eq!((&claim["resources"]["requests"]["storage"], &claim["storageClassName"]), (&"20Gi".into(), &"fast".into()));
+        assert_eq!(
+            (&claim["resources"]["requests"]["storage"], &claim["storageClassName"]),
+            (&"20Gi".into(), &"fast".into())
+        );
     }
 
     #[test]

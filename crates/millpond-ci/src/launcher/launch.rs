@@ -66,7 +66,7 @@ impl Job {
             Err(error @ DriverError::Capacity(_)) => {
                 tracing::warn!(node = id, label, provider, %error, "the provider has no capacity");
                 self.context.capacity.lock().lacking(&place.id, &label, Instant::now());
-                self.end(&id, NodeState::Aborted, true).await;
+                self.end(&id, NodeState::Aborted, true, &error).await;
             }
             Err(error) => {
                 tracing::error!(node = id, label, provider, %error, "the node cannot be launched");
@@ -75,7 +75,7 @@ impl Job {
                     self.context.capacity.lock().lacking(&place.id, &label, Instant::now());
                 }
                 // With a request the node stays locked until the request has declined the pool.
-                self.end(&id, NodeState::Failed, launch.request.is_none()).await;
+                self.end(&id, NodeState::Failed, launch.request.is_none(), &error).await;
             }
         }
     }
@@ -114,10 +114,11 @@ impl Job {
         self.write(id, stored.revision, record, unlock).await;
     }
 
-    async fn end(&self, id: &str, state: NodeState, unlock: bool) {
+    async fn end(&self, id: &str, state: NodeState, unlock: bool, why: &DriverError) {
         let Some(stored) = self.context.backend.node(id) else { return };
         let mut record = Node::clone(&stored.record);
         record.set_state(state, now());
+        record.comment = Some(why.to_string());
         self.write(id, stored.revision, record, unlock).await;
     }
 

@@ -37,6 +37,9 @@ const MANAGER: &str = "millpond-ci";
 /// Writes under way at a time: enough to fill the batches of an API server, few enough not to crowd out others.
 const WRITES: usize = 64;
 
+/// The reason of a pool whose launch failed.
+const LAUNCH_FAILED: &str = "LaunchFailed";
+
 /// Requests and nodes as objects.
 pub struct ObjectBackend {
     client: Client,
@@ -328,7 +331,12 @@ impl ObjectBackend {
     fn note(&self, id: &str, verdicts: &[Verdict], write: bool) {
         let Some((object, ..)) = self.state.lock().request(id) else { return };
         let before = self.verdicts.lock().get(id).cloned().unwrap_or_else(|| object.status.reasons.clone());
-        let reasons: Vec<PoolReason> = verdicts.iter().map(|verdict| pool_reason(verdict, &before)).collect();
+        let mut reasons: Vec<PoolReason> = verdicts.iter().map(|verdict| pool_reason(verdict, &before)).collect();
+        for reason in reasons.iter_mut().filter(|reason| reason.reason == LAUNCH_FAILED) {
+            if let Some(why) = self.state.lock().failure(id) {
+                reason.message = format!("a node could not be launched: {why}");
+            }
+        }
         let key = |reasons: &[PoolReason]| -> Vec<(String, String)> {
             reasons.iter().map(|reason| (reason.pool.clone(), reason.reason.clone())).collect()
         };

@@ -172,6 +172,13 @@ impl State {
         Some((Arc::clone(&entry.object), Arc::clone(&entry.record), entry.revision))
     }
 
+    /// Why a node for a request could not be launched.
+    pub(super) fn failure(&self, request: &str) -> Option<String> {
+        let nodes = self.by_request.get(record::uid_of(request))?;
+        let failed = nodes.iter().filter_map(|id| self.nodes.get(id)).find(|it| it.record.state == NodeState::Failed);
+        failed?.record.comment.clone()
+    }
+
     /// Requests and nodes as they are listed.
     pub(super) fn objects(&self) -> (Vec<Arc<NodeRequest>>, Vec<Arc<CINode>>) {
         let requests = self.requests.values().map(|entry| Arc::clone(&entry.object)).collect();

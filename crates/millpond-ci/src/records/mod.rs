@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use futures::future::BoxFuture;
 
 pub use images::{Build, BuildRequest, Image, Images, Upload};
-pub use objects::ObjectSource;
+pub use objects::{Labels, ObjectSource};
 pub use zookeeper::ZooKeeperSource;
 
 use crate::model::{Node, NodeRequest, NodeState};

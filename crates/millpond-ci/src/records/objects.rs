@@ -26,12 +26,15 @@ const PAGE: u32 = 500;
 pub struct ObjectSource {
     client: Client,
     image_store: Arc<ObjectStore>,
-    labels: BTreeSet<String>,
+    labels: Labels,
 }
 
+/// The labels of the pools that are served, as they are now.
+pub type Labels = Arc<dyn Fn() -> BTreeSet<String> + Send + Sync>;
+
 impl ObjectSource {
-    /// Reads through this client; the labels are those of the configuration.
-    pub fn new(client: Client, labels: BTreeSet<String>) -> Self {
+    /// Reads through this client.
+    pub fn new(client: Client, labels: Labels) -> Self {
         // A reader takes no locks.
         let image_store = ObjectStore::new(client.clone(), "default", "", Clock::Machine);
         Self { client, image_store, labels }
@@ -118,7 +121,7 @@ impl Source for ObjectSource {
     }
 
     fn labels(&self) -> BoxFuture<'_, Result<BTreeSet<String>>> {
-        std::future::ready(Ok(self.labels.clone())).boxed()
+        std::future::ready(Ok((self.labels)())).boxed()
     }
 
     fn images(&self) -> BoxFuture<'_, Result<Images>> {

@@ -76,6 +76,9 @@ pub(crate) struct UpArgs {
     ci: CiDialectArgs,
 }
 
+/// The image of launchers and builders of SoftwareFactory objects: nothing runs it here but stand-ins.
+const CI_IMAGE: &str = "millpond";
+
 /// `/readyz` names this while Millpond's own kinds are not served yet.
 const KINDS_GATE: &str = "millpond-kinds";
 
@@ -145,6 +148,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         office.dialects.gpu = args.gpu.options(lead::NAMESPACE);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         office.dialects.ci.clone_from(&ci);
+        office.dialects.ci_image = Some(args.ci.image().unwrap_or_else(|| CI_IMAGE.to_owned()));
         let monitor = office.monitor();
         let log = monitor.clone();
         embedded.server().add_metrics(move || monitor.metrics());

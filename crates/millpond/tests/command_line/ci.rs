@@ -125,8 +125,9 @@ async fn a_request_gets_nodes_and_gives_them_back() -> Result<()> {
     assert_eq!(states.iter().filter(|state| **state == "in-use").count(), 2, "{states:?}");
     let used: Vec<&Value> = listed.iter().filter(|node| node["allocated_to"] == "default/build-1").collect();
     assert!(used.iter().all(|node| node["locked"] == "locked"), "{used:?}");
-    let keys: Vec<&String> = listed[0].as_object().context("an object")?.keys().collect();
-    assert_eq!(keys[..4], ["id", "provider", "label", "server_id"]);
+    let text = site.ok("ci list -o json");
+    let place = |key: &str| text.find(&format!("\"{key}\"")).unwrap_or_else(|| panic!("{key} in {text}"));
+    assert!(["id", "provider", "label", "server_id", "public_ipv4"].windows(2).all(|it| place(it[0]) < place(it[1])));
     let table = site.ok("ci request list");
     assert!(table.contains("build-1") && table.contains("fedora x2") && table.contains("fulfilled"), "{table}");
     assert!(
@@ -329,5 +330,76 @@ async fn pods_of_an_existing_namespace() -> Result<()> {
     let ended = seen.get(pod).await.err();
     assert!(matches!(&ended, Some(kube::Error::Api(status)) if status.code == 401), "{ended:?}");
     site.until(<[Value]>::is_empty).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn five_hundred_requests_at_once() -> Result<()> {
+    let site = Site::start(|port| static_config(port, 500))?;
+    site.until(|nodes| nodes.len() == 500 && nodes.iter().all(|node| node["status"]["state"] == "ready")).await?;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("millpond.dev", "v1alpha1", "NodeRequest"));
+    let api: Api<DynamicObject> = Api::namespaced_with(site.server.client().await?, "default", &kind);
+    let started = std::time::Instant::now();
+    let params = PostParams::default();
+    let created = (0..500).map(|index| {
+        let object = json!({
+            "apiVersion": "millpond.dev/v1alpha1", "kind": "NodeRequest", "metadata": {"name": format!("job-{index}")},
+            "spec": {"labels": ["fedora"]},
+        });
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let (api, params) = (&api, &params);
+        async move { api.create(params, &object).await }
+    });
+    futures::future::try_join_all(created).await?;
+    let fulfilled = |request: &DynamicObject| request.data["status"]["state"] == "fulfilled";
+    let mut seen = std::collections::BTreeMap::new();
+    let mut events = std::pin::pin!(kube::runtime::watcher(api.clone(), Default::default()));
+    use futures::TryStreamExt as _;
+    while seen.len() < 500 {
+        use kube::runtime::watcher::Event;
+        if let Event::Apply(request) | Event::InitApply(request) =
+            events.try_next().await?.context("the watch ended")?
+            && fulfilled(&request)
+        {
+            let node = request.data["status"]["nodes"][0]["id"].as_str().context("a node")?.to_owned();
+            seen.insert(request.metadata.name.clone().context("a name")?, node);
+        }
+    }
+    println!("500 requests in {:?}", started.elapsed());
+    let nodes: std::collections::BTreeSet<&String> = seen.values().collect();
+    assert_eq!(nodes.len(), 500, "every request has a node of its own");
+    Ok(())
+}
+
+/// Launcher and builder of a SoftwareFactory come, and its other parts are named.
+#[tokio::test]
+async fn a_software_factory_has_launcher_and_builder() -> Result<()> {
+    let site = Site::start(|port| static_config(port, 1))?;
+    let client = site.server.client().await?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sf"}});
+    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &serde_json::from_value(namespace)?).await?;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("sf.softwarefactory-project.io", "v1", "SoftwareFactory"));
+    let kind = ApiResource { plural: "softwarefactories".to_owned(), ..kind };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "sf", &kind);
+    let object = json!({
+        "apiVersion": "sf.softwarefactory-project.io/v1", "kind": "SoftwareFactory", "metadata": {"name": "my-sf"},
+        "spec": {
+            "fqdn": "sf.example.com", "zuul": {"scheduler": {}},
+            "nodepool": {"launcher": {"logLevel": "DEBUG"}, "builder": {"storage": {"size": "5Gi"}}},
+        },
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    let told = |object: Option<&DynamicObject>| {
+        let conditions = object.and_then(|object| object.data.pointer("/status/conditions")?.as_array());
+        conditions.is_some_and(|all| all.iter().any(|it| it["message"] == "not managed by Millpond: zuul"))
+    };
+    let object = await_condition(api.clone(), "my-sf", told).await?.context("it is there")?;
+    assert_eq!(object.data["spec"]["zuul"], json!({"scheduler": {}}), "other parts are kept");
+    let launchers = Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(client.clone(), "sf");
+    let launcher = launchers.get("nodepool-launcher").await?;
+    let pod = launcher.spec.context("a spec")?.template;
+    assert_eq!(pod.metadata.context("metadata")?.labels.context("labels")?["run"], "nodepool-launcher");
+    let builders = Api::<k8s_openapi::api::apps::v1::StatefulSet>::namespaced(client, "sf");
+    builders.get("nodepool-builder").await?;
     Ok(())
 }

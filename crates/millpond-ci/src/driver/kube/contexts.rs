@@ -110,7 +110,8 @@ impl Contexts {
         match merged {
             Some(read) if has(&read, context) => cluster(read, context).await,
             None if context.is_none() => in_cluster(),
-            _ => Err(DriverError::Permanent(match context {
+            // It may be on its way.
+            _ => Err(DriverError::Transient(match context {
                 Some(context) => format!("no kubeconfig has the context `{context}`"),
                 None => "no kubeconfig has a current context".to_owned(),
             })),
@@ -234,7 +235,7 @@ mod tests {
         let file = folder.path().join("config");
         let contexts = Contexts::new(vec![file.clone()], None);
         let missing = contexts.cluster(Some("one")).await.err().unwrap();
-        assert_eq!(missing, DriverError::Permanent("no kubeconfig has the context `one`".to_owned()));
+        assert_eq!(missing, DriverError::Transient("no kubeconfig has the context `one`".to_owned()));
         std::fs::write(&file, kubeconfig("https://192.0.2.1:6443", "one")).unwrap();
         let cluster = contexts.cluster(Some("one")).await.unwrap();
         assert_eq!((cluster.host.as_str(), cluster.token.as_deref()), ("https://192.0.2.1:6443", Some("abc")));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use millpond_ci::config::Config;
@@ -45,7 +46,7 @@ async fn connect(args: &CommonArgs, config: Option<&Config>) -> anyhow::Result<B
     }
     let client = cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let labels: BTreeSet<String> = config.map(|config| config.labels.keys().cloned().collect()).unwrap_or_default();
-    Ok(Box::new(ObjectSource::new(client, labels)))
+    Ok(Box::new(ObjectSource::new(client, Arc::new(move || labels.clone()))))
 }
 
 fn unreachable(error: SourceError) -> anyhow::Error {

@@ -82,6 +82,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     office.dialects.gpu = args.gpu.options(&args.leader_namespace);
     office.dialects.hosts.api_server = api_server(&args).await;
     office.dialects.ci = ci;
+    office.dialects.ci_image = args.ci.image();
     let settled = office.settled();
     let (health, metrics) = endpoints.urls();
     let serving = tokio::spawn(endpoints.serve(Arc::new(office.monitor()), client.clone(), stop.clone()));

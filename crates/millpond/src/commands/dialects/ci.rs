@@ -37,6 +37,9 @@ pub(crate) struct CiDialectArgs {
     /// Namespace of the Secret `nodepool-providers-secrets`, whose contexts are followed
     #[arg(long, value_name = "NAMESPACE", default_value = "default")]
     ci_namespace: String,
+    /// Keep launcher and builder of every SoftwareFactory in place, with this image; `up` does so anyway
+    #[arg(long, value_name = "IMAGE")]
+    ci_image: Option<String>,
 }
 
 /// What the launcher is told.
@@ -48,6 +51,11 @@ pub(crate) struct CiOptions {
 }
 
 impl CiDialectArgs {
+    /// The image of launchers and builders, where SoftwareFactory objects are served.
+    pub(crate) fn image(&self) -> Option<String> {
+        self.ci_image.clone()
+    }
+
     /// Reads the configuration; none if no file was named. What is wrong with one provider leaves the others.
     pub(crate) fn options(&self) -> anyhow::Result<Option<CiOptions>> {
         let Some(main) = &self.ci_config else { return Ok(None) };
@@ -98,9 +106,9 @@ pub(crate) fn start(client: &Client, options: &CiOptions, term: &CancellationTok
     tasks.spawn(launcher.run(term.clone()));
     let (client, config) = (client.clone(), current.clone());
     let make = move |reads_need_token| {
-        let (ready, counters) = (handle.clone(), handle.clone());
+        let (ready, counters, labels) = (handle.clone(), handle.clone(), Arc::clone(&backend));
         Web {
-            source: Arc::new(ObjectSource::new(client.clone(), backend.labels())),
+            source: Arc::new(ObjectSource::new(client.clone(), Arc::new(move || labels.labels()))),
             config: config.clone(),
             changes: backend.changes(),
             ready: Arc::new(move || ready.is_ready()),
@@ -110,6 +118,11 @@ pub(crate) fn start(client: &Client, options: &CiOptions, term: &CancellationTok
         }
     };
     tasks.spawn(web::follow(current, term.clone(), make));
+}
+
+/// Starts the controller of SoftwareFactory objects.
+pub(crate) fn start_deployments(client: &Client, image: &str, term: &CancellationToken, tasks: &TaskTracker) {
+    millpond_ci::deployment::start(client, image, Clock::Machine, term, tasks);
 }
 
 /// The files that kubectl would read.

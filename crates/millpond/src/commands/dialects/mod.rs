@@ -20,6 +20,8 @@ pub(crate) struct DialectOptions {
     pub(crate) hosts: millpond_hosts::stock::Options,
     /// CI nodes, where a configuration was named.
     pub(crate) ci: Option<ci::CiOptions>,
+    /// The image of launchers and builders, where SoftwareFactory objects are served.
+    pub(crate) ci_image: Option<String>,
 }
 
 impl Default for DialectOptions {
@@ -37,6 +39,9 @@ pub(crate) fn start(client: &Client, options: &DialectOptions, term: &Cancellati
     tasks.spawn(async move { hosts.wait().await });
     if let Some(options) = &options.ci {
         ci::start(client, options, term, &tasks);
+    }
+    if let Some(image) = &options.ci_image {
+        ci::start_deployments(client, image, term, &tasks);
     }
     tasks.close();
     tasks

@@ -1,5 +1,6 @@
 //! `millpond install`: what a cluster needs before Millpond works there, to be looked at and applied.
 
+mod ci;
 mod controller;
 mod crds;
 pub(crate) mod rbac;
@@ -40,6 +41,14 @@ pub(crate) enum InstallCommand {
   millpond install controller --image IMAGE --service-monitor
   millpond install controller --image IMAGE --namespace gpuinfo-system --vsphere-secret vc-creds")]
     Controller(controller::ControllerArgs),
+    /// Print everything that launches CI nodes for Zuul in a cluster
+    ///
+    /// Under the names of Software Factory: the Deployment `nodepool-launcher`, the StatefulSet `nodepool-builder`, the
+    /// ConfigMap `nodepool-config` with what the deployment needs, and an Ingress for the API where a domain is named.
+    #[command(after_help = "Examples:
+  millpond install ci --image registry.example.com/millpond:0.1.0 | kubectl apply -f -
+  millpond install ci --image IMAGE --namespace sf --fqdn sf.example.com --zookeeper zookeeper-0:2281")]
+    Ci(ci::CiArgs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,6 +65,7 @@ pub(crate) fn run(command: &InstallCommand, out: &mut impl Write) -> anyhow::Res
         InstallCommand::Crds(args) => crds::run(args, out),
         InstallCommand::Rbac(args) => rbac::run(args, out),
         InstallCommand::Controller(args) => controller::run(args, out),
+        InstallCommand::Ci(args) => ci::run(args, out),
     }
 }
 

@@ -162,7 +162,9 @@ impl State {
                 *stored.ok_or_else(|| StoreError::Conflict(key.to_string()))? = record;
             }
             Write::ImportBuild { image, id, record } => {
-                self.image(&image).builds.entry(id).or_insert_with(|| BuildRecords::new(record.clone())).record = record;
+                let uploads = self.build(&image, &id).map(|build| build.uploads.clone()).unwrap_or_default();
+                let build = BuildRecords { uploads, ..BuildRecords::new(record) };
+                self.image(&image).builds.insert(id, build);
             }
             Write::ImportUpload { key, record } => {
                 let number: u64 = key.id.parse().unwrap_or_default();

@@ -59,8 +59,8 @@ pub async fn serve(
         };
         let (logs, stop) = (Arc::clone(&logs), stop.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let logs = logs();
-            async move { Ok::<_, Infallible>(answer(&logs, request.method(), request.uri()).await) }
+            let answered = answer(&logs(), request.method(), request.uri());
+            std::future::ready(Ok::<_, Infallible>(answered))
         });
         tokio::spawn(async move {
             let _permit = permit;
@@ -72,7 +72,7 @@ pub async fn serve(
     }
 }
 
-async fn answer(logs: &Logs, method: &Method, uri: &http::Uri) -> Response<Body> {
+fn answer(logs: &Logs, method: &Method, uri: &http::Uri) -> Response<Body> {
     if method != Method::GET {
         return text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n");
     }
@@ -168,14 +168,12 @@ fn ended(last: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt as _;
-
     use super::*;
 
     async fn get(logs: &Logs, path: &str) -> (u16, String) {
-        let response = answer(logs, &Method::GET, &path.parse().unwrap()).await;
+        let response = answer(logs, &Method::GET, &path.parse().unwrap());
         let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 

@@ -89,11 +89,10 @@ impl Fixture {
     }
 
     fn script(&self, name: &str, text: &str) {
-        use std::os::unix::fs::PermissionsExt as _;
         // Renamed into place: a script that is being written cannot be executed.
         let (new, path) = (self.path("script.new"), self.path(name));
         std::fs::write(&new, text).unwrap();
-        std::fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::rename(new, path).unwrap();
     }
 

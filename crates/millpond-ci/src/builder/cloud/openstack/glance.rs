@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -159,7 +158,7 @@ async fn file_body(path: &Path) -> Result<(u64, Body), CloudError> {
         let count = (&mut file).take(CHUNK as u64).read_to_end(&mut chunk).await?;
         Ok((count > 0).then(|| (Frame::data(Bytes::from(chunk)), file)))
     });
-    Ok((length, BodyExt::boxed(StreamBody::new(chunks))))
+    Ok((length, StreamBody::new(chunks).boxed_unsync()))
 }
 
 /// An active image has all bytes of the file.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -20,7 +20,7 @@ use super::super::CloudError;
 use super::settings::{Auth, CloudSettings};
 
 /// A body to send.
-pub(super) type Body = BoxBody<Bytes, std::io::Error>;
+pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// How long an answer without an image may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -188,7 +188,7 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 fn full(text: impl Into<Bytes>) -> Body {
-    Full::new(text.into()).map_err(|never| match never {}).boxed()
+    Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 fn tls(settings: &CloudSettings) -> Result<ClientConfig, CloudError> {

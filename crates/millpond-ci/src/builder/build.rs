@@ -45,7 +45,10 @@ impl Builder {
         record.builder_id = Some(self.id().to_owned());
         record.formats = image.formats.iter().cloned().collect();
         let id = self.store.write(Write::CreateBuild { image: name.clone(), record: record.clone() }).await?;
-        let requested = self.store.read().await?.get(name).and_then(|records| records.request);
+        let _busy = self.begin(&id, "");
+        let records = self.store.read().await?;
+        let requested = records.get(name).and_then(|records| records.request);
+        self.announce(&loaded.images, &records).await?;
 
         let result = self.make(loaded, image, &id, stop).await;
         // A store that is away comes back; whether the lock is still there is known then.

@@ -14,12 +14,20 @@ const LIMIT_ROUNDS: usize = 4;
 impl Builder {
     /// Deletes everything that is due.
     pub async fn clean(&self, loaded: &Loaded) -> Result<(), StoreError> {
+        self.clean_some(loaded, true).await
+    }
+
+    /// The same; with `guarded` also what another builder may be working on, whose lock is tried.
+    pub(super) async fn clean_some(&self, loaded: &Loaded, guarded: bool) -> Result<(), StoreError> {
         for _ in 0..LIMIT_ROUNDS {
             self.clean_files(loaded).await?;
             let records = self.store.read().await?;
             self.forget_uploads(&records);
             let mut progress = false;
             for step in decide::cleanup(&loaded.images, &records) {
+                if !self.may_try(&step, &records, guarded) {
+                    continue;
+                }
                 progress |= match self.step(loaded, &step).await {
                     Ok(done) => done,
                     Err(StoreError::Conflict(what)) => {
@@ -34,6 +42,17 @@ impl Builder {
             }
         }
         Ok(())
+    }
+
+    fn may_try(&self, step: &Cleanup, records: &Records, guarded: bool) -> bool {
+        match step {
+            Cleanup::Upload { key, unless_locked: Some(_), .. } => guarded && !self.is_busy(&key.build, &key.provider),
+            Cleanup::MarkBuild { image, build, unless_locked: Some(_), .. } => {
+                let is_locked = records.get(image).is_some_and(|image| image.locked);
+                (guarded || !is_locked) && !self.is_busy(build, "")
+            }
+            _ => true,
+        }
     }
 
     async fn step(&self, loaded: &Loaded, step: &Cleanup) -> Result<bool, StoreError> {

@@ -306,6 +306,8 @@ pub fn uploads(
             let Some((build, build_records)) = ready.first() else { continue };
             if !build_records.record.formats.contains(&provider.format)
                 || build_records.newest_upload(&provider.name, UploadState::Ready).is_some()
+                // Another worker is at it; if it is gone, the clean-up takes its record away.
+                || build_records.newest_upload(&provider.name, UploadState::Uploading).is_some()
                 || !is_local(name, build, &provider.format)
             {
                 continue;

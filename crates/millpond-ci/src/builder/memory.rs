@@ -44,8 +44,12 @@ pub struct Session {
 impl Memory {
     /// An empty store.
     pub fn new(now: Now) -> Self {
-        let shared =
-            Shared { state: Mutex::default(), changed: watch::Sender::new(0), now, next_session: AtomicU64::new(1) };
+        let shared = Shared {
+            state: Mutex::default(),
+            changed: watch::Sender::new(0),
+            now,
+            next_session: AtomicU64::new(1),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -158,8 +162,9 @@ impl State {
                 *stored.ok_or_else(|| StoreError::Conflict(key.to_string()))? = record;
             }
             Write::ImportBuild { image, id, record } => {
-                let build = self.image(&image).builds.entry(id).or_insert_with(|| BuildRecords::new(record.clone()));
-                build.record = record;
+                let uploads = self.build(&image, &id).map(|build| build.uploads.clone()).unwrap_or_default();
+                let build = BuildRecords { uploads, ..BuildRecords::new(record) };
+                self.image(&image).builds.insert(id, build);
             }
             Write::ImportUpload { key, record } => {
                 let number: u64 = key.id.parse().unwrap_or_default();

@@ -104,8 +104,10 @@ impl ObjectStore {
     }
 
     async fn read_all(&self) -> Result<Records> {
-        let (images, builds, uploads) =
-            futures::try_join!(self.list::<DiskImage>(), self.list::<ImageBuild>(), self.list::<ImageUpload>())?;
+        // In this order the build of every upload is seen.
+        let uploads = self.list::<ImageUpload>().await?;
+        let builds = self.list::<ImageBuild>().await?;
+        let images = self.list::<DiskImage>().await?;
         let mut records = Records::new();
         let mut shown = BTreeMap::new();
         for image in images {

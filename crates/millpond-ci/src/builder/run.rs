@@ -42,8 +42,8 @@ pub struct Settings {
 
 /// A worker looks at the records at least this often.
 const LOOK: Duration = Duration::from_secs(10);
-/// Clean-up that failed is tried again after this time.
-const CLEAN: Duration = Duration::from_secs(60);
+/// Records that another builder may be working on are tried this often.
+const GUARDED: Duration = Duration::from_secs(20);
 /// After a change, others that belong to it are waited for.
 const GATHER: Duration = Duration::from_millis(200);
 
@@ -56,6 +56,8 @@ pub struct Builder {
     pub(super) identity: Identity,
     now: Now,
     workers: (usize, usize),
+    /// Builds that this process works on, and uploads as pairs of build and provider.
+    busy: Mutex<BTreeSet<(String, String)>>,
     /// Failed builds by image, since the last one that succeeded.
     build_failures: Mutex<BTreeMap<String, Failures>>,
     /// Failed uploads by build and provider.
@@ -89,6 +91,7 @@ impl Builder {
             identity: settings.identity,
             now: settings.now,
             workers: (settings.build_workers, settings.upload_workers),
+            busy: Mutex::default(),
             build_failures: Mutex::default(),
             upload_failures: Mutex::default(),
         }))
@@ -125,6 +128,7 @@ impl Builder {
 
     async fn work(self: Arc<Self>, work: Work, stop: CancellationToken) {
         let mut changes = self.store.changes();
+        let mut guarded: Option<tokio::time::Instant> = None;
         while !stop.is_cancelled() {
             changes.mark_unchanged();
             let loaded = self.source.current();
@@ -136,7 +140,14 @@ impl Builder {
                     () = stop.cancelled() => return,
                     done = self.upload_due(&loaded) => done,
                 },
-                Work::Clean => self.clean(&loaded).await.map(|()| Next::In(CLEAN)),
+                Work::Clean => {
+                    // A lock that is tried is a change too: tried at every change, it would never be quiet.
+                    let tries = guarded.is_none_or(|last| last.elapsed() >= GUARDED);
+                    if tries {
+                        guarded = Some(tokio::time::Instant::now());
+                    }
+                    self.clean_some(&loaded, tries).await.map(|()| Next::In(GUARDED))
+                }
             };
             let wait = match done {
                 Ok(Next::Now) => continue,
@@ -173,6 +184,10 @@ impl Builder {
                 break;
             }
             let records = records.get(name);
+            // Its lock is given back with a change.
+            if records.is_some_and(|records| records.locked) {
+                continue;
+            }
             if let Err(idle) = self.decide_build(loaded, name, records) {
                 let until = idle.until();
                 next = next.into_iter().chain(until).min_by(f64::total_cmp);
@@ -243,7 +258,7 @@ impl Builder {
     }
 
     /// Shows what happens next with each image, where the store has a place for it.
-    async fn announce(&self, images: &Images, records: &Records) -> Result<(), StoreError> {
+    pub(super) async fn announce(&self, images: &Images, records: &Records) -> Result<(), StoreError> {
         let none = ImageRecords::default();
         let summary = |name: &String, image: &decide::Image| {
             let records = records.get(name).unwrap_or(&none);
@@ -279,6 +294,17 @@ impl Builder {
         (self.now)()
     }
 
+    /// Tells clean-ups of this process that a build, or an upload of it to a provider, is being worked on.
+    pub(super) fn begin(&self, build: &str, provider: &str) -> Busy<'_> {
+        let key = (build.to_owned(), provider.to_owned());
+        self.busy.lock().insert(key.clone());
+        Busy { set: &self.busy, key }
+    }
+
+    pub(super) fn is_busy(&self, build: &str, provider: &str) -> bool {
+        self.busy.lock().contains(&(build.to_owned(), provider.to_owned()))
+    }
+
     pub(super) fn build_failed(&self, image: &str) {
         let now = self.now();
         self.build_failures.lock().entry(image.to_owned()).or_default().add(now);
@@ -308,6 +334,18 @@ impl Builder {
 
     pub(super) async fn remove_upload(&self, key: &UploadKey) -> Result<(), StoreError> {
         self.store.write(Write::RemoveUpload(key.clone())).await.map(drop)
+    }
+}
+
+/// Work of this process; over when it is dropped.
+pub(super) struct Busy<'b> {
+    set: &'b Mutex<BTreeSet<(String, String)>>,
+    key: (String, String),
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.set.lock().remove(&self.key);
     }
 }
 

@@ -39,6 +39,7 @@ impl Builder {
         let (image, build_id) = (task.image.clone(), task.build.clone());
         let create =
             Write::CreateUpload { image, build: build_id, provider: task.provider.clone(), record: record.clone() };
+        let _busy = self.begin(&task.build, &task.provider);
         let id = self.store.write(create).await?;
         let (image, build_id) = (task.image.clone(), task.build.clone());
         let key = UploadKey { image, build: build_id, provider: task.provider.clone(), id };

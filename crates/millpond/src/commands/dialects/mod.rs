@@ -26,7 +26,8 @@ pub(crate) struct DialectOptions {
 
 impl Default for DialectOptions {
     fn default() -> Self {
-        Self { gpu: gpu::default_options(), hosts: millpond_hosts::stock::Options::default(), ci: None }
+        let hosts = millpond_hosts::stock::Options::default();
+        Self { gpu: gpu::default_options(), hosts, ci: None, ci_image: None }
     }
 }
 

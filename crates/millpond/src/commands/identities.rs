@@ -38,7 +38,7 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
 }
 
 fn of_controller() -> impl Iterator<Item = Value> {
-    let objects = rbac::of_controller(NAMESPACE, None).into_iter().filter(|object| object["kind"] != "Namespace");
+    let objects = rbac::of_controller(NAMESPACE, None, &[]).into_iter().filter(|object| object["kind"] != "Namespace");
     objects.map(|mut object| {
         if object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")) {
             let name = object["metadata"]["name"].as_str().unwrap_or(rbac::NAME);

@@ -420,7 +420,10 @@ fn binary() -> &'static Path {
 /// A client with the rights that `millpond install rbac` gives, and no other ones.
 async fn controller_client(cluster: &RealCluster) -> Result<Client> {
     let kubectl = cluster.kubectl()?;
-    kubectl.run_with_input(&["apply", "-f", "-"], &printed(&["install", "rbac"])?)?;
+    kubectl.run_with_input(
+        &["apply", "-f", "-"],
+        &printed(&["install", "rbac", "--without", "own-hosts", "--without", "ci-nodes"])?,
+    )?;
     let arguments = ["create", "token", "millpond-controller", "--namespace=millpond-system", "--duration=4h"];
     let access = Access { token: Some(kubectl.run(&arguments)?.trim().to_owned()), ..cluster.access().clone() };
     let file = cluster.folder().join("controller.kubeconfig");

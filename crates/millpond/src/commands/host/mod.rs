@@ -46,7 +46,7 @@ pub(crate) enum HostCommand {
     ///
     /// A machine that holds the host keeps it.
     #[command(after_help = "Examples:
-  millpond host quarantine node11 --reason 'disk errors'")]
+  millpond host quarantine node11 --reason disk")]
     Quarantine(quarantine::QuarantineArgs),
     /// Make, list and revoke the tokens that let hosts in
     #[command(

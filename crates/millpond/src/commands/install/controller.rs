@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Output;
-use super::rbac::{NAME, NAMESPACE, labels, objects as rights};
+use super::rbac::{Dialect, NAME, NAMESPACE, labels, objects as rights};
 
 const HEALTH_PORT: u16 = 8081;
 const METRICS_PORT: u16 = 8443;
@@ -30,8 +30,13 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=10))]
     replicas: u16,
     /// Secret of the namespace with the address and the credentials of vCenter
+    ///
+    /// The deployment then has rights on no other Secret, and so none for own hosts and CI nodes.
     #[arg(long, value_name = "NAME")]
     vsphere_secret: Option<String>,
+    /// Leave out the rights of a dialect that this cluster does not use
+    #[arg(long, value_name = "DIALECT")]
+    without: Vec<Dialect>,
     /// A ServiceMonitor as well, for clusters with the Prometheus operator
     #[arg(long)]
     service_monitor: bool,
@@ -48,7 +53,11 @@ pub(super) fn run(args: &ControllerArgs, out: &mut impl Write) -> anyhow::Result
 fn objects(args: &ControllerArgs) -> Vec<Value> {
     // With a vCenter, all in one file: the kinds too.
     let kinds = if args.vsphere_secret.is_some() { millpond_api::crd::all() } else { Vec::new() };
-    let mut objects = [kinds, rights(&args.namespace, args.vsphere_secret.as_deref())].concat();
+    let without = match args.vsphere_secret {
+        Some(_) => &[Dialect::OwnHosts, Dialect::CiNodes],
+        None => args.without.as_slice(),
+    };
+    let mut objects = [kinds, rights(&args.namespace, args.vsphere_secret.as_deref(), without)].concat();
     objects.extend([deployment(args), disruption_budget(args), metrics_service(args)]);
     if args.service_monitor {
         objects.push(service_monitor(args));

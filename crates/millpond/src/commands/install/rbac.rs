@@ -28,8 +28,8 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
     ("policy", &["poddisruptionbudgets"], READ),
     ("scheduling.k8s.io", &["priorityclasses"], READ),
     ("storage.k8s.io", &["csinodes", "storageclasses", "volumeattachments"], READ),
-    // Catalogues of instance types, by label; the configuration of kubelets and the certificate of the API server.
-    ("", &["configmaps"], &["get", "list", "watch"]),
+    // Catalogues of instance types, by label.
+    ("", &["configmaps"], READ),
     // Nodes: the provider registers them, termination drains and removes them.
     ("", &["nodes"], &["create", "delete", "get", "list", "patch", "watch"]),
     // Pods that claim a reservation are pinned to its node.
@@ -71,26 +71,6 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
         ],
         &["get"],
     ),
-    // Own hosts: claims, machines, what they join with. Their Secrets and Leases are among the approver's rights.
-    ("infrastructure.cluster.x-k8s.io", &["byoclusters", "byohosts", "byomachines"], &["list", "patch", "watch"]),
-    ("infrastructure.cluster.x-k8s.io", &["k8sinstallerconfigs"], &["create", "list", "watch"]),
-    (
-        "infrastructure.cluster.x-k8s.io",
-        &["bootstrapkubeconfigs", "byomachinetemplates", "k8sinstallerconfigtemplates"],
-        READ,
-    ),
-    (
-        "infrastructure.cluster.x-k8s.io",
-        &[
-            "bootstrapkubeconfigs/status",
-            "byoclusters/status",
-            "byohosts/status",
-            "byomachines/status",
-            "byomachinetemplates/status",
-            "k8sinstallerconfigs/status",
-        ],
-        STATUS,
-    ),
     // GPU jobs: the answers, and what they are made from. The definition is watched because it can go and come back.
     ("topology.corinternal.com", &["gpuinfoes"], READ),
     ("topology.corinternal.com", &["gpuinfoes/status"], STATUS),
@@ -111,6 +91,9 @@ pub(crate) struct RbacArgs {
     /// Secret of the namespace with the address and the credentials of vCenter
     #[arg(long, value_name = "NAME")]
     vsphere_secret: Option<String>,
+    /// Leave out the rights of a dialect that this cluster does not use
+    #[arg(long, value_name = "DIALECT")]
+    without: Vec<Dialect>,
     /// How to print them
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     output: Output,
@@ -118,19 +101,30 @@ pub(crate) struct RbacArgs {
 
 /// Prints namespace, service account, roles and bindings.
 pub(super) fn run(args: &RbacArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    super::print_objects(&objects(&args.namespace, args.vsphere_secret.as_deref()), args.output, out)
+    super::print_objects(&objects(&args.namespace, args.vsphere_secret.as_deref(), &args.without), args.output, out)
+}
+
+/// Dialects that need rights on Secrets, which a cluster need not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Dialect {
+    /// BYOH kinds and host agents
+    OwnHosts,
+    /// Requests for CI nodes
+    CiNodes,
 }
 
 /// Namespace, service account, roles and bindings; the rights of hosts, and the policy that bounds them.
-pub(crate) fn objects(namespace: &str, vsphere_secret: Option<&str>) -> Vec<Value> {
-    let mut objects = of_controller(namespace, vsphere_secret);
-    objects.extend(millpond_hosts::rights::objects());
+pub(crate) fn objects(namespace: &str, vsphere_secret: Option<&str>, without: &[Dialect]) -> Vec<Value> {
+    let mut objects = of_controller(namespace, vsphere_secret, without);
+    if !without.contains(&Dialect::OwnHosts) {
+        objects.extend(millpond_hosts::rights::objects());
+    }
     objects
 }
 
 /// What the controllers themselves need: namespace, service account, roles and bindings. Without a Secret of the
 /// namespace, that of the GPUInfo tutorial may be read, wherever it is.
-pub(crate) fn of_controller(namespace: &str, vsphere_secret: Option<&str>) -> Vec<Value> {
+pub(crate) fn of_controller(namespace: &str, vsphere_secret: Option<&str>, without: &[Dialect]) -> Vec<Value> {
     let mut rules: Vec<Value> = RULES.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
     let secret =
         |name: &str| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": READ});
@@ -174,8 +168,46 @@ pub(crate) fn of_controller(namespace: &str, vsphere_secret: Option<&str>) -> Ve
             "roleRef": role_ref("Role"), "subjects": subjects,
         }),
     ];
-    objects.extend(of_hosts(&subjects));
+    if !without.contains(&Dialect::OwnHosts) {
+        objects.extend(of_hosts(&subjects));
+    }
+    if !without.contains(&Dialect::CiNodes) {
+        objects.extend(of_ci(&subjects));
+    }
     objects
+}
+
+/// The rights of launcher and builder on objects, and of the controller of SoftwareFactories. What drivers do with pods
+/// and namespaces is among the rights of the contexts that the configuration names.
+fn of_ci(subjects: &Value) -> Vec<Value> {
+    const NAME: &str = "millpond-ci-controller";
+    let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    let kinds = ["noderequests", "cinodes", "diskimages", "imagebuilds", "imageuploads"];
+    let statuses = kinds.map(|kind| format!("{kind}/status"));
+    let factories = "sf.softwarefactory-project.io";
+    let rules = json!([
+        rule("millpond.dev", &kinds, &all),
+        rule("millpond.dev", &statuses.each_ref().map(String::as_str), &["get", "patch", "update"]),
+        rule(factories, &["softwarefactories"], &["get", "list", "patch", "update", "watch"]),
+        rule(factories, &["softwarefactories/status"], &["get", "patch", "update"]),
+        rule("", &["configmaps", "secrets", "serviceaccounts", "services"], &all),
+        rule("apps", &["deployments", "statefulsets"], &all),
+        rule("coordination.k8s.io", &["leases"], &all),
+    ]);
+    bound(NAME, &rules, subjects)
+}
+
+/// A ClusterRole with its binding.
+fn bound(name: &str, rules: &Value, subjects: &Value) -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    vec![
+        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": name, "labels": labels()}, "rules": rules}),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": name, "labels": labels()},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": subjects,
+        }),
+    ]
 }
 
 /// The rights of the controllers of own hosts: to steer the kinds, to let hosts in, and to give each host what is its
@@ -208,19 +240,10 @@ fn of_hosts(subjects: &Value) -> Vec<Value> {
         rule(hosts, &kinds, &roles),
         rule(hosts, &statuses.each_ref().map(String::as_str), &["get", "patch"]),
         rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "patch", "update", "watch"]),
+        // The configuration of kubelets and the certificate of the API server.
+        rule("", &["configmaps"], &["get"]),
     ]);
-    let rbac = "rbac.authorization.k8s.io/v1";
-    vec![
-        json!({
-            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": NAME, "labels": labels()},
-            "rules": rules,
-        }),
-        json!({
-            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": NAME, "labels": labels()},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-            "subjects": subjects,
-        }),
-    ]
+    bound(NAME, &rules, subjects)
 }
 
 /// The labels of everything that is installed.

@@ -12,9 +12,9 @@ mod runtime_class;
 
 use serde_json::{Value, json};
 
+use self::policies::Admission;
 use crate::authz::escalation;
 use crate::builtin;
-use self::policies::Admission;
 use crate::handlers::call::{Call, key_of};
 use crate::handlers::read::served;
 use crate::handlers::update::Part;

@@ -6,6 +6,7 @@ pub(crate) mod create;
 mod decode;
 pub(crate) mod delete;
 mod discovery;
+pub(crate) mod kubelet;
 mod ownership;
 mod plain;
 pub(crate) mod read;
@@ -138,6 +139,7 @@ where
     check_method(&parts.method, &path)?;
     told.path = Some(path.clone());
     let accepted = match path.subresource.as_deref() {
+        Some("log" | "exec" | "attach" | "portforward") => Accepted::JSON,
         Some("scale") => Accepted { form: negotiate::Form::Plain, ..negotiate::accepted(&parts.headers)? },
         _ => negotiate::accepted(&parts.headers)?,
     };
@@ -155,6 +157,8 @@ where
         body_bytes: body.len(),
         warnings: Vec::new(),
         annotations: BTreeMap::new(),
+        raw_query: parts.uri.query().map(str::to_owned),
+        upgrade: parts.extensions.get().cloned(),
     };
     if let Some(text) = &call.resource.deprecation {
         call.warnings.push(text.to_string());

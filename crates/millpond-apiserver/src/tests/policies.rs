@@ -88,14 +88,18 @@ async fn only_the_named_user_touches_an_object() {
 
 #[tokio::test]
 async fn a_warning_lets_it_pass_and_an_error_refuses_unless_ignored() {
-    let api = with(json!({"validations": [{"expression": "false", "message": "told"}]}), json!(["Warn", "Audit"])).await;
+    let api =
+        with(json!({"validations": [{"expression": "false", "message": "told"}]}), json!(["Warn", "Audit"])).await;
     api.accept("POST", MAPS, &map("warned", json!({}))).await;
 
     let broken = json!([{"expression": "object.data.missing == 'x'"}]);
     let api = with(json!({"validations": broken.clone()}), json!(["Deny"])).await;
     let (code, message) = api.refuse("POST", MAPS, &map("a", json!({"k": "v"}))).await;
     assert_eq!(code, 422);
-    assert!(message.ends_with("expression 'object.data.missing == 'x'' resulted in error: no such key: missing"), "{message}");
+    assert!(
+        message.ends_with("expression 'object.data.missing == 'x'' resulted in error: no such key: missing"),
+        "{message}"
+    );
     let api = with(json!({"validations": broken, "failurePolicy": "Ignore"}), json!(["Deny"])).await;
     api.accept("POST", MAPS, &map("a", json!({"k": "v"}))).await;
 }
@@ -110,9 +114,13 @@ async fn expressions_must_compile_to_what_they_are_for() {
         ("unknown == 1", "undeclared reference to 'unknown'"),
         ("request.nosuch == 'x'", "undefined field 'nosuch'"),
     ] {
-        let (code, message) = api.refuse("POST", &path, &policy(json!({"validations": [{"expression": expression}]}))).await;
+        let (code, message) =
+            api.refuse("POST", &path, &policy(json!({"validations": [{"expression": expression}]}))).await;
         assert_eq!(code, 422, "{expression}");
-        assert!(message.contains("spec.validations[0].expression: Invalid value") && message.contains(why), "{message}");
+        assert!(
+            message.contains("spec.validations[0].expression: Invalid value") && message.contains(why),
+            "{message}"
+        );
     }
 }
 

@@ -208,24 +208,30 @@ fn request() -> Type {
         let list = [("group", Type::String), ("version", Type::String), ("resource", Type::String)];
         fields("kubernetes.GroupVersionResource", list)
     };
-    let user = fields("kubernetes.UserInfo", [
-        ("username", Type::String),
-        ("uid", Type::String),
-        ("groups", Type::list(Type::String)),
-        ("extra", Type::map(Type::String, Type::list(Type::String))),
-    ]);
-    fields("kubernetes.AdmissionRequest", [
-        ("kind", kind()),
-        ("resource", resource()),
-        ("subResource", Type::String),
-        ("requestKind", kind()),
-        ("requestResource", resource()),
-        ("requestSubResource", Type::String),
-        ("name", Type::String),
-        ("namespace", Type::String),
-        ("operation", Type::String),
-        ("userInfo", user),
-        ("dryRun", Type::Bool),
-        ("options", Type::Dyn),
-    ])
+    let user = fields(
+        "kubernetes.UserInfo",
+        [
+            ("username", Type::String),
+            ("uid", Type::String),
+            ("groups", Type::list(Type::String)),
+            ("extra", Type::map(Type::String, Type::list(Type::String))),
+        ],
+    );
+    fields(
+        "kubernetes.AdmissionRequest",
+        [
+            ("kind", kind()),
+            ("resource", resource()),
+            ("subResource", Type::String),
+            ("requestKind", kind()),
+            ("requestResource", resource()),
+            ("requestSubResource", Type::String),
+            ("name", Type::String),
+            ("namespace", Type::String),
+            ("operation", Type::String),
+            ("userInfo", user),
+            ("dryRun", Type::Bool),
+            ("options", Type::Dyn),
+        ],
+    )
 }

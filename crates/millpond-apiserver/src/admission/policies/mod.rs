@@ -240,12 +240,16 @@ fn parameters(call: &Call, spec: &Value, binding: &Value) -> Result<Vec<Value>, 
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let resources = call.server.registry.current();
     let resource = resources.of_kind(group, version, kind.text("kind"));
-    let resource = resource.ok_or_else(|| format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", kind.text("kind")))?;
+    let resource = resource.ok_or_else(|| {
+        format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'", kind.text("kind"))
+    })?;
     let prefix = if resource.namespaced {
         let own = reference.text("namespace");
         let namespace = if own.is_empty() { call.namespace() } else { own };
         if namespace.is_empty() {
-            return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned());
+            return Err(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned()
+            );
         }
         format!("{namespace}/")
     } else {
@@ -383,9 +387,9 @@ impl<'a> Evaluation<'a> {
     fn problem(&self, source: &str, problem: &Error) -> String {
         let of_variable = self.variables.iter().find_map(|(name, value)| {
             let problem = value.as_ref().err()?;
-            source.contains(&format!("variables.{name}")).then(|| {
-                format!("composited variable {:?} fails to evaluate: {problem}", &**name)
-            })
+            source
+                .contains(&format!("variables.{name}"))
+                .then(|| format!("composited variable {:?} fails to evaluate: {problem}", &**name))
         });
         let problem = of_variable.unwrap_or_else(|| problem.to_string());
         format!("expression '{source}' resulted in error: {problem}")

@@ -39,10 +39,17 @@ const WORKLOAD_SCALE: Option<ScalePaths> = Some(ScalePaths {
 
 const GET_PATCH_UPDATE: &[&str] = &["get", "patch", "update"];
 
+/// What is passed on to a kubelet.
+const CONNECT: &[&str] = &["create", "get"];
+
 const POD_SUBRESOURCES: &[OtherSubresource] = &[
+    OtherSubresource { name: "attach", kind: ("", "", "PodAttachOptions"), verbs: CONNECT },
     OtherSubresource { name: "binding", kind: ("", "v1", "Binding"), verbs: &["create"] },
     OtherSubresource { name: "ephemeralcontainers", kind: ("", "", "Pod"), verbs: GET_PATCH_UPDATE },
     OtherSubresource { name: "eviction", kind: ("policy", "v1", "Eviction"), verbs: &["create"] },
+    OtherSubresource { name: "exec", kind: ("", "", "PodExecOptions"), verbs: CONNECT },
+    OtherSubresource { name: "log", kind: ("", "", "Pod"), verbs: &["get"] },
+    OtherSubresource { name: "portforward", kind: ("", "", "PodPortForwardOptions"), verbs: CONNECT },
     OtherSubresource { name: "resize", kind: ("", "", "Pod"), verbs: GET_PATCH_UPDATE },
 ];
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
+use hyper::upgrade::OnUpgrade;
 use serde_json::Value;
 
 use crate::auth::Identity;
@@ -35,6 +36,10 @@ pub(crate) struct Call {
     pub(crate) warnings: Vec<String>,
     /// What policies add to the audit log.
     pub(crate) annotations: BTreeMap<String, String>,
+    /// The query as it came.
+    pub(crate) raw_query: Option<String>,
+    /// The connection, for requests that become a tunnel.
+    pub(crate) upgrade: Option<OnUpgrade>,
 }
 
 impl Call {

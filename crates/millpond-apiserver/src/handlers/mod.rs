@@ -6,6 +6,7 @@ pub(crate) mod create;
 mod decode;
 pub(crate) mod delete;
 mod discovery;
+pub(crate) mod kubelet;
 mod logs;
 mod ownership;
 mod plain;
@@ -139,6 +140,7 @@ where
     check_method(&parts.method, &path)?;
     told.path = Some(path.clone());
     let accepted = match path.subresource.as_deref() {
+        Some("log" | "exec" | "attach" | "portforward") => Accepted::JSON,
         Some("scale") => Accepted { form: negotiate::Form::Plain, ..negotiate::accepted(&parts.headers)? },
         _ => negotiate::accepted(&parts.headers)?,
     };
@@ -156,6 +158,8 @@ where
         body_bytes: body.len(),
         warnings: Vec::new(),
         annotations: BTreeMap::new(),
+        raw_query: parts.uri.query().map(str::to_owned),
+        upgrade: parts.extensions.get().cloned(),
     };
     if let Some(text) = &call.resource.deprecation {
         call.warnings.push(text.to_string());
@@ -243,7 +247,8 @@ async fn perform_subresource(call: &mut Call, body: &Bytes, verb: &str, name: &s
         ("status", "get") => read::get(call),
         ("status", "update") => update::put(call, body, Part::Status).await,
         ("status", "patch") => update::patch(call, body, Part::Status).await,
-        ("log", "get") if &*call.resource.kind == "Pod" => logs::get(call),
+        // Logs of pods that this process plays; a kubelet has all others.
+        ("log", "get") if call.server.own_log(call.namespace(), call.name()).is_some() => logs::get(call),
         ("scale", _) if subresources.scale.is_some() => subresource::handle(call, body, name).await,
         (name, _) if subresources.others.iter().any(|other| other.name == name) => {
             subresource::handle(call, body, name).await

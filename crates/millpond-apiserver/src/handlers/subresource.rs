@@ -12,7 +12,7 @@ use super::ownership::{Ownership, ScaleOwnership};
 use super::read::served;
 use super::respond::{self, ApiResponse};
 use super::update::{Changed, Part, Patch, applied, change, parse_config};
-use super::{create, decode, reviews};
+use super::{create, decode, kubelet, reviews};
 use crate::admission::node_restriction;
 use crate::builtin;
 use crate::clock::rfc3339;
@@ -30,6 +30,9 @@ pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<
         ("scale", Method::PUT | Method::PATCH) => scale_write(call, body).await,
         ("binding", Method::POST) => bind(call, body).await,
         ("eviction", Method::POST) => evict(call, body).await,
+        ("log", Method::GET) | ("exec" | "attach" | "portforward", Method::GET | Method::POST) => {
+            kubelet::connect(call, name).await
+        }
         ("token", Method::POST) => reviews::service_account_token(call, body),
         ("finalize", Method::PUT) => write_part(call, body, "finalize").await,
         ("approval" | "resize" | "ephemeralcontainers", Method::GET) => super::read::get(call),

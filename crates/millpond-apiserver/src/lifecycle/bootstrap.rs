@@ -11,8 +11,8 @@ use super::tokens::CLUSTER_INFO;
 use super::{internal_call, resource_of};
 use crate::authz::defaults;
 use crate::clock::rfc3339;
-use crate::handlers::create;
 use crate::handlers::update::{Changed, Part, change};
+use crate::handlers::{create, kubelet};
 use crate::kind;
 use crate::server::Server;
 use crate::service_ip::{API_ADDRESS, RANGE};
@@ -72,11 +72,18 @@ fn kubeadm_rights() -> Vec<(&'static str, &'static str, Value)> {
             "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group}],
         })
     };
+    let of_server = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "millpond:kubelet-api-admin"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": kubelet::USER}],
+    });
     let bind = |name: &'static str, role: &str, group: &str| (BINDINGS, name, cluster_wide(name, role, group));
     let approver = |which: &str| format!("system:certificates.k8s.io:certificatesigningrequests:{which}");
     vec![
         ("roles.rbac.authorization.k8s.io", "kube-public/kubeadm:bootstrap-signer-clusterinfo", role),
         ("rolebindings.rbac.authorization.k8s.io", "kube-public/kubeadm:bootstrap-signer-clusterinfo", binding),
+        (BINDINGS, "millpond:kubelet-api-admin", of_server),
         bind("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", JOINING),
         bind("kubeadm:node-autoapprove-bootstrap", &approver("nodeclient"), JOINING),
         bind("kubeadm:node-autoapprove-certificate-rotation", &approver("selfnodeclient"), "system:nodes"),

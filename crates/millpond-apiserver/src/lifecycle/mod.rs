@@ -211,6 +211,8 @@ fn internal_call(server: &Arc<Server>, resource: &Arc<Resource>, key: &str) -> C
         body_bytes: 0,
         warnings: Vec::new(),
         annotations: std::collections::BTreeMap::new(),
+        raw_query: None,
+        upgrade: None,
     }
 }
 

@@ -355,7 +355,8 @@ impl<'a> About<'a> {
                 ("", "", kind) => (&*self.resource.group, &*self.resource.version, kind),
                 named => named,
             };
-            let Some(schema) = definitions.kind(group, version, kind) else { continue };
+            // A log is text.
+            let Some(schema) = definitions.kind(group, version, kind).filter(|_| other.name != "log") else { continue };
             let kind = (group, version, kind);
             let suffix = capitalized(other.name);
             let mut operations = self.change(definitions, &schema, &suffix, kind);

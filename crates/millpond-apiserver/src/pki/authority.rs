@@ -5,7 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{Issuer, KeyPair, SigningKey as _};
+use rcgen::{Issuer, KeyPair, PublicKeyData as _, SigningKey as _};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::extensions::ParsedExtension;
@@ -110,6 +110,15 @@ impl Authority {
         let signature = self.key.sign(&certificate).map_err(|problem| problem.to_string())?;
         let signed = [certificate.as_slice(), &signature_algorithm, &der::bit_string(&signature)].concat();
         Ok(pem("CERTIFICATE", &der::element(SEQUENCE, &signed)))
+    }
+
+    /// A new key with a client certificate for it, both as PEM, valid for a day.
+    pub(crate) fn client(&self, user: &str, groups: &[&str], now: Timestamp) -> Result<(String, String), String> {
+        let key = KeyPair::generate().map_err(|problem| problem.to_string())?;
+        let request = SigningRequest::of(user, groups, key.subject_public_key_info());
+        let usages = Usages { digital_signature: true, client_auth: true, ..Usages::default() };
+        let certificate = self.sign(&request, usages, SignedDuration::from_hours(24), now)?;
+        Ok((certificate, key.serialize_pem()))
     }
 
     fn extensions(&self, request: &SigningRequest, usages: Usages) -> Vec<u8> {

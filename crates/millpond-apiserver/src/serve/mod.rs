@@ -123,7 +123,8 @@ async fn connection<S>(
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     let stream = TokioIo::new(StallGuard::new(stream, limits.stalled_write));
-    let mut connection = std::pin::pin!(builder.serve_connection(stream, TowerToHyperService::new(service)));
+    let mut connection =
+        std::pin::pin!(builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(service)));
 
     let idle = entry.activity().idle(limits.first_request, limits.idle);
     let mut idle = std::pin::pin!(idle);

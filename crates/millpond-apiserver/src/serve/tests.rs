@@ -203,3 +203,100 @@ async fn places_are_counted_per_address_and_busy_ones_are_kept() {
     drop((fourth, other, mapped));
     assert_eq!(connections.count(), 0);
 }
+
+/// A kubelet: shows whom the client certificate names, and echoes what comes after an upgrade.
+async fn fake_kubelet(pki: &Pki) -> u16 {
+    use http_body_util::Full;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+
+    let acceptor = TlsAcceptor::from(Arc::new(pki.tls_config().unwrap()));
+    let listener = TcpListener::bind((LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let who = Identity::of_certificate(&stream.get_ref().1.peer_certificates().unwrap()[0]).unwrap().user;
+            let answer = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+                let text = format!("{who} {}", request.uri());
+                async move {
+                    let mut response = http::Response::new(Full::<bytes::Bytes>::from(text));
+                    if request.headers().contains_key("upgrade") {
+                        let upgrade = hyper::upgrade::on(&mut request);
+                        tokio::spawn(async move {
+                            let mut stream = TokioIo::new(upgrade.await.unwrap());
+                            let mut buffer = [0; 5];
+                            stream.read_exact(&mut buffer).await.unwrap();
+                            stream.write_all(&buffer).await.unwrap();
+                        });
+                        response = http::Response::new(Full::default());
+                        *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
+                        response.headers_mut().insert("upgrade", "SPDY/3.1".parse().unwrap());
+                        response.headers_mut().insert("connection", "Upgrade".parse().unwrap());
+                    }
+                    Ok::<_, std::convert::Infallible>(response)
+                }
+            });
+            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            tokio::spawn(connection.with_upgrades());
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn logs_and_exec_are_passed_on_to_the_kubelet() {
+    let clock = Clock::System;
+    let pki = Pki::ephemeral(&["localhost".to_owned()], &[], clock.now()).unwrap();
+    let options = ServerOptions { authority: Some(pki.authority()), ..ServerOptions::default() };
+    let server = Server::new(Store::in_memory(clock), clock, options).unwrap();
+    server.tokens().add(TOKEN.to_owned(), Identity::administrator("admin")).unwrap();
+    crate::bootstrap(&server, 6443).await.unwrap();
+    let port = fake_kubelet(&pki).await;
+    let client = kube::Client::new(server.service_for(Identity::administrator("admin")), "default");
+    for (path, object) in [
+        (
+            "/api/v1/nodes",
+            serde_json::json!({
+                "metadata": {"name": "n1"},
+                "status": {
+                    "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+                    "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+                },
+            }),
+        ),
+        ("/api/v1/nodes", serde_json::json!({"metadata": {"name": "n2"}})),
+        (
+            "/api/v1/namespaces/default/pods",
+            serde_json::json!({
+                "metadata": {"name": "real"}, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+            }),
+        ),
+        (
+            "/api/v1/namespaces/default/pods",
+            serde_json::json!({
+                "metadata": {"name": "played"}, "spec": {"nodeName": "n2", "containers": [{"name": "c", "image": "i"}]},
+            }),
+        ),
+    ] {
+        let request = http::Request::post(path).body(object.to_string().into_bytes()).unwrap();
+        client.request_text(request).await.unwrap();
+    }
+    let world = World { server, pki, limits: Limits::default(), connections: Connections::new(Limits::default()) };
+    let pods = "/api/v1/namespaces/default/pods";
+    let mut stream = world.connect("http/1.1").await;
+    stream.write_all(request(&format!("{pods}/real/log?container=c&tailLines=5")).as_bytes()).await.unwrap();
+    read_until(&mut stream, "kube-apiserver-kubelet-client /containerLogs/default/real/c?tailLines=5").await;
+    stream.write_all(request(&format!("{pods}/played/log")).as_bytes()).await.unwrap();
+    read_until(&mut stream, "status.daemonEndpoints.kubeletEndpoint.Port is not set").await;
+
+    let mut stream = world.connect("http/1.1").await;
+    let exec = format!(
+        "POST {pods}/real/exec?command=sh&stdin=true HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n"
+    );
+    stream.write_all(exec.as_bytes()).await.unwrap();
+    read_until(&mut stream, "101 Switching Protocols").await;
+    stream.write_all(b"hello").await.unwrap();
+    read_until(&mut stream, "hello").await;
+}

@@ -256,6 +256,7 @@ pub fn status(
     let kept = kept(estate, asking.last);
     if kept.is_none() {
         fill(&mut status, spec, asking, ranking);
+        status.proposal = crate::proposal::proposal(estate, spec, ranking);
     } else if status.suitable_node_name.is_empty() {
         NONE_AVAILABLE.clone_into(&mut status.suitable_node_name);
         NONE_AVAILABLE.clone_into(&mut status.suitable_host_name);
@@ -318,7 +319,6 @@ fn fill(status: &mut GPUInfoStatus, spec: &GPUInfoSpec, asking: &Asking<'_>, ran
         message: explain(node, *why, spec, own),
     };
     status.rejected = ranking.rejected.iter().take(LIMIT_REJECTED).map(rejected).collect();
-    status.proposal = None;
 }
 
 fn set_conditions(

@@ -21,8 +21,8 @@ use millpond_runtime::clock::Clock;
 use millpond_runtime::kinds::Kind;
 use millpond_runtime::meta::{Key, status_patch};
 use millpond_runtime::mirror::{Mirror, Writer};
-use millpond_vsphere::Live;
 use millpond_vsphere::live::Wanted;
+use millpond_vsphere::{Freshness, Live};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -47,6 +47,8 @@ const DEFINITION: &str = "gpuinfoes.topology.corinternal.com";
 const GATHER: Duration = Duration::from_millis(30);
 /// A pass comes at the latest after this: hours run out, windows open.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long the first pass waits for the first inventory of vCenter.
+const INVENTORY_WITHIN: Duration = Duration::from_secs(10);
 /// A pass that lost a race, or could not write, is repeated after this.
 const AGAIN: Duration = Duration::from_millis(250);
 /// Marks nodes whose [`DO_NOT_DISRUPT`] is this controller's.
@@ -90,9 +92,11 @@ pub fn start(client: &Client, options: Options, stop: &CancellationToken) -> Tas
     let now = options.clock.clone();
     let live = Live::new(Arc::new(move || now.now()));
     let (wanted, receiver) = watch::channel(Wanted::None);
-    tasks.spawn(Arc::clone(&live).run(receiver, stop.clone()));
-    tasks.spawn(options.sources.clone().follow(client.clone(), wanted, stop.clone()));
-    let controller = Arc::new(Controller::new(client.clone(), options, live));
+    tasks.spawn(Arc::clone(&live).run(receiver.clone(), stop.clone()));
+    let settled = CancellationToken::new();
+    let follow = options.sources.clone().follow(client.clone(), wanted, settled.clone(), stop.clone());
+    tasks.spawn(follow);
+    let controller = Arc::new(Controller::new(client.clone(), options, live, (receiver, settled)));
     controller.watch(&tasks, stop);
     tasks.spawn(controller.run(stop.clone()));
     tasks.close();
@@ -103,6 +107,8 @@ struct Controller {
     client: Client,
     options: Options,
     live: Arc<Live>,
+    /// Which vCenter is wanted, once that is settled.
+    wanted: (watch::Receiver<Wanted>, CancellationToken),
     infos: Arc<Mirror<GPUInfo>>,
     nodes: Arc<Mirror<Node>>,
     pods: Arc<Mirror<Pod>>,
@@ -114,7 +120,12 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(client: Client, options: Options, live: Arc<Live>) -> Self {
+    fn new(
+        client: Client,
+        options: Options,
+        live: Arc<Live>,
+        wanted: (watch::Receiver<Wanted>, CancellationToken),
+    ) -> Self {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, WRITES);
         Self {
             infos: Arc::new(Mirror::new(writer.clone(), None)),
@@ -128,6 +139,7 @@ impl Controller {
             client,
             options,
             live,
+            wanted,
         }
     }
 
@@ -167,6 +179,11 @@ impl Controller {
         let ready = async {
             tokio::join!(self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.infos.wait_until_ready())
         };
+        let ready = async {
+            ready.await;
+            // An answer from Kubernetes alone would be replaced a moment later.
+            let _ = tokio::time::timeout(INVENTORY_WITHIN, self.first_inventory()).await;
+        };
         if stop.run_until_cancelled(ready).await.is_none() {
             return;
         }
@@ -186,6 +203,18 @@ impl Controller {
                 () = tokio::time::sleep(pause.saturating_sub(gather)) => {}
             }
         }
+    }
+
+    /// Waits until vCenter was read once, or cannot be read, or is not wanted.
+    async fn first_inventory(&self) {
+        let (wanted, settled) = &self.wanted;
+        settled.cancelled().await;
+        if matches!(*wanted.borrow(), Wanted::None) {
+            return;
+        }
+        let mut changes = self.live.changes();
+        let loads = || self.live.read(|state| matches!(state.freshness, Freshness::Unused | Freshness::Loading));
+        while loads() && changes.changed().await.is_ok() {}
     }
 
     fn facts(&self) -> Facts {

@@ -90,11 +90,19 @@ impl Sources {
         self.secret.clone().unwrap_or_else(|| (SECRET.0.to_owned(), SECRET.1.to_owned()))
     }
 
-    /// Tells what is wanted, and follows the Secret until the token is cancelled.
-    pub async fn follow(self, client: Client, wanted: watch::Sender<Wanted>, stop: CancellationToken) {
+    /// Tells what is wanted, and follows the Secret until the token is cancelled. `settled` is cancelled once it is known
+    /// whether there is a vCenter.
+    pub(crate) async fn follow(
+        self,
+        client: Client,
+        wanted: watch::Sender<Wanted>,
+        settled: CancellationToken,
+        stop: CancellationToken,
+    ) {
         let of_environment = self.wanted(&self.environment);
         if self.names_vcenter() && self.secret.is_none() {
             wanted.send_replace(of_environment);
+            settled.cancel();
             return stop.cancelled().await;
         }
         set(&wanted, of_environment.clone());
@@ -111,10 +119,16 @@ impl Sources {
                     set(&wanted, self.wanted(&texts(&secret)));
                 }
                 Ok(Event::Init) => listed = false,
-                Ok(Event::InitDone) if listed => {}
-                Ok(Event::Delete(_) | Event::InitDone) => set(&wanted, of_environment.clone()),
+                Ok(Event::InitDone) if listed => settled.cancel(),
+                Ok(Event::Delete(_) | Event::InitDone) => {
+                    set(&wanted, of_environment.clone());
+                    settled.cancel();
+                }
                 // The message of a watch holds no part of the Secret.
-                Err(error) => tracing::debug!(%error, "the Secret of vCenter cannot be watched"),
+                Err(error) => {
+                    tracing::debug!(%error, "the Secret of vCenter cannot be watched");
+                    settled.cancel();
+                }
             }
         }
     }

@@ -21,5 +21,6 @@ pub mod estate;
 pub mod kinds;
 pub mod list;
 mod matching;
+mod proposal;
 pub mod reservations;
 pub mod usage;

@@ -79,7 +79,17 @@ async fn maintenance_and_lost_hosts_change_the_answer() {
     let status = cluster.until_node("job", "worker-2").await;
     let rejected = status.rejected.iter().find(|one| one.node == "worker-1").expect("a reason");
     assert_eq!((rejected.reason.as_str(), rejected.message.contains("maintenance mode")), ("InMaintenance", true));
+    cluster.ask("two", json!({"desAccTime": 1, "gpuRequired": true, "gpuModel": "T4"})).await;
+    cluster.until_node("two", "worker-2").await;
+    cluster.ask("long", json!({"desAccTime": 9000, "gpuRequired": true, "gpuModel": "T4"})).await;
+    let status = cluster.until_node("long", "None available").await;
+    assert_eq!(status.proposal, None, "the host with a spare card is in maintenance");
     estate.vcenter.set_maintenance(&estate.hosts[1], false);
+    let proposed = cluster.until("long", "a proposal", |status| status.proposal.is_some()).await.proposal.expect("one");
+    assert_eq!(
+        proposed.message,
+        "host esxi-1 has 1 spare Tesla T4 (10de:1eb8): a machine with 1 of them would fit the job"
+    );
     // Clearly less demand: it comes back.
     cluster.until_node("job", "worker-1").await;
     estate.vcenter.set_quarantine(&estate.hosts[1], true);

@@ -8,12 +8,18 @@ use parking_lot::Mutex;
 
 use super::fake::FakeCloud;
 use super::kube::{self, Contexts};
+use super::metastatic::Metastatic;
 use super::{Driver, DriverError, Drivers};
 use crate::config::{self, Config, Provider};
+use crate::launcher::Backend;
 
 /// What drivers need of their process; it outlives a change of the configuration.
 pub struct Context {
     contexts: Arc<Contexts>,
+    /// Where launchers submit requests of their own.
+    backend: Option<Arc<dyn Backend>>,
+    /// Drivers of slots know what they gave out.
+    slots: Mutex<BTreeMap<String, (Provider, Arc<Metastatic>)>>,
     /// Simulated clouds keep their servers.
     clouds: Mutex<BTreeMap<String, (Provider, Arc<FakeCloud>)>>,
 }
@@ -26,7 +32,26 @@ impl Context {
 
     /// Clusters come from these contexts.
     pub fn with_contexts(contexts: Arc<Contexts>) -> Self {
-        Self { contexts, clouds: Mutex::default() }
+        Self { contexts, backend: None, slots: Mutex::default(), clouds: Mutex::default() }
+    }
+
+    /// Backing nodes of metastatic providers are requested from this store.
+    #[must_use]
+    pub fn with_backend(self, backend: Arc<dyn Backend>) -> Self {
+        Self { backend: Some(backend), ..self }
+    }
+
+    fn slots(&self, provider: &Provider) -> Result<Arc<dyn Driver>, DriverError> {
+        let backend = self.backend.as_ref().ok_or_else(|| {
+            DriverError::Permanent("the driver `metastatic` needs requests in ZooKeeper".to_owned())
+        })?;
+        let mut slots = self.slots.lock();
+        if let Some((_, driver)) = slots.get(&provider.name).filter(|(known, _)| known == provider) {
+            return Ok(Arc::clone(driver) as Arc<dyn Driver>);
+        }
+        let driver = Arc::new(Metastatic::new(provider, Arc::clone(backend)));
+        slots.insert(provider.name.clone(), (provider.clone(), Arc::clone(&driver)));
+        Ok(driver)
     }
 
     fn cloud(&self, provider: &Provider) -> Arc<FakeCloud> {
@@ -47,7 +72,8 @@ pub fn all(config: &Config, context: &Context) -> Drivers {
     for provider in &config.providers {
         let driver: Result<Arc<dyn Driver>, DriverError> = match provider.driver {
             config::Driver::Fake => Ok(context.cloud(provider)),
-            config::Driver::OpenStack | config::Driver::Metastatic => {
+            config::Driver::Metastatic => context.slots(provider),
+            config::Driver::OpenStack => {
                 Err(DriverError::Permanent(format!("the driver `{}` is not there", provider.driver)))
             }
             config::Driver::Static

@@ -10,9 +10,11 @@ mod fake;
 pub mod hostkeys;
 pub mod hosts;
 pub mod kube;
+mod metastatic;
 
 pub use all::{Context, all};
 pub use fake::FakeCloud;
+pub use metastatic::Metastatic;
 
 use std::sync::Arc;
 

@@ -309,6 +309,21 @@ impl Job {
         &*self.context.backend
     }
 
+    /// A node as it is now; `None` once it is gone. Right after a new connection the store has to read first.
+    pub(super) async fn current(&self, id: &str) -> Option<Stored<Node>> {
+        let mut changes = self.backend().changes();
+        loop {
+            changes.borrow_and_update();
+            if let Some(node) = self.backend().node(id) {
+                return Some(node);
+            }
+            if self.backend().records().is_complete {
+                return None;
+            }
+            changes.changed().await.ok()?;
+        }
+    }
+
     /// Takes all of these locks, or none.
     pub(super) async fn lock(&self, keys: &[Key]) -> bool {
         let taken = join_all(keys.iter().map(|key| self.backend().lock(key))).await;
@@ -439,7 +454,8 @@ impl Job {
                 Part::New { mut record } => {
                     let Some(id) = new_ids.next() else { return self.unlock(&locks).await };
                     record.set_state(NodeState::Building, now());
-                    let revision = self.backend().node(&id).map_or(0, |node| node.revision);
+                    let Some(node) = self.current(&id).await else { return self.unlock(&locks).await };
+                    let revision = node.revision;
                     launches.push((id.clone(), Node::clone(&record)));
                     (id, revision, record)
                 }
@@ -489,9 +505,10 @@ impl Job {
             return;
         };
         record.set_state(NodeState::Building, now());
-        let revision = self.backend().node(&id).map_or(0, |node| node.revision);
-        let write = Write::Node { id: id.clone(), revision, record: record.clone(), unlock: false };
-        if self.commit_or_unlock(vec![write], &[Key::Node(id.clone())]).await.is_some() {
+        let key = Key::Node(id.clone());
+        let Some(node) = self.current(&id).await else { return self.unlock([&key]).await };
+        let write = Write::Node { id: id.clone(), revision: node.revision, record: record.clone(), unlock: false };
+        if self.commit_or_unlock(vec![write], &[key]).await.is_some() {
             launch::start(&self.context, &self.current, place, id, record, None);
         }
     }
@@ -511,7 +528,7 @@ impl Job {
                 if self.commit_or_unlock(vec![write], locks).await.is_none() {
                     return;
                 }
-                let Some(node) = self.backend().node(&id) else { return self.unlock(locks).await };
+                let Some(node) = self.current(&id).await else { return self.unlock(locks).await };
                 revision = node.revision;
             }
             self.work.depends_on(key.clone());

@@ -46,6 +46,26 @@ pub trait Backend: Send + Sync + 'static {
     /// nodes, in order.
     fn commit(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<Vec<String>, BackendError>>;
 
+    /// Submits a request of this launcher's own, which ends with its session; gives the id.
+    fn submit(&self, _record: NodeRequest) -> BoxFuture<'_, Result<String, BackendError>> {
+        Box::pin(std::future::ready(Err(BackendError::Refused("launchers have no requests here".to_owned()))))
+    }
+
+    /// Deletes a request of this launcher's own. One that is gone is no error.
+    fn withdraw<'a>(&'a self, _request: &'a str) -> BoxFuture<'a, Result<(), BackendError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Takes the lock of a node for an owner that outlives this process. False if another process holds it.
+    fn own<'a>(&'a self, _node: &'a str, _owner: &'a str) -> BoxFuture<'a, Result<bool, BackendError>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
+    /// Gives back what [`own`](Self::own) took, by whichever process.
+    fn disown<'a>(&'a self, _node: &'a str, _owner: &'a str) -> BoxFuture<'a, Result<(), BackendError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Whether the store answers; `/ready` asks it.
     fn is_connected(&self) -> bool;
 

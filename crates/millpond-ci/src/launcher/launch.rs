@@ -104,7 +104,7 @@ impl Job {
     }
 
     async fn ready(&self, id: &str, launched: Launched) {
-        let Some(stored) = self.context.backend.node(id) else { return };
+        let Some(stored) = self.current(id).await else { return };
         let mut record = Node::clone(&stored.record);
         launched.write_to(&mut record);
         record.set_state(NodeState::Ready, now());
@@ -115,7 +115,7 @@ impl Job {
     }
 
     async fn end(&self, id: &str, state: NodeState, unlock: bool, why: &DriverError) {
-        let Some(stored) = self.context.backend.node(id) else { return };
+        let Some(stored) = self.current(id).await else { return };
         let mut record = Node::clone(&stored.record);
         record.set_state(state, now());
         record.comment = Some(why.to_string());

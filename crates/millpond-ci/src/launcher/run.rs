@@ -14,11 +14,12 @@ use super::act;
 use super::backend::{Backend, Key, PoolSpec, Records};
 use super::capacity::Capacity;
 use super::snapshot::{self, Surroundings};
-use super::under_way::UnderWay;
+use super::under_way::{Item, UnderWay};
 use super::upkeep;
 use crate::config::{Config, Driver, Resources};
 use crate::driver::{Drivers, Factory};
 use crate::engine::{self, Decision, Lock, Snapshot, Verdict};
+use crate::model::RequestState;
 
 /// How long actions may go on once the launcher is told to end. What is left then is found by the next one.
 const GRACE: Duration = Duration::from_secs(10);
@@ -179,10 +180,7 @@ impl Launcher {
             tokio::select! {
                 () = ends.cancelled() => break,
                 changed = changes.changed() => if changed.is_err() { break },
-                changed = self.config.changed() => match changed {
-                    Ok(()) => self.configure(),
-                    Err(_) => break,
-                },
+                () = next(&mut self.config) => self.configure(),
                 () = self.context.under_way.ended() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
@@ -237,7 +235,8 @@ impl Launcher {
             return latest;
         }
         let items = self.context.under_way.items();
-        cancel_orphans(&records, &items);
+        self.cancel_orphans(&items);
+        self.drop_idle_locks(&records, &items);
         let current = self.context.current.lock().clone();
         let moment = Instant::now();
         let snapshot = {
@@ -259,6 +258,40 @@ impl Launcher {
             .chain(self.context.capacity.lock().next(moment))
             .min()
             .map_or(latest, |next| next.min(latest))
+    }
+
+    /// Ends work that depends on a lock which this process has no more: its node is for the next launcher to delete.
+    fn cancel_orphans(&self, items: &[Item]) {
+        for item in items {
+            let Some(Key::Node(id)) = &item.depends_on else { continue };
+            // As it is now: the work may be younger than the records of this round.
+            if self.context.backend.node(id).is_none_or(|node| node.lock != Lock::Ours) {
+                item.cancelled.cancel();
+            }
+        }
+    }
+
+    /// Gives back locks that no work needs: an action that was cut off by a lost connection may leave some. Then the
+    /// engine decides about their records as about those of a launcher that is gone.
+    fn drop_idle_locks(&self, records: &Records, items: &[Item]) {
+        let busy: BTreeSet<&Key> = items.iter().flat_map(|item| &item.keys).collect();
+        let is_pending = |id: &String| {
+            let request = records.requests.get(id);
+            request.is_some_and(|it| it.record.state == RequestState::Pending && it.lock == Lock::Ours)
+        };
+        let requests = records.requests.iter().filter(|(id, it)| it.lock == Lock::Ours && !is_pending(id));
+        let nodes = records.nodes.iter().filter(|(_, it)| {
+            it.lock == Lock::Ours && !it.record.allocated_to.as_ref().is_some_and(is_pending)
+        });
+        let keys = requests.map(|(id, _)| Key::Request(id.clone())).chain(nodes.map(|(id, _)| Key::Node(id.clone())));
+        for key in keys.filter(|key| !busy.contains(key)) {
+            let backend = Arc::clone(&self.context.backend);
+            self.tasks.spawn(async move {
+                tracing::debug!(?key, "a lock that no work needs is given back");
+                // A lock that cannot be given back is lost with the connection.
+                drop(backend.unlock(&key).await);
+            });
+        }
     }
 
     fn note(&self, decision: &Decision) {
@@ -287,13 +320,10 @@ impl Launcher {
     }
 }
 
-/// Ends work that depends on a lock which this process has no more: its node is for the next launcher to delete.
-fn cancel_orphans(records: &Records, items: &[super::under_way::Item]) {
-    for item in items {
-        let Some(Key::Node(id)) = &item.depends_on else { continue };
-        if records.nodes.get(id).is_none_or(|node| node.lock != Lock::Ours) {
-            item.cancelled.cancel();
-        }
+/// Waits for another configuration. There is none any more once its sender is gone.
+async fn next(config: &mut watch::Receiver<Arc<Config>>) {
+    if config.changed().await.is_err() {
+        std::future::pending().await
     }
 }
 

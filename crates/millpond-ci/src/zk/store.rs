@@ -18,6 +18,9 @@ use crate::config::ZooKeeper;
 use crate::launcher::{Backend, BackendError, Key, PoolSpec, Records, Stored, Write};
 use crate::model::{Node, NodeRequest, to_bytes};
 
+/// The precedence of requests that launchers submit themselves; Nodepool's own figure.
+const LAUNCHERS_REQUESTS: &str = "100";
+
 /// The store. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -209,7 +212,7 @@ impl Store {
     }
 
     /// The parts of a transaction for one write.
-    fn parts(&self, write: &Write) -> Result<Vec<Op>, BackendError> {
+    fn parts(&self, write: &Write) -> Option<Vec<Op>> {
         let held = |key: &Key| self.mirror.lock().held.get(key).cloned();
         let set = |key: Key, revision: u64, data: Vec<u8>, unlock: bool| {
             let path = paths::record(&key);
@@ -221,7 +224,7 @@ impl Store {
             }
             parts
         };
-        Ok(match write {
+        Some(match write {
             Write::Request { id, revision, record, unlock } => {
                 set(Key::Request(id.clone()), *revision, to_bytes(record), *unlock)
             }
@@ -235,7 +238,7 @@ impl Store {
             }],
             Write::Remove { id, revision } => {
                 let key = Key::Node(id.clone());
-                let lock = held(&key).ok_or_else(|| BackendError::Conflict(paths::record(&key)))?;
+                let lock = held(&key)?;
                 let delete = |path, version| Op::Delete { path, version };
                 vec![
                     delete(lock, None),
@@ -246,12 +249,12 @@ impl Store {
         })
     }
 
-    async fn write(&self, writes: Vec<Write>) -> Result<Vec<String>, BackendError> {
+    async fn write(&self, writes: Vec<Write>) -> Result<Vec<String>, ZkError> {
         let mut parts = Vec::new();
         for write in &writes {
-            parts.extend(self.parts(write)?);
+            // A record that is to be removed without its lock is for another process.
+            parts.extend(self.parts(write).ok_or(ZkError::NoNode)?);
         }
-        let what = writes.first().map(name).unwrap_or_default();
         let (sender, answer) = oneshot::channel();
         let (mirror, writes) = (Arc::clone(&self.mirror), writes);
         // In the order of the server: a change that comes later is not undone by this.
@@ -260,9 +263,47 @@ impl Store {
             drop(sender.send(result));
         });
         let result = answer.await.unwrap_or(Err(ZkError::ConnectionLoss));
-        let ids = result.map_err(|error| failure(&what, error))?;
         self.changed();
-        Ok(ids)
+        result
+    }
+
+    /// Takes a lock that does not end with the session. Its contender says who the owner is, as Nodepool's does.
+    async fn own_folder(&self, folder: &str, owner: &str) -> Result<bool, ZkError> {
+        match self.client.create(folder, Vec::new(), CreateMode::Persistent).await {
+            Ok(_) | Err(ZkError::NodeExists) => {}
+            Err(ZkError::NoNode) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let path = format!("{folder}/{}{}", uuid::Uuid::new_v4().simple(), paths::LOCK_MARK);
+        let ours = self.client.create(&path, owner.as_bytes().to_vec(), CreateMode::PersistentSequential).await?;
+        let names = self.client.children(folder).await?;
+        let turns = names.iter().filter_map(|name| Some((super::mirror::turn(name)?, name)));
+        if turns.min().is_some_and(|(_, name)| ours.ends_with(name.as_str())) {
+            return Ok(true);
+        }
+        self.client.delete(&ours, None).await?;
+        Ok(false)
+    }
+
+    async fn disown_folder(&self, folder: &str, owner: &str) -> Result<(), ZkError> {
+        let names = match self.client.children(folder).await {
+            Ok(names) => names,
+            Err(ZkError::NoNode) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for name in names {
+            let path = format!("{folder}/{name}");
+            match self.client.get(&path).await {
+                Ok((data, _)) if data == owner.as_bytes() => {}
+                Ok(_) | Err(ZkError::NoNode) => continue,
+                Err(error) => return Err(error),
+            }
+            match self.client.delete(&path, None).await {
+                Ok(()) | Err(ZkError::NoNode) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Removes a node whose lock has other contenders: they find it gone.
@@ -371,6 +412,10 @@ impl Backend for Store {
         Box::pin(async move {
             {
                 let mut mirror = self.mirror.lock();
+                // A contender that another process removed holds nothing.
+                if mirror.held.get(key).is_some_and(|path| mirror.holder(&paths::lock(key)).as_ref() != Some(path)) {
+                    mirror.held.remove(key);
+                }
                 if !mirror.has(key) || mirror.held.contains_key(key) || !mirror.taking.insert(key.clone()) {
                     return Ok(false);
                 }
@@ -406,18 +451,64 @@ impl Backend for Store {
 
     fn commit(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<Vec<String>, BackendError>> {
         Box::pin(async move {
+            let what = writes.first().map(name).unwrap_or_default();
             let removed = writes.iter().find_map(|write| match write {
                 Write::Remove { id, .. } => Some(id.clone()),
                 _ => None,
             });
-            match (self.write(writes.clone()).await, removed) {
-                (Err(BackendError::Conflict(what)), Some(id)) => {
-                    self.expel(&id).await.map_err(|error| failure(&what, error))?;
-                    self.write(writes).await
-                }
+            let result = match (self.write(writes.clone()).await, removed) {
+                (Err(ZkError::NotEmpty), Some(id)) => match self.expel(&id).await {
+                    Ok(()) => self.write(writes).await,
+                    Err(error) => Err(error),
+                },
                 (result, _) => result,
+            };
+            result.map_err(|error| failure(&what, error))
+        })
+    }
+
+    fn submit(&self, record: NodeRequest) -> BoxFuture<'_, Result<String, BackendError>> {
+        Box::pin(async move {
+            let path = format!("{}/{LAUNCHERS_REQUESTS}-", paths::REQUESTS);
+            let mode = CreateMode::EphemeralSequential;
+            let op = Op::Create { path: path.clone(), data: to_bytes(&record), mode };
+            let (sender, answer) = oneshot::channel();
+            let mirror = Arc::clone(&self.mirror);
+            self.client.send(op, move |result| {
+                let id = result.map(|response| match response {
+                    Response::Created { path, stat } => {
+                        let id = path.rsplit('/').next().unwrap_or_default().to_owned();
+                        mirror.lock().put_request(&id, record, stat);
+                        id
+                    }
+                    _ => String::new(),
+                });
+                drop(sender.send(id));
+            });
+            let id = answer.await.unwrap_or(Err(ZkError::ConnectionLoss));
+            self.changed();
+            id.map_err(|error| failure(&path, error))
+        })
+    }
+
+    fn withdraw<'a>(&'a self, request: &'a str) -> BoxFuture<'a, Result<(), BackendError>> {
+        let path = paths::record(&Key::Request(request.to_owned()));
+        Box::pin(async move {
+            match self.client.delete(&path, None).await {
+                Ok(()) | Err(ZkError::NoNode) => Ok(()),
+                Err(error) => Err(failure(&path, error)),
             }
         })
+    }
+
+    fn own<'a>(&'a self, node: &'a str, owner: &'a str) -> BoxFuture<'a, Result<bool, BackendError>> {
+        let folder = paths::lock(&Key::Node(node.to_owned()));
+        Box::pin(async move { self.own_folder(&folder, owner).await.map_err(|error| failure(&folder, error)) })
+    }
+
+    fn disown<'a>(&'a self, node: &'a str, owner: &'a str) -> BoxFuture<'a, Result<(), BackendError>> {
+        let folder = paths::lock(&Key::Node(node.to_owned()));
+        Box::pin(async move { self.disown_folder(&folder, owner).await.map_err(|error| failure(&folder, error)) })
     }
 
     fn is_connected(&self) -> bool {

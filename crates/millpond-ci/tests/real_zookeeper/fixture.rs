@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use millpond_ci::config::{self, Config, File};
-use millpond_ci::driver::Drivers;
-use millpond_ci::launcher::{Backend as _, Handle, Key, Launcher, Records, Settings};
+use millpond_ci::driver::{Driver, Drivers, FakeCloud};
+use millpond_ci::launcher::{Backend, Handle, Key, Launcher, Records, Settings};
 use millpond_ci::model::{ComponentKind, Node, NodeRequest, NodeState, RequestState, parse, to_bytes};
 use millpond_ci::zk::{CreateMode, Identity, Store, paths};
 use millpond_testkit::ZooKeeper;
@@ -34,34 +34,63 @@ pub(crate) fn hosts(count: usize) -> String {
     text
 }
 
+/// A simulated cloud with at most three servers, two of them kept ready.
+pub(crate) const CLOUD: &str = "labels: [{name: vm, min-ready: 2}]
+providers:
+  - name: fake-cloud
+    driver: fake
+    cloud: fake
+    cloud-images: [{name: image, username: zuul}]
+    pools:
+      - name: main
+        max-servers: 3
+        labels: [{name: vm, cloud-image: image, min-ram: 1024}]
+";
+
+/// The simulated cloud, which outlives launchers.
+pub(crate) fn cloud(config: &Config) -> (Arc<FakeCloud>, Drivers) {
+    let cloud = Arc::new(FakeCloud::new(&config.providers[0]));
+    let driver: Arc<dyn Driver> = cloud.clone();
+    (cloud, Drivers::from([(config.providers[0].name.clone(), Ok(driver))]))
+}
+
 /// A launcher in this process.
 pub(crate) struct Running {
     pub(crate) store: Store,
     pub(crate) handle: Handle,
     pub(crate) config: watch::Sender<Arc<Config>>,
+    /// What the launcher gets with its next configuration.
+    pub(crate) drivers: watch::Sender<Drivers>,
     ends: CancellationToken,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Running {
     pub(crate) fn start(config: Config, drivers: Drivers) -> Self {
+        Self::start_on(config, drivers, |store| Arc::new(store.clone()))
+    }
+
+    /// With a store that fails in some way.
+    pub(crate) fn start_on(config: Config, drivers: Drivers, wrap: impl FnOnce(&Store) -> Arc<dyn Backend>) -> Self {
         let store = Store::start(&config.zookeeper).unwrap();
+        let backend = wrap(&store);
         store.serve_as(Identity {
             hostname: "millpond.example.com".to_owned(),
             version: "1".to_owned(),
             kind: ComponentKind::Launcher,
         });
         let (config, receiver) = watch::channel(Arc::new(config));
+        let (drivers, given) = watch::channel(drivers);
         let settings = Settings {
-            backend: Arc::new(store.clone()),
+            backend,
             config: receiver,
-            drivers: Arc::new(move |_| drivers.clone()),
+            drivers: Arc::new(move |_| given.borrow().clone()),
             hostname: "millpond.example.com".to_owned(),
         };
         let launcher = Launcher::new(settings);
         let (handle, ends) = (launcher.handle(), CancellationToken::new());
         let task = tokio::spawn(launcher.run(ends.clone()));
-        Self { store, handle, config, ends, task }
+        Self { store, handle, config, drivers, ends, task }
     }
 
     /// Ends as a launcher does that is told to.
@@ -71,10 +100,10 @@ impl Running {
         self.store.close().await;
     }
 
-    /// Ends the tasks of the launcher where they are; its session stays until it expires.
-    pub(crate) fn abandon(self) -> Store {
+    /// Ends the launcher where it is, and its session.
+    pub(crate) async fn kill(self) {
         self.task.abort();
-        self.store
+        self.store.close().await;
     }
 }
 

@@ -2,5 +2,7 @@
 //! `cargo xtask test` runs them.
 
 mod client;
+mod crash;
 mod fixture;
 mod launcher;
+mod nodepool;

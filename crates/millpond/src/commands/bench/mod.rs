@@ -1,6 +1,7 @@
 //! `millpond bench`: figures as commands, so that anybody can measure them again.
 
 mod api;
+mod ci;
 mod groups;
 mod load;
 mod planner;
@@ -32,6 +33,8 @@ enum What {
     Mixes(planner::MixesArgs),
     /// Let pods wait on the embedded API, and time until they have nodes
     Pools(pools::PoolsArgs),
+    /// Let requests for CI nodes wait in ZooKeeper, and time until they have nodes
+    Ci(ci::CiBenchArgs),
     /// Let pods wait for many node groups of Cluster API, and time until all groups have their sizes
     Groups(groups::GroupsArgs),
 }
@@ -46,6 +49,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
         What::Consolidate(args) => planner::consolidate(args),
         What::Mixes(args) => planner::mixes(args),
         What::Pools(args) => pools::run(&args),
+        What::Ci(args) => ci::run(&args),
         What::Groups(args) => groups::run(&args),
     }
 }

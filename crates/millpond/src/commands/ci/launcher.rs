@@ -92,7 +92,7 @@ async fn serve(files: Files, config: Arc<Config>, args: &LauncherArgs) -> anyhow
     let current = sender.subscribe();
     tokio::spawn(warn_of_restart(current.clone()));
     let backend: Arc<dyn Backend> = Arc::new(store.clone());
-    let context = driver::Context::new(kubeconfig_files());
+    let context = driver::Context::new(kubeconfig_files()).with_backend(Arc::clone(&backend));
     let launcher = Launcher::new(Settings {
         backend,
         config: current.clone(),

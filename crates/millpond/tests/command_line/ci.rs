@@ -403,3 +403,43 @@ async fn a_software_factory_has_launcher_and_builder() -> Result<()> {
     builders.get("nodepool-builder").await?;
     Ok(())
 }
+
+/// The driver `kubernetes` gives a job a namespace, with rights there and nowhere else.
+#[tokio::test]
+async fn namespaces_as_nodes() -> Result<()> {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    let config = |port: u16| {
+        let labels = json!([{"name": "my-namespace", "type": "namespace", "labels": {"team": "ci"}}]);
+        let provider = json!({"name": "cluster", "driver": "kubernetes", "pools": [{"name": "main", "labels": labels}]});
+        json!({"webapp": {"port": port}, "providers": [provider]}).to_string()
+    };
+    let site = Site::start(config)?;
+    let client = site.server.client().await?;
+    let kubeconfig = std::fs::read_to_string(site.server.kubeconfig())?;
+    let secret = json!({"metadata": {"name": "nodepool-providers-secrets"}, "stringData": {"kube.config": kubeconfig}});
+    let secrets = Api::<Secret>::namespaced(client.clone(), "default");
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+    site.ok("ci request create --label my-namespace --name job-1 --wait");
+    let request = site.json("ci request get job-1 -o json");
+    let node = &request["status"]["nodes"][0];
+    let namespace = node["namespace"].as_str().context("a namespace")?;
+    assert_eq!(node["connectionType"], "namespace");
+    assert_eq!(namespace, format!("main-{}", node["id"].as_str().context("an id")?));
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let made = namespaces.get(namespace).await?;
+    let labels = made.metadata.labels.context("labels")?;
+    assert_eq!((labels["team"].as_str(), labels["nodepool_pool_name"].as_str()), ("ci", "main"));
+    let secret = secrets.get(node["secretName"].as_str().context("a Secret")?).await?;
+    let own = kube::config::Kubeconfig::from_yaml(&text(&secret.data.context("data")?["kubeconfig"].0))?;
+    let own = Client::try_from(Config::from_custom_kubeconfig(own, &Default::default()).await?)?;
+    let map = json!({"metadata": {"name": "mine"}});
+    let maps = Api::<ConfigMap>::namespaced(own.clone(), namespace);
+    maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+    let elsewhere = Api::<ConfigMap>::namespaced(own, "default").list(&Default::default()).await.err();
+    assert!(matches!(&elsewhere, Some(kube::Error::Api(status)) if status.code == 403), "{elsewhere:?}");
+    site.ok("ci request delete job-1");
+    let uid = made.metadata.uid.context("a uid")?;
+    await_condition(namespaces, namespace, kube::runtime::wait::conditions::is_deleted(&uid)).await?;
+    site.until(<[Value]>::is_empty).await?;
+    Ok(())
+}

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// The Deployment of launchers, its Service, and the value of their label `run`.
 pub const LAUNCHER: &str = "nodepool-launcher";
 /// The StatefulSet of the image builder, its volume, and the value of its label `run`.
-pub const BUILDER: &str = "nodepool-builder";
+pub(super) const BUILDER: &str = "nodepool-builder";
 /// The port of the launcher's web API.
 pub const LAUNCHER_PORT: u16 = 8006;
 /// The ConfigMap with `nodepool.yaml` and `nodepool-builder.yaml`: what the config repository has, behind what the

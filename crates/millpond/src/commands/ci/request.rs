@@ -21,8 +21,8 @@ use crate::failure::{Code, Failure};
 
 /// What kubectl calls the kind.
 const RESOURCE: &str = "noderequest.millpond.dev";
-/// A launcher that runs refuses what can never be met within milliseconds; without `--wait` no more is waited for.
-const REFUSED_WITHIN: Duration = Duration::from_secs(1);
+/// A launcher that runs judges a request within milliseconds; without one, `create` goes on after this.
+const REFUSED_WITHIN: Duration = Duration::from_secs(5);
 /// Objects of one request; a list goes on until there are no more.
 const PAGE: u32 = 500;
 

@@ -193,7 +193,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
     tracing::info!(host = options.name, namespace = options.namespace, "the host is registered");
     let (renewals, current) = Current::new(session, credentials);
     let (held, holds) = watch::channel(false);
-    let (seen, host) = watch::channel(None::<ByoHost>);
+    let (seen, host) = watch::channel(None::<Option<ByoHost>>);
     let heartbeat = Heartbeat::new(current.clone(), &options.name, &facts.boot_id).run(held, stop.clone());
     let watching = watching::run(current.clone(), options.namespace.clone(), options.name.clone(), seen, stop.clone());
     let renewing = renew(&options, &state, &current, renewals, stop.clone());
@@ -385,17 +385,17 @@ async fn ensure_host(options: &Options, session: &Session) -> Result<(), AgentEr
 }
 
 async fn try_ensure_host(options: &Options, session: &Session) -> Result<(), SessionError> {
-    let collection = hosts(&options.namespace);
-    let there: Option<serde::de::IgnoredAny> = session.get(&format!("{collection}/{}", options.name)).await?;
-    if there.is_some() {
-        return Ok(());
-    }
     let object = serde_json::json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ByoHost",
         "metadata": {"name": options.name, "namespace": options.namespace, "labels": options.labels},
         "spec": {},
     });
-    session.create(&collection, &object).await.map(|_: serde::de::IgnoredAny| ())
+    // The right to read it comes when it is there.
+    match session.create::<serde::de::IgnoredAny>(&hosts(&options.namespace), &object).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == Some(409) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The path of the ByoHosts of a namespace.

@@ -222,12 +222,15 @@ impl Executor {
             journal.resetting = true;
             self.save(&journal)?;
         }
-        self.marker = plan_marker(&plan.hash()).to_owned();
+        let hash = plan.hash();
+        // A command of an earlier attempt must not work beside this one.
+        self.marker = format!("{}/reset", plan_marker(&hash));
+        Processes::of(Path::new("/")).end_marked(&self.marker);
         for undo in journal.undo.iter().rev() {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(ExecutorError::Interrupted);
             }
-            self.undo(undo).map_err(|cause| match cause {
+            self.undo(undo, plan_marker(&hash)).map_err(|cause| match cause {
                 StepError::Command(CommandError::Interrupted { .. }) => ExecutorError::Interrupted,
                 cause => ExecutorError::Undo { what: undo::title(undo), cause },
             })?;

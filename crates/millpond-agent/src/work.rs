@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use millpond_api::byoh::{ByoHost, HostFacts, NetworkStatus};
+use millpond_api::byoh::{ByoHost, ByoHostSpec, HostFacts, NetworkStatus};
 use millpond_api::time::Time;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -60,6 +60,8 @@ struct Worker<'a> {
     /// When to try again what did not succeed, and how long was waited last.
     again: Option<Instant>,
     reset_pause: Duration,
+    /// What was asked for last.
+    asked: Option<ByoHostSpec>,
     /// What was written last.
     written: Option<Value>,
 }
@@ -69,7 +71,7 @@ pub(crate) async fn run(
     options: &Options,
     facts: HostFacts,
     current: Current,
-    mut host: watch::Receiver<Option<ByoHost>>,
+    mut host: watch::Receiver<Option<Option<ByoHost>>>,
     mut held: watch::Receiver<bool>,
     stop: CancellationToken,
 ) -> Result<(), AgentError> {
@@ -88,21 +90,24 @@ pub(crate) async fn run(
         running: None,
         again: None,
         reset_pause: RESET_AGAIN.0,
+        asked: None,
         written: None,
     };
     let mut look = tokio::time::interval(LOOK_AT_FACTS);
     loop {
-        let seen = host.borrow_and_update().clone();
-        // Who does not hold the Lease may be a copy of the host: it writes nothing and touches nothing.
-        if *held.borrow_and_update() {
-            worker.step(seen.as_ref()).await;
+        let seen = host.borrow_and_update().clone().flatten();
+        let is_held = *held.borrow_and_update();
+        // An agent without the Lease may be that of a copy: it writes nothing and touches nothing. Nor does one whose
+        // ByoHost is gone: a claimed ByoHost has a finalizer, so what is on the machine is not known to be over.
+        if let Some(seen) = seen.filter(|_| is_held) {
+            worker.step(&seen).await;
         }
         let again = worker.again;
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             done = finished(&mut worker.running) => worker.finish(done),
-            _ = host.changed() => worker.again = None,
+            _ = host.changed() => {}
             _ = held.changed() => {}
             _ = worker.progress.changed() => {}
             _ = look.tick() => worker.look_again(),
@@ -127,15 +132,13 @@ async fn finished(running: &mut Option<Running>) -> Result<(), ExecutorError> {
 
 impl Worker<'_> {
     /// One round: decides, begins what is to be done, reports.
-    async fn step(&mut self, host: Option<&ByoHost>) {
-        // A ByoHost that is gone claims nothing.
-        let absent = ByoHost::default();
-        let is_registered = host.is_some();
-        let host = host.unwrap_or(&absent);
-        self.act(host).await;
-        if is_registered {
-            self.report(host).await;
+    async fn step(&mut self, host: &ByoHost) {
+        // What is asked for now may succeed; the agent's own reports come back here too.
+        if self.asked.as_ref() != Some(&host.spec) {
+            (self.asked, self.again) = (Some(host.spec.clone()), None);
         }
+        self.act(host).await;
+        self.report(host).await;
     }
 
     async fn act(&mut self, host: &ByoHost) {

@@ -1,23 +1,34 @@
 //! Who asks, and whether they may.
 //!
-//! Nobody is anonymous: a request carries a bearer token that this server knows or has signed, or comes over a
-//! connection with a client certificate of its CA, or from inside the process. [`authorize`] is the one place where
-//! a known identity is allowed or refused something.
+//! A request carries a bearer token that this server knows or has signed, or a bootstrap token, or comes over a
+//! connection with a client certificate of its CA, or from inside the process. A request without credentials is
+//! `system:anonymous`. [`authorize`] is the one place where an identity is allowed or refused something.
+
+pub(crate) mod bootstrap_token;
+pub(crate) mod impersonation;
 
 use std::collections::{BTreeMap, HashMap};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use jiff::Timestamp;
 use parking_lot::RwLock;
 
-use crate::server::Server;
+use crate::authz::{self, Decision};
+use crate::server::{Caller, Server};
 use crate::service_account::{self, ISSUER};
 use crate::status::ApiError;
 
 /// The group whose members may do everything.
 pub const ADMINISTRATORS: &str = "system:masters";
+/// The group of everybody with credentials.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of everybody without.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The user of requests without credentials.
+pub const ANONYMOUS: &str = "system:anonymous";
 
-/// A known user.
+/// A user, with what is known of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// User name.
@@ -41,13 +52,42 @@ impl Identity {
         Self::new(user.to_owned(), vec![ADMINISTRATORS.to_owned()])
     }
 
+    /// Whoever sends no credentials.
+    pub(crate) fn anonymous() -> Self {
+        Self::new(ANONYMOUS.to_owned(), vec![UNAUTHENTICATED.to_owned()])
+    }
+
+    /// A service account, as its tokens name it.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::new(service_account::user_name(namespace, name), service_account::groups(namespace)).authenticated()
+    }
+
     /// The user that a client certificate names: its common name, with its organizations as groups.
     pub fn of_certificate(der: &[u8]) -> Option<Self> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let subject = certificate.subject();
         let user = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?.to_owned();
         let groups = subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect();
-        Some(Self::new(user, groups))
+        let mut identity = Self::new(user, groups).authenticated();
+        let hash = ring::digest::digest(&ring::digest::SHA256, der);
+        let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        identity
+            .extra
+            .insert("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("X509SHA256={hash}")]);
+        Some(identity)
+    }
+
+    /// Whether this is a member of a group.
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|member| member == group)
+    }
+
+    /// The same, a member of the group of everybody with credentials.
+    pub(crate) fn authenticated(mut self) -> Self {
+        if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
     }
 }
 
@@ -104,60 +144,59 @@ impl Tokens {
     }
 }
 
-/// Finds out who asks: the connection's certificate, else the bearer token.
-pub(crate) fn authenticate(
-    headers: &HeaderMap,
-    certificate: Option<&Identity>,
-    server: &Server,
-) -> Result<Identity, ApiError> {
-    if let Some(identity) = certificate {
-        return Ok(identity.clone());
+/// Finds out who asks: the connection's certificate, else the bearer token, else nobody known.
+pub(crate) fn authenticate(headers: &HeaderMap, caller: &Caller, server: &Server) -> Result<Identity, ApiError> {
+    if let Some(identity) = &caller.identity {
+        // A connection may outlive the certificate that it was opened with.
+        let valid = caller.valid_until.is_none_or(|end| server.clock.now() <= end);
+        return if valid { Ok(identity.clone()) } else { Err(ApiError::unauthorized()) };
     }
-    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token =
-        header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let token = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty());
-    let token = token.ok_or_else(ApiError::unauthorized)?;
-    let (mut identity, _) = whose(server, token, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
-    if !identity.groups.iter().any(|group| group == "system:authenticated") {
-        identity.groups.push("system:authenticated".to_owned());
-    }
-    Ok(identity)
+    let Some(token) = bearer_token(headers) else { return Ok(Identity::anonymous()) };
+    let (identity, _) = whose(server, token, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
+    Ok(identity.authenticated())
+}
+
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+/// Until when a certificate is valid.
+pub(crate) fn end_of_certificate(der: &[u8]) -> Option<Timestamp> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
 /// Whom a token stands for, and for which of the wanted audiences; the error says why nobody.
 pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), String> {
-    match server.tokens.identity(token) {
-        Some(identity) => Ok((identity, wanted.to_vec())),
+    let known = || server.tokens.identity(token).or_else(|| bootstrap_token::identity(server, token));
+    match known() {
+        Some(identity) => Ok((identity.authenticated(), wanted.to_vec())),
         None => service_account::verify(server, token, wanted, server.clock.now()),
     }
 }
 
-/// What somebody wants to do.
-#[derive(Debug)]
+/// What a user wants to do.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
+    /// The path of a request that is not about a resource; empty for others.
+    pub(crate) path: &'a str,
     pub(crate) group: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) subresource: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
+    /// The field selector of a list, a watch or a delete of a collection.
+    pub(crate) fields: &'a str,
 }
 
-/// Whether a known identity may do something. For now everyone who is known may do everything.
-#[expect(clippy::unnecessary_wraps, reason = "roles will refuse here")]
-pub(crate) fn authorize(identity: &Identity, attributes: &Attributes<'_>) -> Result<(), ApiError> {
-    tracing::trace!(
-        user = identity.user,
-        verb = attributes.verb,
-        group = attributes.group,
-        resource = attributes.resource,
-        subresource = attributes.subresource,
-        namespace = attributes.namespace,
-        name = attributes.name,
-        "allowed"
-    );
-    Ok(())
+/// Whether an identity may do something.
+pub(crate) fn authorize(server: &Server, identity: &Identity, wanted: &Attributes<'_>) -> Result<(), ApiError> {
+    match server.authorizer.decide(identity, wanted) {
+        Decision::Allow(_) => Ok(()),
+        Decision::NoOpinion(reason) => Err(authz::forbidden(identity, wanted, &reason)),
+    }
 }
 
 #[cfg(test)]
@@ -177,7 +216,7 @@ mod tests {
     fn with(server: &Server, value: &str) -> Result<Identity, ApiError> {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, value.parse().unwrap());
-        authenticate(&headers, None, server)
+        authenticate(&headers, &Caller::of_connection(None), server)
     }
 
     #[test]
@@ -186,10 +225,14 @@ mod tests {
         server.tokens().add(TOKEN.to_owned(), Identity::administrator("admin")).unwrap();
         assert_eq!(with(&server, &format!("Bearer {TOKEN}")).unwrap().user, "admin");
         assert_eq!(with(&server, &format!("bearer  {TOKEN}")).unwrap().user, "admin");
-        for wrong in ["Bearer other", "Bearer ", "Bearer", &format!("Basic {TOKEN}"), TOKEN] {
+        for wrong in ["Bearer other", "Bearer 0123456789abcdefg", "bearer a.b.c", "bearer abcdef.0123456789abcdef"] {
             assert_eq!(with(&server, wrong).unwrap_err().code, 401, "{wrong}");
         }
-        assert_eq!(authenticate(&HeaderMap::new(), None, &server).unwrap_err().code, 401);
+        for none in ["Bearer ", "Bearer", &format!("Basic {TOKEN}"), TOKEN] {
+            assert_eq!(with(&server, none).unwrap(), Identity::anonymous(), "{none}");
+        }
+        let nobody = authenticate(&HeaderMap::new(), &Caller::of_connection(None), &server).unwrap();
+        assert_eq!((nobody.user.as_str(), &nobody.groups[..]), (ANONYMOUS, &[UNAUTHENTICATED.to_owned()][..]));
         assert!(!format!("{server:?}").contains(TOKEN));
     }
 
@@ -200,9 +243,7 @@ mod tests {
         assert_eq!(add(""), Err(TokenError::Empty));
         assert_eq!(add(&TOKEN[1..]), Err(TokenError::TooShort(15)));
         assert_eq!(add("0123456789 abcdef"), Err(TokenError::NotVisible));
-        for header in ["Bearer ", "Bearer  ", "Bearer 123456789abcdef"] {
-            assert_eq!(with(&server, header).unwrap_err().code, 401, "{header:?}");
-        }
+        assert_eq!(with(&server, "Bearer 123456789abcdef").unwrap_err().code, 401);
     }
 
     #[test]

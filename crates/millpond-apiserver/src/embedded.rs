@@ -114,7 +114,12 @@ impl Embedded {
         let kubeconfig = options.directory.join("kubeconfig");
 
         let token_signer = Some(pki.token_signer());
-        let server_options = ServerOptions { advertised_address: address.to_string(), token_signer, ..options.server };
+        let server_options = ServerOptions {
+            advertised_address: address.to_string(),
+            token_signer,
+            authority: Some(pki.authority()),
+            ..options.server
+        };
         let server = Server::new(store, clock, server_options).map_err(StartError::Audit)?;
         let administrator = Identity::administrator("admin");
         server
@@ -122,12 +127,13 @@ impl Embedded {
             .add(pki.admin_token().to_owned(), administrator)
             .map_err(|source| PkiError::Secret { path: options.directory.join("pki/admin.token"), source })?;
         lifecycle::bootstrap::run(&server, address.port()).await?;
+        let url = format!("https://{}", SocketAddr::new(reachable(address.ip()), address.port()));
+        lifecycle::bootstrap::describe_cluster(&server, &url, pki.ca_pem()).await?;
 
         let stop = CancellationToken::new();
         let living = tokio::spawn(lifecycle::run(server.clone(), options.lifecycle));
         let (tls, limits) = (Arc::new(pki.tls_config()?), Limits::default());
         let serving = tokio::spawn(serve::serve(server.clone(), listener, tls, limits, stop.clone()));
-        let url = format!("https://{}", SocketAddr::new(reachable(address.ip()), address.port()));
         pki::write_secret(&kubeconfig, &pki.kubeconfig(&url))?;
         tokio::spawn(renew_certificates(Arc::new(pki), clock, stop.clone()));
         Ok(Self { server, address, kubeconfig, stop, serving, living, _lock: lock })
@@ -141,6 +147,11 @@ impl Embedded {
     /// The API as an administrator inside this process sees it.
     pub fn service(&self) -> ApiService {
         self.server.service_for(Identity::administrator("system:millpond"))
+    }
+
+    /// The API as another identity inside this process sees it.
+    pub fn service_for(&self, identity: Identity) -> ApiService {
+        self.server.service_for(identity)
     }
 
     /// The address that is listened on.

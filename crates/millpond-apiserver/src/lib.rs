@@ -8,13 +8,14 @@
 //! ```
 //!
 //! It knows no kind of Millpond's own: CRDs arrive as values. Built-in kinds and custom resources become the same
-//! [`resource::Resource`] descriptors, and one set of handlers serves them all. What it deliberately lacks: exec,
-//! logs, port-forward, webhooks, aggregation, more than one machine.
+//! [`resource::Resource`] descriptors, and one set of handlers serves them all. What it deliberately lacks:
+//! webhooks, aggregation of APIs, more than one machine.
 
 mod admission;
 pub mod apply;
 mod audit;
 pub mod auth;
+mod authz;
 pub mod builtin;
 mod cel;
 pub mod clock;

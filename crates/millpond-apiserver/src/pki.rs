@@ -4,6 +4,10 @@
 //! valid for ten years, as kubeadm has it, and replaced at a start in its last year. Its key stays, so that what was
 //! signed before, and kubeconfigs with the old certificate, go on working.
 
+mod authority;
+mod der;
+mod request;
+
 use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -16,7 +20,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
 };
 use rustls::RootCertStore;
@@ -25,6 +29,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 
+pub use self::authority::Authority;
+pub(crate) use self::authority::Usages;
+pub(crate) use self::request::SigningRequest;
 use crate::auth::{self, TokenError};
 use crate::service_account::{KeyError, TokenSigner};
 
@@ -75,8 +82,7 @@ pub enum PkiError {
 
 /// Keys and certificates of one server.
 pub struct Pki {
-    ca_pem: String,
-    ca_key: KeyPair,
+    authority: Arc<Authority>,
     names: Vec<String>,
     addresses: Vec<IpAddr>,
     server_certificate: Arc<ServerCertificate>,
@@ -145,10 +151,11 @@ impl Pki {
         addresses: &[IpAddr],
         now: Timestamp,
     ) -> Result<Self, PkiError> {
-        let first = issue(&ca_pem, &ca_key, names, addresses, now)?;
+        let authority = Arc::new(Authority::new(ca_pem, ca_key).map_err(PkiError::Tls)?);
+        let first = issue(&authority, names, addresses, now)?;
         let server_certificate = Arc::new(ServerCertificate { current: RwLock::new(first) });
         let (names, addresses, token_signer) = (names.to_vec(), addresses.to_vec(), Arc::new(token_signer));
-        Ok(Self { ca_pem, ca_key, names, addresses, server_certificate, admin_token, token_signer })
+        Ok(Self { authority, names, addresses, server_certificate, admin_token, token_signer })
     }
 
     /// Replaces the server's certificate when a third of its time is left; says whether it did. Connections that are
@@ -156,7 +163,7 @@ impl Pki {
     pub fn renew_if_due(&self, now: Timestamp) -> Result<bool, PkiError> {
         let due = self.server_certificate.current.read().renew_at <= now;
         if due {
-            let next = issue(&self.ca_pem, &self.ca_key, &self.names, &self.addresses, now)?;
+            let next = issue(&self.authority, &self.names, &self.addresses, now)?;
             *self.server_certificate.current.write() = next;
         }
         Ok(due)
@@ -164,7 +171,12 @@ impl Pki {
 
     /// The CA's certificate as PEM, for clients.
     pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+        self.authority.pem()
+    }
+
+    /// The CA, which signs certificates for others.
+    pub fn authority(&self) -> Arc<Authority> {
+        self.authority.clone()
     }
 
     /// The administrator's bearer token.
@@ -185,21 +197,18 @@ impl Pki {
         now: Timestamp,
     ) -> Result<ClientCertificate, PkiError> {
         let key = KeyPair::generate()?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = name(user, groups);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        set_validity(&mut params, now, LEAF_DAYS);
-        let issuer = Issuer::from_ca_cert_pem(&self.ca_pem, &self.ca_key)?;
-        let certificate = params.signed_by(&key, &issuer)?;
-        Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        let request = SigningRequest::of(user, groups, key.subject_public_key_info());
+        let usages = Usages { digital_signature: true, client_auth: true, ..Usages::default() };
+        let lifetime = SignedDuration::from_hours(24 * LEAF_DAYS);
+        let certificate_pem = self.authority.sign(&request, usages, lifetime, now).map_err(PkiError::Tls)?;
+        Ok(ClientCertificate { certificate_pem, key_pem: key.serialize_pem() })
     }
 
     /// The TLS settings of the server: client certificates of the CA are looked at, and optional.
     pub fn tls_config(&self) -> Result<rustls::ServerConfig, PkiError> {
         let tls = |problem: &dyn std::fmt::Display| PkiError::Tls(problem.to_string());
         let mut roots = RootCertStore::empty();
-        let ca = CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(|problem| tls(&problem))?;
+        let ca = CertificateDer::from_pem_slice(self.ca_pem().as_bytes()).map_err(|problem| tls(&problem))?;
         roots.add(ca).map_err(|problem| tls(&problem))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
@@ -221,7 +230,7 @@ impl Pki {
             "apiVersion: v1\nkind: Config\ncurrent-context: millpond\nclusters:\n- name: millpond\n  cluster:\n    \
              server: {server_url}\n    certificate-authority-data: {}\nusers:\n- name: admin\n  user:\n    token: {}\n\
              contexts:\n- name: millpond\n  context:\n    cluster: millpond\n    user: admin\n    namespace: default\n",
-            STANDARD.encode(&self.ca_pem),
+            STANDARD.encode(self.ca_pem()),
             self.admin_token,
         )
     }
@@ -246,26 +255,20 @@ impl ResolvesServerCert for ServerCertificate {
 }
 
 /// A certificate of the server, signed by the CA.
-fn issue(
-    ca_pem: &str,
-    ca_key: &KeyPair,
-    names: &[String],
-    addresses: &[IpAddr],
-    now: Timestamp,
-) -> Result<Issued, PkiError> {
+fn issue(authority: &Authority, names: &[String], addresses: &[IpAddr], now: Timestamp) -> Result<Issued, PkiError> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(names.to_vec())?;
     params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
-    params.distinguished_name = name("millpond", &[]);
+    params.distinguished_name = name("millpond");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     set_validity(&mut params, now, LEAF_DAYS);
-    let certificate = params.signed_by(&key, &Issuer::from_ca_cert_pem(ca_pem, ca_key)?)?;
+    let certificate = params.signed_by(&key, &authority.issuer()?)?;
     let tls = |problem: &dyn std::fmt::Display| PkiError::Tls(problem.to_string());
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|problem| tls(&problem))?;
     let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|problem| tls(&problem))?;
     // The CA's own certificate comes last: machines that join know it by its hash, and find it here.
-    let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|problem| tls(&problem))?;
+    let ca = CertificateDer::from_pem_slice(authority.pem().as_bytes()).map_err(|problem| tls(&problem))?;
     let certified = Arc::new(CertifiedKey::new(vec![certificate.der().clone(), ca], key));
     Ok(Issued { certified, renew_at: days_after(now, LEAF_DAYS * 2 / 3) })
 }
@@ -288,7 +291,7 @@ fn ca_is_due(path: &Path, pem: &str, key: &KeyPair, now: Timestamp) -> Result<bo
 fn ca_params(now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name = name("millpond-ca", &[]);
+    params.distinguished_name = name("millpond-ca");
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, now, CA_DAYS);
     params
@@ -321,12 +324,9 @@ fn load_key(path: &Path) -> Result<KeyPair, PkiError> {
     }
 }
 
-fn name(common: &str, organizations: &[&str]) -> DistinguishedName {
+fn name(common: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common);
-    for organization in organizations {
-        name.push(DnType::OrganizationName, *organization);
-    }
     name
 }
 
@@ -392,6 +392,9 @@ mod tests {
         assert_eq!(days_valid(&first, now()), 365);
         let client = pki.client_certificate("jane", &[], now()).unwrap();
         assert_eq!(days_valid(&pem_der(&client.certificate_pem), now()), 365);
+        let several = pki.client_certificate("jane", &["one", "two"], now()).unwrap();
+        let identity = auth::Identity::of_certificate(&pem_der(&several.certificate_pem)).unwrap();
+        assert_eq!(identity.groups, ["one", "two", "system:authenticated"]);
 
         assert!(!pki.renew_if_due(days_after(now(), 200)).unwrap());
         assert_eq!(shown(&pki), first);
@@ -411,13 +414,13 @@ mod tests {
         let late = days_after(now(), CA_DAYS - 300);
         let renewed = load(directory.path(), late).unwrap();
         assert_eq!(days_valid(&pem_der(renewed.ca_pem()), late), CA_DAYS);
-        assert_eq!(renewed.ca_key.serialize_pem(), first.ca_key.serialize_pem());
+        assert_eq!(renewed.authority.key().serialize_pem(), first.authority.key().serialize_pem());
         assert_eq!(load(directory.path(), late).unwrap().ca_pem(), renewed.ca_pem());
 
         // A certificate without an end, as there were before.
         let mut params = ca_params(now());
         params.not_after = date_time_ymd(4096, 1, 1);
-        let endless = params.self_signed(&first.ca_key).unwrap().pem();
+        let endless = params.self_signed(first.authority.key()).unwrap().pem();
         write_secret(&directory.path().join("ca.crt"), &endless).unwrap();
         let bounded = load(directory.path(), now()).unwrap();
         assert_eq!(days_valid(&pem_der(bounded.ca_pem()), now()), CA_DAYS);

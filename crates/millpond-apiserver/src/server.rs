@@ -12,11 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
+use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
-use crate::auth::{Identity, Tokens};
+use crate::auth::{self, Identity, Tokens};
+use crate::authz::Authorizer;
 use crate::builtin;
 use crate::clock::Clock;
 use crate::handlers::{self, Told};
@@ -25,6 +27,7 @@ use crate::intake::Intake;
 use crate::lifecycle::definitions;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
+use crate::pki::Authority;
 use crate::registry::Registry;
 use crate::resource::Resource;
 use crate::service_account::TokenSigner;
@@ -49,6 +52,8 @@ pub struct ServerOptions {
     pub audit_log: Option<PathBuf>,
     /// Signs the tokens of service accounts; without one they end with this process.
     pub token_signer: Option<Arc<TokenSigner>>,
+    /// Signs certificates for those who ask with a CertificateSigningRequest; without one nothing is signed.
+    pub authority: Option<Arc<Authority>>,
 }
 
 impl Default for ServerOptions {
@@ -61,6 +66,7 @@ impl Default for ServerOptions {
             advertised_address: "127.0.0.1".to_owned(),
             audit_log: None,
             token_signer: None,
+            authority: None,
         }
     }
 }
@@ -71,6 +77,7 @@ pub struct Server {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) tokens: Tokens,
+    pub(crate) authorizer: Authorizer,
     pub(crate) token_signer: Arc<TokenSigner>,
     pub(crate) options: ServerOptions,
     pub(crate) openapi: OpenApi,
@@ -111,6 +118,7 @@ impl Server {
             addresses: ServiceAddresses::default(),
             quota_turn: tokio::sync::Mutex::default(),
             tokens: Tokens::default(),
+            authorizer: Authorizer::new(store.clone()),
             token_signer,
             shutdown: CancellationToken::new(),
             metrics: Metrics::default(),
@@ -167,7 +175,8 @@ impl Server {
 
     /// A service for requests of one identity, without tokens: for clients inside this process.
     pub fn service_for(self: &Arc<Self>, identity: Identity) -> ApiService {
-        ApiService { server: self.clone(), caller: Caller { identity: Some(identity), origin: Origin::InProcess } }
+        let caller = Caller { identity: Some(identity.authenticated()), valid_until: None, origin: Origin::InProcess };
+        ApiService { server: self.clone(), caller }
     }
 
     /// A service for requests that bring a token.
@@ -176,8 +185,8 @@ impl Server {
     }
 
     /// A service for requests of one connection, which may have an identity by its certificate.
-    pub(crate) fn service_of_connection(self: &Arc<Self>, identity: Option<Identity>) -> ApiService {
-        ApiService { server: self.clone(), caller: Caller { identity, origin: Origin::Connection } }
+    pub(crate) fn service_of_connection(self: &Arc<Self>, certificate: Option<&[u8]>) -> ApiService {
+        ApiService { server: self.clone(), caller: Caller::of_connection(certificate) }
     }
 
     /// What follows a write: CRDs change what is served.
@@ -212,7 +221,18 @@ pub(crate) enum Origin {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) identity: Option<Identity>,
+    /// When the credentials of the connection end.
+    pub(crate) valid_until: Option<Timestamp>,
     pub(crate) origin: Origin,
+}
+
+impl Caller {
+    /// The client at the other end of a connection, with the certificate that it has shown.
+    pub(crate) fn of_connection(certificate: Option<&[u8]>) -> Self {
+        let identity = certificate.and_then(Identity::of_certificate);
+        let valid_until = certificate.and_then(auth::end_of_certificate);
+        Self { identity, valid_until, origin: Origin::Connection }
+    }
 }
 
 /// Marks responses to requests with valid credentials.

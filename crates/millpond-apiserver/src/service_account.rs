@@ -147,8 +147,14 @@ pub(crate) fn claims(bound: Bound, audiences: Vec<String>, now: Timestamp, lifet
     }
 }
 
-fn user_name(namespace: &str, name: &str) -> String {
+/// The user name of a service account.
+pub(crate) fn user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// The groups of a service account.
+pub(crate) fn groups(namespace: &str) -> Vec<String> {
+    vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// Whom a token stands for, and for which of the wanted audiences; the error says why nobody.
@@ -240,16 +246,8 @@ fn identity(claims: &Claims) -> Identity {
             }
         }
     }
-    Identity {
-        user: claims.sub.clone(),
-        uid: bound.serviceaccount.uid.clone(),
-        groups: vec![
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{}", bound.namespace),
-            "system:authenticated".to_owned(),
-        ],
-        extra,
-    }
+    let (user, uid) = (claims.sub.clone(), bound.serviceaccount.uid.clone());
+    Identity { user, uid, groups: groups(&bound.namespace), extra }.authenticated()
 }
 
 #[cfg(test)]

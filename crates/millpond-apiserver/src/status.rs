@@ -142,6 +142,16 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(group, plural, name)
     }
 
+    /// 403 for what a user may not do: on one object, on a collection, or on a path.
+    pub(crate) fn not_allowed(group: &str, plural: &str, name: &str, why: &str) -> Self {
+        let message = match (plural, name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{} is forbidden: {why}", qualified(group, plural)),
+            _ => return Self::forbidden(group, plural, name, why),
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(group, plural, name)
+    }
+
     /// 401.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")

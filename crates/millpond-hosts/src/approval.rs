@@ -32,8 +32,6 @@ use crate::token::{self, Token, UsedBy};
 
 /// A token is removed this long after its request was approved, even if its host did not come.
 const TOKEN_KEPT: SignedDuration = SignedDuration::from_mins(2);
-/// Decided requests are removed after as long as kube-controller-manager keeps them.
-const REQUEST_KEPT: SignedDuration = SignedDuration::from_hours(1);
 /// Time to the next look at a token that waits for its host.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -157,24 +155,17 @@ impl Approver {
         decided.map(drop).map_err(|error| failed("decide", "CertificateSigningRequest", &key.name, error))
     }
 
-    /// Removes the token of a host that has registered, and requests that were decided long ago.
+    /// Removes the token of a host that has registered. kube-controller-manager removes the request.
     async fn clean_up(&self, request: &CertificateSigningRequest, asked: &Asked) -> Result<Option<Duration>> {
-        let now = self.stock.options.clock.now();
-        let created = request.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
-        if now.duration_since(created) > REQUEST_KEPT {
-            self.requests.delete(request, None).await?;
-            return Ok(None);
-        }
-        let kept = Duration::try_from(REQUEST_KEPT - now.duration_since(created)).unwrap_or(LOOK_AGAIN);
-        let is_approved = condition(request, "Approved");
-        let Some(host) = asked.host.as_deref().filter(|_| is_approved && !asked.is_kubelets) else {
-            return Ok(Some(kept));
-        };
-        let Some(token) = self.token(asked).await? else { return Ok(Some(kept)) };
+        let is_agents = condition(request, "Approved") && !asked.is_kubelets;
+        let Some(host) = asked.host.as_deref().filter(|_| is_agents) else { return Ok(None) };
+        let Some(token) = self.token(asked).await? else { return Ok(None) };
         let is_its_own = token.used_by.as_ref().is_some_and(|used| used.host == host && used.key == asked.key);
         if !is_its_own {
-            return Ok(Some(kept));
+            return Ok(None);
         }
+        let now = self.stock.options.clock.now();
+        let created = request.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
         let registered = self.stock.host(host).and_then(|host| host.metadata.creation_timestamp.clone());
         let has_come = registered.is_some_and(|time| time.0 >= created);
         if !has_come && now.duration_since(created) < TOKEN_KEPT {
@@ -186,7 +177,7 @@ impl Approver {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(failed("remove", "Secret", &name, error)),
         }
-        Ok(Some(kept))
+        Ok(None)
     }
 }
 

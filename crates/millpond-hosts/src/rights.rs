@@ -4,6 +4,7 @@
 use millpond_api::byoh::names::LEASE_NAMESPACE;
 use serde_json::{Value, json};
 
+use crate::join::BOOTSTRAP_GROUP;
 use crate::token;
 
 /// Group of all hosts.
@@ -19,7 +20,11 @@ pub fn objects() -> Vec<Value> {
         // Kubelet lists and watches for the answer to its request.
         "verbs": ["create", "get", "list", "watch"],
     });
-    objects.extend(granted("millpond-host-bootstrappers", token::GROUP, json!([requests])));
+    for (name, group) in
+        [("millpond-host-bootstrappers", token::GROUP), ("millpond-kubelet-bootstrappers", BOOTSTRAP_GROUP)]
+    {
+        objects.extend(granted(name, group, json!([requests])));
+    }
     let own_requests = json!({
         "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"],
     });

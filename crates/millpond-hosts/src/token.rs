@@ -32,8 +32,10 @@ pub struct Token {
     pub id: String,
     /// When it ends; never without one.
     pub expires: Option<Timestamp>,
-    /// Whether it lets clients in at all, as members of [`GROUP`].
+    /// Whether it lets clients in at all.
     pub authenticates: bool,
+    /// Whether these clients are members of [`GROUP`].
+    pub registers: bool,
     /// The only host that may register with it.
     pub host: Option<String>,
     /// The host whose kubelet joins with it.
@@ -86,8 +88,8 @@ impl Token {
                 Some(text) => Some(text.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
                 None => None,
             },
-            authenticates: data("usage-bootstrap-authentication").as_deref() == Some("true")
-                && groups.split(',').any(|group| group.trim() == GROUP),
+            authenticates: data("usage-bootstrap-authentication").as_deref() == Some("true"),
+            registers: groups.split(',').any(|group| group.trim() == GROUP),
             host: data(HOST),
             kubelet_of: data(KUBELET_OF),
             used_by: meta.annotations.as_ref().and_then(|all| all.get(USED_BY)).map(|text| UsedBy::read(text)),
@@ -152,7 +154,7 @@ mod tests {
         let end: Timestamp = "2026-11-18T12:00:00Z".parse().unwrap();
         let token = Token::read(&secret("abcdef", "0123456789abcdef", end, Some("node10"))).unwrap();
         assert_eq!((token.id.as_str(), token.host.as_deref(), token.expires), ("abcdef", Some("node10"), Some(end)));
-        assert!(token.authenticates && token.is_for_hosts() && token.is_expired(end));
+        assert!(token.authenticates && token.registers && token.is_for_hosts() && token.is_expired(end));
         assert!(!token.is_expired(end - jiff::SignedDuration::from_secs(1)));
         assert!(!format!("{token:?}").contains("0123456789abcdef"));
         assert_eq!(Token::read(&Secret::default()), None);

@@ -34,6 +34,7 @@ pub mod kubelet;
 pub mod lifecycle;
 pub mod marks;
 pub mod options;
+pub mod rights;
 pub mod scheduler;
 pub mod standins;
 pub mod workloads;

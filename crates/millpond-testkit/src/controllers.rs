@@ -91,6 +91,10 @@ impl ControllersBuilder {
                     .arg("--root-ca-file")
                     .arg(&ca)
                     .arg(format!("--controllers={controllers}"));
+                let ca_key = folder.join(pki::CA_KEY);
+                if ca_key.exists() {
+                    command.arg("--cluster-signing-cert-file").arg(&ca).arg("--cluster-signing-key-file").arg(ca_key);
+                }
                 Ok(())
             })?;
         }

@@ -33,6 +33,7 @@ mod controllers;
 mod embedded;
 mod kubeconfig;
 mod kubectl;
+pub mod machines;
 mod pki;
 mod probe;
 mod process;

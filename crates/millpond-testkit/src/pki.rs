@@ -13,6 +13,9 @@ use crate::kubeconfig::write_private;
 const SERVER_NAMES: &[&str] =
     &["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.0.0.1"];
 
+/// The CA's key, which kube-controller-manager signs certificates with.
+pub(crate) const CA_KEY: &str = "ca.key";
+
 /// Files that kube-apiserver and kube-controller-manager are started with.
 #[derive(Debug)]
 pub(crate) struct Pki {
@@ -27,7 +30,7 @@ pub(crate) struct Pki {
 impl Pki {
     /// Makes a CA, a serving certificate and a service account key in `folder`.
     pub(crate) fn create(folder: &Path) -> Result<Self> {
-        let (ca, ca_pem) = authority()?;
+        let (ca, ca_pem, ca_key_pem) = authority()?;
         let account_key = service_account_key()?;
         let (server_pem, server_key_pem) = server(&ca)?;
         // The chain ends with the CA: machines that join know it by its hash.
@@ -37,6 +40,7 @@ impl Pki {
             write_private(&path, contents.as_bytes())?;
             Ok(path)
         };
+        file(CA_KEY, &ca_key_pem)?;
         Ok(Self {
             ca_file: file("ca.crt", &ca_pem)?,
             server_file: file("server.crt", &server_pem)?,
@@ -51,7 +55,7 @@ impl Pki {
 /// Makes a serving certificate for loopback, as `tls.crt` and `tls.key` in `folder`; gives the certificate of the
 /// authority that signed it.
 pub(crate) fn serving(folder: &Path) -> Result<String> {
-    let (ca, ca_pem) = authority()?;
+    let (ca, ca_pem, _) = authority()?;
     let (server_pem, server_key_pem) = server(&ca)?;
     write_private(&folder.join("tls.crt"), server_pem.as_bytes())?;
     write_private(&folder.join("tls.key"), server_key_pem.as_bytes())?;
@@ -63,14 +67,16 @@ pub(crate) fn service_account_key() -> Result<KeyPair> {
     KeyPair::generate().context("make a service account key")
 }
 
-fn authority() -> Result<(Issuer<'static, KeyPair>, String)> {
+/// A CA with its certificate and its key, in PEM.
+fn authority() -> Result<(Issuer<'static, KeyPair>, String, String)> {
     let key = KeyPair::generate().context("make a CA key")?;
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "millpond-testkit");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let certificate = params.self_signed(&key).context("sign the CA certificate")?;
-    Ok((Issuer::new(params, key), certificate.pem()))
+    let key_pem = key.serialize_pem();
+    Ok((Issuer::new(params, key), certificate.pem(), key_pem))
 }
 
 fn server(ca: &Issuer<'static, KeyPair>) -> Result<(String, String)> {

@@ -137,6 +137,7 @@ fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, toke
         .args(["--service-cluster-ip-range", "10.0.0.0/16"])
         .args(["--service-account-issuer", "https://kubernetes.default.svc"])
         .args(["--authorization-mode", "Node,RBAC"])
+        .arg("--enable-bootstrap-token-auth=true")
         // As in every cluster that kubeadm makes.
         .arg("--allow-privileged=true")
         // Nothing mounts tokens here, and pods need not wait for accounts.

@@ -17,12 +17,12 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// A server ends watches itself; a connection that was cut silently is noticed after this long.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Hands on every state of the host until the token is cancelled.
+/// Hands on every state of the host until the token is cancelled: `Some(None)` when it is gone, nothing before it was read.
 pub(crate) async fn run(
     current: Current,
     namespace: String,
     name: String,
-    seen: watch::Sender<Option<ByoHost>>,
+    seen: watch::Sender<Option<Option<ByoHost>>>,
     stop: CancellationToken,
 ) {
     let mut pause = RETRY.0;
@@ -52,7 +52,7 @@ async fn follow(
     current: &Current,
     namespace: &str,
     name: &str,
-    seen: &watch::Sender<Option<ByoHost>>,
+    seen: &watch::Sender<Option<Option<ByoHost>>>,
 ) -> Result<(), SessionError> {
     let session = current.session();
     let collection = hosts(namespace);
@@ -73,13 +73,13 @@ async fn follow(
     Ok(())
 }
 
-fn tell(seen: &watch::Sender<Option<ByoHost>>, host: Option<ByoHost>) {
-    if host.is_none() {
+fn tell(seen: &watch::Sender<Option<Option<ByoHost>>>, host: Option<ByoHost>) {
+    if host.is_none() && !matches!(&*seen.borrow(), Some(None)) {
         tracing::warn!("the ByoHost is gone: the host is not registered any more; start the agent anew to register it");
     }
     seen.send_if_modified(|last| {
-        let changed = *last != host;
-        *last = host;
+        let changed = last.as_ref() != Some(&host);
+        *last = Some(host);
         changed
     });
 }

@@ -10,7 +10,8 @@ use super::{Executor, StepError, guard, mounts};
 use crate::journal::{Undo, write_durably};
 
 impl Executor {
-    pub(super) fn undo(&mut self, undo: &Undo) -> Result<(), StepError> {
+    /// Undoes one entry of the journal of a plan, whose commands have marked what they started.
+    pub(super) fn undo(&mut self, undo: &Undo, plan: &str) -> Result<(), StepError> {
         (self.checkpoint)()?;
         match undo {
             Undo::RemoveFile { path } => tolerate_absence(fs::remove_file(self.locate(path)?))?,
@@ -40,16 +41,16 @@ impl Executor {
                 }
             }
             Undo::ReloadUnits => self.systemctl(&["daemon-reload"])?,
-            Undo::StopPods => self.stop_pods()?,
+            Undo::StopPods => self.stop_pods(plan)?,
             Undo::Run { argv } => self.run(argv, UNDO_TIMEOUT)?,
         }
         (self.checkpoint)().map_err(StepError::from)
     }
 
     /// Ends the containers of kubelet, and what the commands of the plan have left running.
-    fn stop_pods(&self) -> Result<(), StepError> {
+    fn stop_pods(&self, plan: &str) -> Result<(), StepError> {
         let pods = Processes::of(&self.root).end_pods();
-        let others = Processes::of(Path::new("/")).end_marked(&self.marker);
+        let others = Processes::of(Path::new("/")).end_marked(plan);
         if pods && others { Ok(()) } else { Err(StepError::Invalid("processes of pods do not end".to_owned())) }
     }
 

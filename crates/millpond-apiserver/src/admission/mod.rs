@@ -3,12 +3,15 @@
 //!
 //! [`before_create`] and [`on_create`] may change the object, [`check`] sees it as it will be written and comes last.
 
+mod certificates;
 mod limits;
+pub(crate) mod node_restriction;
 mod quota;
 mod runtime_class;
 
 use serde_json::{Value, json};
 
+use crate::authz::escalation;
 use crate::builtin;
 use crate::handlers::call::Call;
 use crate::handlers::update::Part;
@@ -30,6 +33,7 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
     if call.resource.namespaced {
         check_namespace(call, object)?;
     }
+    node_restriction::on_create(call, object)?;
     match &*call.resource.storage {
         "pods" => {
             let node = object["spec"]["nodeName"].as_str().and_then(|name| call.server.store.get("nodes", name));
@@ -53,20 +57,27 @@ pub(crate) fn on_create(call: &Call, object: &mut Value) -> Result<(), ApiError>
             definitions::on_write(call, object, None);
             Ok(())
         }
+        _ if is_role_or_binding(call) => escalation::check(call, object, None),
         _ => Ok(()),
     }
 }
 
 /// Before an object is changed.
 pub(crate) fn on_update(call: &Call, new: &mut Value, old: &Value, part: Part) -> Result<(), ApiError> {
+    node_restriction::on_update(call, new, old, part)?;
     match (&*call.resource.storage, part) {
         ("services", Part::Main) => crate::service_ip::assign(call, new, Some(old)),
         ("customresourcedefinitions.apiextensions.k8s.io", Part::Main) => {
             definitions::on_write(call, new, Some(old));
             Ok(())
         }
+        (_, Part::Main) if is_role_or_binding(call) => escalation::check(call, new, Some(old)),
         _ => Ok(()),
     }
+}
+
+fn is_role_or_binding(call: &Call) -> bool {
+    &*call.resource.group == "rbac.authorization.k8s.io"
 }
 
 /// The last word on an object that is valid by itself: limits and quotas of its namespace.
@@ -77,6 +88,9 @@ pub(crate) async fn check(call: &Call, new: &Value, old: Option<&Value>, part: P
     };
     if &*call.resource.storage == "pods" && old.is_none() {
         runtime_class::validate(call, new).map_err(refuse)?;
+    }
+    if &*call.resource.storage == "certificatesigningrequests.certificates.k8s.io" {
+        certificates::check(call, new, old, part).map_err(refuse)?;
     }
     let limited = match (&*call.resource.storage, part) {
         ("pods", Part::Main) => old.is_none(),
@@ -91,6 +105,7 @@ pub(crate) async fn check(call: &Call, new: &Value, old: Option<&Value>, part: P
 
 /// Before an object is deleted.
 pub(crate) fn on_delete(call: &Call, name: &str) -> Result<(), ApiError> {
+    node_restriction::on_delete(call, name)?;
     if &*call.resource.storage == "namespaces" && ETERNAL_NAMESPACES.contains(&name) {
         return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }

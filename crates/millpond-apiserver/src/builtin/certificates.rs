@@ -1,13 +1,10 @@
-//! CertificateSigningRequest.
+//! CertificateSigningRequest, and what each of Kubernetes' signers accepts.
 
 use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer as _;
 
 use super::check::{Errors, Tell};
 use super::hooks::{self, PLAIN};
@@ -16,6 +13,7 @@ use super::path::Path;
 use super::shape;
 use crate::auth::Identity;
 use crate::names;
+use crate::pki::SigningRequest;
 use crate::resource::BuiltinKind;
 use crate::status::FieldError;
 
@@ -76,6 +74,101 @@ pub fn set_requester(request: &mut Value, requester: &Identity) {
     if !requester.extra.is_empty() {
         spec.put("extra", json!(requester.extra));
     }
+}
+
+/// Who asked, as it was recorded.
+pub(crate) fn requester(request: &Value) -> Identity {
+    let spec = request.at("spec");
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    Identity {
+        user: spec.text("username").to_owned(),
+        uid: spec.text("uid").to_owned(),
+        groups: texts(spec.at("groups")),
+        extra: spec.entries("extra").map(|(key, values)| (key.to_owned(), texts(values))).collect(),
+    }
+}
+
+/// The signer of client certificates for the API.
+pub(crate) const API_CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// The signer of client certificates of kubelets.
+pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// The signer of the certificates that kubelets serve with.
+pub(crate) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+
+/// Whether a signer accepts a request; `None` for signers that are not here.
+pub(crate) fn check_for_signer(signer: &str, request: &SigningRequest, usages: &[&str]) -> Option<Result<(), String>> {
+    match signer {
+        API_CLIENT => Some(check_client_usages(usages)),
+        KUBELET_CLIENT => Some(check_kubelet_client(request, usages)),
+        KUBELET_SERVING => Some(check_kubelet_serving(request, usages)),
+        _ => None,
+    }
+}
+
+fn check_client_usages(usages: &[&str]) -> Result<(), String> {
+    let known = ["digital signature", "key encipherment", "client auth"];
+    if let Some(wrong) = usages.iter().find(|usage| !known.contains(usage)) {
+        return Err(format!("invalid usage for client certificate: {wrong}"));
+    }
+    if usages.contains(&"client auth") {
+        return Ok(());
+    }
+    Err("missing required usage for client certificate: client auth".to_owned())
+}
+
+/// Whether a request is one for the client certificate of a kubelet.
+pub(crate) fn check_kubelet_client(request: &SigningRequest, usages: &[&str]) -> Result<(), String> {
+    if request.organizations != ["system:nodes"] {
+        return Err("subject organization is not system:nodes".to_owned());
+    }
+    for (is_empty, names) in [
+        (request.dns_names.is_empty(), "DNS"),
+        (request.emails.is_empty(), "Email"),
+        (request.addresses.is_empty(), "IP"),
+        (request.uris.is_empty(), "URI"),
+    ] {
+        if !is_empty {
+            return Err(format!("{names} subjectAltNames are not allowed"));
+        }
+    }
+    check_node_name(request)?;
+    check_usages(usages, "client auth")
+}
+
+fn check_kubelet_serving(request: &SigningRequest, usages: &[&str]) -> Result<(), String> {
+    if request.organizations != ["system:nodes"] {
+        return Err("subject organization is not system:nodes".to_owned());
+    }
+    if request.dns_names.is_empty() && request.addresses.is_empty() {
+        return Err("DNS or IP subjectAltName is required".to_owned());
+    }
+    for (is_empty, names) in [(request.emails.is_empty(), "Email"), (request.uris.is_empty(), "URI")] {
+        if !is_empty {
+            return Err(format!("{names} subjectAltNames are not allowed"));
+        }
+    }
+    check_usages(usages, "server auth")?;
+    check_node_name(request)
+}
+
+fn check_node_name(request: &SigningRequest) -> Result<(), String> {
+    let named = request.common_name.starts_with("system:node:");
+    named.then_some(()).ok_or_else(|| "subject common name does not begin with system:node:".to_owned())
+}
+
+/// A kubelet signs and does what the certificate is for; with an RSA key it also enciphers keys.
+fn check_usages(usages: &[&str], purpose: &str) -> Result<(), String> {
+    let mut sorted = usages.to_vec();
+    sorted.sort_unstable();
+    let mut wanted = vec!["digital signature", "key encipherment", purpose];
+    wanted.sort_unstable();
+    let without: Vec<&str> = wanted.iter().copied().filter(|usage| *usage != "key encipherment").collect();
+    if sorted == wanted || sorted == without {
+        return Ok(());
+    }
+    Err(format!("usages did not match [{}]", wanted.join(" ")))
 }
 
 /// Before a change through `/approval`: only conditions change; those without times get `now`.
@@ -211,13 +304,7 @@ fn request(object: &Value) -> Errors {
 }
 
 fn request_problem(encoded: &str) -> Option<String> {
-    let wrong = || Some("PEM block type must be CERTIFICATE REQUEST".to_owned());
-    let Ok(bytes) = BASE64.decode(encoded) else { return wrong() };
-    let Ok((pem, _)) = Pem::read(std::io::Cursor::new(bytes)) else { return wrong() };
-    if pem.label != "CERTIFICATE REQUEST" {
-        return wrong();
-    }
-    X509CertificationRequest::from_der(&pem.contents).err().map(|error| error.to_string())
+    SigningRequest::from_pem(&BASE64.decode(encoded).unwrap_or_default()).err()
 }
 
 fn signer_name(name: &str, path: Path<'_>, errors: &mut Errors) {

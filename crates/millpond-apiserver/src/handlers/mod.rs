@@ -25,12 +25,13 @@ use http::{Method, Request};
 use self::call::Call;
 use self::respond::ApiResponse;
 use self::update::Part;
-use crate::auth::{self, Attributes, Identity};
+use crate::auth::{self, ANONYMOUS, Attributes, Identity, impersonation};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::path::{self, ResourcePath, Target};
 use crate::http::query::Query;
 use crate::http::warning;
 use crate::resource::Verbs;
+use crate::selector::FieldSelector;
 use crate::server::{Authenticated, Caller, Origin, Server};
 use crate::status::ApiError;
 
@@ -48,7 +49,7 @@ where
     for value in warning::headers(&told.warnings) {
         response.headers_mut().append("warning", value);
     }
-    if !told.user.is_empty() {
+    if told.has_credentials {
         response.extensions_mut().insert(Authenticated);
     }
     server.observe(&parts, &told, response.status(), started.elapsed());
@@ -60,6 +61,7 @@ where
 pub(crate) struct Told {
     pub(crate) verb: &'static str,
     pub(crate) user: String,
+    has_credentials: bool,
     pub(crate) path: Option<ResourcePath>,
     warnings: Vec<String>,
 }
@@ -81,13 +83,20 @@ where
     {
         return Ok(response);
     }
-    let identity = auth::authenticate(&parts.headers, caller.identity.as_ref(), server)?;
+    let identity = auth::authenticate(&parts.headers, &caller, server)?;
     told.user.clone_from(&identity.user);
+    told.has_credentials = identity.user != ANONYMOUS;
     match target {
         Target::Resource(path) => resource(server, parts, body, (identity, caller.origin), path, told).await,
         other => {
-            told.verb = "get";
-            authorize_plain(&identity)?;
+            let verb = path::method_verb(&parts.method);
+            told.verb = verb;
+            let attributes = Attributes { verb, path: parts.uri.path(), ..Attributes::default() };
+            let identity = match impersonation::wanted(&parts.headers)? {
+                Some(wanted) => impersonation::assume(server, &identity, &wanted, &attributes)?,
+                None => identity,
+            };
+            auth::authorize(server, &identity, &attributes)?;
             let _permit = server.intake.permit(caller.origin).await?;
             if !matches!(parts.method, Method::GET | Method::HEAD) {
                 return Err(ApiError::method_not_allowed());
@@ -95,13 +104,6 @@ where
             plain::answer(server, parts, other)
         }
     }
-}
-
-fn authorize_plain(identity: &Identity) -> Result<(), ApiError> {
-    auth::authorize(
-        identity,
-        &Attributes { verb: "get", group: "", resource: "", subresource: "", namespace: "", name: "" },
-    )
 }
 
 async fn resource<B>(
@@ -116,6 +118,10 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
+    let verb = path::verb(&parts.method, &path, parts.uri.query());
+    told.verb = verb;
+    let wanted = impersonation::wanted(&parts.headers)?;
+    let identity = authorize_resource(server, parts, (identity, wanted.as_ref()), &path, verb)?;
     let resources = server.registry.current();
     let known = resources.version(&path.group, &path.version).ok_or_else(ApiError::page_not_found)?;
     let resource = known.resources.get(path.plural.as_str()).cloned().ok_or_else(ApiError::no_such_path)?;
@@ -127,20 +133,8 @@ where
         return Err(ApiError::no_such_path());
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
-    let verb = verb(&parts.method, &path, &query)?;
-    told.verb = verb;
+    check_method(&parts.method, &path)?;
     told.path = Some(path.clone());
-    auth::authorize(
-        &identity,
-        &Attributes {
-            verb,
-            group: &path.group,
-            resource: &path.plural,
-            subresource: path.subresource.as_deref().unwrap_or_default(),
-            namespace: path.namespace.as_deref().unwrap_or_default(),
-            name: path.name.as_deref().unwrap_or_default(),
-        },
-    )?;
     let accepted = match path.subresource.as_deref() {
         Some("scale") => Accepted { form: negotiate::Form::Plain, ..negotiate::accepted(&parts.headers)? },
         _ => negotiate::accepted(&parts.headers)?,
@@ -167,20 +161,52 @@ where
     result
 }
 
-/// The Kubernetes verb of a request.
-fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Result<&'static str, ApiError> {
-    Ok(match (method, &path.name) {
-        (&Method::GET, _) if query.watch && path.subresource.is_none() => "watch",
-        (&Method::GET, Some(_)) => "get",
-        (&Method::GET, None) => "list",
-        (&Method::POST, None) => "create",
-        (&Method::POST, Some(_)) if path.subresource.is_some() => "create",
-        (&Method::PUT, Some(_)) => "update",
-        (&Method::PATCH, Some(_)) => "patch",
-        (&Method::DELETE, Some(_)) if path.subresource.is_none() => "delete",
-        (&Method::DELETE, None) => "deletecollection",
-        _ => return Err(ApiError::method_not_allowed()),
-    })
+/// Whether the identity, or the one that it wants to act as, may do what the path and the method say; gives the one that
+/// does. This is asked first, so that answers about what there
+/// is are given only to those who may know.
+fn authorize_resource(
+    server: &Server,
+    parts: &Parts,
+    (identity, wanted): (Identity, Option<&Identity>),
+    path: &ResourcePath,
+    verb: &str,
+) -> Result<Identity, ApiError> {
+    let selects = matches!(verb, "list" | "watch" | "deletecollection");
+    let fields = if selects { path::parameter(parts.uri.query(), "fieldSelector") } else { None };
+    let selected = fields.as_deref().filter(|_| path.name.is_none() && verb != "deletecollection");
+    let selected = selected.and_then(FieldSelector::required_name);
+    let attributes = Attributes {
+        verb,
+        path: "",
+        group: &path.group,
+        resource: &path.plural,
+        subresource: path.subresource.as_deref().unwrap_or_default(),
+        // A namespace is within itself.
+        namespace: match (&path.namespace, &path.name) {
+            (Some(namespace), _) => namespace,
+            (None, Some(name)) if path.group.is_empty() && path.plural == "namespaces" => name,
+            _ => "",
+        },
+        name: path.name.as_deref().or(selected.as_deref()).unwrap_or_default(),
+        fields: fields.as_deref().unwrap_or_default(),
+    };
+    let identity = match wanted {
+        Some(wanted) => impersonation::assume(server, &identity, wanted, &attributes)?,
+        None => identity,
+    };
+    auth::authorize(server, &identity, &attributes)?;
+    Ok(identity)
+}
+
+/// Refuses methods that no resource has.
+fn check_method(method: &Method, path: &ResourcePath) -> Result<(), ApiError> {
+    match (method, &path.name, &path.subresource) {
+        (&Method::GET | &Method::PUT | &Method::PATCH, Some(_), _)
+        | (&Method::GET | &Method::POST | &Method::DELETE, None, _)
+        | (&Method::POST, Some(_), Some(_))
+        | (&Method::DELETE, Some(_), None) => Ok(()),
+        _ => Err(ApiError::method_not_allowed()),
+    }
 }
 
 async fn perform(call: &mut Call, body: &Bytes, verb: &str) -> Result<ApiResponse, ApiError> {

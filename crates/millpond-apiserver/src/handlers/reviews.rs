@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::decode;
 use super::respond::{self, ApiResponse};
-use crate::auth::{Attributes, Identity, authorize, whose};
+use crate::admission::node_restriction;
+use crate::auth::{Attributes, Identity, whose};
+use crate::authz::Decision;
+use crate::authz::rule::Rule;
 use crate::builtin::json::{group_of, version_of};
 use crate::clock::rfc3339;
 use crate::http::negotiate::{self, Form};
@@ -32,7 +35,7 @@ pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiE
     }
     let status = match &*call.resource.kind {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => access(call, &review)?,
-        "SelfSubjectRulesReview" => rules(),
+        "SelfSubjectRulesReview" => rules(call, &review)?,
         "SelfSubjectReview" => json!({"userInfo": user_info(&call.identity)}),
         "TokenReview" => token_review(call, &review)?,
         _ => return Err(ApiError::method_not_allowed()),
@@ -45,43 +48,126 @@ pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiE
 fn access(call: &Call, review: &Value) -> Result<Value, ApiError> {
     let spec = &review["spec"];
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    if resource.is_object() == other.is_object() {
-        let error = FieldError::invalid(
-            "spec.resourceAttributes",
-            resource.clone(),
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        );
-        return Err(ApiError::invalid(&call.resource.group, "", "", &[error]));
+    let errors = access_problems(call, review);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&call.resource.group, "", "", &errors));
     }
     let text = |key: &str| resource[key].as_str().unwrap_or_default();
-    let attributes = Attributes {
-        verb: text("verb"),
-        group: text("group"),
-        resource: text("resource"),
-        subresource: text("subresource"),
-        namespace: text("namespace"),
-        name: text("name"),
+    let fields = field_selector(&resource["fieldSelector"]);
+    let attributes = if other.is_object() {
+        let path = other["path"].as_str().unwrap_or_default();
+        Attributes { verb: other["verb"].as_str().unwrap_or_default(), path, ..Attributes::default() }
+    } else {
+        Attributes {
+            verb: text("verb"),
+            path: "",
+            group: text("group"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            namespace: text("namespace"),
+            name: text("name"),
+            fields: &fields,
+        }
     };
-    let subject = match spec["user"].as_str() {
-        Some(user) => Identity::new(user.to_owned(), texts(&spec["groups"])),
-        None => call.identity.clone(),
+    let subject = if is_about_others(call) { subject(spec) } else { call.identity.clone() };
+    let (allowed, reason) = match call.server.authorizer.decide(&subject, &attributes) {
+        Decision::Allow(reason) => (true, reason),
+        Decision::NoOpinion(reason) => (false, reason),
     };
-    Ok(match authorize(&subject, &attributes) {
-        Ok(()) => json!({"allowed": true}),
-        Err(error) => json!({"allowed": false, "reason": error.message}),
-    })
+    let mut status = json!({"allowed": allowed});
+    if !reason.is_empty() {
+        status["reason"] = json!(reason);
+    }
+    Ok(status)
+}
+
+/// Whether the review names a subject; the others are about their author.
+fn is_about_others(call: &Call) -> bool {
+    !call.resource.kind.starts_with("Self")
+}
+
+fn subject(spec: &Value) -> Identity {
+    let mut subject = Identity::new(spec["user"].as_str().unwrap_or_default().to_owned(), texts(&spec["groups"]));
+    spec["uid"].as_str().unwrap_or_default().clone_into(&mut subject.uid);
+    for (key, values) in spec["extra"].as_object().into_iter().flatten() {
+        subject.extra.insert(key.to_lowercase(), texts(values));
+    }
+    subject
+}
+
+/// A field selector of a review as the text form has it; requirements that no text can say are left out.
+fn field_selector(selector: &Value) -> String {
+    if let Some(text) = selector["rawSelector"].as_str() {
+        return text.to_owned();
+    }
+    let term = |requirement: &Value| {
+        let key = requirement["key"].as_str()?;
+        let [value] = &texts(&requirement["values"])[..] else { return None };
+        match requirement["operator"].as_str()? {
+            "In" => Some(format!("{key}={value}")),
+            "NotIn" => Some(format!("{key}!={value}")),
+            _ => None,
+        }
+    };
+    let requirements = selector["requirements"].as_array().into_iter().flatten();
+    requirements.filter_map(term).collect::<Vec<_>>().join(",")
+}
+
+fn access_problems(call: &Call, review: &Value) -> Vec<FieldError> {
+    let spec = &review["spec"];
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let mut errors = Vec::new();
+    let mut refuse = |field: &str, value: &Value, detail: &str| {
+        errors.push(FieldError::invalid(field, value.clone(), detail));
+    };
+    if resource.is_object() && other.is_object() {
+        let detail = "cannot be specified in combination with resourceAttributes";
+        refuse("spec.nonResourceAttributes", other, detail);
+    }
+    if !resource.is_object() && !other.is_object() {
+        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        refuse("spec.resourceAttributes", &Value::Null, detail);
+    }
+    if is_about_others(call)
+        && spec["user"].as_str().unwrap_or_default().is_empty()
+        && texts(&spec["groups"]).is_empty()
+    {
+        refuse("spec.user", &json!(""), "at least one of user or group must be specified");
+    }
+    if &*call.resource.kind == "LocalSubjectAccessReview" {
+        let namespace = resource["namespace"].as_str().unwrap_or_default();
+        if resource.is_object() && namespace != call.namespace() {
+            refuse("spec.resourceAttributes.namespace", &json!(namespace), "must match metadata.namespace");
+        }
+        if other.is_object() {
+            refuse("spec.nonResourceAttributes", other, "disallowed on this kind of request");
+        }
+    }
+    errors
 }
 
 fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn rules() -> Value {
-    json!({
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": false,
-    })
+/// What the author of a review may do in a namespace.
+fn rules(call: &Call, review: &Value) -> Result<Value, ApiError> {
+    let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let (rules, incomplete, problem) = call.server.authorizer.rules_for(&call.identity, namespace);
+    let of =
+        |wanted: fn(&Rule) -> bool| rules.iter().filter(|rule| wanted(rule)).map(Rule::to_value).collect::<Value>();
+    let mut status = json!({
+        "resourceRules": of(|rule| !rule.resources.is_empty()),
+        "nonResourceRules": of(|rule| !rule.urls.is_empty()),
+        "incomplete": incomplete,
+    });
+    if let Some(problem) = problem {
+        status["evaluationError"] = json!(problem);
+    }
+    Ok(status)
 }
 
 fn user_info(identity: &Identity) -> Value {
@@ -124,6 +210,7 @@ pub(crate) fn service_account_token(call: &mut Call, body: &Bytes) -> Result<Api
         }
     }
     let account = call.fetch()?;
+    node_restriction::on_token(call, &request)?;
     let uid = &*account.index.uid;
     let given = request["metadata"]["uid"].as_str().unwrap_or_default();
     if !given.is_empty() && given != uid {

@@ -13,6 +13,7 @@ use super::read::served;
 use super::respond::{self, ApiResponse};
 use super::update::{Changed, Part, Patch, applied, change, parse_config};
 use super::{create, decode, reviews};
+use crate::admission::node_restriction;
 use crate::builtin;
 use crate::clock::rfc3339;
 use crate::http::negotiate::content_type;
@@ -296,6 +297,7 @@ async fn evict(call: &mut Call, body: &Bytes) -> Result<ApiResponse, ApiError> {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let pod = served(&call.resource, &*call.fetch()?);
+    node_restriction::on_evict(call, &pod)?;
     if needs_budget(&pod) {
         spend_budget(call, &pod, options.dry_run).await?;
         if !options.dry_run {

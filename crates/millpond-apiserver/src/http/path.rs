@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use http::Method;
+
 use crate::status::ApiError;
 
 /// What a path names.
@@ -72,6 +74,49 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Result<Target, ApiErro
     path.name = name.map(|name| (*name).to_owned());
     path.subresource = subresource.map(|subresource| (*subresource).to_owned());
     Ok(Target::Resource(path))
+}
+
+/// The Kubernetes verb of a request for a resource.
+pub(crate) fn verb(method: &Method, path: &ResourcePath, query: Option<&str>) -> &'static str {
+    match (method, &path.name) {
+        (&Method::GET | &Method::HEAD, _) if path.subresource.is_none() && is_watch(query) => "watch",
+        (&Method::GET | &Method::HEAD, Some(_)) => "get",
+        (&Method::GET | &Method::HEAD, None) => "list",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, _) => "update",
+        (&Method::PATCH, _) => "patch",
+        (&Method::DELETE, Some(_)) => "delete",
+        (&Method::DELETE, None) => "deletecollection",
+        _ => "",
+    }
+}
+
+/// The verb of a request for something that is no resource.
+pub(crate) fn method_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::OPTIONS => "options",
+        _ => "",
+    }
+}
+
+fn is_watch(query: Option<&str>) -> bool {
+    parameter(query, "watch").is_some_and(|value| !matches!(value.to_lowercase().as_str(), "false" | "0"))
+}
+
+/// The first value of a parameter of a query.
+pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
+    let pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let (_, value) = pairs.filter(|(key, _)| *key == name).next()?;
+    if value.contains('+') {
+        return decode(&value.replace('+', " ")).ok().map(|value| Cow::Owned(value.into_owned()));
+    }
+    decode(value).ok()
 }
 
 /// Undoes percent-encoding.

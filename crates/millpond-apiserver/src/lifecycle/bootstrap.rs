@@ -1,11 +1,15 @@
-//! What is there from the start: namespaces, the range of service addresses, the API's own service, the system's
+//! What is there from the start: namespaces, default roles and bindings, the range of service addresses, the API's own service, the system's
 //! priority classes.
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::tokens::CLUSTER_INFO;
 use super::{internal_call, resource_of};
+use crate::authz::defaults;
 use crate::clock::rfc3339;
 use crate::handlers::create;
 use crate::handlers::update::{Changed, Part, change};
@@ -16,6 +20,68 @@ use crate::status::ApiError;
 
 /// The collection of ranges of service addresses.
 const RANGES: &str = "servicecidrs.networking.k8s.io";
+
+/// The description of the cluster for those who join it, as kubeadm makes it: a ConfigMap that needs no credentials,
+/// and what the tokens that `kubeadm token create` makes are good for.
+pub(crate) async fn describe_cluster(server: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
+    let kubeconfig = format!(
+        "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: {url}\n  name: \"\"\n\
+         contexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",
+        STANDARD.encode(ca_pem),
+    );
+    let description = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+        "data": {"kubeconfig": kubeconfig},
+    });
+    ensure(server, "configmaps", CLUSTER_INFO, description).await?;
+    let resource = resource_of(server, "configmaps").expect("a built-in kind is served");
+    let mut call = internal_call(server, &resource, CLUSTER_INFO);
+    // Address and CA may have changed since the last start.
+    let result = change(&mut call, Part::Main, |_, old| {
+        let mut object = old.clone();
+        object["data"]["kubeconfig"] = json!(kubeconfig);
+        Ok(Changed { object, precondition: None, track: true })
+    });
+    result.await?;
+    for (collection, key, object) in kubeadm_rights() {
+        ensure(server, collection, key, object).await?;
+    }
+    Ok(())
+}
+
+/// Roles and bindings that kubeadm makes for machines that join: collection, key, object.
+fn kubeadm_rights() -> Vec<(&'static str, &'static str, Value)> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    const BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+    const JOINING: &str = "system:bootstrappers:kubeadm:default-node-token";
+    const INFO: &str = "kubeadm:bootstrap-signer-clusterinfo";
+    let metadata = json!({"name": INFO, "namespace": "kube-public"});
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata,
+        "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": INFO},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "system:anonymous"}],
+    });
+    let cluster_wide = |name: &str, role: &str, group: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group}],
+        })
+    };
+    let bind = |name: &'static str, role: &str, group: &str| (BINDINGS, name, cluster_wide(name, role, group));
+    let approver = |which: &str| format!("system:certificates.k8s.io:certificatesigningrequests:{which}");
+    vec![
+        ("roles.rbac.authorization.k8s.io", "kube-public/kubeadm:bootstrap-signer-clusterinfo", role),
+        ("rolebindings.rbac.authorization.k8s.io", "kube-public/kubeadm:bootstrap-signer-clusterinfo", binding),
+        bind("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", JOINING),
+        bind("kubeadm:node-autoapprove-bootstrap", &approver("nodeclient"), JOINING),
+        bind("kubeadm:node-autoapprove-certificate-rotation", &approver("selfnodeclient"), "system:nodes"),
+    ]
+}
 
 /// Creates what is missing.
 pub async fn run(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
@@ -28,6 +94,7 @@ pub async fn run(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
         )
         .await?;
     }
+    defaults::reconcile(server).await?;
     for (name, value, description) in [
         (
             "system-cluster-critical",

@@ -2,12 +2,16 @@
 //! namespaces end.
 //!
 //! One task follows every change in the store. The clean-up of CRDs belongs to the API itself and always runs;
-//! garbage collection and the end of namespaces are kube-controller-manager's part and run only when asked for.
+//! garbage collection, the end of namespaces, bootstrap tokens and certificate signing requests are
+//! kube-controller-manager's part and run only when asked for.
 
+mod aggregation;
 pub(crate) mod bootstrap;
 pub(crate) mod definitions;
 mod garbage;
 mod namespaces;
+mod requests;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -34,12 +38,26 @@ const BATCH: usize = 1024;
 /// Which life cycles run.
 #[derive(Debug, Clone, Copy)]
 pub struct LifecycleOptions {
-    /// Collect objects whose owners are gone, and end namespaces.
+    /// Collect objects whose owners are gone, end namespaces, settle certificate signing requests, remove expired
+    /// bootstrap tokens.
     pub controllers: bool,
 }
 
 /// Runs the life cycles until the server shuts down.
 pub async fn run(server: Arc<Server>, options: LifecycleOptions) {
+    if options.controllers {
+        tokio::join!(
+            follow(server.clone(), options),
+            aggregation::run(server.clone()),
+            tokens::run(server.clone()),
+            requests::run(server)
+        );
+    } else {
+        follow(server, options).await;
+    }
+}
+
+async fn follow(server: Arc<Server>, options: LifecycleOptions) {
     let mut follower = Follower {
         garbage: Garbage::default(),
         work: Work { limit: Arc::new(Semaphore::new(CONCURRENCY)), running: JoinSet::new(), server: server.clone() },

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::names;
 use crate::print::go_quoted;
 use crate::resource::{Behaviour, Resource, SelectableFields};
 use crate::status::ApiError;
@@ -85,6 +86,13 @@ impl FieldSelector {
     /// The name that an object must have, if the selector asks for exactly one.
     pub fn exact_name(&self) -> Option<&str> {
         self.exact("metadata.name")
+    }
+
+    /// The name that a selector in text form asks for, if it can be that of an object.
+    pub(crate) fn required_name(text: &str) -> Option<String> {
+        let selector = Self::parse(text).ok()?;
+        let name = selector.exact_name()?;
+        (!name.is_empty() && names::path_segment_problems(name).is_empty()).then(|| name.to_owned())
     }
 
     /// Whether fields, looked up by name, satisfy every requirement. An absent field is an empty text.

@@ -31,7 +31,6 @@ use self::activity::Tracked;
 use self::connections::{Connections, Entry};
 pub use self::limits::{Limits, raise_open_files};
 use self::stall::StallGuard;
-use crate::auth::Identity;
 use crate::server::Server;
 
 /// How long requests may take to end after the server was told to stop.
@@ -112,8 +111,8 @@ async fn connection<S>(
         () = stop.cancelled() => return,
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let identity = certificate.and_then(|certificate| Identity::of_certificate(certificate));
-    let service = Tracked::new(server.service_of_connection(identity), entry.activity().clone());
+    let service = server.service_of_connection(certificate.map(AsRef::as_ref));
+    let service = Tracked::new(service, entry.activity().clone());
     let mut builder = Builder::new(TokioExecutor::new());
     // The idle limit covers the time until the next header, too.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);

@@ -11,6 +11,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
+use crate::auth::Identity;
 use crate::clock::Clock;
 use crate::pki::Pki;
 use crate::server::ServerOptions;

@@ -1,9 +1,11 @@
 //! Requests to a whole server: what no single module answers for.
 
 mod admission;
+mod certificates;
 mod definitions;
 mod limits;
 mod long_requests;
+mod roles;
 mod storable;
 mod subresources;
 mod tokens;

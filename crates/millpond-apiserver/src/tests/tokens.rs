@@ -35,7 +35,7 @@ async fn review(api: &Api, token: &Value) -> Value {
 
 /// The status code of a request that carries a token.
 async fn knock(server: &Arc<Server>, token: &Value) -> u16 {
-    let request = Request::get("/api/v1/namespaces")
+    let request = Request::get("/api")
         .header("authorization", format!("Bearer {}", token.as_str().unwrap()))
         .body(Empty::<Bytes>::new())
         .unwrap();
@@ -156,6 +156,11 @@ async fn a_certificate_request_tells_who_asks() {
     let api = Api::start().await;
     let uid = account(&api, "builder").await["metadata"]["uid"].clone();
     let token = request_token(&api, "builder", json!({})).await["status"]["token"].clone();
+    let rights = json!({
+        "metadata": {"name": "builder"}, "subjects": [{"kind": "ServiceAccount", "name": "builder", "namespace": "default"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
+    });
+    api.accept("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &rights).await;
     let pem = rcgen::CertificateParams::default()
         .serialize_request(&rcgen::KeyPair::generate().unwrap())
         .unwrap()

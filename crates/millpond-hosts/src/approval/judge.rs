@@ -87,7 +87,7 @@ fn token_problem(id: &str, host: &str, asked: &Asked, circumstances: Circumstanc
     if token.is_expired(circumstances.now) {
         return Some(format!("the token {id} has expired"));
     }
-    if !token.authenticates || token.kubelet_of.is_some() {
+    if !(token.authenticates && token.registers) || token.kubelet_of.is_some() {
         return Some(format!("the token {id} does not let hosts in"));
     }
     if let Some(used) = &token.used_by {
@@ -109,7 +109,7 @@ fn kubelet(asked: &Asked, circumstances: Circumstances<'_>) -> Verdict {
     let Some(host) = asked.host.as_deref() else { return Verdict::Leave("it names no Node") };
     let by_token = circumstances.token.and_then(|token| token.kubelet_of.as_deref().map(|of| (token, of)));
     match by_token {
-        Some((token, of)) if asked.groups.iter().any(|group| group == token::GROUP) => {
+        Some((token, of)) => {
             if of != host {
                 return Verdict::Deny(format!("the token {} is for the kubelet of {of} only", token.id));
             }

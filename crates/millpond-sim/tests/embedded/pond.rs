@@ -33,6 +33,30 @@ pub(crate) struct Pond {
     options: Options,
 }
 
+/// Who the stand-ins are: nobody in particular, with the rights that they need.
+fn stand_ins() -> Identity {
+    Identity::new("stand-ins".to_owned(), Vec::new())
+}
+
+async fn give_rights(client: &Client) {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": "stand-ins"});
+    let role = json!({"metadata": metadata, "rules": millpond_sim::rights::rules()});
+    let binding = json!({
+        "metadata": metadata,
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "stand-ins"},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "stand-ins"}],
+    });
+    for (kind, object) in [("ClusterRole", role), ("ClusterRoleBinding", binding)] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", kind));
+        let object = serde_json::from_value(object).expect("an object");
+        Api::<DynamicObject>::all_with(client.clone(), &resource)
+            .create(&PostParams::default(), &object)
+            .await
+            .expect("created");
+    }
+}
+
 impl Pond {
     /// Starts both with options for tests.
     pub(crate) async fn start() -> Self {
@@ -55,13 +79,15 @@ impl Pond {
         millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");
         tokio::spawn(lifecycle::run(Arc::clone(&server), LifecycleOptions { controllers: true }));
         let client = Client::new(server.service_for(Identity::administrator("test")), "default");
+        give_rights(&client).await;
         let options = Options { seed: 1, virtual_start: Some(start), nodes, ..options };
         Self::on(server, client, options)
     }
 
     fn on(server: Arc<Server>, client: Client, options: Options) -> Self {
         let token = CancellationToken::new();
-        let stand_ins = StandIns::builder(client.clone()).options(options.clone()).spawn(token.clone());
+        let theirs = Client::new(server.service_for(stand_ins()), "default");
+        let stand_ins = StandIns::builder(theirs).options(options.clone()).spawn(token.clone());
         let cluster = Arc::clone(stand_ins.cluster());
         Self { client, server, cluster, token, stand_ins, options }
     }

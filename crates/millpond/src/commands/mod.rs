@@ -19,6 +19,7 @@ pub(crate) mod dialects;
 pub(crate) mod explain;
 pub(crate) mod file;
 pub(crate) mod host;
+pub(crate) mod identities;
 pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod inventory;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
+use millpond_apiserver::auth::Identity;
 use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
 use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::autoscaler_pod;
+use super::identities;
 use super::lead::{self, CloudPlace, Office, Standing};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
@@ -101,27 +103,32 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     if !args.bare {
         super::kinds::install(&client).await?;
         super::rights::install(&client).await?;
+        identities::install(&client).await?;
         embedded.server().pass_readiness_gate(KINDS_GATE);
     }
     // A client for each: within one, requests wait in line.
-    let own_client = |threads: &Handle| {
+    let own_client = |threads: &Handle, identity: Identity| {
         let _theirs = threads.enter();
-        kube::Client::new(embedded.service(), "default")
+        kube::Client::new(embedded.service_for(identity), "default")
     };
     let stand_ins = (!args.bare).then(|| {
-        let client = own_client(of_stand_ins);
+        let client = own_client(of_stand_ins, identities::stand_ins());
         let _theirs = of_stand_ins.enter();
         start_stand_ins(client, stop.clone())
     });
     let options = ControllerOptions {
         advise: args.advise,
         node_groups: args.node_groups.options(),
-        urgent: Some(Urgent { client: own_client(threads.urgent()), threads: threads.urgent().clone() }),
+        urgent: Some(Urgent {
+            client: own_client(threads.urgent(), identities::controller()),
+            threads: threads.urgent().clone(),
+        }),
         ..ControllerOptions::default()
     };
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
-        let mut office = Office::new(own_client(threads.controllers()), cloud(&args), options);
+        let mut office =
+            Office::new(own_client(threads.controllers(), identities::controller()), cloud(&args), options);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         let monitor = office.monitor();
         let log = monitor.clone();
@@ -130,7 +137,8 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
             .server()
             .add_log_source(move |namespace, pod| autoscaler_pod::is_it(namespace, pod).then(|| log.node_group_log()));
         autoscaler_pod::ensure(&client).await?;
-        let (settled, candidate) = (office.settled(), lead::embedded_candidate(client.clone()));
+        let (settled, candidate) =
+            (office.settled(), lead::embedded_candidate(own_client(threads.controllers(), identities::controller())));
         let work = threads.controllers().spawn(office.lead(candidate, stop.clone()));
         crew = Some(work);
         match settled.await {

@@ -35,7 +35,7 @@ impl Choices {
                     None => choices.floats.extend(float_bits(number)),
                 },
                 other => {
-                    choices.others.insert(other.to_string().into());
+                    choices.others.insert(text_of(other).into());
                 }
             }
         }
@@ -53,7 +53,7 @@ impl Choices {
                 integer.is_some_and(|integer| self.integers.contains(&integer))
                     || float_bits(number).is_some_and(|bits| self.floats.contains(&bits))
             }
-            other => !self.others.is_empty() && self.others.contains(other.to_string().as_str()),
+            other => !self.others.is_empty() && self.others.contains(text_of(other).as_str()),
         }
     }
 }
@@ -69,6 +69,27 @@ impl Deref for Choices {
 /// The bits of a number as a float; both zeros have the same.
 fn float_bits(number: &Number) -> Option<u64> {
     number.as_f64().map(|float| (float + 0.0).to_bits())
+}
+
+/// The text of a boolean, list or object; both zeros have the same.
+fn text_of(value: &Value) -> String {
+    const NEGATIVE: &str = "-0.0";
+    let text = value.to_string();
+    if !text.contains(NEGATIVE) {
+        return text;
+    }
+    let mut value = value.clone();
+    settle_zeros(&mut value);
+    value.to_string()
+}
+
+fn settle_zeros(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_f64() == Some(0.0) && number.is_f64() => *value = Value::from(0.0),
+        Value::Array(items) => items.iter_mut().for_each(settle_zeros),
+        Value::Object(map) => map.values_mut().for_each(settle_zeros),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

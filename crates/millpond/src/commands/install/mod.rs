@@ -2,7 +2,7 @@
 
 mod controller;
 mod crds;
-mod rbac;
+pub(crate) mod rbac;
 
 use std::io::Write;
 

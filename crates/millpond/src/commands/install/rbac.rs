@@ -13,7 +13,7 @@ use super::Output;
 use crate::commands::lead;
 
 /// The name of the service account, the roles and the bindings.
-pub(super) const NAME: &str = "millpond-controller";
+pub(crate) const NAME: &str = "millpond-controller";
 /// Where the controller runs unless the arguments name another namespace.
 pub(super) const NAMESPACE: &str = "millpond-system";
 
@@ -111,8 +111,15 @@ pub(super) fn run(args: &RbacArgs, out: &mut impl Write) -> anyhow::Result<()> {
     super::print_objects(&objects(&args.namespace), args.output, out)
 }
 
-/// Namespace, service account, roles and bindings.
-pub(super) fn objects(namespace: &str) -> Vec<Value> {
+/// Namespace, service account, roles and bindings; the rights of hosts, and the policy that bounds them.
+pub(crate) fn objects(namespace: &str) -> Vec<Value> {
+    let mut objects = of_controller(namespace);
+    objects.extend(millpond_hosts::rights::objects());
+    objects
+}
+
+/// What the controllers themselves need: namespace, service account, roles and bindings.
+pub(crate) fn of_controller(namespace: &str) -> Vec<Value> {
     let rules: Vec<Value> = RULES.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
     let subjects = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
     // A create cannot be limited to a name.
@@ -152,13 +159,25 @@ pub(super) fn objects(namespace: &str) -> Vec<Value> {
     objects
 }
 
-/// What lets hosts in: the approver's rights, and those of tokens and hosts with the policy that bounds them.
+/// The rights of the controllers of own hosts: to steer the kinds, to let hosts in, and to give each host what is its
+/// own.
 fn of_hosts(subjects: &Value) -> Vec<Value> {
-    const APPROVER: &str = "millpond-host-approver";
+    const NAME: &str = "millpond-host-controller";
     let hosts = "infrastructure.cluster.x-k8s.io";
     let roles = ["create", "delete", "get", "list", "patch", "watch"];
+    let kinds = [
+        "bootstrapkubeconfigs",
+        "bootstrapkubeconfigtemplates",
+        "byoclusters",
+        "byohosts",
+        "byomachines",
+        "byomachinetemplates",
+        "k8sinstallerconfigs",
+        "k8sinstallerconfigtemplates",
+    ];
+    let statuses = kinds.map(|kind| format!("{kind}/status"));
     let rules = json!([
-        rule("certificates.k8s.io", &["certificatesigningrequests"], &["delete", "list", "watch"]),
+        rule("certificates.k8s.io", &["certificatesigningrequests"], &["list", "watch"]),
         rule("certificates.k8s.io", &["certificatesigningrequests/approval"], &["patch", "update"]),
         {
             "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
@@ -167,24 +186,22 @@ fn of_hosts(subjects: &Value) -> Vec<Value> {
         rule("rbac.authorization.k8s.io", &["roles", "rolebindings"], &roles),
         // Tokens, and what the Roles of hosts give: a Role gives nothing that its author may not do.
         rule("", &["secrets"], &["create", "delete", "get", "list", "patch", "update", "watch"]),
-        rule(hosts, &["byohosts"], &["get", "watch"]),
-        rule(hosts, &["byohosts/status"], &["get", "patch"]),
+        rule(hosts, &kinds, &roles),
+        rule(hosts, &statuses.each_ref().map(String::as_str), &["get", "patch"]),
         rule("coordination.k8s.io", &["leases"], &["create", "get", "list", "patch", "update", "watch"]),
     ]);
-    let mut objects = millpond_hosts::rights::objects();
     let rbac = "rbac.authorization.k8s.io/v1";
-    objects.extend([
+    vec![
         json!({
-            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": APPROVER, "labels": labels()},
+            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": NAME, "labels": labels()},
             "rules": rules,
         }),
         json!({
-            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": APPROVER, "labels": labels()},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": APPROVER},
+            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": NAME, "labels": labels()},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
             "subjects": subjects,
         }),
-    ]);
-    objects
+    ]
 }
 
 /// The labels of everything that is installed.

@@ -1,0 +1,6 @@
+//! Who may do what, asked of this server and of the real one.
+
+mod questions;
+mod real;
+mod replay;
+mod rules;

@@ -324,7 +324,9 @@ impl State {
         if known.is_some_and(|entry| !revision.is_empty() && &*entry.revision == revision) {
             return Ok(Applied::Unchanged);
         }
-        if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+        // A pod that runs without a node is played by a process, and waits for none.
+        let has_ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+        if has_ended || (&*pod.status.phase == "Running" && pod.spec.node_name.is_empty()) {
             let gone = self.pods.get_mut(namespace).and_then(|pods| pods.remove(name));
             return Ok(if gone.is_some() { Applied::Changed } else { Applied::Unchanged });
         }

@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
 use millpond_runtime::error::{Error, Result};
 use millpond_runtime::meta::Key;
 use millpond_runtime::mirror::{Mirror, Writer};

@@ -20,7 +20,9 @@ pub fn objects() -> Vec<Value> {
         // Kubelet lists and watches for the answer to its request.
         "verbs": ["create", "get", "list", "watch"],
     });
-    for (name, group) in [("millpond-host-bootstrappers", token::GROUP), ("millpond-kubelet-bootstrappers", BOOTSTRAP_GROUP)] {
+    for (name, group) in
+        [("millpond-host-bootstrappers", token::GROUP), ("millpond-kubelet-bootstrappers", BOOTSTRAP_GROUP)]
+    {
         objects.extend(granted(name, group, json!([requests])));
     }
     let own_requests = json!({

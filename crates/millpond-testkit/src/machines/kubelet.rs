@@ -104,7 +104,8 @@ async fn bootstrap(name: &str, bootstrap: &Path, kubeconfig: &Path) -> Result<()
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     };
-    let access = Access { token: None, client_pem: Some((certificate, key.serialize_pem())), ..Access::read(bootstrap)? };
+    let access =
+        Access { token: None, client_pem: Some((certificate, key.serialize_pem())), ..Access::read(bootstrap)? };
     // Whole or not at all: kubeadm waits for it.
     let new = kubeconfig.with_extension("new");
     access.write(&new)?;
@@ -120,7 +121,8 @@ fn litter() -> Result<()> {
     write_private(&kubelet.join("cpu_manager_state"), b"{}")?;
     std::fs::create_dir_all("/var/lib/cni/networks").context("make CNI's folder")?;
     let volume = kubelet.join("pods/0001/volumes/kubernetes.io~empty-dir/cache");
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&volume).status().context("mount a volume")?;
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&volume).status().context("mount a volume")?;
     if !mounted.success() {
         bail!("a volume cannot be mounted");
     }

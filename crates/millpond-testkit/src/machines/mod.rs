@@ -244,7 +244,10 @@ impl Machine {
 
     /// Gives it the disk of another one, which is off.
     pub fn copy_disk(&self, other: &Machine) -> Result<()> {
-        run(Command::new("cp").args(["-a", "--remove-destination"]).arg(format!("{}/.", other.upper().display())).arg(self.upper()))
+        run(Command::new("cp")
+            .args(["-a", "--remove-destination"])
+            .arg(format!("{}/.", other.upper().display()))
+            .arg(self.upper()))
     }
 
     /// Boots it: another boot id, the same disk.

@@ -118,16 +118,21 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let options = ControllerOptions {
         advise: args.advise,
         node_groups: args.node_groups.options(),
-        urgent: Some(Urgent { client: own_client(threads.urgent(), identities::controller()), threads: threads.urgent().clone() }),
+        urgent: Some(Urgent {
+            client: own_client(threads.urgent(), identities::controller()),
+            threads: threads.urgent().clone(),
+        }),
         ..ControllerOptions::default()
     };
     let (mut crew, mut standing) = (None, Standing::Leads);
     if !args.bare {
-        let mut office = Office::new(own_client(threads.controllers(), identities::controller()), cloud(&args), options);
+        let mut office =
+            Office::new(own_client(threads.controllers(), identities::controller()), cloud(&args), options);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         let monitor = office.monitor();
         embedded.server().add_metrics(move || monitor.metrics());
-        let (settled, candidate) = (office.settled(), lead::embedded_candidate(own_client(threads.controllers(), identities::controller())));
+        let (settled, candidate) =
+            (office.settled(), lead::embedded_candidate(own_client(threads.controllers(), identities::controller())));
         let work = threads.controllers().spawn(office.lead(candidate, stop.clone()));
         crew = Some(work);
         match settled.await {

@@ -26,7 +26,10 @@ async fn a_token_lets_one_host_in_and_is_gone() -> Result<()> {
     entry.extend(["--label", "purpose=gpu,site=a"].map(str::to_owned));
     let mut agent = start(&machine, &entry)?;
     let host = stage.host_is("node10", "it has facts", |host| !host["status"]["facts"].is_null()).await?;
-    assert_eq!((&host["metadata"]["labels"]["purpose"], &host["metadata"]["labels"]["site"]), (&"gpu".into(), &"a".into()));
+    assert_eq!(
+        (&host["metadata"]["labels"]["purpose"], &host["metadata"]["labels"]["site"]),
+        (&"gpu".into(), &"a".into())
+    );
     assert_eq!(host["status"]["gpus"], 1);
     assert_eq!(host["status"]["network"][0]["ipAddrs"][0], machine.address());
     let labelled = |host: &serde_json::Value| host["metadata"]["labels"]["gpu"] == "true";
@@ -114,7 +117,8 @@ async fn a_copy_of_a_machine_is_no_host() -> Result<()> {
     // With the same machine-id it finds out by the Lease, while the original is alive.
     host.machine.boot()?;
     host.restart()?;
-    let holds = |host: &serde_json::Value| host["status"]["facts"]["bootID"].as_str().is_some_and(|id| id.ends_with("-0002"));
+    let holds =
+        |host: &serde_json::Value| host["status"]["facts"]["bootID"].as_str().is_some_and(|id| id.ends_with("-0002"));
     stage.host_is("node10", "the original is back", holds).await?;
     let mut twin = stage.network.machine("node12", 12, Path::new(MILLPOND))?;
     twin.copy_disk(&copy)?;

@@ -13,7 +13,9 @@ fn condition<'v>(host: &'v serde_json::Value, kind: &str) -> Option<&'v serde_js
 async fn is_clean(stage: &Stage, host: &Host, epoch: i64) -> Result<()> {
     stage.phase_is(host.machine.name(), epoch, "Reset").await?;
     assert_eq!(host.changes()?, [""; 0], "files of {}", host.machine.name());
-    let left = host.machine.sh("ps -eo comm= | grep -x kubelet; ss -Hltn sport = :10250; grep /var/lib/kubelet /proc/mounts; true")?;
+    let left = host
+        .machine
+        .sh("ps -eo comm= | grep -x kubelet; ss -Hltn sport = :10250; grep /var/lib/kubelet /proc/mounts; true")?;
     assert_eq!(left, "", "kubelet, its port, its mounts");
     Ok(())
 }
@@ -51,16 +53,24 @@ async fn join_by_kubeadm(stage: &Stage, host: &Host, epoch: i64) -> Result<()> {
     );
     let secret = format!("bootstrap-{epoch}");
     stage.secret(&secret, json!({"value": data})).await?;
-    stage.secret(&format!("install-{epoch}"), json!({
-        "install": "mkdir -p /opt/kubernetes && echo v1 > /opt/kubernetes/version",
-        "uninstall": "rm -rf /opt/kubernetes",
-    })).await?;
+    stage
+        .secret(
+            &format!("install-{epoch}"),
+            json!({
+                "install": "mkdir -p /opt/kubernetes && echo v1 > /opt/kubernetes/version",
+                "uninstall": "rm -rf /opt/kubernetes",
+            }),
+        )
+        .await?;
     let mut spec = kubeadm(&secret);
     spec["installationSecret"] = json!({"kind": "Secret", "name": format!("install-{epoch}"), "namespace": "default"});
     stage.claim(name, epoch, spec).await?;
     let applied = stage.phase_is(name, epoch, "Applied").await?;
     assert_eq!(condition(&applied, "K8sComponentsInstallationSucceeded").unwrap()["status"], "True");
-    assert_eq!(host.machine.sh("cat /opt/kubernetes/version /run/cluster-api/bootstrap-success.complete")?, "v1\nsuccess\n");
+    assert_eq!(
+        host.machine.sh("cat /opt/kubernetes/version /run/cluster-api/bootstrap-success.complete")?,
+        "v1\nsuccess\n"
+    );
     stage.node(name).await?;
     stage.release(name).await?;
     is_clean(stage, host, epoch).await
@@ -72,7 +82,8 @@ async fn a_bootstrap_that_fails_says_why_and_is_undone() -> Result<()> {
     let host = stage.host("node10", 10).await?;
     stage.claim("node10", 1, kubeadm("later")).await?;
     let waits = |host: &serde_json::Value| {
-        condition(host, "K8sNodeBootstrapSucceeded").is_some_and(|one| one["reason"] == "BootstrapDataSecretUnavailable")
+        condition(host, "K8sNodeBootstrapSucceeded")
+            .is_some_and(|one| one["reason"] == "BootstrapDataSecretUnavailable")
     };
     stage.host_is("node10", "it waits for its bootstrap data", waits).await?;
     let data = "#cloud-config\nruncmd:\n- echo half > /etc/half-done\n- kubeadm join --token abcdef.0123456789abcdef; \
@@ -90,7 +101,8 @@ async fn a_bootstrap_that_fails_says_why_and_is_undone() -> Result<()> {
     assert_eq!(host.machine.sh("ls /etc/never 2>/dev/null; true")?, "");
     stage.release("node10").await?;
     let free = |host: &serde_json::Value| {
-        condition(host, "K8sNodeBootstrapSucceeded").is_some_and(|one| one["reason"] == "WaitingForMachineRefToBeAssigned")
+        condition(host, "K8sNodeBootstrapSucceeded")
+            .is_some_and(|one| one["reason"] == "WaitingForMachineRefToBeAssigned")
     };
     stage.host_is("node10", "it is free", free).await?;
     // Malformed data: nothing runs, and the reason is told.

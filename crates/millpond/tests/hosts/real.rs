@@ -91,7 +91,10 @@ async fn claim(client: &Client, host: &str) -> Result<()> {
 async fn real_hosts_come_in_by_token_and_keep_to_themselves() -> Result<()> {
     let cluster = RealCluster::builder().controller_manager("*").start()?;
     let kubectl = cluster.kubectl()?;
-    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &printed(&["install", "crds", "--with", "cluster-api"])?)?;
+    kubectl.run_with_input(
+        &["apply", "--server-side", "-f", "-"],
+        &printed(&["install", "crds", "--with", "cluster-api"])?,
+    )?;
     kubectl.run_with_input(&["apply", "-f", "-"], &printed(&["install", "rbac"])?)?;
     let mut controllers = controllers(&cluster)?;
     let client = cluster.client().await?;

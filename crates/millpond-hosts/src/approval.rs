@@ -13,8 +13,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
 use millpond_runtime::error::{Error, Result};
 use millpond_runtime::meta::Key;
 use millpond_runtime::mirror::{Mirror, Writer};
@@ -42,14 +42,11 @@ pub fn run(stock: &Arc<Stock>, token: CancellationToken) -> impl Future<Output =
     let requests = Arc::new(Mirror::<CertificateSigningRequest>::new(writer, None));
     let queue = Arc::new(Queue::new());
     enqueue(&requests, &queue);
-    // A host that has registered needs its token no more.
-    let (own, own_requests) = (Arc::clone(&queue), Arc::downgrade(&requests));
+    // A host that has registered needs its token no more. Requests of other names are looked at again by themselves.
+    let own = Arc::clone(&queue);
     stock.hosts.on_change(move |before, after| {
-        let (None, Some(host), Some(requests)) = (before, after, own_requests.upgrade()) else { return };
-        for request in requests.list() {
-            if request.name_any().starts_with(&format!("{}{}", request::PREFIX, host.name())) {
-                own.add(Key::of(&*request));
-            }
+        if let (None, Some(host)) = (before, after) {
+            own.add(Key::new("", &format!("{}{}", request::PREFIX, host.name())));
         }
     });
     let approver = Arc::new(Approver { stock: Arc::clone(&stock), requests: Arc::clone(&requests) });

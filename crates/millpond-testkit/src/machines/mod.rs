@@ -244,7 +244,10 @@ impl Machine {
 
     /// Gives it the disk of another one, which is off.
     pub fn copy_disk(&self, other: &Machine) -> Result<()> {
-        run(Command::new("cp").arg("-a").arg(format!("{}/.", other.upper().display())).arg(self.upper()))
+        run(Command::new("cp")
+            .args(["-a", "--remove-destination"])
+            .arg(format!("{}/.", other.upper().display()))
+            .arg(self.upper()))
     }
 
     /// Boots it: another boot id, the same disk.
@@ -313,6 +316,8 @@ impl Machine {
         command
             .args(["-t", &init.inner.to_string(), "--net", "--mount", "--pid", "--uts", "chroot"])
             .arg(self.folder.join("root"))
+            // Who kills the command that is seen from here kills the program.
+            .args(["setpriv", "--pdeathsig", "KILL"])
             .arg(program);
         without_proxies(&mut command).env("PATH", stand_in::PATH).stdin(Stdio::null());
         Ok(command)

@@ -51,7 +51,7 @@ start() {
 stop() {
     pid=$(cat $pids/$unit 2>/dev/null)
     rm -f $pids/$unit
-    [ -n "$pid" ] || return
+    [ -n "$pid" ] || return 0
     kill "$pid" 2>/dev/null
     while [ -d "/proc/$pid" ] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null; do sleep 0.02; done
 }

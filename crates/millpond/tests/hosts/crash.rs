@@ -53,7 +53,7 @@ async fn a_host_that_reboots_while_it_joins_joins_afterwards() -> Result<()> {
     stage.secret("slow", json!({"value": data})).await?;
     stage.claim("node10", 1, kubeadm("slow")).await?;
     let log = host.machine.path("opt/boots/log")?;
-    until("its command runs", || log.exists()).await?;
+    until("its command runs", || std::fs::read(&log).is_ok_and(|text| !text.is_empty())).await?;
     host.reboot()?;
     stage.phase_is("node10", 1, "Applied").await?;
     assert_eq!(host.machine.sh("wc -l < /opt/boots/log")?.trim(), "2", "once on each boot");

@@ -15,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder};
 
@@ -36,7 +37,7 @@ pub(super) fn service(config: &Config) -> anyhow::Result<BoxService<Request<Body
     let tls = config.rustls_client_config().context("cannot use the cluster's certificates")?;
     let mut connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into().context("cannot use the name of the cluster's certificate")?;
+        let name = ServerName::try_from(name.clone()).context("cannot use the name of the cluster's certificate")?;
         connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let connector = connector.enable_http1().enable_http2().wrap_connector(tcp);

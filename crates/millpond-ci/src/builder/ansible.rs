@@ -51,11 +51,7 @@ pub struct Remote {
 
 impl Ansible {
     /// ansible-playbook in the place of `ansible PLAYBOOK`; `None` for every other command.
-    pub fn command(
-        &self,
-        command: &BuildCommand,
-        loaded: &Loaded,
-    ) -> Option<Result<(BuildCommand, Remote), String>> {
+    pub fn command(&self, command: &BuildCommand, loaded: &Loaded) -> Option<Result<(BuildCommand, Remote), String>> {
         (command.argv.first().map(String::as_str) == Some(WORD)).then(|| self.playbook(command, loaded))
     }
 
@@ -266,7 +262,8 @@ fn explain(log: &str) -> Option<String> {
     }
     if log.contains("Host key verification failed") {
         return Some(
-            "the host key of the image-builder is not accepted yet: `millpond ci builder-accept-host-key HOST`".to_owned(),
+            "the host key of the image-builder is not accepted yet: `millpond ci builder-accept-host-key HOST`"
+                .to_owned(),
         );
     }
     if log.contains("Permission denied (publickey") {

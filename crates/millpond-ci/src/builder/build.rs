@@ -61,9 +61,7 @@ impl Builder {
         record.python_path = Some(settings.python_path.clone());
         record.shell_type = settings.shell_type.clone();
         let result = match result {
-            Ok(()) if !lock.is_held() => {
-                Err(Failure::Failed("the lock was lost while the image was built".to_owned()))
-            }
+            Ok(()) if !lock.is_held() => Err(Failure::Failed("the lock was lost while the image was built".to_owned())),
             result => result,
         };
         let message = match result {
@@ -110,13 +108,7 @@ impl Builder {
     }
 
     /// Runs the command and checks what it made.
-    async fn make(
-        &self,
-        loaded: &Loaded,
-        image: &Image,
-        id: &str,
-        stop: &CancellationToken,
-    ) -> Result<(), Failure> {
+    async fn make(&self, loaded: &Loaded, image: &Image, id: &str, stop: &CancellationToken) -> Result<(), Failure> {
         let settings = &image.settings;
         let name = &settings.name;
         let failed = |problem: String| Failure::Failed(problem);
@@ -124,7 +116,8 @@ impl Builder {
             return Err(failed(format!("prepare `{}`: {error}", loaded.logs.dir.display())));
         }
         let log = self.log_of(&loaded.logs, name, id);
-        let command = command::command(image, id, &loaded.folders).map_err(|problem| failed(format!("dib-cmd {problem}")))?;
+        let command =
+            command::command(image, id, &loaded.folders).map_err(|problem| failed(format!("dib-cmd {problem}")))?;
         let secrets = secrets(image);
         let (command, remote) = match self.ansible.command(&command, loaded) {
             None => (command, None),

@@ -223,12 +223,7 @@ impl fmt::Display for IdleReason {
 }
 
 /// Whether an image is built now. `failures` are those that this builder remembers beside the records.
-pub fn build(
-    image: &Image,
-    records: &ImageRecords,
-    failures: Failures,
-    now: f64,
-) -> Result<BuildReason, IdleReason> {
+pub fn build(image: &Image, records: &ImageRecords, failures: Failures, now: f64) -> Result<BuildReason, IdleReason> {
     if image.settings.pause {
         return Err(IdleReason::PausedByConfig);
     }
@@ -462,8 +457,7 @@ impl OneBuild<'_> {
             let uploads = self.build.uploads.get(&provider.name).into_iter().flatten();
             let mut failed: Vec<(f64, &str)> = Vec::new();
             for (id, upload) in uploads {
-                let is_recent =
-                    self.recent.contains(&(provider.name.clone(), self.id.to_owned(), id.clone()));
+                let is_recent = self.recent.contains(&(provider.name.clone(), self.id.to_owned(), id.clone()));
                 let reason = match upload.state {
                     UploadState::Deleting => Some(CleanupReason::Requested),
                     _ if !is_configured => Some(CleanupReason::NotConfigured),
@@ -497,11 +491,8 @@ impl OneBuild<'_> {
     fn upload(&self, provider: &str, id: &str, state: UploadState, reason: CleanupReason) -> Cleanup {
         let (image, build, provider) = (self.image.to_owned(), self.id.to_owned(), provider.to_owned());
         let key = UploadKey { image, build, provider, id: id.to_owned() };
-        let lock = || LockKey::Uploads {
-            image: key.image.clone(),
-            build: key.build.clone(),
-            provider: key.provider.clone(),
-        };
+        let lock =
+            || LockKey::Uploads { image: key.image.clone(), build: key.build.clone(), provider: key.provider.clone() };
         let unless_locked = (state == UploadState::Uploading).then(lock);
         Cleanup::Upload { key, reason, unless_locked }
     }

@@ -44,12 +44,8 @@ pub struct Session {
 impl Memory {
     /// An empty store.
     pub fn new(now: Now) -> Self {
-        let shared = Shared {
-            state: Mutex::default(),
-            changed: watch::Sender::new(0),
-            now,
-            next_session: AtomicU64::new(1),
-        };
+        let shared =
+            Shared { state: Mutex::default(), changed: watch::Sender::new(0), now, next_session: AtomicU64::new(1) };
         Self { shared: Arc::new(shared) }
     }
 

@@ -28,7 +28,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::store::{BuildRecords, Held, ImageRecords, ImageStore, ImageSummary, LockKey, Records, StoreError, UploadKey, Write};
+use super::store::{
+    BuildRecords, Held, ImageRecords, ImageStore, ImageSummary, LockKey, Records, StoreError, UploadKey, Write,
+};
 use crate::model::{self, BuildState, UploadState};
 use crate::objects::kinds::{DiskImage, ImageBuild, ImageUpload};
 
@@ -71,11 +73,7 @@ impl ObjectStore {
 
     /// Watches for changes until the token is cancelled.
     pub fn watch(&self, stop: &CancellationToken, tasks: &TaskTracker) {
-        fn one<K: millpond_runtime::kinds::Kind>(
-            store: &ObjectStore,
-            stop: &CancellationToken,
-            tasks: &TaskTracker,
-        ) {
+        fn one<K: millpond_runtime::kinds::Kind>(store: &ObjectStore, stop: &CancellationToken, tasks: &TaskTracker) {
             let mirror = Arc::new(Mirror::<K>::new(Writer::new(store.client.clone(), MANAGER, 1), None));
             let changed = store.changed.clone();
             mirror.on_change(move |_, _| changed.send_modify(|count| *count += 1));
@@ -117,8 +115,11 @@ impl ObjectStore {
             let entry = records.entry(name.clone()).or_default();
             entry.paused = image.spec.paused;
             let handled = image.status.handled_build_request;
-            entry.request =
-                image.spec.build_request.filter(|asked| handled.is_none_or(|handled| *asked > handled)).map(|asked| asked.0 as f64);
+            entry.request = image
+                .spec
+                .build_request
+                .filter(|asked| handled.is_none_or(|handled| *asked > handled))
+                .map(|asked| asked.0 as f64);
             shown.insert(name, image);
         }
         *self.shown.lock() = shown;
@@ -133,9 +134,10 @@ impl ObjectStore {
             let spec = &upload.spec;
             let image: &mut ImageRecords = records.entry(spec.image.clone()).or_default();
             // The build of an upload goes last.
-            let build = image.builds.entry(spec.build_id.clone()).or_insert_with(|| {
-                BuildRecords::new(model::ImageBuild::new(BuildState::Deleting, 0.0))
-            });
+            let build = image
+                .builds
+                .entry(spec.build_id.clone())
+                .or_insert_with(|| BuildRecords::new(model::ImageBuild::new(BuildState::Deleting, 0.0)));
             let uploads = build.uploads.entry(spec.provider.clone()).or_default();
             uploads.insert(spec.upload_id.clone(), upload_record(&upload));
         }
@@ -183,7 +185,13 @@ impl ObjectStore {
         self.create(&object).await
     }
 
-    async fn put_build(&self, image: &str, id: &str, record: &model::ImageBuild, message: Option<String>) -> Result<()> {
+    async fn put_build(
+        &self,
+        image: &str,
+        id: &str,
+        record: &model::ImageBuild,
+        message: Option<String>,
+    ) -> Result<()> {
         let status = build_status(record, message);
         self.replace_status::<ImageBuild>(&build_name(image, id), &json!(status)).await
     }
@@ -196,7 +204,8 @@ impl ObjectStore {
         record: &model::ImageUpload,
     ) -> Result<String> {
         let records = self.read_all().await?;
-        let uploads = records.get(image).and_then(|image| image.builds.get(build)).and_then(|build| build.uploads.get(provider));
+        let uploads =
+            records.get(image).and_then(|image| image.builds.get(build)).and_then(|build| build.uploads.get(provider));
         let highest = uploads.into_iter().flat_map(BTreeMap::keys).filter_map(|id| id.parse::<u64>().ok()).max();
         let id = format!("{:010}", highest.unwrap_or(0) + 1);
         let (image, build, provider) = (image.to_owned(), build.to_owned(), provider.to_owned());
@@ -505,15 +514,21 @@ fn metadata(name: String) -> ObjectMeta {
 
 /// A name that the API takes: the text itself if it is one, else a similar one with a mark of the text.
 pub(crate) fn object_name(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-' || letter == '.';
-    let ends = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit());
+    let is_plain =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-' || letter == '.';
+    let ends =
+        |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit());
     let is_name = text.len() <= 180
         && text.chars().all(is_plain)
         && text.split('.').all(|part| ends(part.chars().next()) && ends(part.chars().last()));
     if is_name {
         return text.to_owned();
     }
-    let mut plain: String = text.to_lowercase().chars().map(|letter| if is_plain(letter) && letter != '.' { letter } else { '-' }).collect();
+    let mut plain: String = text
+        .to_lowercase()
+        .chars()
+        .map(|letter| if is_plain(letter) && letter != '.' { letter } else { '-' })
+        .collect();
     plain.truncate(150);
     let sum = super::files::hex(&ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref()[..4]);
     format!("{}-{sum}", plain.trim_matches('-')).trim_start_matches('-').to_owned()

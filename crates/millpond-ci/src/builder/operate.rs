@@ -105,7 +105,8 @@ pub async fn import(store: &dyn ImageStore, data: &Map<String, Value>) -> Result
 
 fn entry(path: &str, value: &Value) -> Result<Entry, String> {
     let text = value.as_str().ok_or("is not a text")?;
-    let parts: Vec<&str> = path.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default().split('/').collect();
+    let parts: Vec<&str> =
+        path.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default().split('/').collect();
     let problem = |error: crate::model::RecordError| {
         use std::error::Error as _;
         format!("cannot be read: {}", error.source().map_or_else(|| error.to_string(), ToString::to_string))

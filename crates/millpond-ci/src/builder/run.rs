@@ -251,7 +251,8 @@ impl Builder {
     }
 
     fn wait_until(&self, next: Option<f64>) -> Duration {
-        let wait = next.map_or(LOOK, |next| Duration::from_secs_f64((next - self.now()).clamp(0.0, LOOK.as_secs_f64())));
+        let wait =
+            next.map_or(LOOK, |next| Duration::from_secs_f64((next - self.now()).clamp(0.0, LOOK.as_secs_f64())));
         // A time that has come is looked at a moment later, not at once.
         wait.max(GATHER)
     }

@@ -117,8 +117,7 @@ impl Source {
         for warning in &reading.warnings {
             tracing::warn!("{warning}");
         }
-        let config =
-            reading.valid().map_err(|errors| SourceError(errors.iter().map(ToString::to_string).collect()))?;
+        let config = reading.valid().map_err(|errors| SourceError(errors.iter().map(ToString::to_string).collect()))?;
         let Some(images_dir) = config.builder.images_dir.clone().filter(|dir| !dir.is_empty()) else {
             return Err(SourceError(vec![format!("{}: `images-dir` is missing", main.0)]));
         };
@@ -130,9 +129,9 @@ impl Source {
                 None
             }
         });
-        for provider in config.providers.iter().filter(|provider| {
-            images.providers.iter().any(|takes| takes.name == provider.name)
-        }) {
+        for provider in
+            config.providers.iter().filter(|provider| images.providers.iter().any(|takes| takes.name == provider.name))
+        {
             match self.clouds.open(provider, Path::new(&images_dir)) {
                 Ok(cloud) => drop(clouds.insert(provider.name.clone(), cloud)),
                 Err(error) => tracing::error!(provider = provider.name, "the provider takes no images: {error}"),

@@ -167,13 +167,8 @@ impl SshFolder {
         let folder = &self.0;
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("create", folder))?;
         let new = self.file(&format!(".{name}.new"));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(mode)
-            .open(&new)
-            .and_then(|mut file| {
+        let written =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new).and_then(|mut file| {
                 file.set_permissions(Permissions::from_mode(mode))?;
                 file.write_all(text.as_bytes())?;
                 file.sync_all()

@@ -38,11 +38,7 @@ const SILENCE: Duration = Duration::from_hours(8);
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>>;
 
 /// Serves the logs that `logs` names at the time, until the token is cancelled.
-pub async fn serve(
-    listener: TcpListener,
-    logs: Arc<dyn Fn() -> Logs + Send + Sync>,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, logs: Arc<dyn Fn() -> Logs + Send + Sync>, stop: CancellationToken) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let accepted = async {
@@ -206,7 +202,9 @@ mod tests {
 
     #[test]
     fn ends_of_logs() {
-        for (text, is_end) in [("x\nExit code: 0\n", true), ("Exit code: -9\n", true), ("Exit code: 0", false), ("Exit code: x\n", false)] {
+        for (text, is_end) in
+            [("x\nExit code: 0\n", true), ("Exit code: -9\n", true), ("Exit code: 0", false), ("Exit code: x\n", false)]
+        {
             assert_eq!(ended(text), is_end, "{text:?}");
         }
     }

@@ -86,7 +86,12 @@ impl ZooKeeperStore {
         }
     }
 
-    async fn prepare(&self, component: &Component, session: u64, announced: &mut u64) -> std::result::Result<(), ZkError> {
+    async fn prepare(
+        &self,
+        component: &Component,
+        session: u64,
+        announced: &mut u64,
+    ) -> std::result::Result<(), ZkError> {
         self.client.ensure_chroot().await?;
         self.client.ensure(IMAGES).await?;
         self.client.call(Op::Watch { path: IMAGES.to_owned() }).await?;

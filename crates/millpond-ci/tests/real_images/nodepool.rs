@@ -38,7 +38,8 @@ struct Fixture {
 impl Fixture {
     fn start() -> Self {
         let programs = python::nodepool().unwrap();
-        let fixture = Self { zookeeper: ZooKeeper::start().unwrap(), scratch: Scratch::new("images").unwrap(), programs };
+        let fixture =
+            Self { zookeeper: ZooKeeper::start().unwrap(), scratch: Scratch::new("images").unwrap(), programs };
         fixture.write("clouds.yaml", "clouds:\n  fake:\n    auth: {username: u, password: p, project_name: p, auth_url: 'http://127.0.0.1:9/'}\n");
         fixture.write("dib", DIB);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -131,7 +132,10 @@ async fn real_records_commands_and_locks_are_the_originals() {
 
     // The original alone.
     let mut original = fixture.original(&old);
-    eventually(async || (uploads(&image(&store).await) == [UploadState::Ready], (image(&store).await, original.log_tail()))).await;
+    eventually(async || {
+        (uploads(&image(&store).await) == [UploadState::Ready], (image(&store).await, original.log_tail()))
+    })
+    .await;
     let theirs = image(&store).await;
     let (their_id, their_build) = theirs.builds.first_key_value().unwrap();
 
@@ -145,7 +149,12 @@ async fn real_records_commands_and_locks_are_the_originals() {
     std::fs::remove_file(fixture.path("hold")).unwrap();
     eventually(async || {
         let image = image(&store).await;
-        (image.request.is_none() && uploads(&image).len() == 2 && uploads(&image).iter().all(|it| *it == UploadState::Ready), image)
+        (
+            image.request.is_none()
+                && uploads(&image).len() == 2
+                && uploads(&image).iter().all(|it| *it == UploadState::Ready),
+            image,
+        )
     })
     .await;
     assert_eq!(image(&store).await.builds.len(), 2);
@@ -169,7 +178,8 @@ async fn real_records_commands_and_locks_are_the_originals() {
     let (_, _, their_upload) = their_build.all_uploads().next().unwrap();
     assert_eq!(shape(our_upload), shape(their_upload));
     assert_eq!(called(&fixture, "new", our_id), called(&fixture, "old", their_id).replace("WHO=old", "WHO=new"));
-    let log = |who: &str, id: &str| std::fs::read_to_string(fixture.path(&format!("{who}-logs/test-{id}.log"))).unwrap();
+    let log =
+        |who: &str, id: &str| std::fs::read_to_string(fixture.path(&format!("{who}-logs/test-{id}.log"))).unwrap();
     assert_eq!(log("new", our_id), log("old", their_id));
     assert_eq!(log("new", our_id), "building\nproblem\nExit code: 0\n");
 

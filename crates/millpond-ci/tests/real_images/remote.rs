@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millpond_ci::builder::ImageStore as _;
 use millpond_ci::builder::memory::Memory;
 use millpond_ci::builder::ssh::{self, Host, KNOWN_HOSTS, SshFolder};
 use millpond_ci::builder::store::Write;
-use millpond_ci::builder::ImageStore as _;
 use millpond_ci::model::{BuildState, UploadState};
 use millpond_testkit::real::python;
 use millpond_testkit::{Scratch, Sshd};
@@ -107,7 +107,10 @@ async fn real_images_are_built_on_another_machine() {
         session.write(Write::RequestBuild { image: "test".to_owned() }).await.unwrap();
     };
     let failed = async |reason: &str| {
-        eventually(async || (fixture.failures().iter().any(|found| found.contains(reason)), (fixture.failures(), fixture.logs()))).await;
+        eventually(async || {
+            (fixture.failures().iter().any(|found| found.contains(reason)), (fixture.failures(), fixture.logs()))
+        })
+        .await;
     };
 
     // The host is unknown: it is not trusted, and its key is not kept by the way.

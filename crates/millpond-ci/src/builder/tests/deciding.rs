@@ -119,7 +119,8 @@ fn the_newest_build_is_uploaded() {
     let none = |_: &str, _: &str| Failures::default();
     let at = |now: f64, local: bool| {
         let (tasks, next) = decide::uploads(&images, &records, &|_, _, _| local, &none, now);
-        let tasks: Vec<String> = tasks.iter().map(|task| format!("{} {} {}", task.build, task.provider, task.format)).collect();
+        let tasks: Vec<String> =
+            tasks.iter().map(|task| format!("{} {} {}", task.build, task.provider, task.format)).collect();
         (tasks, next)
     };
     assert_eq!(at(2020.0, true), (vec![], Some(2040.0)));

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::ansible::Ansible;
-use super::files::Identity;
 use super::cloud::{CloudError, CloudImage, Clouds, FakeImages, ImageCloud};
+use super::files::Identity;
 use super::memory::{Memory, Session};
 use super::ssh::SshFolder;
 use super::store::{ImageRecords, Records};
@@ -139,7 +139,8 @@ impl Fixture {
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.images()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| name.starts_with("test-") || name.starts_with(".test-")).collect();
+        let mut names: Vec<String> =
+            names.filter(|name| name.starts_with("test-") || name.starts_with(".test-")).collect();
         names.sort();
         names
     }

@@ -20,7 +20,13 @@ async fn an_image_is_built_and_uploaded() {
     let cloud = fixture.in_cloud("fake-one").await;
     assert_eq!(upload.external_id.as_deref(), Some(cloud[0].id.as_str()));
     let properties: Vec<_> = cloud[0].properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let expected = ["az=one", "kind=ci", &format!("nodepool_build_id={id}"), "nodepool_provider_name=fake-one", "nodepool_upload_id=0000000001"];
+    let expected = [
+        "az=one",
+        "kind=ci",
+        &format!("nodepool_build_id={id}"),
+        "nodepool_provider_name=fake-one",
+        "nodepool_upload_id=0000000001",
+    ];
     assert_eq!(properties, expected);
     let out = fixture.images().join(format!("test-{id}"));
     let log = format!(
@@ -34,7 +40,13 @@ async fn an_image_is_built_and_uploaded() {
 #[tokio::test]
 async fn the_environment_is_the_originals() {
     let fixture = Fixture::new(ONE);
-    fixture.script("dib", &format!("#!/bin/sh\nenv | grep -E '^(DIB_|ELEMENTS|TMPDIR|EXTRA)' | sort\npwd\n{}", DIB.replace("#!/bin/sh", "")));
+    fixture.script(
+        "dib",
+        &format!(
+            "#!/bin/sh\nenv | grep -E '^(DIB_|ELEMENTS|TMPDIR|EXTRA)' | sort\npwd\n{}",
+            DIB.replace("#!/bin/sh", "")
+        ),
+    );
     fixture.configure(&format!("elements-dir: /elements\n{ONE}"));
     let (builder, _) = fixture.builder();
     settle(&builder).await;
@@ -98,7 +110,10 @@ async fn what_is_no_image_is_not_uploaded() {
         ("true", "the command made no file"),
         (": > $out.qcow2", "empty"),
         ("ln -s /etc/passwd $out.qcow2", "is not a regular file in the images directory"),
-        ("echo half > $out.qcow2; echo 'ab' > $out.qcow2.sha256; seq 20 | sha256sum > $out.qcow2.sha256", "does not match its checksum"),
+        (
+            "echo half > $out.qcow2; echo 'ab' > $out.qcow2.sha256; seq 20 | sha256sum > $out.qcow2.sha256",
+            "does not match its checksum",
+        ),
     ];
     for (script, problem) in cases {
         fixture.script("dib", &format!("#!/bin/sh\n{out}\n{script}\n"));
@@ -119,10 +134,7 @@ async fn commands_that_are_not_there_are_named() {
     let (builder, _) = fixture.builder();
     settle(&builder).await;
     assert_eq!(fixture.builds(), [BuildState::Failed]);
-    assert_eq!(
-        fixture.log(0),
-        "millpond: the command `/no/such/command` of dib-cmd is not there\nExit code: 127\n"
-    );
+    assert_eq!(fixture.log(0), "millpond: the command `/no/such/command` of dib-cmd is not there\nExit code: 127\n");
 }
 
 #[tokio::test]
@@ -160,8 +172,7 @@ async fn files_go_after_the_upload() {
     let fixture = Fixture::new(&config);
     let (builder, _) = fixture.builder();
     settle(&builder).await;
-    let ends: Vec<String> =
-        fixture.files().iter().map(|name| name.split_once('.').unwrap().1.to_owned()).collect();
+    let ends: Vec<String> = fixture.files().iter().map(|name| name.split_once('.').unwrap().1.to_owned()).collect();
     assert_eq!(ends, ["d", "raw", "raw.md5", "raw.sha256"]);
 }
 
@@ -199,7 +210,8 @@ async fn failed_uploads_back_off() {
 
 #[tokio::test]
 async fn a_hook_that_fails_takes_the_upload_back() {
-    let fixture = Fixture::new(&ONE.replace("    driver: fake\n", "    driver: fake\n    post-upload-hook: DIB-hook\n"));
+    let fixture =
+        Fixture::new(&ONE.replace("    driver: fake\n", "    driver: fake\n    post-upload-hook: DIB-hook\n"));
     fixture.script("dib-hook", "#!/bin/sh\necho no >&2; exit 1\n");
     let (builder, _) = fixture.builder();
     settle(&builder).await;
@@ -219,12 +231,8 @@ async fn secrets_are_not_logged() {
     fixture.script("dib", "#!/bin/sh\necho \"the token is $TOKEN\"\nexit 1\n");
     std::fs::write(fixture.path("secure.conf"), "diskimages: [{name: test, env-vars: {TOKEN: hunter2}}]\n").unwrap();
     let clouds = Arc::new(TestClouds { images: fixture.images() });
-    let source = Source::open(
-        &fixture.path("nodepool.yaml"),
-        Some(&fixture.path("secure.conf")),
-        Path::new("/package"),
-        clouds,
-    );
+    let source =
+        Source::open(&fixture.path("nodepool.yaml"), Some(&fixture.path("secure.conf")), Path::new("/package"), clouds);
     let settings = Settings {
         source: source.unwrap(),
         identity: Identity::open(&fixture.images()).unwrap(),

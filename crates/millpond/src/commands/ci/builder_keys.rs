@@ -151,7 +151,9 @@ pub(super) async fn ensure_secret(client: &Client, namespace: &str) -> anyhow::R
     match api.create(&PostParams::default(), &secret).await {
         Ok(_) => Ok(pair),
         // Another builder was first.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => read().await?.context("the Secret is gone again"),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            read().await?.context("the Secret is gone again")
+        }
         Err(error) => Err(error).with_context(|| format!("cannot create the Secret `{namespace}/{SECRET}`")),
     }
 }

@@ -57,7 +57,8 @@ impl Session {
             return Err(CloudError::Permanent(problem.to_owned()));
         }
         let tls = tls(&settings)?;
-        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        let connector =
+            hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
         let region = region.map(ToOwned::to_owned).or_else(|| settings.region_name.clone());
         Ok(Self { settings, region, client, login: Mutex::default() })
@@ -96,7 +97,13 @@ impl Session {
     }
 
     /// Sends a file to Glance.
-    pub(super) async fn put_file(&self, path: &str, length: u64, body: Body, within: Duration) -> Result<Answer, CloudError> {
+    pub(super) async fn put_file(
+        &self,
+        path: &str,
+        length: u64,
+        body: Body,
+        within: Duration,
+    ) -> Result<Answer, CloudError> {
         let login = self.login().await?;
         let request = Request::builder()
             .method(Method::PUT)
@@ -157,11 +164,7 @@ impl Session {
         })
     }
 
-    async fn send(
-        &self,
-        request: Result<Request<Body>, http::Error>,
-        within: Duration,
-    ) -> Result<Answer, CloudError> {
+    async fn send(&self, request: Result<Request<Body>, http::Error>, within: Duration) -> Result<Answer, CloudError> {
         let request = request.map_err(|error| CloudError::Permanent(format!("clouds.yaml: {error}")))?;
         let host = request.uri().host().unwrap_or_default().to_owned();
         let exchange = async {

@@ -111,9 +111,9 @@ impl CloudsFile {
 
     /// A cloud by its name.
     pub fn cloud(&self, name: &str) -> Result<&CloudSettings, CloudError> {
-        self.clouds
-            .get(name)
-            .ok_or_else(|| CloudError::Permanent(format!("clouds.yaml has no cloud `{name}`; `{VARIABLE}` names the file")))
+        self.clouds.get(name).ok_or_else(|| {
+            CloudError::Permanent(format!("clouds.yaml has no cloud `{name}`; `{VARIABLE}` names the file"))
+        })
     }
 }
 

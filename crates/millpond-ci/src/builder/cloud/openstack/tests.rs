@@ -36,7 +36,8 @@ async fn answer(state: State, base: String, request: Request<Incoming>) -> Resul
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let mut fake = state.lock();
     let path = head.uri.path().to_owned();
-    let reply = |status: u16, value: Value| Response::builder().status(status).body(Full::from(value.to_string())).unwrap();
+    let reply =
+        |status: u16, value: Value| Response::builder().status(status).body(Full::from(value.to_string())).unwrap();
     if path == "/identity/v3/auth/tokens" {
         fake.logins.push(serde_json::from_slice(&body).unwrap());
         if String::from_utf8_lossy(&body).contains("wrong") {
@@ -68,7 +69,8 @@ async fn answer(state: State, base: String, request: Request<Incoming>) -> Resul
         ("GET", "/images") => {
             let all: Vec<Value> = fake.images.values().cloned().collect();
             // One image a page.
-            let at: usize = head.uri.query().and_then(|query| query.strip_prefix("at=")).map_or(0, |at| at.parse().unwrap());
+            let at: usize =
+                head.uri.query().and_then(|query| query.strip_prefix("at=")).map_or(0, |at| at.parse().unwrap());
             let mut page = json!({"images": all.get(at).into_iter().collect::<Vec<_>>()});
             if at + 1 < all.len() {
                 page["next"] = format!("/v2/images?at={}", at + 1).into();
@@ -105,12 +107,15 @@ async fn start(auth: &str) -> (State, CloudsFile) {
     });
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("clouds.yaml");
-    let text = format!("clouds:\n  mine:\n    region_name: one\n    image_format: raw\n    auth:\n      auth_url: {base}/identity\n{auth}");
+    let text = format!(
+        "clouds:\n  mine:\n    region_name: one\n    image_format: raw\n    auth:\n      auth_url: {base}/identity\n{auth}"
+    );
     std::fs::write(&file, text).unwrap();
     (state, CloudsFile::read(&file).unwrap())
 }
 
-const PASSWORD: &str = "      username: me\n      password: hunter2\n      project_name: ci\n      user_domain_name: Default\n";
+const PASSWORD: &str =
+    "      username: me\n      password: hunter2\n      project_name: ci\n      user_domain_name: Default\n";
 
 fn image(folder: &tempfile::TempDir) -> NewImage {
     let path = folder.path().join("x.raw");

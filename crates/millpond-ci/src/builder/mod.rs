@@ -35,6 +35,6 @@ pub mod web;
 pub mod zookeeper;
 
 pub use decide::Images;
-pub use run::{Builder, Next, Settings, StartError};
+pub use run::{Builder, Next, Now, Settings, StartError};
 pub use source::{Source, SourceError};
 pub use store::{ImageStore, Records, StoreError};

@@ -259,10 +259,14 @@ mod tests {
         let ((outcome, _), ()) = tokio::join!(run(&script, LONG, &stop, folder.path()), told);
         assert_eq!(outcome, Outcome::Stopped);
         let pid = fs::read_to_string(file).unwrap();
-        // Killed, though perhaps not yet collected by init.
-        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        let state = state.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
-        assert!(matches!(state, None | Some(Some('Z' | 'X'))), "{state:?}");
+        // Killed, though perhaps not yet dead or collected by init: it ends, or the test never does.
+        let state = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).ok()?;
+            stat.rsplit_once(") ")?.1.chars().next()
+        };
+        while !matches!(state(), None | Some('Z' | 'X')) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     #[tokio::test]

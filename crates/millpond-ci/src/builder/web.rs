@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -54,22 +54,25 @@ pub async fn serve(listener: TcpListener, logs: Arc<dyn Fn() -> Logs + Send + Sy
             continue;
         };
         let (logs, stop) = (Arc::clone(&logs), stop.clone());
-        let service = service_fn(move |request: Request<Incoming>| {
-            let answered = answer(&logs(), request.method(), request.uri());
-            std::future::ready(Ok::<_, Infallible>(answered))
-        });
         tokio::spawn(async move {
             let _permit = permit;
-            let mut server = hyper::server::conn::http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(REQUEST_WITHIN);
-            // A connection that breaks is the client's business.
-            let connection = server.serve_connection(TokioIo::new(stream), service);
             tokio::select! {
                 () = stop.cancelled_owned() => {}
-                _ = connection => {}
+                () = exchange(stream, logs) => {}
             }
         });
     }
+}
+
+async fn exchange(stream: TcpStream, logs: Arc<dyn Fn() -> Logs + Send + Sync>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answered = answer(&logs(), request.method(), request.uri());
+        std::future::ready(Ok::<_, Infallible>(answered))
+    });
+    let mut server = hyper::server::conn::http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(REQUEST_WITHIN);
+    // A connection that breaks is the client's business.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 fn answer(logs: &Logs, method: &Method, uri: &http::Uri) -> Response<Body> {

@@ -7,7 +7,7 @@ use crate::builder::operate::{self, Deletion};
 use crate::builder::store::{ImageStore, StoreError, UploadKey, Write};
 
 /// All images.
-pub async fn images(store: &dyn ImageStore) -> Result<Images> {
+pub(super) async fn images(store: &dyn ImageStore) -> Result<Images> {
     let records = store.read().await.map_err(failed)?;
     let images = records.into_iter().map(|(name, records)| {
         let builds = records.builds.iter().map(|(id, build)| Build {

@@ -55,8 +55,8 @@ fn formats_are_those_of_image_and_providers() {
     assert_eq!(formats, ["qcow2", "raw"]);
     insta::assert_snapshot!(images.warnings().join("\n"), @r"
     nodepool.yaml:6:12: diskimage `none`: it has no formats and no provider takes it, so it is not built
-    nodepool.yaml:5:27: diskimage `odd`: no provider takes the format `vhd`; it is built and not uploaded
-    nodepool.yaml:7:41: diskimage `paused`: no provider takes the format `raw`; it is built and not uploaded
+    nodepool.yaml:5:26: diskimage `odd`: no provider takes the format `vhd`; it is built and not uploaded
+    nodepool.yaml:7:42: diskimage `paused`: no provider takes the format `raw`; it is built and not uploaded
     ");
 }
 

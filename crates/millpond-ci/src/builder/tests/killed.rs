@@ -7,6 +7,7 @@ use super::*;
 /// Runs a builder until a file appears, then ends it as a kill does: nothing of it runs on, its locks are free.
 async fn kill_when(fixture: &Fixture, file: &str) {
     let (builder, session) = fixture.builder();
+    let alive = Arc::downgrade(&builder);
     let running = tokio::spawn(builder.run(CancellationToken::new()));
     let path = fixture.path(file);
     while !path.exists() {
@@ -15,6 +16,9 @@ async fn kill_when(fixture: &Fixture, file: &str) {
     session.expire();
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
+    while alive.strong_count() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// The end state of every case: one build, uploaded once, with its files and no others.

@@ -42,9 +42,10 @@ impl Context {
     }
 
     fn slots(&self, provider: &Provider) -> Result<Arc<dyn Driver>, DriverError> {
-        let backend = self.backend.as_ref().ok_or_else(|| {
-            DriverError::Permanent("the driver `metastatic` needs requests in ZooKeeper".to_owned())
-        })?;
+        let backend = self
+            .backend
+            .as_ref()
+            .ok_or_else(|| DriverError::Permanent("the driver `metastatic` needs requests in ZooKeeper".to_owned()))?;
         let mut slots = self.slots.lock();
         if let Some((_, driver)) = slots.get(&provider.name).filter(|(known, _)| known == provider) {
             return Ok(Arc::clone(driver) as Arc<dyn Driver>);

@@ -116,9 +116,8 @@ impl Metastatic {
             let is_young = label.max_age_s.is_none_or(|age| now - owned.launched <= age as f64);
             owned.label == label.name && !owned.failed && is_young && node.state == NodeState::InUse
         });
-        let mut slots = usable.flat_map(|(id, _, owned)| {
-            (0..owned.slots).map(move |index| Slot { backing: id.to_owned(), index })
-        });
+        let mut slots =
+            usable.flat_map(|(id, _, owned)| (0..owned.slots).map(move |index| Slot { backing: id.to_owned(), index }));
         slots.find(|slot| !taken.contains(slot))
     }
 
@@ -222,9 +221,9 @@ impl Metastatic {
             let mut memory = self.memory.lock();
             let busy: BTreeSet<String> = self.taken(&records).map(|(_, slot)| slot.backing).collect();
             let given: BTreeSet<String> = memory.given.values().map(|slot| slot.backing.clone()).collect();
-            let empty = self.owned(&records).filter(|(id, node, _)| {
-                node.state == NodeState::InUse && !busy.contains(*id) && !given.contains(*id)
-            });
+            let empty = self
+                .owned(&records)
+                .filter(|(id, node, _)| node.state == NodeState::InUse && !busy.contains(*id) && !given.contains(*id));
             let empty: Vec<_> = empty.map(|(id, _, owned)| (id.to_owned(), owned)).collect();
             let idle = empty.into_iter().filter(|(id, owned)| {
                 let used = *memory.used.entry(id.clone()).or_insert_with(Instant::now);
@@ -268,8 +267,7 @@ fn failed(error: &BackendError) -> DriverError {
 
 /// A node is reached like its backing node.
 fn facts(node_id: &str, backing: &Node, slot: &Slot) -> Launched {
-    let data =
-        Backed { backing_node: Some(slot.backing.clone()), slot: Some(slot.index), node: node_id.to_owned() };
+    let data = Backed { backing_node: Some(slot.backing.clone()), slot: Some(slot.index), node: node_id.to_owned() };
     Launched {
         external_id: Some(node_id.to_owned()),
         cloud: backing.cloud.clone(),

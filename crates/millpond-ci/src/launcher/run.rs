@@ -280,9 +280,10 @@ impl Launcher {
             request.is_some_and(|it| it.record.state == RequestState::Pending && it.lock == Lock::Ours)
         };
         let requests = records.requests.iter().filter(|(id, it)| it.lock == Lock::Ours && !is_pending(id));
-        let nodes = records.nodes.iter().filter(|(_, it)| {
-            it.lock == Lock::Ours && !it.record.allocated_to.as_ref().is_some_and(is_pending)
-        });
+        let nodes = records
+            .nodes
+            .iter()
+            .filter(|(_, it)| it.lock == Lock::Ours && !it.record.allocated_to.as_ref().is_some_and(is_pending));
         let keys = requests.map(|(id, _)| Key::Request(id.clone())).chain(nodes.map(|(id, _)| Key::Node(id.clone())));
         for key in keys.filter(|key| !busy.contains(key)) {
             let backend = Arc::clone(&self.context.backend);

@@ -34,6 +34,7 @@ async fn real_requests_for_static_hosts_are_fulfilled() -> Result<()> {
     assert_eq!(node.hostname, node.interface_ip);
     assert_eq!(node.host_keys, ["ssh-rsa AAAA"]);
 
+    assert!(launcher.handle.is_ready());
     let waiting = requestor.submit(&["small", "small"], |_| {}).await?;
     let unknown = requestor.submit(&["large"], |_| {}).await?;
     let request = requestor.ended(&unknown).await?;

@@ -64,7 +64,8 @@ pub(crate) fn run(args: &CiBenchArgs) -> anyhow::Result<()> {
 
 /// Static hosts in Nodepool's own words.
 fn configuration(zookeeper: ZooKeeper, hosts: usize) -> anyhow::Result<Config> {
-    let mut text = format!("labels: [{{name: {LABEL}}}]\nproviders:\n  - name: bench\n    driver: static\n    pools:\n");
+    let mut text =
+        format!("labels: [{{name: {LABEL}}}]\nproviders:\n  - name: bench\n    driver: static\n    pools:\n");
     text += "      - name: main\n        nodes:\n";
     for index in 0..hosts {
         let name = format!("127.{}.{}.{}", 1 + index / 40_000, index / 200 % 200, index % 200 + 1);

@@ -34,6 +34,7 @@ async fn real_requests_for_static_hosts_are_fulfilled() -> Result<()> {
     assert_eq!(node.hostname, node.interface_ip);
     assert_eq!(node.host_keys, ["ssh-rsa AAAA"]);
 
+    assert!(launcher.handle.is_ready());
     let waiting = requestor.submit(&["small", "small"], |_| {}).await?;
     let unknown = requestor.submit(&["large"], |_| {}).await?;
     let request = requestor.ended(&unknown).await?;
@@ -108,6 +109,8 @@ async fn real_slots_share_a_backing_node() -> Result<()> {
     launcher.drivers.send_replace(drivers);
     launcher.config.send_replace(Arc::new(config.clone()));
     let requestor = Requestor::new(&config).await?;
+    // Before that, the label would be unknown to every pool.
+    requestor.until("both pools", |records| records.foreign.len() == 2).await?;
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(requestor.submit(&["slot"], |_| {}).await?);

@@ -263,7 +263,7 @@ impl<'w> Scene<'w> {
         let Some(host) = self.views.iter().find(|view| view.metadata.name == host) else { return Vec::new() };
         let pools = self.world.pools(self.namespace).into_iter();
         let matches = |(deployment, template): &(&MachineDeployment, Option<&ByoMachineTemplate>)| {
-            let selector = template.map(|template| selector_of(template)).unwrap_or_default();
+            let selector = template.map(selector_of).unwrap_or_default();
             deployment.name() != but && template.is_some() && selector.iter().all(|one| holds(one, host))
         };
         pools.filter(matches).map(|(deployment, _)| deployment.name().to_owned()).collect()

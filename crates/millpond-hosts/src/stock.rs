@@ -188,7 +188,7 @@ impl Stock {
     /// Time until the Lease of a host runs out: zero when it has, none where the host has no Lease.
     pub fn lease_left(&self, host: &ByoHost) -> Option<Duration> {
         let healthy = condition::find(&host.status.conditions, names::host::HEALTHY);
-        let was_unhealthy = healthy.is_some_and(|healthy| healthy.is_false());
+        let was_unhealthy = healthy.is_some_and(millpond_api::meta::Condition::is_false);
         Some(self.heartbeats.get(host.name())?.left(was_unhealthy, Instant::now()))
     }
 

@@ -83,11 +83,7 @@ impl Token {
         let groups = data("auth-extra-groups").unwrap_or_default();
         Some(Self {
             id: data("token-id")?,
-            expires: match data("expiration") {
-                // A time that cannot be read is over, as it is for kube-apiserver.
-                Some(text) => Some(text.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
-                None => None,
-            },
+            expires: data("expiration").map(|text| text.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
             authenticates: data("usage-bootstrap-authentication").as_deref() == Some("true"),
             registers: groups.split(',').any(|group| group.trim() == GROUP),
             host: data(HOST),

@@ -47,7 +47,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, ApiError> 
 
 fn extra_key(name: &HeaderName) -> Option<String> {
     let key = name.as_str().strip_prefix(EXTRA)?;
-    Some(path::decode(key).map_or_else(|_| key.to_owned(), |key| key.into_owned()))
+    Some(path::decode(key).map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned))
 }
 
 /// As Go shows the struct.

@@ -111,8 +111,8 @@ fn is_watch(query: Option<&str>) -> bool {
 
 /// The first value of a parameter of a query.
 pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
-    let pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let (_, value) = pairs.filter(|(key, _)| *key == name).next()?;
+    let mut pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
     if value.contains('+') {
         return decode(&value.replace('+', " ")).ok().map(|value| Cow::Owned(value.into_owned()));
     }

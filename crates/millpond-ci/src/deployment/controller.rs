@@ -182,9 +182,10 @@ fn builder_ready(set: &StatefulSet) -> bool {
 }
 
 fn ready(part: &str, is_ready: bool) -> Condition {
-    match is_ready {
-        true => Condition::new(part, "True", "Ready", format!("{part} is ready")),
-        false => Condition::new(part, "False", "Awaiting", format!("{part} is not ready yet")),
+    if is_ready {
+        Condition::new(part, "True", "Ready", format!("{part} is ready"))
+    } else {
+        Condition::new(part, "False", "Awaiting", format!("{part} is not ready yet"))
     }
 }
 

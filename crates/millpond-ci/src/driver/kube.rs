@@ -81,7 +81,7 @@ impl KubeDriver {
         }
     }
 
-    fn label<'l>(launch: &'l Launch) -> Result<&'l PodLabel, DriverError> {
+    fn label(launch: &Launch) -> Result<&PodLabel, DriverError> {
         match &launch.details.details {
             LabelDetails::Pod(label) => Ok(label),
             _ => Err(DriverError::Permanent(format!("the label `{}` is not one of pods", launch.label))),
@@ -115,7 +115,7 @@ impl DriverTrait for KubeDriver {
     fn delete<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Result<(), DriverError>> {
         async move {
             match self.kind {
-                Driver::OpenShiftPods => self.delete_pod(instance).await,
+                Driver::OpenShiftPods => Box::pin(self.delete_pod(instance)).await,
                 _ => self.delete_namespace(instance).await,
             }
         }

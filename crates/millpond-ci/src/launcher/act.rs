@@ -164,7 +164,8 @@ impl Round<'_> {
         for Verdict { pool, reason } in verdicts {
             tracing::info!(request, pool, %reason, fails, "the pool declines the request");
         }
-        self.give_back(request, stored, record, fails)
+        self.give_back(request, stored, record, fails);
+        Some(())
     }
 
     fn release(&self, request: String) -> Option<()> {
@@ -173,11 +174,12 @@ impl Round<'_> {
         record.nodes.clear();
         record.set_state(RequestState::Requested, now());
         tracing::info!(request, "the request is decided again");
-        self.give_back(request, stored, record, false)
+        self.give_back(request, stored, record, false);
+        Some(())
     }
 
     /// Writes a request that this launcher no longer works on, and frees its nodes.
-    fn give_back(&self, id: String, stored: Stored<NodeRequest>, record: NodeRequest, fails: bool) -> Option<()> {
+    fn give_back(&self, id: String, stored: Stored<NodeRequest>, record: NodeRequest, fails: bool) {
         let mut keys = BTreeSet::from([Key::Request(id.clone())]);
         let mut writes = Vec::new();
         for node_id in &stored.record.nodes {
@@ -205,7 +207,6 @@ impl Round<'_> {
                 context.count_request("failed");
             }
         });
-        Some(())
     }
 
     fn deallocate(&self, id: String) -> Option<()> {

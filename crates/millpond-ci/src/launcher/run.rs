@@ -324,7 +324,7 @@ impl Launcher {
 /// Waits for another configuration. There is none any more once its sender is gone.
 async fn next(config: &mut watch::Receiver<Arc<Config>>) {
     if config.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -233,7 +233,7 @@ impl ZooKeeperSource {
         Ok(Change::Done)
     }
 
-    fn remove<'a>(&'a self, path: String, depth: usize) -> BoxFuture<'a, Result<()>> {
+    fn remove(&self, path: String, depth: usize) -> BoxFuture<'_, Result<()>> {
         async move {
             if depth > LIMIT_DEPTH {
                 return Err(SourceError::Store(format!("`{path}` is deeper than records are")));
@@ -368,12 +368,13 @@ impl Source for ZooKeeperSource {
         async move {
             let folder = format!("{IMAGES}/{image}");
             let path = format!("{folder}/pause");
-            let written = match paused {
-                true => self.client.ensure(&path).await,
-                false => match self.client.delete(&path, None).await {
+            let written = if paused {
+                self.client.ensure(&path).await
+            } else {
+                match self.client.delete(&path, None).await {
                     Err(ZkError::NoNode) => Ok(()),
                     deleted => deleted,
-                },
+                }
             };
             written.map_err(|error| failed("write", &path, &error))
         }

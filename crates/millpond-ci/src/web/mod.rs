@@ -72,9 +72,10 @@ impl Web {
         let path = request.uri().path();
         let path = path.strip_prefix(PREFIX).filter(|rest| rest.starts_with('/')).unwrap_or(path);
         if path == "/ready" {
-            return match (self.ready)() {
-                true => text(StatusCode::OK, "OK".to_owned()),
-                false => text(StatusCode::SERVICE_UNAVAILABLE, "the launcher is not ready\n".to_owned()),
+            return if (self.ready)() {
+                text(StatusCode::OK, "OK".to_owned())
+            } else {
+                text(StatusCode::SERVICE_UNAVAILABLE, "the launcher is not ready\n".to_owned())
             };
         }
         let verb = match *request.method() {
@@ -99,7 +100,7 @@ impl Web {
     async fn get<B>(&self, path: &str, request: &Request<B>) -> SourceResult<Response<Body>> {
         let query = Query::of(request.uri().query().unwrap_or_default());
         if path == "/metrics" {
-            return Ok(self.metrics(request.headers()).await?);
+            return self.metrics(request.headers()).await;
         }
         if query.get("watch").is_some_and(|value| value == "true" || value == "1")
             && matches!(path, "/node-list" | "/request-list")
@@ -156,14 +157,14 @@ impl Web {
             (&Method::DELETE, ["node", id]) => source.set_node_state(id, NodeState::Deleting).await?,
             (&Method::POST, ["node", id, "hold"]) => source.set_node_state(id, NodeState::Hold).await?,
             (&Method::POST, ["image", image, verb @ ("build" | "pause" | "unpause")]) => {
-                if !self.config.borrow().diskimages.contains_key(*image) {
-                    Change::NotFound
-                } else {
+                if self.config.borrow().diskimages.contains_key(*image) {
                     match *verb {
                         "build" => source.request_build(image).await?,
                         verb => source.set_paused(image, verb == "pause").await?,
                     }
                     Change::Done
+                } else {
+                    Change::NotFound
                 }
             }
             (&Method::DELETE, ["dib-image", id]) => match id.rsplit_once('-') {

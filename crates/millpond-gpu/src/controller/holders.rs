@@ -35,7 +35,7 @@ pub(super) async fn keep(controller: &Controller, estate: &Estate, facts: &Facts
     let mut done = true;
     let handed_over = hand_over(controller, estate, facts, claims, &wanted, &mut done).await;
     let mut there: HashSet<String> = HashSet::new();
-    for pod in facts.pods.iter() {
+    for pod in &facts.pods {
         let Some(uid) = pod.labels().get(HOLDER_LABEL) else { continue };
         let belongs = wanted.get(uid).is_some_and(|(node, _)| node_name(pod) == Some(*node));
         if belongs && !handed_over.contains(uid) && !has_ended(pod) && pod.metadata.deletion_timestamp.is_none() {

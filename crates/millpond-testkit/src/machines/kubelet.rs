@@ -66,11 +66,9 @@ async fn serve(flags: &Flags) -> Result<()> {
     // Kubelet's own server, of which only the port counts.
     let _listener = std::net::TcpListener::bind("0.0.0.0:10250").context("listen on kubelet's port")?;
     register(&client, flags, name).await?;
-    eprintln!("kubelet: {name} is registered");
     loop {
-        if let Err(error) = beat(&client, name).await {
-            eprintln!("kubelet: no heartbeat: {error:#}");
-        }
+        // A heartbeat that fails is tried again with the next one, as kubelet does.
+        let _ = beat(&client, name).await;
         tokio::time::sleep(HEARTBEAT).await;
     }
 }

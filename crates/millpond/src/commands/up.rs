@@ -170,7 +170,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         demo::set_scene(&client).await;
     }
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
-    let more = ci.as_ref().map(|ci| ci.greeting()).unwrap_or_default();
+    let more = ci.as_ref().map(super::dialects::ci::CiOptions::greeting).unwrap_or_default();
     say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig(), &more))?;
     if standing == Standing::Waits {
         say("Another controller leads on this API; the ones in this process wait.\n")?;

@@ -34,10 +34,7 @@ fn forbidden<T: std::fmt::Debug>(what: &str, answer: kube::Result<T>) {
 
 async fn patch(api: &Api<DynamicObject>, name: &str, status: bool, patch: Value) -> kube::Result<DynamicObject> {
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    match status {
-        true => api.patch_status(name, &params, &patch).await,
-        false => api.patch(name, &params, &patch).await,
-    }
+    if status { api.patch_status(name, &params, &patch).await } else { api.patch(name, &params, &patch).await }
 }
 
 /// What a host with a claim may do, and may not. Bootstrap data is in Secrets named `data-HOST`.

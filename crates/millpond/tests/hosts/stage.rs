@@ -66,7 +66,7 @@ impl Stage {
         machine.boot()?;
         let entry = self.entry(&[])?;
         let agent = start(&machine, &entry)?;
-        let host = Host { machine, agent, entry };
+        let host = Host { agent, machine, entry };
         self.host_is(name, "it has reported facts", |host| !host["status"]["facts"].is_null()).await?;
         Ok(host)
     }

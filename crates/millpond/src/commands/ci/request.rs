@@ -256,10 +256,7 @@ async fn fetch(client: &Client, namespace: &str, name: &str) -> anyhow::Result<N
 }
 
 async fn list(common: &CommonArgs, all: bool, client: Client, out: &mut impl Write) -> anyhow::Result<()> {
-    let api = match all {
-        true => Api::<NodeRequest>::all(client),
-        false => Api::namespaced(client, common.namespace()),
-    };
+    let api = if all { Api::<NodeRequest>::all(client) } else { Api::namespaced(client, common.namespace()) };
     let (mut requests, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let page = api.list(&params).await.context("cannot list requests")?;

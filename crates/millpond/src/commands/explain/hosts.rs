@@ -13,7 +13,7 @@ use crate::commands::{as_json, as_yaml};
 /// Explains a machine.
 pub(super) fn machine(world: &World, namespace: &str, name: &str, output: Output) -> anyhow::Result<String> {
     let found = world.machine(namespace, name).ok_or_else(|| {
-        let hint = nearest(name, world.machines.iter().map(|machine| machine.name()));
+        let hint = nearest(name, world.machines.iter().map(millpond_hosts::kinds::ByoMachine::name));
         let hint = hint.map_or_else(
             || "`kubectl get byomachines` lists all".to_owned(),
             |near| format!("did you mean `machine/{near}`?"),

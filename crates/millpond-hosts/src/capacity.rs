@@ -225,7 +225,7 @@ impl Capacity {
         // A pool that is larger than its hosts stays as it is: the autoscaler leaves pools beyond their bounds alone.
         let effective = (self.attached(deployment) + more).max(replicas);
         let scaled = deployment.annotations().contains_key(capi_names::MAX_SIZE);
-        let wanted = if scaled { annotations(template, inferred) } else { Default::default() };
+        let wanted = if scaled { annotations(template, inferred) } else { BTreeMap::new() };
         let mut changes = changes(deployment.annotations(), &wanted);
         let effective = scaled.then(|| effective.to_string());
         if annotation(deployment, node_group::EFFECTIVE_MAX_SIZE) != effective.as_deref() {

@@ -388,7 +388,7 @@ impl Machines {
             status.ready = true;
             status.node_ref = Some(nodes::reference(&node));
             status.addresses = nodes::addresses(host);
-            status.host_info = host.status.host_info.clone();
+            status.host_info.clone_from(&host.status.host_info);
             status.failure_domain = host.label(names::ZONE).unwrap_or_default().to_owned();
         };
         let ready = Condition::holds(names::machine::HOST_READY);

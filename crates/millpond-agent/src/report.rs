@@ -78,7 +78,9 @@ fn conditions(view: View<'_>) -> Vec<Condition> {
     let both = |make: &dyn Fn(&str) -> Condition| vec![make(installed), make(bootstrapped)];
     let outcome = progress.outcome.as_ref();
     let is_installed = outcome.is_some_and(|outcome| outcome.done >= outcome.installation);
-    let installation = |reason: &str, message: &str| if is_installed { Condition::holds(installed) } else { Condition::fails(installed, reason, message) };
+    let installation = |reason: &str, message: &str| {
+        if is_installed { Condition::holds(installed) } else { Condition::fails(installed, reason, message) }
+    };
     if let Some(failure) = &progress.reset_failure {
         let reset = Condition::fails(bootstrapped, reasons::RESET_FAILED, failure);
         return vec![installation(reasons::RESET_FAILED, failure), reset];
@@ -87,7 +89,13 @@ fn conditions(view: View<'_>) -> Vec<Condition> {
         return both(&|kind| Condition::fails(kind, reasons::WAITING_FOR_MACHINE, ""));
     };
     if let Some(obstacle) = view.obstacle {
-        let of = |kind: &str| if kind == obstacle.condition { Condition::fails(kind, obstacle.reason, &obstacle.message) } else { Condition::new(kind, UNKNOWN, obstacle.reason, "") };
+        let of = |kind: &str| {
+            if kind == obstacle.condition {
+                Condition::fails(kind, obstacle.reason, &obstacle.message)
+            } else {
+                Condition::new(kind, UNKNOWN, obstacle.reason, "")
+            }
+        };
         return both(&of);
     }
     let is_of_claim = claim.epoch == progress.epoch;
@@ -98,7 +106,8 @@ fn conditions(view: View<'_>) -> Vec<Condition> {
         }
         (Some(_), Some(failure)) => both(&|kind| Condition::fails(kind, reasons::INSTALLATION_FAILED, failure)),
         (Some(Phase::Applying), None) => {
-            let installation = if is_installed { Condition::holds(installed) } else { Condition::unknown(installed, APPLYING, "") };
+            let installation =
+                if is_installed { Condition::holds(installed) } else { Condition::unknown(installed, APPLYING, "") };
             vec![installation, Condition::unknown(bootstrapped, APPLYING, "")]
         }
         // Another plan has to be undone first, or this one is.

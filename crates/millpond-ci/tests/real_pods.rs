@@ -56,19 +56,19 @@ async fn furnish(client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn launch(config: &config::Config, node_id: &str) -> Result<Launch> {
+fn launch(config: &config::Config, node_id: &str) -> Launch {
     let pool = Arc::new(config.providers[0].pools[0].clone());
     let details = Arc::new(pool.labels["my-pod"].clone());
     let mut request = NodeRequest::new(vec!["my-pod".to_owned()], 0.0);
     request.tenant_name = Some("acme".to_owned());
-    Ok(Launch {
+    Launch {
         node_id: node_id.to_owned(),
         provider: "openshift-pods".to_owned(),
         pool,
         label: "my-pod".to_owned(),
         details,
         request: Some(("200-0000000001".to_owned(), Arc::new(request))),
-    })
+    }
 }
 
 /// A client with the credentials of a node.
@@ -102,9 +102,9 @@ async fn real_openshiftpods_makes_a_pod_with_a_token_of_its_own() -> Result<()> 
     let driver = KubeDriver::new(&config.providers[0], contexts);
     let pods = Api::<Pod>::namespaced(client.clone(), "ci-pods");
 
-    let first = launch(&config, "0000000001")?;
+    let first = launch(&config, "0000000001");
     let launched = tokio::time::timeout(PATIENCE, driver.launch(&first)).await??;
-    let other = tokio::time::timeout(PATIENCE, driver.launch(&launch(&config, "0000000002")?)).await??;
+    let other = tokio::time::timeout(PATIENCE, driver.launch(&launch(&config, "0000000002"))).await??;
     assert_eq!(launched.external_id.as_deref(), Some("ci-pods-my-pod-0000000001"));
     assert_eq!(launched.host_id.as_deref(), Some("worker"));
     let pod = pods.get("my-pod-0000000001").await?;

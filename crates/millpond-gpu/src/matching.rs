@@ -93,14 +93,15 @@ fn uuids(node: &Node) -> Vec<String> {
 /// A UUID with the bytes of its first three groups the other way round.
 fn swap(uuid: &str) -> Option<String> {
     let groups: Vec<&str> = uuid.split('-').collect();
-    let [a, b, c, d, e] = groups[..] else { return None };
-    if !uuid.is_ascii() || [a.len(), b.len(), c.len(), d.len(), e.len()] != [8, 4, 4, 4, 12] {
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    if !uuid.is_ascii() || lengths != [8, 4, 4, 4, 12] {
         return None;
     }
     let reversed = |group: &str| -> String {
         (0..group.len()).step_by(2).rev().map(|at| &group[at..at + 2]).collect::<Vec<_>>().concat()
     };
-    Some(format!("{}-{}-{}-{d}-{e}", reversed(a), reversed(b), reversed(c)))
+    let first: Vec<String> = groups[..3].iter().map(|group| reversed(group)).collect();
+    Some([first.join("-"), groups[3..].join("-")].join("-"))
 }
 
 #[cfg(test)]

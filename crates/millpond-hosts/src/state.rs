@@ -124,8 +124,8 @@ mod tests {
         host
     }
 
-    fn plan(epoch: i64, phase: &str) -> Option<PlanProgress> {
-        Some(PlanProgress { epoch, phase: phase.to_owned(), ..PlanProgress::default() })
+    fn plan(epoch: i64, phase: &str) -> PlanProgress {
+        PlanProgress { epoch, phase: phase.to_owned(), ..PlanProgress::default() }
     }
 
     const ALIVE: Life = Life { deleting: false, alive: true, silent_s: 0, leaving: false, joined: false };
@@ -140,12 +140,12 @@ mod tests {
         assert_eq!(state(&host, DEAD), HostState::Offline);
         assert_eq!(availability(&host, DEAD), Availability::LeaseExpired { seconds: 90 });
         host.spec.claim = Some(Claim { name: "m".into(), epoch: 2, ..Claim::default() });
-        host.status.plan = plan(1, phase::RESET);
+        host.status.plan = Some(plan(1, phase::RESET));
         assert_eq!(state(&host, ALIVE), HostState::Reserved, "a plan of an older claim says nothing");
         assert_eq!(availability(&host, ALIVE), Availability::Attached { machine: "m".into() });
-        host.status.plan = plan(2, phase::APPLYING);
+        host.status.plan = Some(plan(2, phase::APPLYING));
         assert_eq!(state(&host, ALIVE), HostState::Provisioning);
-        host.status.plan = plan(2, phase::APPLIED);
+        host.status.plan = Some(plan(2, phase::APPLIED));
         assert_eq!(state(&host, ALIVE), HostState::Provisioning, "the Node is not there yet");
         assert_eq!(state(&host, Life { joined: true, ..ALIVE }), HostState::InUse);
         assert_eq!(state(&host, Life { joined: true, leaving: true, ..ALIVE }), HostState::Draining);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(state(&host, DEAD), HostState::Offline);
         host.status.machine_ref = None;
         assert_eq!(state(&host, ALIVE), HostState::Cleaning, "what was applied is still there");
-        host.status.plan = plan(2, phase::RESET);
+        host.status.plan = Some(plan(2, phase::RESET));
         assert_eq!(state(&host, ALIVE), HostState::Available);
     }
 

@@ -34,7 +34,11 @@ pub(crate) async fn run(
         match followed {
             Ok(()) => pause = RETRY.0,
             Err(error) => {
-                if error.is_unauthorized() { tracing::error!("the API server does not accept the certificate of this host") } else { tracing::warn!(%error, "cannot watch the ByoHost") }
+                if error.is_unauthorized() {
+                    tracing::error!("the API server does not accept the certificate of this host");
+                } else {
+                    tracing::warn!(%error, "cannot watch the ByoHost");
+                }
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(pause) => pause = RETRY.1.min(pause * 2),

@@ -33,7 +33,8 @@ pub(super) async fn run(server: Arc<Server>) {
             delete_quietly(&server, "secrets", key, &Options::default()).await;
         }
         sign(&server, &tokens).await;
-        let next = tokens.iter().filter_map(|(_, token)| token.time_left(now)).filter(jiff::SignedDuration::is_positive).min();
+        let next =
+            tokens.iter().filter_map(|(_, token)| token.time_left(now)).filter(jiff::SignedDuration::is_positive).min();
         let next = next.and_then(|left| Duration::try_from(left).ok()).map_or(IDLE, |left| left.min(IDLE));
         tokio::select! {
             _ = secrets.changed() => {}

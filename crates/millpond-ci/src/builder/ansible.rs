@@ -62,7 +62,7 @@ impl Ansible {
             Some(named) => Some(self.find(&named)?),
             None => {
                 let beside = |name: &&str| playbook.with_file_name(name);
-                INVENTORIES.iter().map(|name| beside(name)).find(|path| path.is_file())
+                INVENTORIES.iter().map(beside).find(|path| path.is_file())
             }
         };
         if let Some(format) = formats.iter().find(|format| !FORMATS.contains(&format.as_str())) {

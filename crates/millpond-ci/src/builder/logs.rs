@@ -86,7 +86,9 @@ impl Logs {
 }
 
 fn is_log(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "log") && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+    Path::new(name).extension().is_some_and(|extension| extension == "log")
+        && !name.starts_with('.')
+        && !name.contains(['/', '\\', '\0'])
 }
 
 /// Whether a log is of this image and not of one whose name begins the same way.

@@ -1,6 +1,8 @@
 //! The image builder with its real counterparts: sshd and Ansible, ZooKeeper and Nodepool's own builder. Ignored by a
 //! plain `cargo test`; `cargo xtask test` runs them.
 
+#![expect(clippy::unwrap_used, reason = "what a test needs and does not get ends it")]
+
 mod nodepool;
 mod remote;
 

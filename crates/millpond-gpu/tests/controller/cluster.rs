@@ -179,7 +179,9 @@ impl Cluster {
         let waiting = await_condition(self.infos(), name, condition);
         match tokio::time::timeout(PATIENCE, waiting).await {
             Ok(found) => found.expect("watch").and_then(|info| info.status).expect("a status"),
-            Err(_) => panic!("waited for {what}: {:#?}", self.infos().get(name).await.expect("it is there").status),
+            Err(_elapsed) => {
+                panic!("waited for {what}: {:#?}", self.infos().get(name).await.expect("it is there").status)
+            }
         }
     }
 

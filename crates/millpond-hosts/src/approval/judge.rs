@@ -53,9 +53,8 @@ fn agent(asked: &Asked, circumstances: Circumstances<'_>) -> Verdict {
     if by_token.is_none() && !is_member(HOSTS) {
         return Verdict::Leave("the user is neither a token nor a host");
     }
-    let host = match asked.host.as_deref().filter(|host| is_host_name(host)) {
-        Some(host) => host,
-        None => return Verdict::Deny(format!("the common name is not {HOST_USER}NAME")),
+    let Some(host) = asked.host.as_deref().filter(|host| is_host_name(host)) else {
+        return Verdict::Deny(format!("the common name is not {HOST_USER}NAME"));
     };
     if let Some(problem) = problem(asked, HOSTS) {
         return Verdict::Deny(problem);

@@ -222,7 +222,7 @@ async fn a_hook_that_fails_takes_the_upload_back() {
     settle(&builder).await;
     let id = fixture.in_cloud("fake-one").await[0].id.clone();
     let hooked = std::fs::read_to_string(fixture.path("hooked")).unwrap();
-    assert!(hooked.starts_with(&format!("fake-one {id} ")) && hooked.trim().ends_with(".qcow2"), "{hooked}");
+    assert!(hooked.starts_with(&format!("fake-one {id} ")) && hooked.trim().contains(".qcow2"), "{hooked}");
 }
 
 #[tokio::test]
@@ -296,6 +296,7 @@ async fn several_builders_build_once() {
     };
     let (one, other) = (first.source.current(), second.source.current());
     let (a, b) = tokio::join!(first.build_due(&one, &stop), second.build_due(&other, &stop));
-    (a.unwrap(), b.unwrap());
+    a.unwrap();
+    b.unwrap();
     assert_eq!(fixture.builds(), [BuildState::Ready]);
 }

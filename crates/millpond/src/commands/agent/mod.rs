@@ -227,7 +227,7 @@ fn serve(flags: &AgentFlags) -> anyhow::Result<()> {
             signals.next().await;
             std::process::exit(1);
         });
-        millpond_agent::agent::run(options, stop).await.map_err(explain)
+        Box::pin(millpond_agent::agent::run(options, stop)).await.map_err(explain)
     })
 }
 

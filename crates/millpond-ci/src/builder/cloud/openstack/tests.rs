@@ -33,7 +33,7 @@ type State = Arc<Mutex<Fake>>;
 
 async fn answer(state: State, base: String, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let mut fake = state.lock();
     let path = head.uri.path().to_owned();
     let reply =

@@ -88,6 +88,9 @@ const EVERYTHING: &[&str] = &[
 const TESTKIT: &str = "millpond-testkit";
 /// The tests of any crate may start servers.
 const SERVERS: &[&str] = &[TESTKIT, "millpond-apiserver"];
+/// The tests of a dialect may run beside the other controllers and the stand-ins.
+const STAGE: &[&str] = &["millpond-controllers", "millpond-sim"];
+const DIALECTS: &[&str] = &["millpond-hosts", "millpond-gpu", "millpond-ci"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -110,7 +113,9 @@ fn check_arrows(package: &Package, manifest: &PathBuf) -> Vec<Finding> {
     let refused = ours.filter(|dependency| {
         // A crate's own tests may switch on its features by way of itself.
         let for_tests = dependency.kind.as_deref() == Some("dev")
-            && (SERVERS.contains(&dependency.name.as_str()) || dependency.name == package.name);
+            && (SERVERS.contains(&dependency.name.as_str())
+                || dependency.name == package.name
+                || (DIALECTS.contains(&package.name.as_str()) && STAGE.contains(&dependency.name.as_str())));
         !for_tests && !allowed.contains(&dependency.name.as_str())
     });
     refused

@@ -177,12 +177,10 @@ impl Cluster {
     pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&GPUInfoStatus) -> bool) -> GPUInfoStatus {
         let condition = |info: Option<&GPUInfo>| info.and_then(|info| info.status.as_ref()).is_some_and(&holds);
         let waiting = await_condition(self.infos(), name, condition);
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(found) => found.expect("watch").and_then(|info| info.status).expect("a status"),
-            Err(_elapsed) => {
-                panic!("waited for {what}: {:#?}", self.infos().get(name).await.expect("it is there").status)
-            }
-        }
+        let Ok(found) = tokio::time::timeout(PATIENCE, waiting).await else {
+            panic!("waited for {what}: {:#?}", self.infos().get(name).await.expect("it is there").status);
+        };
+        found.expect("watch").and_then(|info| info.status).expect("a status")
     }
 
     /// Waits until the node of an answer is this one.

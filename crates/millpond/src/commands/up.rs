@@ -119,7 +119,6 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         super::kinds::install(&client).await?;
         super::rights::install(&client).await?;
         identities::install(&client).await?;
-        embedded.server().pass_readiness_gate(KINDS_GATE);
     }
     let fake_vcenter = if args.fake_vcenter { Some(fake_vcenter::start(&client).await?) } else { None };
     // A client for each: within one, requests wait in line.
@@ -165,6 +164,8 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
             // It failed before it could tell.
             Err(_) => return Err(failure(&mut crew).await),
         }
+        // A controller that is started once the server is ready finds the leader.
+        embedded.server().pass_readiness_gate(KINDS_GATE);
     }
     if args.demo {
         demo::set_scene(&client).await;

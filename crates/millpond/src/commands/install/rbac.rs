@@ -192,6 +192,8 @@ fn of_ci(subjects: &Value) -> Vec<Value> {
         rule(factories, &["softwarefactories/status"], &["get", "patch", "update"]),
         rule("", &["configmaps", "secrets", "serviceaccounts", "services"], &all),
         rule("apps", &["deployments", "statefulsets"], &all),
+        rule("policy", &["poddisruptionbudgets"], &all),
+        rule("networking.k8s.io", &["ingresses"], &all),
         rule("coordination.k8s.io", &["leases"], &all),
     ]);
     bound(NAME, &rules, subjects)

@@ -33,7 +33,9 @@ pub(crate) fn stand_ins() -> Identity {
 
 /// Puts accounts, roles and bindings in place. What is there already is not written again.
 pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
-    let objects: Vec<Value> = of_controller().chain(of_stand_ins()).collect();
+    // The namespace of the Leases of hosts is there before the API is ready, whenever the controllers of hosts start.
+    let leases = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": millpond_api::byoh::names::LEASE_NAMESPACE}});
+    let objects: Vec<Value> = of_controller().chain(of_stand_ins()).chain([leases]).collect();
     try_join_all(objects.iter().map(|object| apply(client, object))).await.map(drop)
 }
 

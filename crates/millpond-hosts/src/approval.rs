@@ -1,7 +1,7 @@
 //! Certificates for hosts and their kubelets: approves the requests that a token or the host's own certificate stands
 //! for, denies those that cannot be, and leaves all others alone.
 //!
-//! [`judge`] decides and is pure. A token lets one key in: the key is written on the token before the request is
+//! [`mod@judge`] decides and is pure. A token lets one key in: the key is written on the token before the request is
 //! approved, and the token is removed when its host has registered.
 
 mod judge;

@@ -7,7 +7,7 @@ use millpond_testkit::RealCluster;
 use super::questions::{answer, differences, questions, set};
 
 /// A file that the answers are written to, in place of being compared.
-const RECORD: &str = "MILLPOND_RECORD";
+const RECORD: &str = "MILLPOND_TEST_RECORD";
 
 #[tokio::test]
 #[ignore = "needs the real cluster"]

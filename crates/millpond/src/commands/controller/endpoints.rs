@@ -2,7 +2,7 @@
 //!
 //! Health and metrics have an address each, as with controller-runtime. On a loopback address both speak plain HTTP. On any
 //! other address both speak TLS, with a certificate that lives as long as the process; metrics then also need a bearer
-//! token of a user who may `get` the path `/metrics` ([`access`](super::access)). Probes of a kubelet send no
+//! token of a user who may `get` the path `/metrics` ([`access`](mod@super::access)). Probes of a kubelet send no
 //! credentials, and it does not verify certificates, so health answers every client, with the names of its checks and
 //! nothing else.
 

@@ -24,7 +24,7 @@ struct Shaky {
 }
 
 impl Shaky {
-    fn new(provider: Arc<dyn Provider>, creates: usize, lists: usize) -> Arc<dyn Provider> {
+    fn on(provider: Arc<dyn Provider>, creates: usize, lists: usize) -> Arc<dyn Provider> {
         Arc::new(Self { provider, creates: AtomicUsize::new(creates), lists: AtomicUsize::new(lists) })
     }
 }
@@ -92,7 +92,7 @@ async fn pond(provider: fn(Arc<dyn Provider>) -> Arc<dyn Provider>) -> Basin {
 
 #[tokio::test(start_paused = true)]
 async fn claims_whose_work_panics_are_tried_again() {
-    let basin = pond(|provider| Shaky::new(provider, 6, 0)).await;
+    let basin = pond(|provider| Shaky::on(provider, 6, 0)).await;
     basin.deployment("web", 3, "1", apart("web")).await;
     basin.until_running("web", 3).await;
     assert_eq!(basin.instances().len(), 3, "each claim has one machine");
@@ -103,7 +103,7 @@ async fn claims_whose_work_panics_are_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loop_that_panics_goes_on() {
-    let basin = pond(|provider| Shaky::new(provider, 0, 3)).await;
+    let basin = pond(|provider| Shaky::on(provider, 0, 3)).await;
     basin.deployment("web", 1, "1", json!({})).await;
     basin.until_running("web", 1).await;
     basin.pass(Duration::from_mins(10)).await;
@@ -117,7 +117,7 @@ async fn a_loop_that_panics_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loop_that_panics_again_and_again_is_given_up() {
-    let basin = pond(|provider| Shaky::new(provider, 0, usize::MAX)).await;
+    let basin = pond(|provider| Shaky::on(provider, 0, usize::MAX)).await;
     let failed = tokio::time::timeout(Duration::from_mins(2), basin.failed()).await;
     assert_eq!(failed.expect("in time"), ("garbage collection", "on purpose".to_owned()));
     assert_eq!(basin.cluster().supervisor.restarts(), [("garbage collection", 5)]);

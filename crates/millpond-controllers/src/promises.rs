@@ -194,6 +194,11 @@ impl<'c> Said<'c> {
     }
 }
 
+/// The pods that a claim is promised to, by its own words.
+pub(crate) fn promised_to(claim: &NodeClaim) -> impl Iterator<Item = Key> {
+    Said::by(claim).pods()
+}
+
 /// What a claim says that is promised to these pods.
 pub(crate) fn said(pods: &[Key]) -> String {
     let pods: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();

@@ -4,6 +4,9 @@
 //! written, fail and be deleted, and so with everything else that keeps claims from being launched. So where an offering was
 //! not had lately, or the last claim of a pool failed, the first claim is written and launched before the others. It is
 //! waited for no longer than [`LONGEST_PROBE`]: a slow cloud does not hold up many pods for one answer.
+//!
+//! Nodes of pods that spread come together all the same, unless the pool has just failed. kube-scheduler deals such pods out
+//! by itself: a node that opens before the others takes pods that were planned for those, which are bought in vain then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,6 +20,9 @@ use crate::cluster::pool_name;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
+use crate::promises::promised_to;
+
+use super::turns::spreads;
 
 /// The answer to the first launch is waited for this long.
 const LONGEST_PROBE: Duration = Duration::from_secs(1);
@@ -97,6 +103,9 @@ fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
     if context.launch_backoff.is_probing(pool) {
         return Some(Kind::Pool(pool.to_owned()));
     }
+    if has_spread_pods(context, claim) {
+        return None;
+    }
     let [types, zones, capacity_types] = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].map(|key| {
         let of_key = claim.spec.requirements.iter().find(|requirement| requirement.key == key);
         of_key.map_or(&[][..], |requirement| requirement.values.as_slice())
@@ -105,4 +114,9 @@ fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
     let planned = OfferingKey::new(types.first()?.as_str(), zones.first()?.as_str(), capacity_types.first()?.as_str());
     let choice = || [types, zones, capacity_types].map(|values| values.iter().cloned().collect());
     (!context.stock.is_proven(&planned)).then(|| Kind::Offerings(pool.to_owned(), choice()))
+}
+
+/// Whether a claim was made for pods that kube-scheduler deals out by a hard spread.
+fn has_spread_pods(context: &Context, claim: &NodeClaim) -> bool {
+    promised_to(claim).filter_map(|pod| context.cluster.pods.get(&pod)).any(|pod| spreads(&pod))
 }

@@ -68,6 +68,8 @@ struct State {
     looked_at: (HashSet<Key>, Option<Instant>),
     /// Pods of workloads that came closely one after the other.
     wave: Wave,
+    /// Some of them came after the last round began. Pods that lost their place do not wait for the rest of a wave.
+    in_wave: bool,
     /// When the first of them began to wait.
     since: Option<Instant>,
     /// Pods that a round found no place for.
@@ -191,7 +193,9 @@ impl Waiting {
         if waits != waited {
             if waits {
                 if before.is_none() && is_of_workload(pod) {
-                    self.state.lock().wave.arrived(Instant::now());
+                    let mut state = self.state.lock();
+                    state.wave.arrived(Instant::now());
+                    state.in_wave = true;
                 }
                 self.arrived(key);
             } else {
@@ -289,9 +293,10 @@ impl Waiting {
         self.state.lock().arrivals
     }
 
-    /// Pods of workloads that came closely one after the other.
+    /// Pods of workloads that came closely one after the other, some of them since the last round.
     pub(super) fn wave(&self) -> Wave {
-        self.state.lock().wave
+        let state = self.state.lock();
+        if state.in_wave { state.wave } else { Wave::default() }
     }
 
     /// When the next round is due; none while nothing is to be done.
@@ -321,6 +326,7 @@ impl Waiting {
     pub(super) fn begin(&self) {
         let mut state = self.state.lock();
         state.looked_at = (std::mem::take(&mut state.fresh), state.since);
+        state.in_wave = false;
         state.buffers_changed = false;
         state.helped = false;
         state.displaced = false;

@@ -286,7 +286,7 @@ fn mixes(types: &[Bin], seed: u64) -> Vec<(&'static str, Problem)> {
         };
     }
     all.push(("arch-split", Problem { resources: 3, bins: types.to_vec(), rows: split }));
-    // NodeSlot at a discount beside on demand; two thirds of the rows may use it.
+    // Spot at a discount beside on demand; two thirds of the rows may use it.
     let mut both = types.to_vec();
     both.extend(types.iter().map(|bin| {
         let share = 30 + random.below(35);

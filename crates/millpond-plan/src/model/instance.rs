@@ -13,20 +13,20 @@ pub enum CapacityType {
     /// Paid for already, in a limited number.
     Reserved,
     /// Cheaper, and taken back when the cloud needs it.
-    NodeSlot,
+    Spot,
     /// At the list price, for as long as wanted.
     OnDemand,
 }
 
 impl CapacityType {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Reserved, Self::NodeSlot, Self::OnDemand];
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
 
     /// The value of `karpenter.sh/capacity-type`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reserved => "reserved",
-            Self::NodeSlot => "spot",
+            Self::Spot => "spot",
             Self::OnDemand => "on-demand",
         }
     }

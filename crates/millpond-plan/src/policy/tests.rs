@@ -259,7 +259,7 @@ fn karpenter_fills_nodes_that_are_there_then_claims_with_the_fewest_pods() {
 #[test]
 fn what_cannot_be_placed_has_a_verdict_by_every_policy() {
     let snapshot = Cluster::new()
-        .machine("node", "cpu=4 memory=8Gi", |machine| machine.out_of_stock("a", CapacityType::NodeSlot).spot(1))
+        .machine("node", "cpu=4 memory=8Gi", |machine| machine.out_of_stock("a", CapacityType::Spot).spot(1))
         .pool("general", |pool| pool.limit("nodes=1"))
         .pod("fits", "cpu=4", |pod| pod)
         .pod("huge", "cpu=64", |pod| pod)

@@ -259,7 +259,7 @@ impl Machine<'_> {
 
     /// The price of spot capacity, which there is none of without this.
     pub fn spot(self, milli_dollars: u64) -> Self {
-        self.priced(CapacityType::NodeSlot, milli_dollars, None)
+        self.priced(CapacityType::Spot, milli_dollars, None)
     }
 
     /// The price of reserved capacity, and how many are left in each zone.
@@ -810,7 +810,7 @@ mod tests {
         let snapshot = Cluster::new()
             .machine("big", "cpu=8", |machine| machine.zones("a b").spot(30).label("os in linux,windows"))
             .pool("red", |pool| pool.requires("team in red; os in linux").taint("team=red:NoSchedule"))
-            .node("one", "big", |node| node.pool("red").zone("b").bought(CapacityType::NodeSlot).label("rack=r1"))
+            .node("one", "big", |node| node.pool("red").zone("b").bought(CapacityType::Spot).label("rack=r1"))
             .snapshot();
         let node = &snapshot.nodes[0];
         let mut labels: Vec<String> =

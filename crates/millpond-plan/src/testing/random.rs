@@ -39,7 +39,7 @@ pub struct Recipe {
     pub min_values: bool,
     /// Labels of a type that are chosen at launch.
     pub open_labels: bool,
-    /// NodeSlot and reserved capacity, and stock-outs.
+    /// Spot and reserved capacity, and stock-outs.
     pub stock: bool,
     /// Node selectors, affinities and volumes.
     pub selectors: bool,
@@ -215,7 +215,7 @@ impl Making {
             describe.push(Box::new(move |machine| machine.reserved(price / 10, left)));
         }
         for zone in ZONES {
-            for capacity_type in [CapacityType::OnDemand, CapacityType::NodeSlot] {
+            for capacity_type in [CapacityType::OnDemand, CapacityType::Spot] {
                 if self.rng.chance(10) {
                     describe.push(Box::new(move |machine| machine.out_of_stock(zone, capacity_type)));
                 }

@@ -149,7 +149,7 @@ fn equal_nodes_are_never_exchanged() {
     // As good, and hardly cheaper.
     cluster.type_with("other", 2, 8, &[("on-demand", 98), ("spot", 39)]);
     let web = cluster.class("web", 1500, 1024);
-    for (zone, kind) in [("a", CapacityType::NodeSlot), ("b", CapacityType::NodeSlot), ("c", CapacityType::NodeSlot)] {
+    for (zone, kind) in [("a", CapacityType::Spot), ("b", CapacityType::Spot), ("c", CapacityType::Spot)] {
         let node = cluster.node_bought(POOL, small, zone, kind);
         cluster.pod(web, node);
     }

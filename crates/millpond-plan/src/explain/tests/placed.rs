@@ -34,7 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
             "spot is out of stock, on-demand takes it",
             shop_without_pool()
                 .machine("s.large", "cpu=2 memory=8Gi", |machine| {
-                    machine.zones("us-1a").price(90).spot(30).out_of_stock("us-1a", CapacityType::NodeSlot)
+                    machine.zones("us-1a").price(90).spot(30).out_of_stock("us-1a", CapacityType::Spot)
                 })
                 .pool("default", |pool| pool.machines("s.large"))
                 .pod("web", "cpu=1", |pod| pod),

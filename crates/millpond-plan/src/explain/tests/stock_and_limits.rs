@@ -1,7 +1,7 @@
 //! Stock-outs and limits, which others report as a pod that does not fit.
 
 use super::{Case, shop_without_pool};
-use crate::model::CapacityType::{NodeSlot, OnDemand, Reserved};
+use crate::model::CapacityType::{Spot, OnDemand, Reserved};
 use crate::testing::Cluster;
 
 fn gpus(out: &[(&str, crate::model::CapacityType)]) -> Cluster {
@@ -12,7 +12,7 @@ fn gpus(out: &[(&str, crate::model::CapacityType)]) -> Cluster {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let all = [("us-1a", OnDemand), ("us-1a", NodeSlot), ("us-1b", OnDemand), ("us-1b", NodeSlot)];
+    let all = [("us-1a", OnDemand), ("us-1a", Spot), ("us-1b", OnDemand), ("us-1b", Spot)];
     vec![
         (
             "karpenter#1212: the only type that matches is out of stock everywhere",
@@ -28,13 +28,13 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         (
             "aws#5975: spot is out of stock and the pool does not allow on-demand",
-            gpus(&[("us-1a", NodeSlot), ("us-1b", NodeSlot)])
+            gpus(&[("us-1a", Spot), ("us-1b", Spot)])
                 .pool("gpu", |pool| pool.requires("capacity in spot"))
                 .pod("web", "cpu=1 nvidia.com/gpu=1", |pod| pod),
         ),
         (
             "out of stock in the zone of the volume",
-            gpus(&[("us-1a", OnDemand), ("us-1a", NodeSlot)]).pool("gpu", |pool| pool).pod(
+            gpus(&[("us-1a", OnDemand), ("us-1a", Spot)]).pool("gpu", |pool| pool).pod(
                 "web",
                 "cpu=1 nvidia.com/gpu=1",
                 |pod| pod.volume(&["zone in us-1a"]),
@@ -42,7 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         (
             "karpenter#2438: out of stock in the zone that the pool allows, in stock in the other",
-            gpus(&[("us-1a", OnDemand), ("us-1a", NodeSlot)]).pool("gpu", |pool| pool.requires("zone in us-1a")).pod(
+            gpus(&[("us-1a", OnDemand), ("us-1a", Spot)]).pool("gpu", |pool| pool.requires("zone in us-1a")).pod(
                 "web",
                 "cpu=1 nvidia.com/gpu=1",
                 |pod| pod,

@@ -76,7 +76,7 @@ async fn accept(ssh: &SshFolder, port: u16, replace: bool) -> Result<(), ssh::Ss
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs sshd and ansible-core"]
-async fn real_images_are_built_on_another_machine() {
+async fn slow_images_are_built_on_another_machine() {
     let programs = python::ansible().unwrap();
     let scratch = Scratch::new("remote").unwrap();
     let now = || jiff::Timestamp::now().as_microsecond() as f64 / 1e6;

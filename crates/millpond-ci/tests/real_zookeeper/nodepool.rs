@@ -119,7 +119,7 @@ if len(sys.argv) > 3:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Java, ZooKeeper and kazoo from PyPI"]
-async fn real_kazoo_respects_our_locks() -> Result<()> {
+async fn slow_kazoo_respects_our_locks() -> Result<()> {
     let server = ZooKeeper::start()?;
     let config = configure(&server, &hosts(1));
     let requestor = Requestor::new(&config).await?;

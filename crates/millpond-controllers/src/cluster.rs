@@ -552,7 +552,8 @@ impl Cluster {
         let Some(urgent) = &self.options.urgent else { return self.has_enough(node, pod) };
         let (cluster, node, pod) = (Arc::clone(self), node.to_owned(), Arc::clone(pod));
         // Threads that have ended have nobody wait for them any more.
-        urgent.threads.spawn(async move { cluster.has_enough(&node, &pod) }).await.unwrap_or(true)
+        let asked = millpond_runtime::panics::handled(async move { cluster.has_enough(&node, &pod) });
+        urgent.threads.spawn(asked).await.unwrap_or(true)
     }
 
     /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.

@@ -28,6 +28,7 @@ use crate::led::Led;
 use crate::metrics::{Measured, Metrics};
 use crate::news::News;
 use crate::stock::Stock;
+use crate::turn::Turns;
 
 /// The provider of classes that name none.
 const DEFAULT_PROVIDER: &str = "sim";
@@ -67,8 +68,8 @@ pub struct Context {
     pub endings: Endings,
     /// Events that are not repeated.
     pub news: News,
-    /// Held by whoever acts on a plan: one after the other, so that none acts on what another is about to change.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    /// Decisions are carried out one after the other, so that none acts on what another is about to change.
+    pub(crate) turns: Turns,
     /// Somebody named another machine in a claim: whether it is there only a look at all machines can tell.
     pub(crate) collect_now: tokio::sync::Notify,
     /// The clouds of the providers.
@@ -106,7 +107,7 @@ impl Context {
         let clouds = providers.values().filter_map(|provider| Some((provider.name(), provider.cloud_id()?)));
         let clouds = Clouds::new(clouds);
         let news = News::new(cluster.recorder.clone());
-        let turn = tokio::sync::Mutex::default();
+        let turns = Turns::default();
         let (fills, health) = (Fills::default(), Health::default());
         let collect_now = tokio::sync::Notify::new();
         let market = Mutex::default();
@@ -120,7 +121,7 @@ impl Context {
             metrics,
             endings,
             news,
-            turn,
+            turns,
             collect_now,
             clouds,
             market,

@@ -49,3 +49,4 @@ pub mod run;
 pub mod static_pools;
 pub mod stock;
 mod thinking;
+mod turn;

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::meta::{Key, version};
+use crate::panics;
 use crate::raw::{self, Raw};
 use crate::shelf::{self, Object, Shelf};
 
@@ -173,7 +174,8 @@ impl<K: Kind> Mirror<K> {
     /// Objects are read one by one: one that cannot be read would otherwise end every list and watch of its kind.
     pub fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) -> BoxFuture<'static, ()> {
         if let Some(home) = &self.home {
-            let running = home.spawn(self.watch(streaming, token));
+            // A panic goes on in the task that waits.
+            let running = home.spawn(panics::handled(self.watch(streaming, token)));
             return async move {
                 if let Err(error) = running.await
                     && error.is_panic()
@@ -259,7 +261,7 @@ impl<K: Kind> Mirror<K> {
     async fn at_home<T: Send + 'static>(&self, work: impl FnOnce(&Shelf) -> T + Send + 'static) -> T {
         let Some(home) = &self.home else { return work(&self.shelf) };
         let shelf = Arc::clone(&self.shelf);
-        match home.spawn(async move { work(&shelf) }).await {
+        match home.spawn(panics::handled(async move { work(&shelf) })).await {
             Ok(done) => done,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The threads have ended, and with them all that this is for.

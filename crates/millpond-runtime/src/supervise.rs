@@ -48,7 +48,7 @@ impl Supervisor {
     ) {
         loop {
             // What a panic leaves half done is state of the loop, which is made for being killed at any await point.
-            let ended = AssertUnwindSafe(async { start().await }).catch_unwind().await;
+            let ended = AssertUnwindSafe(panics::handled(async { start().await })).catch_unwind().await;
             let Err(panic) = ended else { return };
             let message = panics::report(name, None, &*panic);
             let Some(wait) = self.panicked(name, message) else { return };

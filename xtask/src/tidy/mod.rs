@@ -7,6 +7,7 @@ mod arrows;
 mod ignored;
 mod modules;
 mod text;
+mod turns;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(ignored::check(&tree));
     findings.extend(modules::check(&tree));
     findings.extend(text::check(&tree));
+    findings.extend(turns::check(&tree));
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -52,7 +52,7 @@ impl<'c> Round<'c> {
     /// Plans and acts; gives what it planned for, to be judged when no pod waits. None if more pods of a wave came while it
     /// planned: nothing is done then, and all of them are planned for together.
     pub(super) async fn run(self) -> Result<Option<Unjudged>> {
-        let _turn = self.context.turn.lock().await;
+        let turn = self.context.turns.take().await;
         self.waiting.begin();
         let cluster = &self.context.cluster;
         let metrics = &self.context.metrics;
@@ -67,11 +67,13 @@ impl<'c> Round<'c> {
             return Ok(None);
         }
         metrics.plan_made(&outcome.report);
-        let (created, promises) =
-            futures::join!(probe::create(self.context, claims, created_for::PODS), self.promise_all(promised.starting));
+        let (created, promises) = futures::join!(
+            probe::create(self.context, &turn, claims, created_for::PODS),
+            self.promise_all(promised.starting)
+        );
         let created = created?;
         cluster.machines.meant.remember(&snapshot, &outcome);
-        let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
+        let grown = grow(self.context, &turn, &sizes, &snapshot, &outcome, &promised.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(
                 pods = outcome.report.pods,

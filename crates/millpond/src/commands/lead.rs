@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use kube::Client;
 use millpond_controllers::cluster::Options;
 use millpond_controllers::context::Context;
@@ -16,6 +17,7 @@ use millpond_controllers::run::Controllers;
 use millpond_providers::sim::{Cloud, OpenError, SimProvider};
 use millpond_providers::{Provider, ProviderError};
 use millpond_runtime::clock::Clock;
+use millpond_runtime::panics;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -76,7 +78,7 @@ fn open_cloud(directory: &Path) -> anyhow::Result<Cloud> {
 }
 
 /// A process whose controllers panic again and again ends after this long, even if some of them do not.
-const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a process first finds out about its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,29 +232,37 @@ impl Office {
         {
             return Ok(());
         }
-        let booting = tokio::spawn(Arc::clone(&provider).run(term.clone()));
         let options = Options { leads, ..self.options.clone() };
-        let controllers = Controllers::start(self.client.clone(), options, [provider as Arc<dyn Provider>], term);
+        let acts: Arc<dyn Provider> = Arc::<SimProvider>::clone(&provider);
+        let controllers = Controllers::start(self.client.clone(), options, [acts], term);
+        let (supervisor, until) = (controllers.context().cluster.supervisor.clone(), term.clone());
+        let booting = tokio::spawn(async move {
+            let boot = || Arc::clone(&provider).run(until.clone()).boxed();
+            supervisor.run("simulated cloud", &until, boot).await;
+        });
         let dialects = dialects::start(&self.client, &self.dialects, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(Standing::Leads);
         let failed = tokio::select! {
             () = term.cancelled() => None,
-            failed = controllers.failed() => Some(failed),
+            (name, panic) = controllers.failed() => {
+                Some(format!("controller `{name}` panicked again and again, the last time with: {panic}"))
+            }
+            panic = panics::stray() => Some(format!("a task panicked that is not started again: {panic}")),
         };
         let ended = async {
             controllers.ended().await;
             dialects.wait().await;
             let _ = booting.await;
         };
-        let Some((name, panic)) = failed else {
+        let Some(why) = failed else {
             ended.await;
             return Ok(());
         };
         // What is left of it may hang on what panicked.
         term.cancel();
         let _ = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await;
-        anyhow::bail!("controller `{name}` panicked again and again, the last time with: {panic}")
+        anyhow::bail!(why)
     }
 
     fn settle(&mut self, standing: Standing) {

@@ -14,6 +14,7 @@ use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError
 use millpond_controllers::cluster::{Options as ControllerOptions, Urgent};
 use millpond_hosts::stock::ApiServer;
 use millpond_providers::sim::Cloud;
+use millpond_runtime::panics;
 use millpond_sim::demo::{self, DemoOptions};
 use millpond_sim::options::Providers;
 use millpond_sim::{Nodes, Options, Part, StandIns};
@@ -179,6 +180,12 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     tokio::select! {
         () = signals.next() => {}
         failed = failure(&mut crew) => return Err(failed),
+        panic = panics::stray() => {
+            // Controllers that lead resign.
+            stop.cancel();
+            let _ = tokio::time::timeout(lead::GIVEN_UP_WITHIN, failure(&mut crew)).await;
+            anyhow::bail!("a task panicked that is not started again: {panic}");
+        }
     }
     say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();

@@ -12,6 +12,7 @@ use millpond_state::groups::GroupRef;
 use super::Machines;
 use super::replicas::Resized;
 use crate::context::Context;
+use crate::turn::Turn;
 
 const SCALED_UP: Voice = Voice { component: "millpond", action: "ScaleUp", reason: "ScaledUpGroup", warning: false };
 const TRIGGERED: Voice = Voice { component: "millpond", action: "Plan", reason: "TriggeredScaleUp", warning: false };
@@ -52,13 +53,14 @@ pub(crate) fn is_group(snapshot: &Snapshot, pool: PoolId) -> bool {
 /// Writes the new sizes of all groups that a plan grows, as many at a time as the limit on writes allows.
 pub(crate) async fn grow(
     context: &Context,
+    turn: &Turn<'_>,
     seen: &Seen,
     snapshot: &Snapshot,
     outcome: &Outcome,
     pods: &[Vec<Key>],
 ) -> Grown {
     let growths = growths(snapshot, outcome, pods);
-    let written = join_all(growths.into_iter().map(|growth| grow_one(context, seen, growth))).await;
+    let written = join_all(growths.into_iter().map(|growth| grow_one(context, turn, seen, growth))).await;
     Grown { failed: written.contains(&false) }
 }
 
@@ -73,12 +75,12 @@ fn growths<'p>(snapshot: &Snapshot, outcome: &Outcome, pods: &'p [Vec<Key>]) -> 
     by_pool.into_values().collect()
 }
 
-async fn grow_one(context: &Context, seen: &Seen, growth: Growth<'_>) -> bool {
+async fn grow_one(context: &Context, turn: &Turn<'_>, seen: &Seen, growth: Growth<'_>) -> bool {
     let (cluster, machines) = (&context.cluster, &context.cluster.machines);
     let Growth { of, nodes, pods } = growth;
     let from = seen.0.get(&of).copied().flatten();
     let to = from.unwrap_or(0) + nodes;
-    match machines.resize(&of, from, to).await {
+    match machines.resize(turn, &of, from, to).await {
         Ok(Resized::Done) => {}
         Ok(Resized::Changed) => {
             tracing::info!(group = %of, "a node group was changed by somebody else, pods are planned for again");

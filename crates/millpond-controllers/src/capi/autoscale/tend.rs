@@ -19,6 +19,7 @@ use super::log::Discovered;
 use super::replicas::Resized;
 use super::shrink::{mark, marked_at};
 use crate::context::Context;
+use crate::turn::Turn;
 
 /// Groups are looked at this often even when nothing changes: time passes for machines that are late.
 const EVERY: Duration = Duration::from_secs(30);
@@ -127,11 +128,11 @@ impl Tender {
         let late = self.lacks_for_too_long(of, &chores);
         let surplus = self.worth_removing(of, &chores);
         if !surplus.is_empty() || late > 0 {
-            let _turn = context.turn.lock().await;
-            self.give_up(of, &chores, &surplus, late).await?;
+            let turn = context.turns.take().await;
+            self.give_up(&turn, of, &chores, &surplus, late).await?;
         } else if chores.low && context.cluster.machines.options.enforce_min {
-            let _turn = context.turn.lock().await;
-            if machines.resize(of, Some(chores.replicas), chores.min).await? == Resized::Done {
+            let turn = context.turns.take().await;
+            if machines.resize(&turn, of, Some(chores.replicas), chores.min).await? == Resized::Done {
                 let note = format!("replicas {} → {}: the least that the group has", chores.replicas, chores.min);
                 tracing::info!(group = %of, from = chores.replicas, to = chores.min, "a node group gets its least size");
                 machines.tell(of, RAISED, &note, false);
@@ -198,7 +199,14 @@ impl Tender {
     }
 
     /// Marks machines that failed and lets their group have fewer.
-    async fn give_up(&self, of: &GroupRef, chores: &Chores, failed: &[(String, Trouble)], late: i64) -> Result<()> {
+    async fn give_up(
+        &self,
+        turn: &Turn<'_>,
+        of: &GroupRef,
+        chores: &Chores,
+        failed: &[(String, Trouble)],
+        late: i64,
+    ) -> Result<()> {
         let (cluster, machines) = (&self.context.cluster, &self.context.cluster.machines);
         let value: Value = format!("{}{}", super::shrink::MARK, cluster.clock.now()).into();
         let mut marked = Vec::new();
@@ -214,7 +222,7 @@ impl Tender {
             return Ok(());
         }
         let (from, to) = (chores.replicas, chores.replicas - fewer);
-        let resized = machines.resize(of, Some(from), to).await;
+        let resized = machines.resize(turn, of, Some(from), to).await;
         if resized.as_ref().ok() != Some(&Resized::Done) {
             for key in &marked {
                 let _ = machines.machines.patch(key, &mark(Value::Null)).await;

@@ -1,8 +1,8 @@
 //! Panics of controllers: reported with the controller and its key, counted, and never dropped with a task.
 //!
 //! [`crate::supervise`] and [`crate::worker`] handle the panics of what they run. A panic of any other task on the threads
-//! of controllers ([`watch_threads`]) is *stray*: its task is gone, and nothing starts it again. The process should end in
-//! good order then ([`stray`]); its supervisor starts it anew.
+//! of controllers ([`watch_threads`]) is *stray*: its task is gone, and nothing starts it again. All that runs on these threads
+//! is to be ended and started anew then ([`strays`]).
 //!
 //! The counts belong to the process, as its panic hook does: controllers of several clusters in one process add up.
 
@@ -15,15 +15,23 @@ use std::sync::{LazyLock, Once};
 use std::task::{self, Poll};
 
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use crate::meta::Key;
 
 static COUNTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
-/// The first stray panic, and that there was one.
-static STRAY: LazyLock<(Mutex<String>, CancellationToken)> = LazyLock::new(Default::default);
+/// The latest stray panic.
+static STRAY: LazyLock<watch::Sender<Option<Stray>>> = LazyLock::new(watch::Sender::default);
 /// What stray panics are counted under.
 const OTHERS: &str = "other tasks";
+
+/// A panic that nothing handled.
+#[derive(Debug, Clone)]
+struct Stray {
+    thread: String,
+    /// The panic and its place.
+    text: String,
+}
 
 thread_local! {
     /// How many handled futures this thread is polling, one inside the other.
@@ -78,53 +86,48 @@ pub fn watch_threads(names: &'static [&'static str]) {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             before(panic);
-            if HANDLED.get() == 0 && std::thread::current().name().is_some_and(|name| names.contains(&name)) {
-                note_stray(panic);
+            let thread = std::thread::current();
+            if let Some(name) = thread.name().filter(|name| HANDLED.get() == 0 && names.contains(name)) {
+                note_stray(name, panic);
             }
         }));
     });
 }
 
-fn note_stray(panic: &PanicHookInfo<'_>) {
+fn note_stray(thread: &str, panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
     let text = format!("{}{place}", panic.payload_as_str().unwrap_or("no message"));
-    tracing::error!(panic = text, "a task panicked, and nothing starts it again");
+    tracing::error!(thread, panic = text, "a task panicked, and nothing starts it again");
     *COUNTS.lock().entry(OTHERS).or_default() += 1;
-    let (first, seen) = &*STRAY;
-    let mut first = first.lock();
-    if first.is_empty() {
-        *first = text;
+    STRAY.send_replace(Some(Stray { thread: thread.to_owned(), text }));
+}
+
+/// Stray panics on threads of some names.
+#[derive(Debug)]
+pub struct Strays {
+    threads: &'static [&'static str],
+    latest: watch::Receiver<Option<Stray>>,
+}
+
+/// Stray panics from now on.
+pub fn strays(threads: &'static [&'static str]) -> Strays {
+    Strays { threads, latest: STRAY.subscribe() }
+}
+
+impl Strays {
+    /// The next one, with its place. Of several at once the latest is told.
+    pub async fn next(&mut self) -> String {
+        loop {
+            if self.latest.changed().await.is_err() {
+                // The sender lives as long as the process.
+                std::future::pending::<()>().await;
+            }
+            let stray = self.latest.borrow_and_update().clone();
+            if let Some(stray) = stray.filter(|stray| self.threads.contains(&stray.thread.as_str())) {
+                return stray.text;
+            }
+        }
     }
-    drop(first);
-    seen.cancel();
-}
-
-/// Ends when a task has died of a stray panic; gives the panic and its place.
-pub async fn stray() -> String {
-    let (first, seen) = &*STRAY;
-    seen.cancelled().await;
-    first.lock().clone()
-}
-
-/// How often each controller has panicked.
-pub fn counts() -> BTreeMap<&'static str, u64> {
-    COUNTS.lock().clone()
-}
-
-/// Reports a panic of a controller; gives its message.
-pub(crate) fn report(controller: &'static str, key: Option<&Key>, panic: &(dyn Any + Send)) -> String {
-    let message = message(panic);
-    match key {
-        Some(key) => tracing::error!(controller, %key, panic = message, "a controller panicked, will try again"),
-        None => tracing::error!(controller, panic = message, "a controller panicked"),
-    }
-    *COUNTS.lock().entry(controller).or_default() += 1;
-    message
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 #[cfg(test)]
@@ -137,7 +140,8 @@ mod tests {
     /// One test, as there is one hook: a handled panic, one on other threads, and one that takes a task along.
     #[test]
     fn a_panic_that_nothing_handles_is_seen() {
-        watch_threads(&["watched"]);
+        watch_threads(&["watched", "too"]);
+        let (mut strays, mut elsewhere) = (super::strays(&["watched"]), super::strays(&["too"]));
         let threads = |name| Builder::new_multi_thread().worker_threads(1).thread_name(name).build().unwrap();
         let (watched, others) = (threads("watched"), threads("others"));
         let fails = || async { panic!("on purpose") };
@@ -145,10 +149,12 @@ mod tests {
         assert!(watched.block_on(watched.spawn(caught)).unwrap().is_err());
         assert!(watched.block_on(others.spawn(fails())).is_err());
         watched.block_on(watched.spawn_blocking(|| report_only("background", || panic!("on purpose")))).unwrap();
-        assert!(stray().now_or_never().is_none(), "each of these is handled");
+        assert!(strays.next().now_or_never().is_none(), "each of these is handled");
         assert!(watched.block_on(watched.spawn(fails())).is_err());
-        let told = stray().now_or_never().expect("it was seen");
+        let told = strays.next().now_or_never().expect("it was seen");
         assert!(told.starts_with("on purpose at ") && told.contains("panics.rs:"), "{told}");
         assert!(counts()[OTHERS] >= 1);
+        assert!(elsewhere.next().now_or_never().is_none(), "it was on other threads");
+        assert!(strays.next().now_or_never().is_none(), "it is told once");
     }
 }

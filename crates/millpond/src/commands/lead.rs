@@ -20,9 +20,11 @@ use millpond_runtime::clock::Clock;
 use millpond_runtime::panics;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dialects::{self, DialectOptions};
+use super::threads::OF_CONTROLLERS;
 
 /// The Lease that decides who leads.
 pub(crate) const LEASE: &str = "millpond-controller";
@@ -38,14 +40,14 @@ const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 /// Where the machines of the simulated cloud are kept.
 #[derive(Debug, Clone)]
-pub(crate) enum CloudPlace {
+pub(crate) enum CloudLocation {
     /// In memory: they are gone with the process.
     Memory(Arc<Cloud>),
     /// In a file of this directory.
     Directory(PathBuf),
 }
 
-impl CloudPlace {
+impl CloudLocation {
     /// Opens the cloud; waits while another process has it. None when the term ends before.
     async fn open(&self, term: &CancellationToken) -> anyhow::Result<Option<Arc<Cloud>>> {
         let directory = match self {
@@ -78,11 +80,26 @@ fn open_cloud(directory: &Path) -> anyhow::Result<Cloud> {
 }
 
 /// A process whose controllers panic again and again ends after this long, even if some of them do not.
-pub(crate) const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The wait before controllers are started anew after a panic that nothing handled; it doubles with each further one.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+/// So many of these panics within [`REMEMBERED`] end the process.
+const MAX_PANICS: usize = 5;
+/// See [`MAX_PANICS`].
+const REMEMBERED: Duration = Duration::from_mins(10);
+
+/// How a run of the controllers ended.
+enum Ended {
+    /// It was stopped.
+    Stopped,
+    /// One of its tasks panicked, and nothing handled that; the others were ended.
+    Panicked(String),
+}
 
 /// What a process first finds out about its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ElectionResult {
     /// Its controllers run.
     Leads,
     /// Another process leads; this one waits.
@@ -162,22 +179,22 @@ pub(crate) enum Readiness {
 }
 
 /// Controllers that run whenever this process leads.
-pub(crate) struct Office {
+pub(crate) struct ControllerRunner {
     pub(crate) client: Client,
-    pub(crate) cloud: CloudPlace,
+    pub(crate) cloud: CloudLocation,
     pub(crate) options: Options,
     pub(crate) dialects: DialectOptions,
     monitor: Monitor,
-    settled: Option<oneshot::Sender<Standing>>,
+    settled: Option<oneshot::Sender<ElectionResult>>,
 }
 
-impl Office {
-    pub(crate) fn new(client: Client, cloud: CloudPlace, options: Options) -> Self {
+impl ControllerRunner {
+    pub(crate) fn new(client: Client, cloud: CloudLocation, options: Options) -> Self {
         Self { client, cloud, options, dialects: DialectOptions::default(), monitor: Monitor::default(), settled: None }
     }
 
     /// Tells once whether this process leads or waits; nothing if it fails before.
-    pub(crate) fn settled(&mut self) -> oneshot::Receiver<Standing> {
+    pub(crate) fn settled(&mut self) -> oneshot::Receiver<ElectionResult> {
         let (settled, told) = oneshot::channel();
         self.settled = Some(settled);
         told
@@ -194,7 +211,7 @@ impl Office {
             let mut elected = candidate.elected_at_once().await;
             if elected.is_none() {
                 self.monitor.set(Phase::Follows);
-                self.settle(Standing::Waits);
+                self.settle(ElectionResult::Waits);
                 elected = candidate.elected(&stop).await;
             }
             let Some(leadership) = elected else { return Ok(()) };
@@ -223,14 +240,39 @@ impl Office {
         self.serve(Leads::Alone, &stop).await
     }
 
-    /// One term, until the token is cancelled.
+    /// One term, until the token is cancelled. When a task of controllers or dialects panics and nothing handles it, all of
+    /// them are ended and started anew.
     async fn serve(&mut self, leads: Leads, term: &CancellationToken) -> anyhow::Result<()> {
-        let Some(cloud) = self.cloud.open(term).await? else { return Ok(()) };
+        let mut panics = Vec::new();
+        loop {
+            let panic = match self.serve_once(leads.clone(), &term.child_token()).await? {
+                Ended::Stopped => return Ok(()),
+                Ended::Panicked(panic) => panic,
+            };
+            panics.retain(|at: &Instant| at.elapsed() < REMEMBERED);
+            panics.push(Instant::now());
+            if panics.len() >= MAX_PANICS {
+                term.cancel();
+                anyhow::bail!("controllers panicked again and again, the last time with: {panic}");
+            }
+            let wait = FIRST_RESTART * (1 << (panics.len() - 1));
+            tracing::error!(panic, ?wait, "the controllers are started anew");
+            tokio::select! {
+                () = term.cancelled() => return Ok(()),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Runs controllers and dialects until the token is cancelled, or one of their tasks is lost.
+    async fn serve_once(&mut self, leads: Leads, term: &CancellationToken) -> anyhow::Result<Ended> {
+        let Some(cloud) = self.cloud.open(term).await? else { return Ok(Ended::Stopped) };
+        let mut strays = panics::strays(OF_CONTROLLERS);
         let provider = Arc::new(SimProvider::new(cloud, self.client.clone(), Clock::Machine));
         if let Some(leadership) = leads.leadership()
             && !begin_term(&*provider, leadership).await?
         {
-            return Ok(());
+            return Ok(Ended::Stopped);
         }
         let options = Options { leads, ..self.options.clone() };
         let acts: Arc<dyn Provider> = Arc::<SimProvider>::clone(&provider);
@@ -242,30 +284,35 @@ impl Office {
         });
         let dialects = dialects::start(&self.client, &self.dialects, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
-        self.settle(Standing::Leads);
-        let failed = tokio::select! {
-            () = term.cancelled() => None,
-            (name, panic) = controllers.failed() => {
-                Some(format!("controller `{name}` panicked again and again, the last time with: {panic}"))
-            }
-            panic = panics::stray() => Some(format!("a task panicked that is not started again: {panic}")),
-        };
+        self.settle(ElectionResult::Leads);
+        let (mut stray, mut failed) = (None, None);
+        tokio::select! {
+            () = term.cancelled() => {}
+            gave_up = controllers.failed() => failed = Some(gave_up),
+            panic = strays.next() => stray = Some(panic),
+        }
         let ended = async {
             controllers.ended().await;
             dialects.wait().await;
             let _ = booting.await;
         };
-        let Some(why) = failed else {
+        if stray.is_none() && failed.is_none() {
             ended.await;
-            return Ok(());
-        };
+            return Ok(Ended::Stopped);
+        }
         // What is left of it may hang on what panicked.
         term.cancel();
-        let _ = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await;
-        anyhow::bail!(why)
+        let all_ended = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await.is_ok();
+        if let Some((name, panic)) = failed {
+            anyhow::bail!("controller `{name}` panicked again and again, the last time with: {panic}");
+        }
+        let panic = stray.unwrap_or_default();
+        // Two sets of controllers must not act side by side.
+        anyhow::ensure!(all_ended, "controllers did not end after a panic: {panic}");
+        Ok(Ended::Panicked(panic))
     }
 
-    fn settle(&mut self, standing: Standing) {
+    fn settle(&mut self, standing: ElectionResult) {
         if let Some(settled) = self.settled.take() {
             // The receiver may be gone.
             let _ = settled.send(standing);

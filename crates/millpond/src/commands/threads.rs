@@ -1,8 +1,8 @@
 //! Thread pools of the parts that share a process.
 //!
-//! Tasks on the same threads wait in one line: a pod that waits for a node would wait behind all that kubelets have to
-//! say, and a request behind a plan. So each has threads of its own; and where there are more threads that have
-//! something to do than processors, those go first whom somebody waits for.
+//! Tasks on the same threads wait in one queue: a pending pod would wait behind the writes of all kubelets, and a
+//! request behind a plan. So each kind of work has threads of its own; and where more threads are runnable than there
+//! are processors, latency-critical threads have priority.
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -26,10 +26,13 @@ impl Rank {
     }
 }
 
-/// Threads whose tasks belong to controllers, dialects and stand-ins: one that panics unhandled ends the process.
 const URGENT: &str = "urgent";
 const CONTROLLERS: &str = "controllers";
 const STAND_INS: &str = "stand-ins";
+/// Threads of controllers and dialects: when one of their tasks panics unhandled, all of them are started anew.
+pub(crate) const OF_CONTROLLERS: &[&str] = &[URGENT, CONTROLLERS];
+/// Threads of stand-ins: the same.
+pub(crate) const OF_STAND_INS: &[&str] = &[STAND_INS];
 
 /// The threads of controllers.
 pub(crate) struct Threads {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -27,10 +28,10 @@ use super::dialects::ci::CiDialectArgs;
 use super::dialects::fake_vcenter;
 use super::dialects::gpu::GpuArgs;
 use super::identities;
-use super::lead::{self, CloudPlace, Office, Standing};
+use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
-use super::threads::{self, Threads};
+use super::threads::{self, OF_STAND_INS, Threads};
 use crate::failure::{Code, Failure};
 
 /// Arguments of `millpond up`.
@@ -83,7 +84,7 @@ const CI_IMAGE: &str = "millpond";
 /// `/readyz` names this while Millpond's own kinds are not served yet.
 const KINDS_GATE: &str = "millpond-kinds";
 
-/// Where data is kept when nobody says otherwise.
+/// The default of `--data-dir`.
 pub(crate) fn default_data_dir() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home);
@@ -129,8 +130,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     };
     let stand_ins = (!args.bare).then(|| {
         let client = own_client(of_stand_ins, identities::stand_ins());
-        let _theirs = of_stand_ins.enter();
-        start_stand_ins(client, stop.clone())
+        of_stand_ins.spawn(keep_stand_ins(client, stop.clone()))
     });
     let options = ControllerOptions {
         advise: args.advise,
@@ -141,10 +141,10 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         }),
         ..ControllerOptions::default()
     };
-    let (mut crew, mut standing) = (None, Standing::Leads);
+    let (mut crew, mut standing) = (None, ElectionResult::Leads);
     if !args.bare {
         let of_controllers = own_client(threads.controllers(), identities::controller());
-        let mut office = Office::new(of_controllers, cloud(&args), options);
+        let mut office = ControllerRunner::new(of_controllers, cloud(&args), options);
         office.dialects.gpu = args.gpu.options(lead::NAMESPACE);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         office.dialects.ci.clone_from(&ci);
@@ -174,18 +174,12 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
     let more = ci.as_ref().map(super::dialects::ci::CiOptions::greeting).unwrap_or_default();
     say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig(), &more))?;
-    if standing == Standing::Waits {
+    if standing == ElectionResult::Waits {
         say("Another controller leads on this API; the ones in this process wait.\n")?;
     }
     tokio::select! {
         () = signals.next() => {}
         failed = failure(&mut crew) => return Err(failed),
-        panic = panics::stray() => {
-            // Controllers that lead resign.
-            stop.cancel();
-            let _ = tokio::time::timeout(lead::GIVEN_UP_WITHIN, failure(&mut crew)).await;
-            anyhow::bail!("a task panicked that is not started again: {panic}");
-        }
     }
     say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();
@@ -199,6 +193,13 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     }
 }
 
+/// The wait before stand-ins are started anew; it doubles with each further panic.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+/// No wait is longer.
+const LONGEST_RESTART: Duration = Duration::from_mins(1);
+/// Stand-ins of which one panicked are waited for so long.
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Controllers that run until they are stopped.
 type Crew = JoinHandle<anyhow::Result<()>>;
 
@@ -209,7 +210,12 @@ async fn failure(crew: &mut Option<Crew>) -> anyhow::Error {
     ended.err().unwrap_or_else(|| anyhow::anyhow!("the controllers ended"))
 }
 
-async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: Option<StandIns>, embedded: Embedded) {
+async fn wind_down(
+    demo: Option<JoinHandle<()>>,
+    crew: Option<Crew>,
+    stand_ins: Option<JoinHandle<()>>,
+    embedded: Embedded,
+) {
     if let Some(demo) = demo {
         let _ = demo.await;
     }
@@ -217,17 +223,17 @@ async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: 
         let _ = crew.await;
     }
     if let Some(stand_ins) = stand_ins {
-        stand_ins.ended().await;
+        let _ = stand_ins.await;
     }
     embedded.stop().await;
 }
 
 /// The machines of the simulated cloud live as long as the objects do.
-fn cloud(args: &UpArgs) -> CloudPlace {
+fn cloud(args: &UpArgs) -> CloudLocation {
     if args.memory {
-        CloudPlace::Memory(Arc::new(Cloud::in_memory()))
+        CloudLocation::Memory(Arc::new(Cloud::in_memory()))
     } else {
-        CloudPlace::Directory(args.data_dir.clone())
+        CloudLocation::Directory(args.data_dir.clone())
     }
 }
 
@@ -240,6 +246,30 @@ fn api_server(args: &UpArgs, embedded: &Embedded) -> anyhow::Result<ApiServer> {
 
 /// Kinds of own hosts: their machines are real, and `millpond-hosts` looks after them.
 const OWN_HOSTS: [&str; 3] = ["ByoMachine", "ByoCluster", "BootstrapKubeconfig"];
+
+/// Runs stand-ins until they are stopped. When one of their tasks panics and nothing handles it, all of them are ended and
+/// started anew; they are never given up, so that no object can stop the API that they play in.
+async fn keep_stand_ins(client: kube::Client, stop: CancellationToken) {
+    let mut strays = panics::strays(OF_STAND_INS);
+    let mut wait = FIRST_RESTART;
+    loop {
+        let run = stop.child_token();
+        let stand_ins = start_stand_ins(client.clone(), run.clone());
+        let panic = tokio::select! {
+            () = stop.cancelled() => return stand_ins.ended().await,
+            panic = strays.next() => panic,
+        };
+        tracing::error!(panic, ?wait, "the stand-ins are started anew");
+        run.cancel();
+        // What is left may hang on what panicked.
+        let _ = tokio::time::timeout(ENDED_WITHIN, stand_ins.ended()).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        wait = (wait * 2).min(LONGEST_RESTART);
+    }
+}
 
 /// In embedded mode the stand-ins play every kubelet but those of own hosts, and turn Machines into nodes.
 fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {

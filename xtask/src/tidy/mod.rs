@@ -6,6 +6,8 @@
 mod arrows;
 mod ignored;
 mod modules;
+mod pages;
+mod reasons;
 mod text;
 
 use std::fmt;
@@ -93,6 +95,8 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(arrows::check(&tree));
     findings.extend(ignored::check(&tree));
     findings.extend(modules::check(&tree));
+    findings.extend(pages::check(&tree));
+    findings.extend(reasons::check(&tree));
     findings.extend(text::check(&tree));
     findings.sort();
     for finding in &findings {

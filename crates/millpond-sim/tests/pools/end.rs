@@ -308,7 +308,7 @@ async fn an_interrupted_machine_is_left_before_it_goes() {
 async fn pods_end_before_the_machine_that_is_taken_back() {
     let basin = Basin::start().await;
     let claim = one_node(&basin, 3).await;
-    // Nobody may be evicted: they are deleted in time for their own grace period.
+    // No pod may be evicted: they are deleted in time for their own grace period.
     budget(&basin, 0).await;
     let old = pods_of(basin.cluster(), "web");
     basin.cloud.interrupt(&claim.status.provider_id, Duration::from_mins(2), basin.now()).expect("interrupted");
@@ -331,7 +331,7 @@ async fn a_claim_that_names_a_wrong_machine_takes_its_own_along() {
     let claim = one_node(&basin, 1).await;
     basin.scale("web", 0).await;
     basin.until_quiet().await;
-    // All of it while nobody looks.
+    // All of it while no controller runs.
     basin.kill();
     name_wrongly(&basin, &claim).await;
     delete_claim(&basin, &claim).await;

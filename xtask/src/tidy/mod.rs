@@ -9,6 +9,7 @@ mod modules;
 mod pages;
 mod reasons;
 mod text;
+mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(pages::check(&tree));
     findings.extend(reasons::check(&tree));
     findings.extend(text::check(&tree));
+    findings.extend(words::check(&tree));
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -12,6 +12,10 @@ const DECISIONS: &str = "docs/adr";
 const INDEX: &str = "docs/adr/README.md";
 /// The page that names modules.
 const MAP: &str = "docs/ARCHITECTURE.md";
+/// `solve/mod.rs`, `market.rs` or `solve/`.
+const FILE_OR_FOLDER: &str = r"`((?:[\w.-]+/)*[\w.-]+(?:\.rs|/))`";
+/// `solve/mod.rs`: decisions speak of other folders, too.
+const FILE_IN_FOLDER: &str = r"`((?:[\w.-]+/)+[\w.-]+\.rs)`";
 /// The page that leads to every guide.
 const ENTRY: &str = "README.md";
 const GUIDES: &str = "docs/guides";
@@ -22,7 +26,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let page = |name: &str| pages.iter().find(|file| file.path == Path::new(name)).map_or("", |file| &file.text);
     let decisions: Vec<_> = pages.iter().copied().filter(|file| file.path.starts_with(DECISIONS)).collect();
     let mut findings = check_index(page(INDEX), &decisions);
-    findings.extend(check_map(page(MAP), &paths));
+    let map = pages.iter().filter(|file| file.path == Path::new(MAP));
+    findings.extend(map.flat_map(|file| check_named(file, FILE_OR_FOLDER, &paths)));
+    findings.extend(decisions.iter().flat_map(|file| check_named(file, FILE_IN_FOLDER, &paths)));
     findings.extend(pages.iter().flat_map(|file| check_links(file, &paths)));
     for guide in paths.iter().filter(|path| path.starts_with(GUIDES)) {
         if !page(ENTRY).contains(&*guide.to_string_lossy()) {
@@ -61,16 +67,16 @@ fn check_index(index: &str, decisions: &[&SourceFile]) -> Vec<Finding> {
     findings
 }
 
-/// Files and folders that the map names in backticks exist somewhere below `crates/` or `xtask/`.
-fn check_map(map: &str, paths: &BTreeSet<&Path>) -> Vec<Finding> {
-    let quoted = Regex::new(r"`((?:[\w.-]+/)*[\w.-]+(?:\.rs|/))`").expect("a constant expression");
+/// Files and folders that a page names in backticks exist in some crate.
+fn check_named(page: &SourceFile, pattern: &str, paths: &BTreeSet<&Path>) -> Vec<Finding> {
+    let pattern = Regex::new(pattern).expect("a constant expression");
     let mut findings = Vec::new();
-    for (number, line) in (1..).zip(map.lines()) {
-        for found in quoted.captures_iter(line) {
-            let named = format!("/{}", &found[1]);
-            let is_there = paths.iter().any(|path| format!("/{}", path.display()).contains(&named));
-            if !is_there && !found[1].contains("NAME") {
-                findings.push(Finding::line(MAP, number, format!("names `{}`, which no crate has", &found[1])));
+    for (number, line) in (1..).zip(page.text.lines()) {
+        for named in pattern.captures_iter(line).map(|found| found.extract::<1>().1[0]) {
+            let tail = format!("/{named}");
+            let is_there = paths.iter().any(|path| format!("/{}", path.display()).contains(&tail));
+            if !is_there && !named.contains("NAME") {
+                findings.push(Finding::line(&page.path, number, format!("names `{named}`, which no crate has")));
             }
         }
     }
@@ -154,12 +160,13 @@ mod tests {
         let map =
             "see `solve/`, `deep/b.rs` and `millpond-plan/src/solve/`\nnot `deep/c.rs` or `gone/`; `NAME.rs` is any\n";
         assert_eq!(
-            shown(&check_map(map, &paths)),
+            shown(&check_named(&file(MAP, map), FILE_OR_FOLDER, &paths)),
             [
                 "docs/ARCHITECTURE.md:2: names `deep/c.rs`, which no crate has",
                 "docs/ARCHITECTURE.md:2: names `gone/`, which no crate has"
             ]
         );
+        assert_eq!(shown(&check_named(&file("docs/adr/1.md", map), FILE_IN_FOLDER, &paths)).len(), 1);
     }
 
     #[test]

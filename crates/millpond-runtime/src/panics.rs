@@ -20,16 +20,16 @@ use tokio::sync::watch;
 use crate::meta::Key;
 
 static COUNTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
-/// The latest stray panic.
-static STRAY: LazyLock<watch::Sender<Option<Stray>>> = LazyLock::new(watch::Sender::default);
+/// Stray panics by the name of their thread.
+static STRAY: LazyLock<watch::Sender<BTreeMap<String, Stray>>> = LazyLock::new(watch::Sender::default);
 /// What stray panics are counted under.
 const OTHERS: &str = "other tasks";
 
-/// A panic that nothing handled.
-#[derive(Debug, Clone)]
+/// Panics that nothing handled.
+#[derive(Debug, Default)]
 struct Stray {
-    thread: String,
-    /// The panic and its place.
+    count: u64,
+    /// The latest, and its place.
     text: String,
 }
 
@@ -99,32 +99,47 @@ fn note_stray(thread: &str, panic: &PanicHookInfo<'_>) {
     let text = format!("{}{place}", panic.payload_as_str().unwrap_or("no message"));
     tracing::error!(thread, panic = text, "a task panicked, and nothing starts it again");
     *COUNTS.lock().entry(OTHERS).or_default() += 1;
-    STRAY.send_replace(Some(Stray { thread: thread.to_owned(), text }));
+    STRAY.send_modify(|all| {
+        let stray = all.entry(thread.to_owned()).or_default();
+        *stray = Stray { count: stray.count + 1, text };
+    });
 }
 
 /// Stray panics on threads of some names.
 #[derive(Debug)]
 pub struct Strays {
     threads: &'static [&'static str],
-    latest: watch::Receiver<Option<Stray>>,
+    all: watch::Receiver<BTreeMap<String, Stray>>,
+    /// Of these threads, how many there were at the last look.
+    seen: u64,
 }
 
 /// Stray panics from now on.
 pub fn strays(threads: &'static [&'static str]) -> Strays {
-    Strays { threads, latest: STRAY.subscribe() }
+    let all = STRAY.subscribe();
+    let seen = latest(&all.borrow(), threads).map_or(0, |(count, _)| count);
+    Strays { threads, all, seen }
+}
+
+/// How many there were on some threads, and one of the latest.
+fn latest(all: &BTreeMap<String, Stray>, threads: &[&str]) -> Option<(u64, String)> {
+    let of_threads = || threads.iter().filter_map(|thread| all.get(*thread));
+    let text = of_threads().last()?.text.clone();
+    Some((of_threads().map(|stray| stray.count).sum(), text))
 }
 
 impl Strays {
-    /// The next one, with its place. Of several at once the latest is told.
+    /// The next one, with its place. Several at once are one.
     pub async fn next(&mut self) -> String {
         loop {
-            if self.latest.changed().await.is_err() {
+            let found = latest(&self.all.borrow_and_update(), self.threads);
+            if let Some((count, text)) = found.filter(|(count, _)| *count > self.seen) {
+                self.seen = count;
+                return text;
+            }
+            if self.all.changed().await.is_err() {
                 // The sender lives as long as the process.
                 std::future::pending::<()>().await;
-            }
-            let stray = self.latest.borrow_and_update().clone();
-            if let Some(stray) = stray.filter(|stray| self.threads.contains(&stray.thread.as_str())) {
-                return stray.text;
             }
         }
     }
@@ -144,7 +159,7 @@ mod tests {
         let (mut strays, mut elsewhere) = (super::strays(&["watched"]), super::strays(&["too"]));
         let threads = |name| Builder::new_multi_thread().worker_threads(1).thread_name(name).build().unwrap();
         let (watched, others) = (threads("watched"), threads("others"));
-        let fails = || async { panic!("on purpose") };
+        let fails = || async { assert!(std::hint::black_box(false), "on purpose") };
         let caught = AssertUnwindSafe(handled(fails())).catch_unwind();
         assert!(watched.block_on(watched.spawn(caught)).unwrap().is_err());
         assert!(watched.block_on(others.spawn(fails())).is_err());

@@ -124,7 +124,7 @@ pub fn strays(threads: &'static [&'static str]) -> Strays {
 /// How many there were on some threads, and one of the latest.
 fn latest(all: &BTreeMap<String, Stray>, threads: &[&str]) -> Option<(u64, String)> {
     let of_threads = || threads.iter().filter_map(|thread| all.get(*thread));
-    let text = of_threads().last()?.text.clone();
+    let text = of_threads().next_back()?.text.clone();
     Some((of_threads().map(|stray| stray.count).sum(), text))
 }
 

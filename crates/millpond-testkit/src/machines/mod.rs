@@ -327,7 +327,7 @@ impl Machine {
     pub fn spawn(&self, name: &str, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.command(program)?;
         command.args(args).env("MILLPOND_LOG", "info");
-        Process::spawn(&format!("{}-{name}", self.name), &mut command, &self.folder)
+        Ok(Process::spawn(&format!("{}-{name}", self.name), &mut command, &self.folder)?.wrapping())
     }
 
     /// Runs a shell script on it to the end; gives what it printed.

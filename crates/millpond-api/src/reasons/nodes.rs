@@ -298,7 +298,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     info(
         "Resolved",
         &[Condition("CapacityBuffer", "ReadyForProvisioning=True")],
-        "the pods to keep room for are known",
+        "the pods to keep capacity for are known",
     ),
     act(
         "PodTemplateNotFound",
@@ -326,7 +326,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     info(
         "RequiresNewCapacity",
         &[Condition("CapacityBuffer", "Provisioning=False")],
-        "nodes are still to come, or a limit leaves no room; the message counts both",
+        "nodes are still to come, or a limit prevents them; the message counts both",
     ),
     act(
         "BufferEmpty",
@@ -337,7 +337,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     act(
         "NotReadyForProvisioning",
         &[Condition("CapacityBuffer", "Provisioning=False")],
-        "the pods to keep room for are not known",
+        "the pods to keep capacity for are not known",
         "see the condition `ReadyForProvisioning`",
     ),
 ];

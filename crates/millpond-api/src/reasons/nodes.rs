@@ -32,8 +32,9 @@ pub(super) const LAUNCHES: &[Reason] = &[
     act(
         "LimitsExceeded",
         &[Warning("NodeClaim, Pod")],
-        "limits were lowered after the claim was written, and it no longer fits",
-        "raise `spec.limits` of the NodePool or the ClusterLimits, or nothing if this was meant",
+        "the claim was written so late that its reservation had lapsed, and the limits no longer allow it; it is deleted and \
+         the pool backs off",
+        "if it is frequent: the API server is slow; else raise `spec.limits` of the NodePool or the ClusterLimits",
     ),
     act(
         "LaunchFailed",
@@ -47,7 +48,7 @@ pub(super) const LAUNCHES: &[Reason] = &[
     ),
     act(
         "LaunchTimeout",
-        &[Warning("NodeClaim")],
+        &[Warning("NodeClaim, Pod"), Condition("NodePool", "NodeRegistrationHealthy=False")],
         "no launch succeeded within 5 min; the claim is deleted and its pods are planned again",
         "look for the `LaunchFailed` events before it",
     ),

@@ -72,7 +72,7 @@ fn check_text(file: &SourceFile, words: &Regex) -> Vec<Finding> {
 /// What stands behind `//`, unless that is within a text such as an address.
 fn comment(line: &str) -> &str {
     match line.find("//") {
-        Some(at) if line[..at].matches('"').count() % 2 == 0 => &line[at..],
+        Some(at) if line[..at].matches('"').count().is_multiple_of(2) => &line[at..],
         _ => "",
     }
 }

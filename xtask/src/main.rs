@@ -33,7 +33,7 @@ struct Cli {
 enum Task {
     /// Run every check and test of the tree, and say what ran
     Test(test::Args),
-    /// Check the rules of the tree: dependencies between crates, dead files, module docs, words, reasons, links
+    /// Check the habits of the tree: arrows, dead files, module docs
     Tidy,
     /// Check licences, sources, bans and duplicates of all dependencies, as `deny.toml` states them
     Dependencies,

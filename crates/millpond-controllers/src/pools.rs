@@ -97,7 +97,8 @@ impl Reconcile for Pools {
 }
 
 impl Pools {
-    /// What the nodes of a pool add up to, and how many there are. A claim without a node counts what it was promised.
+    /// The total resources of a pool's nodes, and their number. A claim without a node counts with the capacity of its
+    /// status.
     fn sums(&self, pool: &Key) -> (amounts::Amounts, Option<i64>) {
         let mut sums: BTreeMap<String, i64> = BTreeMap::new();
         let mut nodes = 0;

@@ -30,8 +30,8 @@ use crate::provision::{Nominations, Provisioner};
 use crate::repair::Repair;
 use crate::static_pools::StaticPools;
 
-/// Workers for claims mostly wait: for providers, for writes, for the scheduler to hear of nominations. With fewer of them
-/// new claims would not be launched while others register. Writes at a time are limited elsewhere.
+/// Workers for claims mostly wait: for providers, for writes, for nominations to be observed. With fewer of them new
+/// claims would not be launched while others register. Concurrent writes are limited elsewhere.
 const CLAIMS_AT_A_TIME: usize = 1024;
 /// Claims whose marks are looked at, at a time.
 const CLAIM_CONDITIONS_AT_A_TIME: usize = 64;

@@ -96,7 +96,7 @@ pub struct LaunchRequest {
 pub struct Launched {
     /// What was made, now or when the token was first used.
     pub instance: Instance,
-    /// Choices that were tried before and were not to be had, in the order of the request. Empty when the instance
-    /// is of an earlier call.
+    /// Choices that were tried before and were unavailable, in the order of the request. Empty when the instance is of
+    /// an earlier call.
     pub unavailable: Vec<OfferingKey>,
 }

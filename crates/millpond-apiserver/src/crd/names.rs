@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_names_are_told() {
+    fn taken_names_are_reported() {
         let mut foos = definition("foos", "Foo", &["f", "ff"]);
         prepare(&mut foos, None, &[], "T");
         for (mut other, reason, message) in [

@@ -45,7 +45,7 @@ pub mod disrupted_by {
     pub const UNHEALTHY: &str = "unhealthy";
     /// There is no such machine.
     pub const GARBAGE_COLLECTED: &str = "garbage_collected";
-    /// Nothing that satisfies it is to be had.
+    /// No available offering satisfies it.
     pub const INSUFFICIENT_CAPACITY: &str = "insufficient_capacity";
     /// Its class cannot be used.
     pub const CLASS_NOT_READY: &str = "nodeclass_not_ready";

@@ -1,12 +1,12 @@
 //! Pods that wait bring nodes: gather, plan, write claims, tell the scheduler.
 //!
 //! ```text
-//! pods wait ─▶ window ─▶ snapshot ─▶ plan ─▶ limits ─▶ claims (intent, promised to pods) ─▶ nominations
+//! pods wait ─▶ window ─▶ snapshot ─▶ plan ─▶ limits ─▶ claims (with their pods) ─▶ nominations
 //! ```
 //!
-//! A round decides for all pods at once. What it planned stands in the claims, and is told to the scheduler through
-//! `status.nominatedNodeName` before the node takes pods, so that what was planned is what happens; a promise whose node
-//! will not come is taken back, and the next round looks at the pod anew.
+//! A round plans for all pods at once. The plan is stored in the claims, and passed to the scheduler through
+//! `status.nominatedNodeName` before the node takes pods, so that the scheduler follows the plan. A nomination whose
+//! node will not come is withdrawn, and the next round plans for the pod anew.
 
 mod batch_window;
 mod new_claim;

@@ -42,7 +42,7 @@ const REMIND: Duration = Duration::from_secs(2);
 /// bound meanwhile are skipped.
 pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
     let pods = in_any_order(cluster, pods, node);
-    // Again, if the scheduler takes off what it has just been told: it tried in between.
+    // Repeated, in case the scheduler cleared the nomination with an attempt in between.
     for _ in 0..TELL_TIMES {
         let write = |key: &Key| {
             let key = key.clone();
@@ -69,7 +69,7 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
     }
 }
 
-/// Those whom the scheduler can be told about all at once.
+/// The pods that can be nominated all at once.
 fn in_any_order(cluster: &Cluster, pods: &[Key], node: &str) -> Vec<Key> {
     let mut spread_order = SpreadOrder::new(cluster, pods);
     let need_not_wait = |key: &&Key| cluster.pods.get(key).is_some_and(|pod| spread_order.may_nominate(&pod, node));
@@ -90,7 +90,7 @@ async fn write_nomination(cluster: &Cluster, pod: &Key, node: Option<&str>) -> R
 /// Tells the scheduler again what it forgot, and takes back what will not be.
 pub struct Nominations {
     context: Arc<Context>,
-    /// When the scheduler last bound a pod that was promised a node.
+    /// When the scheduler last bound a pod to its nominated node.
     kept: Arc<Mutex<Option<Timestamp>>>,
 }
 
@@ -193,14 +193,14 @@ impl Reconcile for Nominations {
     }
 }
 
-/// Pods that the scheduler was told to wait for a node.
+/// Pods with this node in `status.nominatedNodeName`.
 fn nominated_on(cluster: &Cluster, node: &str) -> Vec<Key> {
     let pods = cluster.pods.list().into_iter();
     pods.filter(|pod| node_name(pod).is_none() && nominated_node(pod) == Some(node)).map(|pod| Key::of(&*pod)).collect()
 }
 
-/// How long a pod may still wait for a node that is ready since then, if another was bound as promised when told. A pod
-/// that was made long after that is another one under the same name.
+/// How long a pod may still wait for a node that is ready since `ready`, if another pod was bound as planned at `kept`.
+/// A pod created long after its nomination is another one under the same name.
 fn patience_left(now: Timestamp, ready: Timestamp, created: Timestamp, kept: Option<Timestamp>) -> Duration {
     let left = |patience: Duration, since: Timestamp| {
         patience.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())

@@ -207,8 +207,9 @@ impl PendingPods {
         }
     }
 
-    /// A pod came to a node. Who was expected there and finds no room any more need not wait for the scheduler. Pods that
-    /// spread do: it deals them out by itself, and while it does, places are exchanged all the time.
+    /// A pod was bound. Pods that were expected on that node and no longer fit need not wait for the scheduler. Pods
+    /// with a topology spread do: the scheduler places them by itself, and while it does, they swap places all the
+    /// time.
     fn bound(&self, pod: &Key, node: &str) {
         let mut state = self.state.lock();
         let expected = state.expected.remove(pod);
@@ -251,7 +252,7 @@ impl PendingPods {
         self.changed.notify_waiters();
     }
 
-    /// Whether a pod needs a node, and was not promised one.
+    /// Whether a pod needs a node, and is not nominated to one.
     fn needs_node(&self, pod: &Pod) -> bool {
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
         let gated = gates.is_some_and(|gates| !gates.is_empty());
@@ -354,8 +355,8 @@ impl PendingPods {
         self.count(&state);
     }
 
-    /// A round ended with these pods without a place, and these for the scheduler to bind by itself; tells which of the
-    /// former have a new reason. `short` if some of what buffers stand for has no place.
+    /// A round ended with these pods unschedulable, and these for the scheduler to bind by itself; returns the
+    /// unschedulable pods with a new reason. `short` if some pods of buffers have no place.
     pub(super) fn end(
         &self,
         unschedulable: HashMap<Key, String>,

@@ -36,7 +36,7 @@ const FAILED: EventReason =
 
 /// Promises that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
-/// So many pods of a claim get an event; the claim itself names them all.
+/// At most this many pods of a claim get an event; the claim itself names them all.
 const MAX_EVENTS_PER_CLAIM: usize = 10;
 
 /// A round of planning.
@@ -124,7 +124,7 @@ impl<'c> Round<'c> {
         RoundPlan { snapshot, market, outcome, promised, claims, taken, bought }
     }
 
-    /// A claim for each planned node, in the plan's order, promised to its pods.
+    /// A claim for each planned node, in the plan's order, with its pods in the annotation.
     fn claims(
         &self,
         snapshot: &Snapshot,

@@ -88,7 +88,7 @@ pub enum Violation {
         key: String,
         /// Its value.
         value: String,
-        /// Who does not allow it.
+        /// The rule that does not allow it.
         against: &'static str,
     },
     /// A label that a new node would have is missing.

@@ -185,7 +185,7 @@ struct BinKey {
     present: BitSet,
     /// The pool of a node that may go.
     pool: Option<PoolId>,
-    /// The price where several are told apart by it: of nodes that are there.
+    /// The price, where nodes with different prices share a name: of existing nodes.
     price: Option<u64>,
     /// The offer of which there are only so many.
     stocked: Option<usize>,

@@ -191,7 +191,7 @@ impl DisruptionBlocker {
                 format!("budget {budget} of its pool allows {nodes} to be away at once, {busy} {are}{when}")
             }
             Self::LeastNodes(nodes) => format!("its pool keeps at least {}", count(*nodes, "node")),
-            Self::Unpriced => "its price is not known, so a saving cannot be told".to_owned(),
+            Self::Unpriced => "its price is not known, so savings are unknown".to_owned(),
             Self::NoPlace(one, rule) => format!("pod {} has no other place ({rule})", pod(one)),
             Self::NoSaving => "no other way to run its pods costs less".to_owned(),
             Self::NotWorthwhile => {

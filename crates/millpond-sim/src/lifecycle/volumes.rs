@@ -35,7 +35,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// A provisioner that hears of claims from now on. Keys without namespace are volumes.
+    /// The provisioner, and the work queue that watches of claims fill. Keys without namespace are volumes.
     pub fn new(cluster: &Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

@@ -117,7 +117,7 @@ pub(super) fn all_names(current: &Current) -> Vec<String> {
     }
 }
 
-/// A name that does not tell which pool is meant.
+/// The rejection of a name that matches no pool, or more than one.
 pub(super) fn refuse(current: &Current, field: &str, name: &str, missing: &LookupError) -> RejectedChange {
     match missing {
         LookupError::Ambiguous(short, full) => {

@@ -60,7 +60,7 @@ pub(crate) fn url(listener: &Listener) -> String {
     listener.address().map_or_else(|_| String::new(), |address| format!("{scheme}://{address}"))
 }
 
-/// Serves where the configuration says, and elsewhere when it says so later; `make` is told whether reads need a token.
+/// Serves at the configured address, and moves when the configuration changes; `make` gets whether reads need a token.
 pub(crate) async fn follow(
     mut config: watch::Receiver<Arc<Config>>,
     ends: CancellationToken,

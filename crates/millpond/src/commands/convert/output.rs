@@ -29,7 +29,7 @@ pub(super) struct OutputArgs {
     #[arg(long)]
     force: bool,
 
-    /// How fields without an exact counterpart are told on stderr
+    /// How fields without an exact counterpart are reported on stderr
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     report: ReportFormat,
 

@@ -1,4 +1,4 @@
-//! Strict limits: nothing is intended before it is reserved, and all that is intended counts.
+//! Strict limits: no claim is created before its usage is reserved, and reserved usage counts.
 //!
 //! Every claim that Millpond writes goes through [`create`]. Where a limit holds (of its pool, or of the whole
 //! cluster), the claim is first reserved: its name and its usage are written into an annotation of the limiting object,

@@ -1,4 +1,4 @@
-//! What pools say about themselves: whether they are valid, whether their class is ready, whether what they launch
+//! The status of NodePools: whether they are valid, whether their class is ready, whether what they launch
 //! becomes nodes ([`crate::health`]), and what their nodes add up to.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Starting and stopping all controllers together.
+//! Starts and stops all controllers together.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::interrupt;
 use crate::metrics;
 use crate::overlays::Overlays;
 use crate::pools::Pools;
-use crate::provision::{Nominations, Provisioner};
+use crate::provision::{Nominator, Provisioner};
 use crate::repair::Repair;
 use crate::static_pools::StaticPools;
 
@@ -80,7 +80,7 @@ impl Controllers {
         controllers.work_on(&urgent, Lane::Urgent, &claims, &queue, CLAIMS_AT_A_TIME, stop);
         controllers.work_on(&Handle::current(), Lane::Usual, &claims, &queue, CLAIMS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
-        controllers.work(Nominations::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
+        controllers.work(Nominator::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         Pools::listen(&context, &queue);
         controllers.work(Pools::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);

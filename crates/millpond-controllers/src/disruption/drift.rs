@@ -1,4 +1,4 @@
-//! Whether a claim is still what its pool and its class ask for.
+//! Drift: whether a claim still matches its pool and its class.
 
 use std::collections::HashMap;
 use std::time::Duration;

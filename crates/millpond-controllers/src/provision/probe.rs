@@ -1,4 +1,4 @@
-//! One claim finds out for all that are like it.
+//! Probes: one claim is launched before others like it.
 //!
 //! Ten pods that may not share a node need ten nodes of one offering. If that is out of stock, ten claims would be
 //! written, fail and be deleted; the same holds for everything else that prevents launches. So where an offering was

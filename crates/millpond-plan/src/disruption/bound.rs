@@ -1,4 +1,4 @@
-//! What any plan costs at least that may take nodes away.
+//! A lower bound of the cost of every plan that may remove nodes.
 //!
 //! Nodes that may not go stay whatever is planned: they cost their price, and what is free on them is free. All others
 //! are on offer, each once at its own price, beside what can be bought. The pods on them, and those that wait and get

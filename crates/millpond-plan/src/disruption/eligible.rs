@@ -1,4 +1,4 @@
-//! Whether a node may be taken away at all, before anything is known about where its pods would go.
+//! Whether a node may be disrupted at all, before anything is known about where its pods would go.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::plan::{Plan, Rule, Target};
 
-/// Why a node stays.
+/// Why a node cannot be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisruptionBlocker {
     /// No pool bought it.

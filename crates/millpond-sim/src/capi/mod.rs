@@ -1,4 +1,4 @@
-//! The core of Cluster API, played: MachineDeployments become MachineSets, these Machines, and Machines Nodes.
+//! Stand-in for the core of Cluster API: MachineDeployments become MachineSets, these Machines, and Machines Nodes.
 //!
 //! ```text
 //!  TanzuKubernetesCluster ─┐

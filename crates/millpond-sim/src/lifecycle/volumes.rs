@@ -1,4 +1,4 @@
-//! Volumes for claims: a provisioner that never runs out.
+//! Volume provisioner for PersistentVolumeClaims, with unlimited capacity.
 //!
 //! A claim gets a volume at once, or, when its class waits for the first consumer, once the
 //! scheduler has written the consumer's node into the claim; the volume then stays in that

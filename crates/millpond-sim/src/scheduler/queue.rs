@@ -1,4 +1,4 @@
-//! Pods that wait for a place: ready to be tried, backing off, or parked until something changes.
+//! The scheduling queue: pods that are ready to be tried, backing off, or parked until something changes.
 //!
 //! An unschedulable pod is parked until a change may help it; then it backs off for a moment that grows with each
 //! attempt. kube-scheduler's backoff is a second and more, but since 1.33 only while there are other pods to try. Here

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be taken away right now.
+//! PodDisruptionBudgets: how many pods may be evicted right now.
 //!
 //! The API server's eviction handler counts against these numbers and lists the pods that it has
 //! let go; this controller keeps the numbers true.

@@ -1,4 +1,4 @@
-//! Objects as far as planning looks at them, read without copying.
+//! Kubernetes objects, reduced to the fields that planning needs, deserialized without copying.
 //!
 //! These are not the full kinds: a field that is not here is skipped by the reader. Kinds that other crates use as
 //! well (NodePool, NodeClaim, NodeClass, NodeOverlay, CapacityBuffer, ScalingConstraint) are in `millpond-api`.

@@ -1,4 +1,4 @@
-//! Pods that stand for room that CapacityBuffers keep free.
+//! Placeholder pods for the capacity that CapacityBuffers keep free.
 
 use millpond_plan::model::{Pod, PodState};
 

@@ -1,4 +1,4 @@
-//! Nodes and the claims behind them: where each is in its life, and what it costs.
+//! Nodes and their claims: their phase and their price.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};

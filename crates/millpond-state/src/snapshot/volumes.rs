@@ -1,4 +1,4 @@
-//! What the volumes of a pod ask of a node: where they can be reached, and that they can be attached.
+//! Constraints of a pod's volumes: the nodes that can reach them, and the attach limits.
 
 use std::collections::HashMap;
 

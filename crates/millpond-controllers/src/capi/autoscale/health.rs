@@ -1,4 +1,4 @@
-//! Groups whose machines failed: they get nothing for a while, which grows with every failure in a row.
+//! Backoff of node groups whose machines failed: no scale-up for a while, which grows with every failure in a row.
 //!
 //! Failures are distinguished by kind. Where the infrastructure provider is out of capacity or quota
 //! ([`TroubleKind::Quota`]), an early retry cannot succeed; a machine that broke, or took too long, may have been a

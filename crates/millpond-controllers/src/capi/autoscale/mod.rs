@@ -1,4 +1,4 @@
-//! Node groups of Cluster API that grow and shrink with their pods, by the cluster-autoscaler's annotations.
+//! Autoscaling of Cluster API's node groups, by the cluster-autoscaler's annotations.
 //!
 //! ```text
 //!  management cluster                       workload cluster (often the same)

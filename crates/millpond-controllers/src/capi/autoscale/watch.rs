@@ -1,4 +1,4 @@
-//! Finding out whether Cluster API is there, and watching it from then on.
+//! Discovers whether Cluster API is installed, and watches its kinds from then on.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Does what a plan says: by server-side apply, as one field manager, at the revision that the plan was made for.
+//! Executes a plan: by server-side apply, as one field manager, at the revision that the plan was made for.
 //!
 //! Templates come first and the pool last, so that nothing ever names what is not there. The pool is one write. When a
 //! write fails, what was made goes again, unless it is named by then. When another client was faster, everything is read

@@ -1,4 +1,4 @@
-//! Which pool a name means.
+//! Finds a pool by its name.
 //!
 //! A pool is called by its MachineDeployment, or by that name without the cluster's name in front of it. Where both
 //! name different pools, the lookup fails; `md/NAME` is the MachineDeployment of exactly that name.

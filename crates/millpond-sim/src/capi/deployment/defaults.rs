@@ -1,4 +1,4 @@
-//! What Cluster API's webhooks fill in on a MachineDeployment, and what its controller adds at once.
+//! Defaults of a MachineDeployment: those of Cluster API's webhooks, and those that its controller adds at once.
 
 use kube::ResourceExt;
 use kube::api::ObjectMeta;

@@ -1,4 +1,4 @@
-//! Why a pod has no place, as a type and in kube-scheduler's words.
+//! Why a pod is unschedulable, as a type and with kube-scheduler's messages.
 
 use std::collections::BTreeMap;
 use std::fmt;

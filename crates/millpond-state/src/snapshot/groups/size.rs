@@ -1,4 +1,4 @@
-//! What a node of a group has, costs and is labelled with, before there is one.
+//! The capacity, price and labels of a group's node before one exists.
 //!
 //! A node of the group that is there and ready knows best. Otherwise annotations and templates say what the machine
 //! has; what the node keeps for itself is subtracted: what the bootstrap template tells the kubelet to reserve, and

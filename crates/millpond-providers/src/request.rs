@@ -1,4 +1,4 @@
-//! What is asked of a provider: a launch with its choices, and the answer.
+//! The launch request with its choices, and its answer.
 
 use std::collections::BTreeMap;
 use std::fmt;

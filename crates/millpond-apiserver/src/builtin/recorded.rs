@@ -1,4 +1,4 @@
-//! What kube-apiserver 1.36 made of some hundred objects, replayed through the hooks.
+//! Replays recorded answers of kube-apiserver 1.36 to some hundred objects through the hooks.
 //!
 //! Each line of `testdata/*.jsonl` is one case: an object, perhaps a merge patch to it, and what the real server stored
 //! or the errors that it returned. Uids and times are replaced, addresses that a server picks are left out.

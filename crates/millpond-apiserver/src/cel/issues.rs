@@ -1,4 +1,4 @@
-//! What is wrong with an expression, shown with the line it is about.
+//! Errors of an expression, shown with the line that they are about.
 
 use std::fmt;
 

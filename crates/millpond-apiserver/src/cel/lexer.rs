@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! The lexer: from text to tokens.
 
 use super::issues::Issues;
 

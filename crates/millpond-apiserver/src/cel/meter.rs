@@ -1,4 +1,4 @@
-//! What an evaluation may cost.
+//! The runtime cost limit of an evaluation.
 //!
 //! Three counters run: the cost in upstream's units, which decides and is shown to users; the work really done, which
 //! keeps expressions from being slow where upstream's units do not see it (comparing large objects, counting

@@ -1,4 +1,4 @@
-//! Which names a definition gets, and the conditions that say so.
+//! Accepts or rejects the names of a definition, with the conditions for that.
 //!
 //! The real server lets two controllers do this a moment after the write; here it is part of the write, so that
 //! a definition is established when its creation is answered.

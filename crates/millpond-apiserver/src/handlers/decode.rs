@@ -1,4 +1,4 @@
-//! From the bytes of a body to an object of the kind that the path names.
+//! Decodes a body to an object of the kind that the path names.
 
 use bytes::Bytes;
 use http::StatusCode;

@@ -1,4 +1,4 @@
-//! Who owns what a request writes: the bridge from a [`Call`] to [`apply`].
+//! Field ownership of a request: the bridge from a [`Call`] to [`apply`].
 
 use std::borrow::Cow;
 use std::sync::Arc;

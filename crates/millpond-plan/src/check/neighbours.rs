@@ -1,4 +1,4 @@
-//! What kube-scheduler asks about pods near each other: anti-affinity, affinity, spread.
+//! kube-scheduler's rules between pods: anti-affinity, affinity, spread.
 //!
 //! Which classes a selector selects is found once for each distinct selector; after that only counts by domain are
 //! compared.

@@ -1,4 +1,4 @@
-//! What can be wrong with a plan.
+//! Violations that a plan can have.
 
 use crate::model::Nanos;
 use crate::pack::CertificateError;

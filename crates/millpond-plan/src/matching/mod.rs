@@ -1,4 +1,4 @@
-//! Which host serves which machine: all waiting machines against all free hosts at once.
+//! Matches machines to hosts: all waiting machines against all free hosts at once.
 //!
 //! ```text
 //!   hosts ─▶ classes (equal labels that selectors name, equal domain, equal value)

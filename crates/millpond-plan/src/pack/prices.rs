@@ -1,4 +1,4 @@
-//! What a pod of each row is worth, from a linear programme over fractional patterns.
+//! The dual price of a pod of each row, from a linear programme over fractional patterns.
 //!
 //! The programme is solved on clusters of similar rows. Its optimum gives prices to the resources of
 //! every bin; a row is then worth what its request costs in the bin where it is cheapest. A last pass

@@ -1,4 +1,4 @@
-//! From bytes to a tree, with the fields that occur twice.
+//! Parses bytes to a tree, and records duplicate fields.
 
 use std::fmt;
 use std::marker::PhantomData;

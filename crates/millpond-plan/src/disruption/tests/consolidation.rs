@@ -1,4 +1,4 @@
-//! What is taken away, and what comes in its place.
+//! Consolidation: removed nodes and their replacements.
 
 use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons};
 use crate::check::check;

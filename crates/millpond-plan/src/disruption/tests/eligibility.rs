@@ -1,4 +1,4 @@
-//! Every way in which a node can be refused.
+//! Every reason why a node cannot be disrupted.
 
 use super::fixture::{Cluster, NOON, at, count, for_reasons};
 use crate::disruption::Accounts;

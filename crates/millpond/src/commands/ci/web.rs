@@ -1,4 +1,4 @@
-//! Where the web API of a launcher listens, and who its clients are.
+//! The listener of a launcher's web API, and the authorization of its clients.
 //!
 //! On loopback it speaks plain HTTP and answers reads of every client, as Nodepool does. On any other address it speaks
 //! TLS and wants a token for reads as well, but for `/ready`, which probes ask without one. Changes always need a token.

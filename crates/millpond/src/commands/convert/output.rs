@@ -1,4 +1,4 @@
-//! What was made, and the report, as texts.
+//! Output of a conversion: the objects and the report.
 
 use std::fmt::Write as _;
 use std::io::Write;

@@ -2,7 +2,7 @@
 //!
 //! A task is a module with one public entry. Whatever a task needs beyond the
 //! Rust toolchain it builds or names; see `docs/ARCHITECTURE.md` for how the
-//! rooms of the tree hang together.
+//! crates of the tree depend on each other.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool speaks on stdout and stderr")]
 
 mod cargo;

@@ -238,7 +238,7 @@ pub struct Proposal {
     /// The instance type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
-    /// What they cost, in dollars an hour.
+    /// Their cost, in dollars per hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<String>,
     /// The proposal in words.

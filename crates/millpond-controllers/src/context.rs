@@ -51,7 +51,7 @@ pub(crate) struct Reopening {
 pub struct Context {
     /// Copies of everything.
     pub cluster: Arc<Cluster>,
-    /// Offerings that were not to be had.
+    /// Offerings that providers could not supply.
     pub stock_outs: StockOuts,
     /// Pools whose claims fail before they are launched.
     pub(crate) launch_backoff: Arc<LaunchBackoff>,
@@ -93,7 +93,7 @@ impl Context {
             (measured.name(), measured)
         };
         let providers: BTreeMap<&'static str, Arc<dyn Provider>> = providers.into_iter().map(measured).collect();
-        // Registered after the index's own listener: what is told is in the index.
+        // Registered after the index's own listener, so the index already has every change that this listener sees.
         let (takers, weak): (Vec<Arc<dyn Provider>>, _) =
             (providers.values().cloned().collect(), Arc::downgrade(&cluster));
         cluster.catalogs.on_change(move |_, _| {
@@ -134,7 +134,7 @@ impl Context {
         self.providers.values()
     }
 
-    /// Who makes the nodes of a class.
+    /// The provider of a class.
     pub fn provider(&self, class: &NodeClass) -> Result<&Arc<dyn Provider>, ProviderError> {
         let name = class.spec.provider.as_deref().unwrap_or(DEFAULT_PROVIDER);
         self.providers.get(name).ok_or_else(|| {
@@ -158,7 +158,7 @@ impl Context {
         self.providers.get(id.split_once("://")?.0)
     }
 
-    /// Who may have made a machine for a claim. The class can be gone, or can have changed.
+    /// The providers that may have made a machine for a claim. The class can be gone, or can have changed.
     pub fn providers_of(&self, claim: &NodeClaim) -> Vec<&Arc<dyn Provider>> {
         if let Some(provider) = self.provider_of_machine(&claim.status.provider_id) {
             return vec![provider];
@@ -182,7 +182,7 @@ impl Context {
 
     /// The same with other pools to choose from.
     pub fn snapshot_of(&self, pools: PoolsOf) -> Snapshot {
-        // Who is advised about other pools knows nothing of groups; their nodes are there all the same.
+        // Advice for other pools ignores node groups; their nodes count all the same.
         let groups = if pools == PoolsOf::NodePools { Use::Closed } else { Use::None };
         self.snapshot_with(pools, groups)
     }

@@ -96,7 +96,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Compares and acts; tells whether another look is worth it soon.
+    /// Compares and acts; returns whether another pass is worth it soon.
     async fn pass(&mut self) -> Result<bool> {
         let context = Arc::clone(&self.context);
         let mut instances = Vec::new();

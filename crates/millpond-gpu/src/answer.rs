@@ -238,7 +238,7 @@ pub enum Keeping {
     Unasked,
     /// The node's annotation has it.
     Held(String, NodeReservation),
-    /// It waited for its pod in vain, or its pod has ended; the message says which.
+    /// Its pod did not come in time, or its pod has ended; the message says which.
     Over(ReservationStatus, String),
     /// It could not be had.
     Refused(&'static str, String),

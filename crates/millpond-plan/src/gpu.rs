@@ -1,4 +1,4 @@
-//! Which node a long job on accelerators should run on.
+//! Chooses the node for a long job on accelerators.
 //!
 //! ```text
 //!   Job + Candidates ─▶ filter: one reason for each node that cannot take it ─▶ rank ─▶ keep the last answer? ─▶ Choice

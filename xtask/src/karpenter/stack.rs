@@ -14,8 +14,8 @@ use millpond_testkit::{Kubectl, Process, RealCluster, free_port};
 const KARPENTER_GATES: &str = "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=true,NodeOverlay=true,\
      StaticCapacity=true,CapacityBuffer=true";
 
-/// As for the controllers of Kubernetes: no throttle of a client is measured.
-/// Karpenter derives its concurrency from the millicores that it is told.
+/// As for the controllers of Kubernetes: no throttle of a client is measured. Karpenter derives its concurrency from
+/// the millicores that it is configured with.
 const KARPENTER_SETTINGS: [(&str, &str); 5] = [
     ("DISABLE_LEADER_ELECTION", "true"),
     ("SYSTEM_NAMESPACE", "kube-system"),
@@ -24,7 +24,7 @@ const KARPENTER_SETTINGS: [(&str, &str); 5] = [
     ("CPU_REQUESTS", "2000"),
 ];
 
-/// Who makes the nodes.
+/// The provider of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {

@@ -120,7 +120,7 @@ fn gpu_info_status() -> Schema {
         .field("pool", string("Pool that could bring them"))
         .field("nodes", int64("How many"))
         .field("instanceType", string("Their instance type"))
-        .field("pricePerHour", string("What they cost, in dollars an hour"))
+        .field("pricePerHour", string("Their cost, in dollars per hour"))
         .field("message", string("The proposal in words"));
     let reservation = object("GPUs that are kept for this job")
         .field("node", string("Where they are"))

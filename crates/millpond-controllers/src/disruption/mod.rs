@@ -1,4 +1,4 @@
-//! Nodes that go: empty, drifted, expired, or dearer than what their pods need.
+//! Disruption: removes nodes that are empty, drifted, expired, or cost more than their pods need.
 //!
 //! ```text
 //!  marks ── lastPodEventTime, Consolidatable, Drifted      hashes ── of pools, for drift

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::answer::Ranking;
 use crate::kinds::GPUInfo;
 
-/// What was told of each GPUInfo, by uid.
+/// The last logged decision of each GPUInfo, by uid.
 #[derive(Default)]
 pub(super) struct Log {
     told: Mutex<HashMap<String, Told>>,
@@ -22,7 +22,7 @@ struct Told {
 }
 
 impl Log {
-    /// Tells a decision unless it is the one that was told before.
+    /// Logs a decision, unless it is the one that was logged before.
     pub(super) fn tell(&self, info: &GPUInfo, nodes: usize, ranking: &Ranking<'_>, kept: bool) {
         let best = ranking.best().map(|node| node.name.clone());
         let told = Told { generation: info.metadata.generation, best, suitable: ranking.suitable.len() };

@@ -53,7 +53,7 @@ pub struct PodKubelets {
     addresses: Arc<Mutex<Addresses>>,
 }
 
-/// The kubelets with the queues through which they are told of changes.
+/// The kubelets and their work queues.
 pub struct Kubelets {
     /// For nodes.
     pub nodes: (Arc<NodeKubelets>, Arc<Queue<Key>>),
@@ -62,7 +62,7 @@ pub struct Kubelets {
 }
 
 impl Kubelets {
-    /// Kubelets that hear of changes from now on.
+    /// Kubelets that watch from now on.
     pub fn new(cluster: &Arc<Cluster>) -> Self {
         let addresses = Arc::new(Mutex::new(Addresses::default()));
         let nodes = Arc::new(Queue::new());

@@ -6,7 +6,7 @@
 //!                    └─ veth ─ […]
 //! ```
 //!
-//! A machine reboots with another boot id and the same files, can be cut off, and tells what was changed on its disk.
+//! A machine reboots with another boot id and the same files, can be cut off, and reports what was changed on its disk.
 //! `systemctl`, `kubeadm` and `kubelet` on it are stand-ins: see `stand_in`.
 
 mod disk;

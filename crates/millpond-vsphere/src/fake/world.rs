@@ -57,7 +57,7 @@ impl Watched {
     }
 }
 
-/// A change as a watcher is told of it.
+/// A change as a watcher sees it.
 pub(super) struct Change {
     pub(super) version: u64,
     pub(super) object: Reference,

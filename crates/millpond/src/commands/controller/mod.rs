@@ -170,7 +170,7 @@ async fn connect(args: &ControllerArgs, threads: &Handle) -> anyhow::Result<Clie
     threads.spawn(connected).await.context("cannot speak to the cluster")?
 }
 
-/// What the controllers are told.
+/// The options of the controllers.
 async fn options(args: &ControllerArgs) -> anyhow::Result<Options> {
     let management = match args.management_kubeconfig.as_deref() {
         Some(file) => {

@@ -77,7 +77,7 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
     ("millpond.dev", &["maintenancewindows"], READ),
     ("metrics.k8s.io", &["nodes"], &["list"]),
     ("apiextensions.k8s.io", &["customresourcedefinitions"], READ),
-    // Who may read the metrics.
+    // Authenticates readers of the metrics.
     ("authentication.k8s.io", &["tokenreviews"], &["create"]),
     ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
 ];

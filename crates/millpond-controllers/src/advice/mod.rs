@@ -127,6 +127,7 @@ impl Advisor {
 
     /// Thinks everything over; tells whether a write failed.
     async fn pass(&mut self) -> bool {
+        let _round = self.context.cluster.supervisor.begin("advisor");
         self.feedback.learn();
         let mut failed = false;
         for constraint in self.context.cluster.constraints.list() {

@@ -143,7 +143,8 @@ mod tests {
                 kind: kind.map(Into::into),
             })
             .collect();
-        let package = Package { name: name.into(), manifest_path: PathBuf::new(), dependencies, targets: Vec::new() };
+        let (name, version) = (name.into(), String::new());
+        let package = Package { name, version, manifest_path: PathBuf::new(), dependencies, targets: Vec::new() };
         check_arrows(&package, &PathBuf::from("Cargo.toml")).iter().map(ToString::to_string).collect()
     }
 

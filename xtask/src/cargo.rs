@@ -57,12 +57,6 @@ pub(crate) fn millpond(given: Option<&Path>, release: bool) -> Result<PathBuf> {
     }
 }
 
-/// The version of a crate of the workspace.
-pub(crate) fn version(name: &str) -> Result<String> {
-    let package = metadata()?.packages.into_iter().find(|package| package.name == name);
-    Ok(package.with_context(|| format!("there is no crate `{name}`"))?.version)
-}
-
 /// The crates of the workspace.
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
@@ -73,7 +67,6 @@ pub(crate) struct Metadata {
 #[derive(Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    pub(crate) version: String,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,

@@ -10,6 +10,9 @@ use millpond_testkit::Image;
 
 use crate::{cargo, tree};
 
+/// All crates of the workspace have one version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// What the command line says.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -27,8 +30,7 @@ pub(crate) struct Args {
 /// Builds the binary and writes the image.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let binary = cargo::millpond(args.binary.as_deref(), true)?;
-    let version = cargo::version("millpond")?;
-    let name = args.name.clone().unwrap_or_else(|| format!("localhost/millpond:{version}"));
+    let name = args.name.clone().unwrap_or_else(|| format!("localhost/millpond:{VERSION}"));
     let archive = tree::root().join(&args.output);
     let folder = archive.with_extension("layout");
     if folder.exists() {
@@ -40,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut image = Image::of_program(&name, &binary, &scratch)?;
     image.labels = vec![
         ("org.opencontainers.image.title".into(), "millpond".into()),
-        ("org.opencontainers.image.version".into(), version),
+        ("org.opencontainers.image.version".into(), VERSION.into()),
     ];
     image.write(&folder, &archive)?;
     std::fs::remove_dir_all(&scratch).context("remove the files of the image")?;

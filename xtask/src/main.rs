@@ -10,6 +10,7 @@ mod conformance;
 mod dependencies;
 mod generate;
 mod ginkgo;
+mod image;
 mod karpenter;
 mod race;
 mod real_cluster;
@@ -43,6 +44,8 @@ enum Task {
     RealCluster(real_cluster::Args),
     /// Build the real parts that the tests need into the cache, ahead of them
     RealParts,
+    /// Make a container image of `millpond`, without Docker
+    Image(image::Args),
     /// Run Kubernetes' own conformance tests against Millpond
     K8sConformance(conformance::Args),
     /// Run Karpenter's own end-to-end suite against Millpond
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::RealParts => real_cluster::ensure_parts(&test::wanted_parts()).map(drop),
+        Task::Image(args) => image::run(&args),
         Task::K8sConformance(args) => conformance::run(&args),
         Task::KarpenterSuite(args) => karpenter::run(&args).map(|summary| println!("{summary}")),
         Task::Race(args) => race::run(&args),

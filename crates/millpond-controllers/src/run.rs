@@ -147,6 +147,9 @@ impl Controllers {
         at_a_time: usize,
         stop: &CancellationToken,
     ) {
+        if lane == Lane::Usual {
+            self.context.cluster.supervisor.watch(R::NAME, queue);
+        }
         let (reconciler, queue, stopped) = (Arc::clone(reconciler), Arc::clone(queue), stop.clone());
         let start = move || {
             worker::run_lane(Arc::clone(&reconciler), Arc::clone(&queue), lane, at_a_time, stopped.clone()).boxed()

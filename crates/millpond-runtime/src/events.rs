@@ -112,7 +112,7 @@ impl Sender {
     /// The same for a loop that may be started again.
     pub async fn send_all(&mut self, token: CancellationToken) {
         let Some(client) = self.client.clone() else {
-            return;
+            return token.cancelled().await;
         };
         let mut in_flight = FuturesUnordered::new();
         loop {

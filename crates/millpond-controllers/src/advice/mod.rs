@@ -127,6 +127,7 @@ impl Advisor {
 
     /// Computes all advice and writes it; returns whether a write failed.
     async fn pass(&mut self) -> bool {
+        let _round = self.context.cluster.supervisor.begin("advisor");
         self.feedback.learn();
         let mut failed = false;
         for constraint in self.context.cluster.constraints.list() {

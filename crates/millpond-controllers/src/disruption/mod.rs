@@ -122,6 +122,7 @@ impl Disruptor {
     }
 
     async fn step(&mut self) {
+        let _round = self.context.cluster.supervisor.begin("disruption");
         let now = Instant::now();
         if self.watch.take_commands() || self.commands_due.is_some_and(|due| due <= now) {
             self.commands_due = self.advance().await;

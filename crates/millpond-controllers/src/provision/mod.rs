@@ -77,6 +77,7 @@ impl Provisioner {
                 }
             }
             let budget = if self.gather(&mut announced, &stop).await { Budget::default() } else { IN_A_HURRY };
+            let _round = self.context.cluster.supervisor.begin("provisioner");
             match Round::new(&self.context, &self.pending, budget).run().await {
                 Ok(planned) => unproved = planned.or(unproved),
                 Err(error) => {

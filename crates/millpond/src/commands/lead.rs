@@ -132,6 +132,13 @@ impl Monitor {
         supervisor.given_up().map_or_else(|| Ok(supervisor.restarts()), Err)
     }
 
+    /// Controllers that ended although they were not stopped, and those that have been at one thing for too long.
+    pub(crate) fn stuck(&self) -> Stuck {
+        let Some(context) = self.context() else { return Stuck::default() };
+        let supervisor = &context.cluster.supervisor;
+        Stuck { stopped: supervisor.stopped(), hanging: supervisor.hanging() }
+    }
+
     /// A follower is ready: it takes over when the leader ends. A leader is ready once its watches have listed everything.
     pub(crate) fn readiness(&self) -> Readiness {
         match &*self.0.lock() {
@@ -144,6 +151,15 @@ impl Monitor {
             },
         }
     }
+}
+
+/// Controllers that do nothing any more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stuck {
+    /// They ended.
+    pub(crate) stopped: Vec<&'static str>,
+    /// They have been at one round or one object for so long.
+    pub(crate) hanging: Vec<(&'static str, Duration)>,
 }
 
 /// How far the controllers are.

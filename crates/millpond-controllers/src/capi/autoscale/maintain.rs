@@ -96,6 +96,7 @@ impl GroupMaintenance {
     }
 
     async fn look(&mut self) -> Result<()> {
+        let _round = self.context.cluster.supervisor.begin("node groups: scale up");
         let tasks = self.tasks();
         let machines = &self.context.cluster.machines;
         let known = tasks.iter().filter_map(|(of, tasks)| {

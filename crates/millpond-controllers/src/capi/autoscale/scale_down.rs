@@ -80,6 +80,7 @@ impl ScaleDown {
 
     async fn look(&mut self) -> Result<()> {
         let context = Arc::clone(&self.context);
+        let _round = context.cluster.supervisor.begin("node groups: scale down");
         let _turn = context.turn.lock().await;
         let machines = &context.cluster.machines;
         let seen = ObservedSizes::now(machines);

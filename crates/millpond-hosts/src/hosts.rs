@@ -15,6 +15,7 @@ use millpond_runtime::worker::Reconcile;
 use serde_json::{Map, Value, json};
 
 use crate::inventory::requirements;
+use crate::join;
 use crate::kinds::{ByoHost, ByoMachine};
 use crate::release::{NODE_CLAIM, free_patch};
 use crate::state::{self, Life};
@@ -142,6 +143,14 @@ impl Hosts {
             None => conditions.clear(names::host::SELECTOR_MATCHES),
         };
         self.record_changes(host, &status);
+        if let Some(claim) = &host.spec.claim
+            && host.label(NODE_CLAIM).is_some()
+            && status.state == Some(HostState::InUse)
+            && host.status.state != status.state
+        {
+            // The host has joined: its token is not needed any more.
+            join::revoke(&self.stock, &Key::new(&claim.namespace, &join::secret_name(&claim.name))).await?;
+        }
         match status_patch(host, Some(&host.status), &status) {
             Some(patch) => self.stock.hosts.patch_status(&Key::of(host), &patch).await.map(drop),
             None => Ok(()),

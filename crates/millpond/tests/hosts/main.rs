@@ -10,6 +10,7 @@ mod entry;
 mod life;
 mod real;
 mod rights;
+mod seed;
 mod stage;
 
 /// This binary plays kubelet on the machines of the tests.

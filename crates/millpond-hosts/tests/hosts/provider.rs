@@ -1,10 +1,12 @@
 //! NodePools over own hosts: the promises of every provider, and pods that bring hosts in and let them go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use millpond_api::amounts::Amounts;
+use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use millpond_hosts::provider::HostProvider;
 use millpond_providers::conformance::{self, Outcome};
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, Hardware};
 use crate::stage::{BYOH, Crew, Stage};
 
+const WORKER: &[(&str, &str)] = &[("purpose", "worker")];
 const RACK: &[(&str, &str)] = &[("topology.kubernetes.io/zone", "rack-2")];
 /// Hosts of each of the three offerings; no check launches more.
 const HOSTS: usize = 6;
@@ -43,25 +46,24 @@ impl HostStage {
                 found.stage.until_state(name(kind, number), "Available").await;
             }
         }
-        found.until_left(&[HOSTS as u32; 3]).await;
+        found.until(|| found.left() == Some(vec![HOSTS as u32; 3])).await;
         found
     }
 
-    fn left(&self) -> Result<Vec<u32>, String> {
-        let provider = conformance::Stage::provider(self);
-        let catalog = provider.catalog(&class()).map_err(|error| error.to_string())?;
+    /// How many hosts of each offering are left, in the order of the catalogue; none before the hosts were listed.
+    fn left(&self) -> Option<Vec<u32>> {
+        let catalog = conformance::Stage::provider(self).catalog(&class()).ok()?;
         let offerings = catalog.types.iter().flat_map(|of| &of.offerings);
-        Ok(offerings.map(|offering| offering.reservation_count.unwrap_or_default()).collect())
+        Some(offerings.map(|offering| offering.reservation_count.unwrap_or_default()).collect())
     }
 
-    /// Waits until so many hosts of each offering are left, in the order of the catalogue.
-    async fn until_left(&self, wanted: &[u32]) {
-        self.stage
-            .until("the catalogue says what is left", async || {
-                let left = self.left()?;
-                if left == wanted { Ok(()) } else { Err(format!("{left:?}")) }
-            })
-            .await;
+    /// Waits until it is so.
+    async fn until(&self, is: impl Fn() -> bool) {
+        let give_up = tokio::time::Instant::now() + Duration::from_mins(30);
+        while !is() {
+            assert!(tokio::time::Instant::now() < give_up, "never; {:?} are left", self.left());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 }
 
@@ -94,9 +96,10 @@ impl conformance::Stage for HostStage {
 
     fn restarted(&self) -> BoxFuture<'_, Arc<dyn Provider>> {
         async {
-            let before = std::mem::replace(&mut *self.hired.lock(), self.stage.hire_with_provider());
+            let hired = self.stage.hire_with_provider();
+            let before = std::mem::replace(&mut *self.hired.lock(), hired);
             before.0.stop().await;
-            self.stage.until("the hosts are listed", async || self.left().map(drop)).await;
+            self.until(|| self.left().is_some()).await;
             self.provider()
         }
         .boxed()
@@ -110,17 +113,16 @@ impl conformance::Stage for HostStage {
                     self.stage.patch(BYOH, "ByoHost", &format!("{kind}-{number}"), quarantine).await;
                 }
             }
-            self.stage
-                .until("none of them is left", async || {
-                    let catalog = self.provider().catalog(&class()).map_err(|error| error.to_string())?;
-                    let is_out = |key: &OfferingKey| {
-                        let of = catalog.find(&key.instance_type);
-                        let offering = of.and_then(|of| of.offerings.iter().find(|it| *it.zone == *key.zone));
-                        offering.is_some_and(|offering| offering.reservation_count == Some(0))
-                    };
-                    if offerings.iter().all(is_out) { Ok(()) } else { Err(format!("{:?}", self.left())) }
-                })
-                .await;
+            let is_out = |catalog: &Catalog, key: &OfferingKey| {
+                let of = catalog.find(&key.instance_type);
+                let offering = of.and_then(|of| of.offerings.iter().find(|it| *it.zone == *key.zone));
+                offering.is_some_and(|offering| offering.reservation_count == Some(0))
+            };
+            self.until(|| {
+                let catalog = self.provider().catalog(&class());
+                catalog.is_ok_and(|catalog| offerings.iter().all(|key| is_out(&catalog, key)))
+            })
+            .await;
             true
         }
         .boxed()
@@ -187,8 +189,7 @@ async fn nodes_of(stage: &Stage, pods: &[&str]) -> Vec<String> {
 async fn a_pending_pod_makes_a_free_host_join_and_the_cloud_comes_when_hosts_are_used_up() {
     let stage = Stage::start().await;
     let (_crew, provider) = stage.hire_with_provider();
-    let _controllers = stage.hire_controllers(vec![provider, stage.cloud()]).await;
-    const WORKER: &[(&str, &str)] = &[("purpose", "worker")];
+    let _controllers = stage.hire_controllers(vec![provider as Arc<dyn Provider>, stage.cloud()]).await;
     let _agents = [
         stage.agent(Hardware::plain("node10", WORKER)),
         stage.agent(Hardware::plain("node11", &[("purpose", "other")])),

@@ -8,6 +8,7 @@
 mod crash;
 mod entry;
 mod life;
+mod node;
 mod real;
 mod rights;
 mod seed;

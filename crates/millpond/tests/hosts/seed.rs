@@ -13,13 +13,14 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Idle machines go at once, instead of after ten minutes.
 const GO_AT_ONCE: &str = "cluster.x-k8s.io/autoscaling-options-scaledownunneededtime=1s";
 
-struct Shell<'s> {
+/// A shell with the real kubectl.
+pub(crate) struct Shell<'s> {
     stage: &'s Stage,
     path: String,
 }
 
 impl<'s> Shell<'s> {
-    fn new(stage: &'s Stage) -> Result<Self> {
+    pub(crate) fn new(stage: &'s Stage) -> Result<Self> {
         let kubectl = Parts::ensure_each(&[Part::KUBECTL])?.path(&Part::KUBECTL)?;
         let of = |path: &std::path::Path| path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
         let path = format!("{}:{}:/usr/bin:/bin", of(&kubectl), of(MILLPOND.as_ref()));
@@ -27,7 +28,7 @@ impl<'s> Shell<'s> {
     }
 
     /// Runs a line as a person types it; gives what it printed.
-    fn run(&self, line: &str) -> Result<String> {
+    pub(crate) fn run(&self, line: &str) -> Result<String> {
         let output = Command::new("sh")
             .args(["-c", line])
             .current_dir(REPOSITORY)
@@ -44,8 +45,15 @@ impl<'s> Shell<'s> {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Applies a manifest.
+    pub(crate) fn apply(&self, manifest: &str) -> Result<()> {
+        let file = self.stage.network.folder().join("manifest.yaml");
+        std::fs::write(&file, manifest).context("write a manifest")?;
+        self.run(&format!("kubectl apply -f {}", file.display())).map(drop)
+    }
+
     /// Repeats a line until it prints this.
-    async fn until(&self, line: &str, wanted: &str) -> Result<()> {
+    pub(crate) async fn until(&self, line: &str, wanted: &str) -> Result<()> {
         let mut last = String::new();
         let is = || {
             last = self.run(line).unwrap_or_else(|error| error.to_string());

@@ -213,13 +213,15 @@ impl Hosts {
     ) -> Result<Option<Instance>, ProviderError> {
         let stock = &self.stock;
         let key = Key::new(host.namespace(), &request.claim);
-        let config = Key::new(own.namespace(), &own.bootstrap_kubeconfig);
+        let mut kubelet = kubelet_configs(&Key::new(own.namespace(), &own.bootstrap_kubeconfig));
+        // A class that names no BootstrapKubeconfig has no ConfigMap of that name either.
+        kubelet.retain(|key| !key.name.is_empty());
         let credentials = Credentials {
             key: Key::new(&key.namespace, &join::secret_name(&key.name)),
             owner: host,
             cluster: None,
             host: Some(host),
-            kubelet: kubelet_configs(&config),
+            kubelet,
             settings: request.class.spec.kubelet.clone(),
         };
         join::ensure(stock, endpoint, credentials).await.map_err(|error| failed(&error))?;

@@ -18,8 +18,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::amounts::Amounts;
+use crate::byoh::LabelSelector;
 use crate::duration::Duration;
 use crate::meta::{Condition, Invalid, ObjectMeta, is_default, kind};
+use crate::money::Dollars;
 use crate::sim_script::Script;
 use crate::spelling::nearest;
 use crate::time::Time;
@@ -54,7 +56,7 @@ kind!(NodeClass, GROUP, "v1alpha1", "NodeClass", "nodeclasses", namespaced: fals
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClassSpec {
-    /// The provider of the nodes: `sim` for simulated ones.
+    /// The provider of the nodes: `sim` for simulated ones, `hosts` for own hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The name of a catalogue of instance types.
@@ -72,6 +74,45 @@ pub struct NodeClassSpec {
     /// What the simulated cloud does with these nodes, of classes whose provider it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sim: Option<Script>,
+    /// Which own hosts the nodes are made of, in classes of the provider `hosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<OwnHosts>,
+}
+
+/// The word in `spec.provider` of classes whose nodes are own hosts.
+pub const HOSTS_PROVIDER: &str = "hosts";
+/// The namespace of own hosts of classes that name none.
+const HOSTS_NAMESPACE: &str = "default";
+
+/// Own hosts that nodes are made of.
+///
+/// ```yaml
+/// spec:
+///   provider: hosts
+///   hosts: {selector: {matchLabels: {purpose: worker}}, pricePerHour: "0.10"}
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnHosts {
+    /// Namespace of the ByoHosts; `default` without it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Labels of suitable hosts; every host of the namespace without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// What plans count for one host; nothing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<Dollars>,
+    /// BootstrapKubeconfig of the same namespace that says where the API server is; the cluster of the hosts without it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bootstrap_kubeconfig: String,
+}
+
+impl OwnHosts {
+    /// Namespace of the ByoHosts.
+    pub fn namespace(&self) -> &str {
+        if self.namespace.is_empty() { HOSTS_NAMESPACE } else { &self.namespace }
+    }
 }
 
 impl NodeClassSpec {
@@ -207,6 +248,10 @@ impl NodeClass {
             }));
         }
         invalid.extend(self.spec.sim.iter().flat_map(|script| script.validate("spec.sim")));
+        let selector = self.spec.hosts.as_ref().and_then(|hosts| hosts.selector.as_ref());
+        if let Some(Err(wrong)) = selector.map(LabelSelector::requirements) {
+            invalid.push(Invalid::new("spec.hosts.selector", wrong.to_string()));
+        }
         invalid
     }
 }

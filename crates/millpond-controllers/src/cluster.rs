@@ -30,7 +30,7 @@ use millpond_runtime::supervise::Supervisor;
 use millpond_state::groups::NodeGroups;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
 use millpond_state::{Group, Overlays, State, Taken, Unresolved};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -179,6 +179,8 @@ pub struct Cluster {
     /// Changed nodes as JSON text, `None` for deleted ones. The next reader of the index applies them first.
     /// Low-priority watch threads only queue them here, so that they never hold the index lock that a plan waits for.
     queued_nodes: Mutex<HashMap<Key, Option<Box<RawValue>>>>,
+    /// Called with the name of a class whose provider reports another catalogue.
+    provided: RwLock<Vec<Box<dyn Fn(&str) + Send + Sync>>>,
     pod_order: Mutex<()>,
     changes: watch::Sender<u64>,
 }
@@ -303,6 +305,7 @@ impl Cluster {
             priorities: plain(&writer),
             state: Mutex::new(Index { state: State::new(), refused: BTreeMap::new() }),
             queued_nodes: Mutex::default(),
+            provided: RwLock::default(),
             pod_order: Mutex::new(()),
             changes: watch::Sender::new(0),
             client,
@@ -573,6 +576,19 @@ impl Cluster {
         let index = self.index();
         let overlaid = index.state.overlaid(catalog, labels, only, &self.options.snapshot);
         overlaid.unwrap_or_else(|| Arc::clone(catalog))
+    }
+
+    /// Calls `listener` with the name of a class whenever its provider reports another catalogue.
+    pub(crate) fn on_provided(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        self.provided.write().push(Box::new(listener));
+    }
+
+    /// The provider of a class reports its catalogue, or that it has none.
+    pub(crate) fn provide(&self, class: &str, catalog: Option<Arc<Catalog>>) {
+        if self.state.lock().state.provide(class, catalog) {
+            self.changes.send_modify(|count| *count += 1);
+            self.provided.read().iter().for_each(|listener| listener(class));
+        }
     }
 
     /// Own catalogues of instance types that can be read.

@@ -153,9 +153,10 @@ impl Context {
         self.clouds.of(self.provider(&class).ok()?.name())
     }
 
-    /// Who made the machine of an id, if the id says so: ids begin with the name of their provider.
+    /// Who made the machine of an id, if the id says so: ids begin with the scheme of their provider.
     pub fn provider_of_machine(&self, id: &str) -> Option<&Arc<dyn Provider>> {
-        self.providers.get(id.split_once("://")?.0)
+        let (scheme, _) = id.split_once("://")?;
+        self.providers.values().find(|provider| provider.scheme() == scheme)
     }
 
     /// The providers that may have made a machine for a claim. The class can be gone, or can have changed.

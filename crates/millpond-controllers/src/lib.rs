@@ -43,6 +43,7 @@ mod nodes;
 pub mod nominations;
 pub mod overlays;
 pub mod pools;
+mod provided;
 pub mod provision;
 pub mod repair;
 pub mod run;

@@ -26,6 +26,7 @@ use crate::interrupt;
 use crate::metrics;
 use crate::overlays::Overlays;
 use crate::pools::Pools;
+use crate::provided::Provided;
 use crate::provision::{Nominator, Provisioner};
 use crate::repair::Repair;
 use crate::static_pools::StaticPools;
@@ -57,6 +58,8 @@ impl Controllers {
         let (cluster, events) = Cluster::new(client, options);
         let context = Context::new(Arc::clone(&cluster), providers);
         let controllers = Self { context: Arc::clone(&context), tracker: TaskTracker::new() };
+        let provided = Provided::listen(&context);
+        controllers.run_loop("catalogues of providers", provided, stop, |it, stop| it.run(stop).boxed());
         controllers.run_loop("advisor", Advisor::new(Arc::clone(&context)), stop, |it, stop| it.run(stop).boxed());
         if !context.cluster.options.advise {
             controllers.act(stop);

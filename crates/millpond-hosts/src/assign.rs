@@ -14,6 +14,7 @@ use millpond_api::byoh::{self, Claim, DownloadMode, JoinMode, ObjectReference, n
 use millpond_api::condition::Conditions;
 use millpond_api::karpenter::Taint;
 use millpond_api::meta::Condition;
+use millpond_api::node_class::Kubelet;
 use millpond_plan::matching::{Availability, Outcome, Spread, explain, match_hosts};
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, is_leaving, status_patch};
@@ -259,6 +260,7 @@ impl Assigner {
             cluster: Some(cluster),
             host: Some(host),
             kubelet: kubelet_configs(config),
+            settings: Kubelet::default(),
         };
         join::ensure(&self.stock, &endpoint, credentials).await.map(|()| true)
     }
@@ -293,7 +295,12 @@ fn placed<'p>(pools: &'p Pools, outcome: &'p Outcome) -> impl Iterator<Item = (u
 }
 
 /// The claim of a host, on condition that the host is as it was read.
-fn claim_patch(host: &ByoHost, machine: &Key, joining: &Joining, now: millpond_api::time::Time) -> serde_json::Value {
+pub(crate) fn claim_patch(
+    host: &ByoHost,
+    machine: &Key,
+    joining: &Joining,
+    now: millpond_api::time::Time,
+) -> serde_json::Value {
     let secret = |name: String| ObjectReference {
         api_version: "v1".to_owned(),
         kind: "Secret".to_owned(),
@@ -347,7 +354,7 @@ fn claim_patch(host: &ByoHost, machine: &Key, joining: &Joining, now: millpond_a
 }
 
 /// As much of a text as the value of a label can have.
-fn label_value(text: &str) -> String {
+pub(crate) fn label_value(text: &str) -> String {
     const LIMIT_VALUE: usize = 63;
     let cut = &text[..text.len().min(LIMIT_VALUE)];
     cut.trim_end_matches(|end: char| !end.is_ascii_alphanumeric()).to_owned()

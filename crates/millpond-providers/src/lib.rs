@@ -34,7 +34,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 pub use choices::choices;
 pub use error::ProviderError;
@@ -48,6 +48,11 @@ pub use request::{Choice, LaunchRequest, Launched, OfferingKey, Shape};
 pub trait Provider: Send + Sync + 'static {
     /// The word in `spec.provider` of a NodeClass.
     fn name(&self) -> &'static str;
+
+    /// What the provider ids of its instances begin with, before `://`.
+    fn scheme(&self) -> &'static str {
+        self.name()
+    }
 
     /// The caller leads in the term of this number from now on, and every later call through this provider carries it.
     /// A cloud that can remember a number refuses calls of lower ones ([`ProviderError::Fenced`]), this one included: a
@@ -93,6 +98,12 @@ pub trait Provider: Send + Sync + 'static {
     /// A class that cannot be used ([`ProviderError::NotReady`]) says why, with the nearest name where one is
     /// misspelt.
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError>;
+
+    /// Counts changes of its catalogues, of a provider whose catalogues are its own and change while it runs: plans then
+    /// use [`Provider::catalog`] and nothing else. None where classes name a catalogue that the cluster knows.
+    fn catalog_changes(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
 
     /// Catalogues that people brought to the cluster are these from now on: classes may name them, before those that
     /// the provider has by itself. Providers whose types come from their cloud need none.

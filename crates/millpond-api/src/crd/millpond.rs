@@ -17,7 +17,10 @@ fn node_class() -> Definition {
         .field("max", duration("Longest backoff; every further failure doubles the backoff").default("30m"))
         .rule_at(".max", "duration(self.initial) <= duration(self.max)", "'max' is shorter than 'initial'");
     let spec = object("How the nodes are made")
-        .required("provider", string("Provider of the nodes; sim simulates them").one_of(&["sim"]))
+        .required(
+            "provider",
+            string("Provider of the nodes: sim simulates them, hosts takes own hosts").one_of(&["sim", "hosts"]),
+        )
         .field(
             "catalog",
             string("Name of the catalogue of instance types and prices: aws, gcp, kwok or one of your own")
@@ -29,7 +32,9 @@ fn node_class() -> Definition {
         )
         .field("kubelet", kubelet())
         .field("backoff", backoff)
-        .field("sim", sim());
+        .field("sim", sim())
+        .field("hosts", hosts())
+        .rule_at(".hosts", "!has(self.hosts) || self.provider == 'hosts'", "'hosts' belongs to the provider 'hosts'");
     let unavailable = object("An offering that plans and launches leave out after a stock-out")
         .required("instanceType", string("The instance type"))
         .required("zone", string("The zone"))
@@ -60,6 +65,21 @@ fn node_class() -> Definition {
         wide("Image", "string", ".spec.sim.image", "The image of simulated nodes"),
     ])
     .name_length(63, "It is the value of a label of its nodes")
+}
+
+fn hosts() -> Schema {
+    object("Own hosts that nodes are made of")
+        .field("namespace", string("Namespace of the ByoHosts").length(1, 63).default("default"))
+        .field("selector", super::byoh::selector())
+        .field("pricePerHour", dollars("What plans count for one host; nothing without it"))
+        .field(
+            "bootstrapKubeconfig",
+            string(
+                "BootstrapKubeconfig of the same namespace with the address of the API server; the cluster of the \
+                 hosts without it",
+            )
+            .length(1, 253),
+        )
 }
 
 fn kubelet() -> Schema {

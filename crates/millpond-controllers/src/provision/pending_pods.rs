@@ -135,6 +135,8 @@ impl PendingPods {
         pending.retry_on(&cluster.volumes, |volume| volume.metadata.generation);
         pending.retry_on(&cluster.volume_claims, |claim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()));
         pending.retry_on(&cluster.nodes, |node| (node.spec.clone(), node.metadata.labels.clone()));
+        let catalogs = Arc::clone(&pending);
+        cluster.on_provided(move |_| catalogs.retry());
         let groups = Arc::clone(&pending);
         cluster.machines.on_change(move || groups.retry());
         // What buffers are for.

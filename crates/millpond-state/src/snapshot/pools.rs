@@ -7,7 +7,7 @@ use millpond_api::catalog::{Catalog, Provider};
 use millpond_api::duration::NillableDuration;
 use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
 use millpond_api::meta::Invalid;
-use millpond_api::node_class::{Kubelet, NodeClass, UnavailableOffering};
+use millpond_api::node_class::{HOSTS_PROVIDER, Kubelet, NodeClass, UnavailableOffering};
 use millpond_api::selector::LabelValues;
 use millpond_api::spelling::nearest;
 use millpond_plan::model::{
@@ -284,8 +284,16 @@ impl<'s> SnapshotBuilder<'s> {
             not_ready: class.and_then(class_not_ready).or_else(|| class.and_then(|class| self.class_leaves(class))),
         };
         if state.catalog_of(pool, options).is_none() {
-            let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
-            source.not_ready = Some(format!("there is no catalogue `{name}`"));
+            let why = match class {
+                Some(class) if has_own_catalog(class) => {
+                    format!("the hosts of node class `{}` are not known yet", class.metadata.name)
+                }
+                _ => {
+                    let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
+                    format!("there is no catalogue `{name}`")
+                }
+            };
+            source.not_ready = Some(why);
         }
         let unknown = class.and_then(|class| self.unknown_overlay(class));
         source.not_ready = source.not_ready.or(unknown);
@@ -429,6 +437,9 @@ impl State {
     /// The catalogue of a pool's node class; none if it names one that is not there.
     pub(crate) fn catalog_of<'c>(&'c self, pool: &NodePool, options: &'c Options) -> Option<&'c Catalog> {
         let (kind, class) = self.class_of(pool);
+        if let Some(class) = class.filter(|class| has_own_catalog(class)) {
+            return self.provided.get(&*class.metadata.name).map(|catalog| &**catalog);
+        }
         if let Some(name) = class.and_then(|class| class.spec.catalog.as_deref()) {
             return self.find_catalog(name).or_else(|| options.find_catalog(name));
         }
@@ -442,6 +453,11 @@ impl State {
         let other = provider.filter(|provider| *provider != default.provider);
         Some(other.and_then(|provider| options.find_catalog(provider.name())).unwrap_or(default))
     }
+}
+
+/// Whether the catalogue of a class is what its provider reports.
+fn has_own_catalog(class: &NodeClass) -> bool {
+    class.spec.provider.as_deref() == Some(HOSTS_PROVIDER)
 }
 
 fn class_not_ready(class: &NodeClass) -> Option<String> {

@@ -50,6 +50,11 @@ impl Lowered {
         Self { key, types, well_known, by_name }
     }
 
+    /// Whether these are the types of the catalogue of that name.
+    pub(crate) fn is_of(&self, catalog: &str) -> bool {
+        self.key.catalog == catalog
+    }
+
     /// Where types of that name stand among them.
     pub(super) fn named(&self, name: Symbol) -> &[usize] {
         self.by_name.get(&name).map_or(&[], Vec::as_slice)

@@ -122,6 +122,12 @@ impl State {
         Some(changed)
     }
 
+    /// A catalogue is another one than before.
+    pub(super) fn forget_catalog(&mut self, name: &str) {
+        self.memory = Memory::default();
+        self.types.retain(|lowered| !lowered.is_of(name));
+    }
+
     /// Something changed that overlays, or what they are laid over, depend on.
     pub(super) fn forget_overlaid(&mut self) {
         self.memory = Memory::default();

@@ -248,8 +248,10 @@ impl ControllerRunner {
         }
         let booting = tokio::spawn(Arc::clone(&provider).run(term.clone()));
         let options = Options { leads, ..self.options.clone() };
-        let controllers = Controllers::start(self.client.clone(), options, [provider as Arc<dyn Provider>], term);
-        let dialects = dialects::start(&self.client, &self.dialects, term);
+        let own_hosts = millpond_hosts::run::Prepared::new(&self.client, &self.dialects.hosts);
+        let providers: [Arc<dyn Provider>; 2] = [provider, own_hosts.provider()];
+        let controllers = Controllers::start(self.client.clone(), options, providers, term);
+        let dialects = dialects::start(&self.client, &self.dialects, own_hosts, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(ElectionResult::Leads);
         let failed = tokio::select! {

@@ -3,6 +3,7 @@
 mod api;
 mod ci;
 mod groups;
+mod hosts;
 mod load;
 mod openb;
 mod planner;
@@ -38,6 +39,8 @@ enum What {
     Ci(ci::CiBenchArgs),
     /// Let pods wait for many node groups of Cluster API, and time until all groups have their sizes
     Groups(groups::GroupsArgs),
+    /// Give free hosts of one's own to machines that wait
+    Hosts(hosts::HostsArgs),
     /// Pack the GPU jobs of the openb traces, shares of GPUs included
     Openb(openb::OpenbArgs),
 }
@@ -54,6 +57,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
         What::Pools(args) => pools::run(&args),
         What::Ci(args) => ci::run(&args),
         What::Groups(args) => groups::run(&args),
+        What::Hosts(args) => hosts::run(&args),
         What::Openb(args) => openb::run(&args),
     }
 }

@@ -28,8 +28,9 @@ const NOT_PLAYED: &[(&str, &str, &str)] = &[
     // No buffer, no overlay.
     ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"),
     ("karpenter.sh", "nodeoverlays/status", "patch"),
-    // No GPUInfo.
+    // No GPUInfo, no MaintenanceWindow.
     ("topology.corinternal.com", "gpuinfoes/status", "patch"),
+    ("millpond.dev", "maintenancewindows/status", "patch"),
     ("", "pods", "patch"),
     // The suites have limits of pools, none of the cluster.
     ("millpond.dev", "clusterlimits", "patch"),

@@ -9,6 +9,7 @@ mod demo;
 mod disruption;
 mod end;
 mod fuse;
+mod gpu_jobs;
 mod health;
 mod launches;
 mod leadership;

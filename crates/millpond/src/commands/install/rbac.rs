@@ -75,6 +75,7 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
     ("topology.corinternal.com", &["gpuinfoes"], READ),
     ("topology.corinternal.com", &["gpuinfoes/status"], STATUS),
     ("millpond.dev", &["maintenancewindows"], READ),
+    ("millpond.dev", &["maintenancewindows/status"], STATUS),
     ("metrics.k8s.io", &["nodes"], &["list"]),
     ("apiextensions.k8s.io", &["customresourcedefinitions"], READ),
     // Authenticates readers of the metrics.

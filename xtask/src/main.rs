@@ -2,7 +2,7 @@
 //!
 //! A task is a module with one public entry. Whatever a task needs beyond the
 //! Rust toolchain it builds or names; see `docs/ARCHITECTURE.md` for how the
-//! rooms of the tree hang together.
+//! crates of the tree depend on each other.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool speaks on stdout and stderr")]
 
 mod cargo;
@@ -11,6 +11,7 @@ mod dependencies;
 mod fuzz;
 mod generate;
 mod ginkgo;
+mod image;
 mod karpenter;
 mod race;
 mod real_cluster;
@@ -50,6 +51,8 @@ enum Task {
     RealCluster(real_cluster::Args),
     /// Build the real parts that the tests need into the cache, ahead of them
     RealParts,
+    /// Make a container image of `millpond`, without Docker
+    Image(image::Args),
     /// Run Kubernetes' own conformance tests against Millpond
     K8sConformance(conformance::Args),
     /// Run Karpenter's own end-to-end suite against Millpond
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::RealCluster(args) => real_cluster::run(&args),
         Task::RealParts => real_cluster::ensure_parts(&test::wanted_parts()).map(drop),
+        Task::Image(args) => image::run(&args),
         Task::K8sConformance(args) => conformance::run(&args),
         Task::KarpenterSuite(args) => karpenter::run(&args).map(|summary| println!("{summary}")),
         Task::Race(args) => race::run(&args),

@@ -85,7 +85,7 @@ struct Condition {
     message: String,
 }
 
-/// Who asks, for messages and to know the own requests again.
+/// The requestor's name, for messages and to recognize the agent's own requests.
 #[derive(Debug, Clone)]
 pub struct Requestor {
     /// Name of the user, where it is known: `system:bootstrap:ID`.

@@ -18,6 +18,8 @@ use millpond_agent::plan::{FileStep, Plan, RunStep, Step, UnitStep};
 
 /// Set in a child of the test that is to be killed: where its host is.
 const CHILD: &str = "MILLPOND_TEST_AGENT_CHILD";
+/// Set in a child that kills itself: at which point.
+const KILLED_AT: &str = "MILLPOND_TEST_AGENT_KILLED_AT";
 
 struct Host {
     directory: tempfile::TempDir,
@@ -255,4 +257,78 @@ fn a_killed_agent_continues_where_it_was() {
     is_applied(&host);
     host.executor().reset().unwrap();
     assert_eq!(host.files(), before);
+}
+
+/// What an agent as a process of its own does with the plan of its host.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    Apply,
+    Reset,
+}
+
+/// Runs a child of this test that kills itself with SIGKILL at a point; tells whether it came that far.
+fn is_killed(test: &str, host: &Host, at: u32) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test]).env(CHILD, host.directory.path()).env(KILLED_AT, at.to_string());
+    let output = child.output().unwrap();
+    let signal = output.status.signal();
+    assert!(output.status.success() || signal == Some(9), "{}", String::from_utf8_lossy(&output.stdout));
+    signal == Some(9)
+}
+
+/// Works on the plan of a host as a child, and sends itself SIGKILL at the point that the parent chose.
+fn work_until_killed(host: &Path, work: Work) {
+    let (at, mut count): (u32, u32) = (std::env::var(KILLED_AT).unwrap().parse().unwrap(), 0);
+    let mut executor = executor(host).with_checkpoint(move || {
+        if count == at {
+            Command::new("sh").args(["-c", "kill -9 $PPID"]).status()?;
+        }
+        count += 1;
+        Ok(())
+    });
+    match work {
+        Work::Apply => executor.apply(&plan(host, 1)).unwrap(),
+        Work::Reset => executor.reset().unwrap(),
+    }
+}
+
+/// Kills a process at every point of its work on a host, each on a host of its own, and lets another one finish it.
+fn kill_at_every_point(test: &str, work: Work) {
+    if let Some(host) = std::env::var_os(CHILD) {
+        return work_until_killed(Path::new(&host), work);
+    }
+    let mut points = 0;
+    loop {
+        let host = Host::new();
+        let before = host.files();
+        let plan = plan(host.directory.path(), 1);
+        if work == Work::Reset {
+            host.executor().apply(&plan).unwrap();
+        }
+        let killed = is_killed(test, &host, points);
+        if work == Work::Apply {
+            host.executor().apply(&plan).unwrap();
+            is_applied(&host);
+        }
+        host.executor().reset().unwrap();
+        assert_eq!(host.files(), before, "killed at point {points}");
+        if !killed {
+            break;
+        }
+        points += 1;
+    }
+    assert!(points > 15, "{points} points");
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_point_of_a_plan_leaves_nothing_that_the_next_cannot_finish() {
+    let name = "a_process_that_is_killed_at_any_point_of_a_plan_leaves_nothing_that_the_next_cannot_finish";
+    kill_at_every_point(name, Work::Apply);
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_point_of_a_reset_leaves_nothing_that_the_next_cannot_finish() {
+    let name = "a_process_that_is_killed_at_any_point_of_a_reset_leaves_nothing_that_the_next_cannot_finish";
+    kill_at_every_point(name, Work::Reset);
 }

@@ -1,4 +1,4 @@
-//! What Millpond reads and writes: the kinds of every dialect, file formats,
+//! The objects and files that Millpond reads and writes: the kinds of every dialect, file formats,
 //! names of labels. Plain values and their validation; no client, no clock, no
 //! planning.
 //!

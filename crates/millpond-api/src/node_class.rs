@@ -18,8 +18,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::amounts::Amounts;
+use crate::byoh::LabelSelector;
 use crate::duration::Duration;
 use crate::meta::{Condition, Invalid, ObjectMeta, is_default, kind};
+use crate::money::Dollars;
 use crate::sim_script::Script;
 use crate::spelling::nearest;
 use crate::time::Time;
@@ -40,7 +42,7 @@ pub struct NodeClass {
     /// Name, labels and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: NodeClassSpec,
     /// What is.
@@ -54,13 +56,13 @@ kind!(NodeClass, GROUP, "v1alpha1", "NodeClass", "nodeclasses", namespaced: fals
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClassSpec {
-    /// Who makes the nodes: `sim` for none but simulated ones.
+    /// The provider of the nodes: `sim` for simulated ones, `hosts` for own hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The name of a catalogue of instance types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
-    /// Names of price overlays that hold for these nodes.
+    /// Names of price overlays that apply to these nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlays: Vec<String>,
     /// Settings of kubelet.
@@ -72,6 +74,45 @@ pub struct NodeClassSpec {
     /// What the simulated cloud does with these nodes, of classes whose provider it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sim: Option<Script>,
+    /// Which own hosts the nodes are made of, in classes of the provider `hosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<OwnHosts>,
+}
+
+/// The word in `spec.provider` of classes whose nodes are own hosts.
+pub const HOSTS_PROVIDER: &str = "hosts";
+/// The namespace of own hosts of classes that name none.
+const HOSTS_NAMESPACE: &str = "default";
+
+/// Own hosts that nodes are made of.
+///
+/// ```yaml
+/// spec:
+///   provider: hosts
+///   hosts: {selector: {matchLabels: {purpose: worker}}, pricePerHour: "0.10"}
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnHosts {
+    /// Namespace of the ByoHosts; `default` without it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Labels of suitable hosts; every host of the namespace without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// What plans count for one host; nothing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<Dollars>,
+    /// BootstrapKubeconfig of the same namespace that says where the API server is; the cluster of the hosts without it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bootstrap_kubeconfig: String,
+}
+
+impl OwnHosts {
+    /// Namespace of the ByoHosts.
+    pub fn namespace(&self) -> &str {
+        if self.namespace.is_empty() { HOSTS_NAMESPACE } else { &self.namespace }
+    }
 }
 
 impl NodeClassSpec {
@@ -85,7 +126,7 @@ impl NodeClassSpec {
     }
 }
 
-/// How long an offering that could not be had is left alone.
+/// Backoff of an offering after a stock-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct Backoff {
     /// After the first failure; 3 minutes without it.
@@ -108,14 +149,14 @@ impl Backoff {
     }
 }
 
-/// Settings of kubelet that change what a node has for pods.
+/// Settings of kubelet that change a node's allocatable resources.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
-    /// The most pods of a node.
+    /// Maximum number of pods on a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pods: Option<u32>,
-    /// Pods for each core, where that is fewer.
+    /// Maximum number of pods for each core, if that is fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_per_core: Option<u32>,
     /// Kept for the operating system.
@@ -162,9 +203,9 @@ pub struct UnavailableOffering {
     pub zone: String,
     /// `on-demand`, `spot` or `reserved`.
     pub capacity_type: String,
-    /// Until when.
+    /// When the backoff ends.
     pub until: Time,
-    /// How often it failed in a row.
+    /// Failures in a row.
     #[serde(default)]
     pub failures: i64,
     /// What was said, in one line.
@@ -207,6 +248,10 @@ impl NodeClass {
             }));
         }
         invalid.extend(self.spec.sim.iter().flat_map(|script| script.validate("spec.sim")));
+        let selector = self.spec.hosts.as_ref().and_then(|hosts| hosts.selector.as_ref());
+        if let Some(Err(wrong)) = selector.map(LabelSelector::requirements) {
+            invalid.push(Invalid::new("spec.hosts.selector", wrong.to_string()));
+        }
         invalid
     }
 }

@@ -9,6 +9,7 @@
 //! saved can be read by `millpond plan -f`, by `kubectl` and by another engine, so that all run the same.
 
 mod builder;
+pub mod hosts;
 mod memory;
 pub mod openb;
 pub mod random;

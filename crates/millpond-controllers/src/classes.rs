@@ -1,4 +1,4 @@
-//! What classes of nodes say about themselves: whether they can be used (their provider is known, their settings make
+//! The status of NodeClasses: whether they can be used (their provider is known, their settings make
 //! sense, their catalogue is there), and what of their catalogue is out of stock.
 
 use std::cmp::Reverse;
@@ -11,6 +11,7 @@ use millpond_api::catalog::{Catalog, config_map};
 use millpond_api::condition::{Conditions, READY};
 use millpond_api::meta::{Condition, Invalid};
 use millpond_api::node_class::{LIMIT_UNAVAILABLE, UnavailableOffering};
+use millpond_providers::ProviderError;
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, status_patch};
 use millpond_runtime::queue::Queue;
@@ -23,6 +24,8 @@ use crate::stock_outs::StockOut;
 
 /// Changes of the stock are gathered for this long: forty launches that fail together cost a class one write.
 const GATHER: Duration = Duration::from_secs(1);
+/// A provider that does not know its catalogue yet is asked again after this long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// A condition that another controller wrote on a class is left alone for this long.
 const CONTRADICT_AFTER: Duration = Duration::from_secs(10);
 
@@ -63,6 +66,8 @@ impl Classes {
         });
         let (catalogs, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.catalogs.on_change(move |_, _| all(&weak, |class| catalogs.add(class)));
+        let provided = Arc::clone(queue);
+        context.cluster.on_provided(move |class| provided.add(Key::new("", class)));
         let (stock, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.stock_outs.on_change(move || {
             all(&weak, |class| stock.add_after(class, GATHER));
@@ -81,6 +86,14 @@ impl Classes {
         }
         let catalog = self.context.provider(class).and_then(|provider| provider.catalog(&of));
         catalog.map_err(|error| Condition::fails(READY, "NotReady", error.to_string()))
+    }
+
+    /// Whether the provider reports its own catalogue and does not know it yet.
+    fn is_too_early(&self, class: &NodeClass) -> bool {
+        self.context.provider(class).is_ok_and(|provider| {
+            provider.catalog_changes().is_some()
+                && matches!(provider.catalog(&api_class(class)), Err(ProviderError::Other { .. }))
+        })
     }
 
     /// What is wrong with the catalogue that a class names, if it exists and cannot be read.
@@ -109,6 +122,10 @@ impl Reconcile for Classes {
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
         let Some(class) = cluster.classes.get(key) else { return Ok(None) };
+        if self.is_too_early(&class) {
+            // What the class says stands until its provider knows its catalogue.
+            return Ok(Some(ASK_AGAIN));
+        }
         let mut status = class.status.clone();
         let catalog = self.catalog(&class);
         status.instance_types = catalog.as_ref().ok().map(|catalog| catalog.types.len() as i64);

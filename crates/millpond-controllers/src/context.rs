@@ -52,7 +52,7 @@ pub(crate) struct Reopening {
 pub struct Context {
     /// Copies of everything.
     pub cluster: Arc<Cluster>,
-    /// Offerings that were not to be had.
+    /// Offerings that providers could not supply.
     pub stock_outs: StockOuts,
     /// Pools whose claims fail before they are launched.
     pub(crate) launch_backoff: Arc<LaunchBackoff>,
@@ -94,7 +94,7 @@ impl Context {
             (measured.name(), measured)
         };
         let providers: BTreeMap<&'static str, Arc<dyn Provider>> = providers.into_iter().map(measured).collect();
-        // Registered after the index's own listener: what is told is in the index.
+        // Registered after the index's own listener, so the index already has every change that this listener sees.
         let (takers, weak): (Vec<Arc<dyn Provider>>, _) =
             (providers.values().cloned().collect(), Arc::downgrade(&cluster));
         cluster.catalogs.on_change(move |_, _| {
@@ -135,7 +135,7 @@ impl Context {
         self.providers.values()
     }
 
-    /// Who makes the nodes of a class.
+    /// The provider of a class.
     pub fn provider(&self, class: &NodeClass) -> Result<&Arc<dyn Provider>, ProviderError> {
         let name = class.spec.provider.as_deref().unwrap_or(DEFAULT_PROVIDER);
         self.providers.get(name).ok_or_else(|| {
@@ -154,12 +154,13 @@ impl Context {
         self.clouds.of(self.provider(&class).ok()?.name())
     }
 
-    /// Who made the machine of an id, if the id says so: ids begin with the name of their provider.
+    /// Who made the machine of an id, if the id says so: ids begin with the scheme of their provider.
     pub fn provider_of_machine(&self, id: &str) -> Option<&Arc<dyn Provider>> {
-        self.providers.get(id.split_once("://")?.0)
+        let (scheme, _) = id.split_once("://")?;
+        self.providers.values().find(|provider| provider.scheme() == scheme)
     }
 
-    /// Who may have made a machine for a claim. The class can be gone, or can have changed.
+    /// The providers that may have made a machine for a claim. The class can be gone, or can have changed.
     pub fn providers_of(&self, claim: &NodeClaim) -> Vec<&Arc<dyn Provider>> {
         if let Some(provider) = self.provider_of_machine(&claim.status.provider_id) {
             return vec![provider];
@@ -183,7 +184,7 @@ impl Context {
 
     /// The same with other pools to choose from.
     pub fn snapshot_of(&self, pools: PoolsOf) -> Snapshot {
-        // Who is advised about other pools knows nothing of groups; their nodes are there all the same.
+        // Advice for other pools ignores node groups; their nodes count all the same.
         let groups = if pools == PoolsOf::NodePools { Use::Closed } else { Use::None };
         self.snapshot_with(pools, groups)
     }

@@ -97,9 +97,10 @@ impl GarbageCollector {
         }
     }
 
-    /// Compares and acts; tells whether another look is worth it soon.
+    /// Compares and acts; returns whether another pass is worth it soon.
     async fn pass(&mut self) -> Result<bool> {
         let context = Arc::clone(&self.context);
+        let _round = context.cluster.supervisor.begin("garbage collection");
         let mut instances = Vec::new();
         let mut is_complete = true;
         for provider in context.providers() {

@@ -1,6 +1,6 @@
-//! What happens to machines by itself: the cloud takes one back, or one is gone.
+//! Handles instance events of providers: spot interruptions, and instances that are gone.
 //!
-//! News can be missed. Nothing depends on it: `collect` finds the same by looking, later.
+//! Events can be missed: the garbage collector finds the same later, by listing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Strict limits: nothing is intended before it is reserved, and all that is intended counts.
+//! Strict limits: no claim is created before its usage is reserved, and reserved usage counts.
 //!
 //! Every claim that Millpond writes goes through [`create`]. Where a limit holds (of its pool, or of the whole
 //! cluster), the claim is first reserved: its name and its usage are written into an annotation of the limiting object,
@@ -14,8 +14,8 @@
 //! writes its claim within [`WRITTEN_WITHIN`] or not at all. Should it be written later nevertheless (its process was
 //! stopped in the middle, and woke up), all is counted once more before it is launched ([`is_overrun`]).
 //!
-//! What limits is read from the API, never from a copy: who acts on an old view of the world is held by limits that it
-//! has not seen.
+//! Limits are read from the API, never from a copy: a controller that acts on an old view of the cluster is held by
+//! limits that it has not seen.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -221,7 +221,7 @@ pub(crate) async fn create(
     Ok(names)
 }
 
-/// Reserves claims wherever something limits them; tells which are within all limits.
+/// Reserves claims with every limit that applies; returns which are within all limits.
 async fn reserve_all(context: &Context, claims: &[Option<NodeClaim>]) -> Result<Vec<bool>> {
     let cluster = &context.cluster;
     let mut allowed: Vec<bool> = claims.iter().map(Option::is_some).collect();
@@ -345,7 +345,7 @@ async fn scopes(cluster: &Cluster, claims: &[Option<NodeClaim>]) -> Result<BTree
     Ok(scopes)
 }
 
-/// Reserves claims in their order; tells which are within the limit.
+/// Reserves claims in their order; returns which are within the limit.
 async fn reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)]) -> Result<Vec<usize>> {
     if wanted.is_empty() {
         return Ok(Vec::new());

@@ -118,7 +118,7 @@ impl Repair {
     }
 
     /// The machine cannot be trusted to end its pods: the claim's deadline is now.
-    async fn replace(&self, turn: &Turn<'_>, claim: &NodeClaim, node: &Node, illness: &Illness) -> Result<()> {
+    async fn replace(&self, turn: &Turn<'_>, claim: &NodeClaim, node: &Node, illness: &NodeProblem) -> Result<()> {
         let cluster = &self.context.cluster;
         let now = cluster.clock.now();
         if !is_forced(claim, now) {
@@ -146,19 +146,19 @@ fn is_forced(claim: &NodeClaim, now: Timestamp) -> bool {
 
 /// What a node suffers from.
 #[derive(Debug, PartialEq, Eq)]
-struct Illness {
+struct NodeProblem {
     condition: String,
     status: String,
     borne_until: Timestamp,
 }
 
 /// What is borne for the shortest time.
-fn illness(node: &Node, policies: &[RepairPolicy]) -> Option<Illness> {
+fn illness(node: &Node, policies: &[RepairPolicy]) -> Option<NodeProblem> {
     let suffered = policies.iter().filter_map(|policy| {
         let condition = nodes::condition(node, &policy.condition).filter(|known| known.status == policy.status)?;
         let since = condition.last_transition_time.as_ref()?.0;
         let borne = SignedDuration::try_from(policy.toleration).unwrap_or(SignedDuration::MAX);
-        Some(Illness {
+        Some(NodeProblem {
             condition: policy.condition.clone(),
             status: policy.status.clone(),
             borne_until: since.saturating_add(borne).unwrap_or(Timestamp::MAX),

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use millpond_api::capi::names::CLUSTER_NAME;
 use millpond_api::condition::{Conditions, READY};
 use millpond_api::meta::Condition;
+use millpond_api::node_class::Kubelet;
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, controller_of, is_leaving, status_patch};
 use millpond_runtime::queue::Queue;
@@ -23,7 +24,7 @@ pub struct Bootstraps {
 }
 
 impl Bootstraps {
-    /// A controller that hears of changes through the queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(stock: &Arc<Stock>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         enqueue(&stock.bootstrap, &queue);
@@ -48,6 +49,7 @@ impl Bootstraps {
             owner: config,
             cluster: config.labels().get(CLUSTER_NAME).map(String::as_str),
             host: None,
+            settings: Kubelet::default(),
         };
         join::ensure(&self.stock, &endpoint, credentials).await.map(Ok)
     }

@@ -9,13 +9,15 @@ use millpond_api::condition::Conditions;
 use millpond_api::meta::Condition;
 use millpond_plan::matching::Requirement;
 use millpond_runtime::error::Result;
-use millpond_runtime::meta::{Key, is_leaving, status_patch};
+use millpond_runtime::meta::{Key, annotation, is_leaving, status_patch};
 use millpond_runtime::queue::Queue;
 use millpond_runtime::worker::Reconcile;
 use serde_json::{Map, Value, json};
 
 use crate::inventory::requirements;
+use crate::join;
 use crate::kinds::{ByoHost, ByoMachine};
+use crate::provider::INSTANCE;
 use crate::release::{NODE_CLAIM, free_patch};
 use crate::state::{self, Life};
 use crate::stock::{Stock, enqueue, pool_of};
@@ -29,7 +31,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// A controller that hears of changes through the queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(stock: &Arc<Stock>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         enqueue(&stock.hosts, &queue);
@@ -44,6 +46,14 @@ impl Hosts {
             let Some(stock) = shared.upgrade() else { return };
             let of = |machine: Option<&Arc<ByoMachine>>| machine.and_then(|machine| stock.host(&machine.status.host));
             if let Some(host) = of(after).or_else(|| of(before)) {
+                own.add(Key::of(&*host));
+            }
+        });
+        let (own, shared) = (Arc::clone(&queue), Arc::downgrade(stock));
+        stock.nodes.on_change(move |before, after| {
+            // Nodes that come and go; their heartbeats do not matter here.
+            let Some(node) = after.or(before).filter(|_| before.is_some() != after.is_some()) else { return };
+            if let Some(host) = shared.upgrade().and_then(|stock| stock.host(&node.name_any())) {
                 own.add(Key::of(&*host));
             }
         });
@@ -87,6 +97,9 @@ impl Hosts {
             return Ok(false);
         }
         self.stock.delete_node(host.name()).await?;
+        if self.stock.node_of(host.name()).is_some_and(|node| !node.finalizers().is_empty()) {
+            return self.end_instance(host).await;
+        }
         let failed = state::is_reset_failed(view).then(|| {
             let message = view.status.plan.as_ref().map_or("", |plan| plan.message.as_str());
             json!({"reason": shortened(&format!("reset failed: {message}")), "since": self.stock.now()})
@@ -99,6 +112,16 @@ impl Hosts {
             self.stock.hosts.patch_status(&key, &patch).await?;
         }
         Ok(true)
+    }
+
+    /// Ends the instance of a NodeClaim, which then takes its finalizer off the Node. The host is free once the Node is
+    /// gone: a kubelet that registers before would lose its Node with the old one.
+    async fn end_instance(&self, host: &ByoHost) -> Result<bool> {
+        if annotation(host, INSTANCE).is_none() {
+            return Ok(false);
+        }
+        let metadata = json!({"resourceVersion": host.metadata.resource_version, "annotations": {INSTANCE: null}});
+        self.stock.hosts.patch(&Key::of(host), &json!({"metadata": metadata})).await.map(|_| true)
     }
 
     /// Labels that follow from the facts.
@@ -142,6 +165,14 @@ impl Hosts {
             None => conditions.clear(names::host::SELECTOR_MATCHES),
         };
         self.record_changes(host, &status);
+        if let Some(claim) = &host.spec.claim
+            && host.label(NODE_CLAIM).is_some()
+            && status.state == Some(HostState::InUse)
+            && host.status.state != status.state
+        {
+            // The host has joined: its token is not needed any more.
+            join::revoke(&self.stock, &Key::new(&claim.namespace, &join::secret_name(&claim.name))).await?;
+        }
         match status_patch(host, Some(&host.status), &status) {
             Some(patch) => self.stock.hosts.patch_status(&Key::of(host), &patch).await.map(drop),
             None => Ok(()),

@@ -1,6 +1,7 @@
 //! Credentials that hosts join with in tlsBootstrap mode: bootstrap tokens, kubeconfigs and kubelet's configuration.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt};
 use millpond_api::byoh::BootstrapKubeconfigSpec;
+use millpond_api::node_class::Kubelet;
 use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, controller_reference};
 use rand::RngExt;
@@ -140,6 +142,8 @@ pub(crate) struct Credentials<'a, O> {
     pub(crate) host: Option<&'a ByoHost>,
     /// ConfigMaps with a KubeletConfiguration, the first one that exists counts.
     pub(crate) kubelet: Vec<Key>,
+    /// Settings of kubelet where no ConfigMap has a configuration.
+    pub(crate) settings: Kubelet,
 }
 
 /// Makes sure that a Secret holds a kubeconfig with a token that lives for another while.
@@ -171,7 +175,10 @@ pub(crate) async fn ensure<O: Resource<DynamicType = ()>>(
         ("value".to_owned(), kubeconfig.clone()),
         ("bootstrap-kubeconfig".to_owned(), kubeconfig),
         ("ca.crt".to_owned(), endpoint.ca.clone()),
-        ("kubelet-config.yaml".to_owned(), kubelet.unwrap_or_else(|| kubelet_config(cgroups)).into_bytes()),
+        (
+            "kubelet-config.yaml".to_owned(),
+            kubelet.unwrap_or_else(|| kubelet_config(cgroups, &wanted.settings)).into_bytes(),
+        ),
     ]);
     let label = |cluster: &str| (millpond_api::capi::names::CLUSTER_NAME.to_owned(), cluster.to_owned());
     let secret = Wanted {
@@ -213,7 +220,7 @@ fn kubeconfig(endpoint: &Endpoint, token: &Token) -> String {
 }
 
 /// KubeletConfiguration of a host, where no ConfigMap has one.
-fn kubelet_config(cgroup_version: i64) -> String {
+fn kubelet_config(cgroup_version: i64, settings: &Kubelet) -> String {
     let mut text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nauthentication:\n  \
                     anonymous:\n    enabled: false\n  webhook:\n    enabled: true\n  x509:\n    \
                     clientCAFile: /etc/kubernetes/pki/ca.crt\nauthorization:\n  mode: Webhook\n\
@@ -223,6 +230,17 @@ fn kubelet_config(cgroup_version: i64) -> String {
     if cgroup_version == 1 {
         // kubelet refuses to start on control groups of version 1 since 1.35, unless this says otherwise.
         text.push_str("failCgroupV1: false\n");
+    }
+    for (field, number) in [("maxPods", settings.max_pods), ("podsPerCore", settings.pods_per_core)] {
+        if let Some(number) = number {
+            let _ = writeln!(text, "{field}: {number}");
+        }
+    }
+    for (field, amounts) in [("systemReserved", &settings.system_reserved), ("kubeReserved", &settings.kube_reserved)] {
+        if let Some(amounts) = amounts {
+            // JSON is YAML.
+            let _ = writeln!(text, "{field}: {}", serde_json::json!(amounts));
+        }
     }
     text
 }
@@ -238,7 +256,12 @@ mod tests {
         let text = kubeconfig(&endpoint, &token);
         assert!(text.contains("    server: https://10.0.0.1:6443\n    certificate-authority-data: UEVN\n"), "{text}");
         assert!(text.contains("    token: abcdef.0123456789abcdef\n"), "{text}");
-        assert!(!kubelet_config(2).contains("failCgroupV1") && kubelet_config(1).contains("failCgroupV1: false"));
+        let plain = |version| kubelet_config(version, &Kubelet::default());
+        assert!(!plain(2).contains("failCgroupV1") && plain(1).contains("failCgroupV1: false"));
+        let settings: Kubelet =
+            serde_json::from_str(r#"{"maxPods": 20, "systemReserved": {"cpu": "100m", "memory": "200Mi"}}"#).unwrap();
+        let set = kubelet_config(2, &settings);
+        assert!(set.ends_with("maxPods: 20\nsystemReserved: {\"cpu\":\"100m\",\"memory\":\"200Mi\"}\n"), "{set}");
         let random: Vec<String> = (0..2).map(|_| random(16)).collect();
         assert!(random[0] != random[1] && random[0].len() == 16);
     }

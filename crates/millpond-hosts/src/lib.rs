@@ -28,6 +28,7 @@ mod join;
 pub mod kinds;
 mod machines;
 mod nodes;
+pub mod provider;
 pub mod release;
 pub mod report;
 pub mod rights;

@@ -9,6 +9,7 @@ use millpond_runtime::meta::Key;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::ByoHost;
+use crate::provider::INSTANCE;
 use crate::stock::Stock;
 
 /// On a host that a NodeClaim holds: the name of the NodeClaim (label).
@@ -43,7 +44,7 @@ pub(crate) fn free_patch(host: &ByoHost, quarantine: Option<Value>) -> Value {
         "resourceVersion": host.metadata.resource_version,
         "finalizers": finalizers,
         "labels": {names::CLUSTER_NAME: null, names::BYO_MACHINE: null, NODE_CLAIM: null},
-        "annotations": {names::UNREGISTERING: null},
+        "annotations": {names::UNREGISTERING: null, INSTANCE: null},
     }});
     if let Some(quarantine) = quarantine {
         patch["spec"] = json!({"quarantine": quarantine});

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use millpond_api::byoh::names::LEASE_NAMESPACE;
+use millpond_runtime::events::Sender;
 use millpond_runtime::worker;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,15 +18,46 @@ use crate::clusters::Clusters;
 use crate::hosts::Hosts;
 use crate::installer::Installers;
 use crate::machines::Machines;
+use crate::provider::HostProvider;
 use crate::stock::{Options, Stock};
 use crate::{access, approval};
 
 /// Starts all controllers; they end with the token.
 pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> TaskTracker {
+    Prepared::new(client, options).start(token)
+}
+
+/// Controllers that have not started, and the provider of NodeClaims that acts on the same stock of hosts.
+pub struct Prepared {
+    stock: Arc<Stock>,
+    events: Sender,
+    provider: Arc<HostProvider>,
+}
+
+impl Prepared {
+    /// Nothing runs yet.
+    pub fn new(client: &Client, options: &Options) -> Self {
+        let (stock, events) = Stock::new(client, options);
+        let provider = HostProvider::new(&stock);
+        Self { stock, events, provider }
+    }
+
+    /// Own hosts as a provider. It answers once the controllers run.
+    pub fn provider(&self) -> Arc<HostProvider> {
+        Arc::clone(&self.provider)
+    }
+
+    /// Starts all controllers; they end with the token.
+    pub fn start(self, token: &CancellationToken) -> TaskTracker {
+        start_on(&self.stock, self.events, token)
+    }
+}
+
+fn start_on(stock: &Arc<Stock>, events: Sender, token: &CancellationToken) -> TaskTracker {
+    let (client, stock) = (stock.client.clone(), Arc::clone(stock));
     let tasks = TaskTracker::new();
-    let (stock, events) = Stock::new(client, options);
     tasks.spawn(events.run(token.clone()));
-    let concurrency = options.concurrency;
+    let concurrency = stock.options.concurrency;
     // Controllers listen before the watches begin, so that they miss nothing.
     let waiting = Arc::new(WaitingMachines::default());
     let (hosts, of_hosts) = Hosts::new(&stock);
@@ -35,7 +67,7 @@ pub fn start(client: &Client, options: &Options, token: &CancellationToken) -> T
     let (installers, of_installers) = Installers::new(&stock);
     let (clusters, of_clusters) = Clusters::new(&stock);
     let capacity = Capacity::new(&stock);
-    tasks.spawn(ensure_namespace(client.clone()));
+    tasks.spawn(ensure_namespace(client));
     tasks.spawn(approval::run(&stock, token.clone()));
     tasks.spawn(access::run(&stock, token.clone()));
     stock.watch(&tasks, token);

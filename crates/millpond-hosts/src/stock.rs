@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt};
 use millpond_api::byoh::names;
@@ -160,6 +161,11 @@ impl Stock {
         self.machines.wait_until_ready().await;
         self.nodes.wait_until_ready().await;
         self.heartbeats.wait_until_ready().await;
+    }
+
+    /// Whether hosts, machines, Nodes and Leases were listed.
+    pub fn is_hosts_ready(&self) -> bool {
+        self.wait_until_hosts_ready().now_or_never().is_some()
     }
 
     /// Waits until everything else was listed too; without Cluster API that is never.

@@ -1,8 +1,8 @@
 //! A copy of all objects of one kind, kept by a watch, with the writes going through it.
 //!
-//! The answer of a write is put into the copy at once, so that a controller never acts twice on
-//! what it has just done; the event that the watch brings later is then old news. That replaces
-//! the expectations that Kubernetes' own controllers keep.
+//! The answer of a write is put into the cache at once, so that a controller never repeats what it has just done; the
+//! event that the watch delivers later is then ignored. That replaces the expectations that Kubernetes' own controllers
+//! keep.
 //!
 //! This is the typed front; what it stands on is made once for all kinds: `raw` speaks to the API, `shelf` keeps objects.
 
@@ -153,12 +153,12 @@ impl<K: Kind> Mirror<K> {
         self.cache.wait_until_ready().await;
     }
 
-    /// The newest version that the watch has told of.
+    /// The newest resource version that the watch has delivered.
     pub fn observed_version(&self) -> u64 {
         self.cache.observed_version()
     }
 
-    /// Waits until the watch has told of a version that was written: others who watch have most likely heard of it too.
+    /// Waits until the watch has delivered a version that was written: other watchers have most likely seen it too.
     pub async fn wait_until_observed(&self, written: &K) {
         self.cache.wait_until_observed(version(written.meta())).await;
     }
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn older_news_are_ignored() {
+    async fn older_events_are_ignored() {
         let mirror = mirror();
         put(&mirror.cache, pod("a", "1", 10, Some("n2")), true);
         hear(&mirror, Event::Apply(pod("a", "1", 8, Some("n1"))));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_takes_the_last_finalizer_away_knows_that_it_is_gone() {
+    async fn removing_the_last_finalizer_ends_the_object() {
         let mirror = mirror();
         let key = Key::new("ns", "a");
         let leaving = |version, finalizers: &[&str]| {

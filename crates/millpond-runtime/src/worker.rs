@@ -1,5 +1,5 @@
-//! Running a controller: keys from a queue, a bounded number at a time, until told to stop. A key whose work panics is
-//! reported, counted ([`crate::panics`]) and tried again like one whose work failed.
+//! Runs a controller: takes keys from a queue, a bounded number at a time, until it is stopped. A key whose reconcile
+//! panics is reported, counted ([`crate::panics`]) and retried like one that failed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

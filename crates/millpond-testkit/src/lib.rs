@@ -13,6 +13,8 @@
 //!            └──── kubeconfig ────────┴──── kubeconfig ────────┘
 //!                                     ▲
 //!                             EmbeddedServer (`millpond up`)
+//!                                     ▲
+//!                  RealNode: kubelet, containerd and runc on a machine of `machines`
 //! ```
 //!
 //! Everything that a server says goes to files in a folder of its own; the
@@ -35,11 +37,13 @@ mod embedded;
 mod kubeconfig;
 mod kubectl;
 pub mod machines;
+mod oci;
 mod pki;
 mod probe;
 mod process;
 pub mod real;
 mod real_cluster;
+mod real_node;
 mod scratch;
 mod sshd;
 mod zookeeper;
@@ -49,8 +53,10 @@ pub use controllers::{Controllers, ControllersBuilder};
 pub use embedded::EmbeddedServer;
 pub use kubeconfig::Access;
 pub use kubectl::Kubectl;
+pub use oci::Image;
 pub use process::{Process, Waited, free_port};
 pub use real_cluster::{RealCluster, RealClusterBuilder};
+pub use real_node::{BUSYBOX, NodePrograms, RealNode, kubelet_configuration};
 pub use scratch::Scratch;
 pub use sshd::Sshd;
 pub use zookeeper::ZooKeeper;

@@ -28,11 +28,11 @@ pub(crate) struct Pki {
 }
 
 impl Pki {
-    /// Makes a CA, a serving certificate and a service account key in `folder`.
-    pub(crate) fn create(folder: &Path) -> Result<Self> {
+    /// Makes a CA, a serving certificate and a service account key in `folder`. The server is known by `address`, too.
+    pub(crate) fn create(folder: &Path, address: &str) -> Result<Self> {
         let (ca, ca_pem, ca_key_pem) = authority()?;
         let account_key = service_account_key()?;
-        let (server_pem, server_key_pem) = server(&ca)?;
+        let (server_pem, server_key_pem) = server(&ca, Some(address))?;
         // The chain ends with the CA: machines that join know it by its hash.
         let server_pem = server_pem + &ca_pem;
         let file = |name: &str, contents: &str| -> Result<PathBuf> {
@@ -56,7 +56,7 @@ impl Pki {
 /// authority that signed it.
 pub(crate) fn serving(folder: &Path) -> Result<String> {
     let (ca, ca_pem, _) = authority()?;
-    let (server_pem, server_key_pem) = server(&ca)?;
+    let (server_pem, server_key_pem) = server(&ca, None)?;
     write_private(&folder.join("tls.crt"), server_pem.as_bytes())?;
     write_private(&folder.join("tls.key"), server_key_pem.as_bytes())?;
     Ok(ca_pem)
@@ -101,9 +101,9 @@ fn authority() -> Result<(Issuer<'static, KeyPair>, String, String)> {
     Ok((Issuer::new(params, key), certificate.pem(), key_pem))
 }
 
-fn server(ca: &Issuer<'static, KeyPair>) -> Result<(String, String)> {
+fn server(ca: &Issuer<'static, KeyPair>, address: Option<&str>) -> Result<(String, String)> {
     let key = KeyPair::generate().context("make a server key")?;
-    let names: Vec<String> = SERVER_NAMES.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = SERVER_NAMES.iter().copied().chain(address).map(str::to_owned).collect();
     let mut params = CertificateParams::new(names).context("name the server")?;
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -20,10 +20,15 @@ const START_ATTEMPTS: u32 = 3;
 /// What both etcd and kube-apiserver say about a port that is taken.
 const PORT_TAKEN: &str = "address already in use";
 
+/// Where kube-apiserver listens where nothing else is said.
+const LOOPBACK: &str = "127.0.0.1";
+
 /// What the cluster is to have.
 #[derive(Clone, Debug, Default)]
 pub struct RealClusterBuilder {
     controllers: ControllersBuilder,
+    address: Option<String>,
+    service_accounts: bool,
     durable: bool,
     apiserver_args: Vec<String>,
 }
@@ -60,6 +65,19 @@ impl RealClusterBuilder {
         self
     }
 
+    /// The address that kube-apiserver listens on, in place of loopback: that of a bridge with machines.
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Pods get the token of their service account, and wait for the account. Off by default: pods that pretend need
+    /// neither.
+    pub fn service_accounts(mut self) -> Self {
+        self.service_accounts = true;
+        self
+    }
+
     /// One more flag for kube-apiserver.
     pub fn apiserver_arg(mut self, arg: impl Into<String>) -> Self {
         self.apiserver_args.push(arg.into());
@@ -82,13 +100,14 @@ impl RealClusterBuilder {
 
     fn try_start(&self, parts: &Parts) -> Result<RealCluster> {
         let scratch = Scratch::new("real")?;
-        let pki = Pki::create(scratch.path())?;
+        let address = self.address.as_deref().unwrap_or(LOOPBACK);
+        let pki = Pki::create(scratch.path(), address)?;
         let port = free_port()?;
         let token = token()?;
         let tokens = scratch.path().join("tokens.csv");
         write_private(&tokens, format!("{token},admin,admin,\"system:masters\"\n").as_bytes())?;
         let access = Access {
-            server: format!("https://127.0.0.1:{port}"),
+            server: format!("https://{address}:{port}"),
             ca_pem: pki.ca_pem.clone(),
             token: Some(token),
             client_pem: None,
@@ -98,7 +117,11 @@ impl RealClusterBuilder {
 
         let (etcd, store) = self.start_etcd(parts, scratch.path())?;
         let mut command = Command::new(parts.path(&Part::KUBE_APISERVER)?);
-        apiserver_args(&mut command, &store, port, &pki, &tokens);
+        apiserver_args(&mut command, &store, (address, port), &pki, &tokens);
+        if !self.service_accounts {
+            // Nothing mounts tokens then, and pods need not wait for accounts.
+            command.args(["--disable-admission-plugins", "ServiceAccount"]);
+        }
         command.args(&self.apiserver_args);
         let apiserver = Process::spawn(Part::KUBE_APISERVER.name, &mut command, scratch.path())?;
         let mut processes = vec![etcd, apiserver];
@@ -127,10 +150,11 @@ impl RealClusterBuilder {
     }
 }
 
-fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, tokens: &Path) {
+fn apiserver_args(command: &mut Command, store: &str, listen: (&str, u16), pki: &Pki, tokens: &Path) {
+    let (address, port) = listen;
     command
         .args(["--etcd-servers", store])
-        .args(["--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"])
+        .args(["--bind-address", address, "--advertise-address", address])
         .args(["--secure-port", &port.to_string()])
         .args(["--endpoint-reconciler-type", "none"])
         // The range that the embedded API gives services addresses from.
@@ -139,9 +163,7 @@ fn apiserver_args(command: &mut Command, store: &str, port: u16, pki: &Pki, toke
         .args(["--authorization-mode", "Node,RBAC"])
         .arg("--enable-bootstrap-token-auth=true")
         // As in every cluster that kubeadm makes.
-        .arg("--allow-privileged=true")
-        // Nothing mounts tokens here, and pods need not wait for accounts.
-        .args(["--disable-admission-plugins", "ServiceAccount"]);
+        .arg("--allow-privileged=true");
     let files: [(&str, &Path); 6] = [
         ("--tls-cert-file", &pki.server_file),
         ("--tls-private-key-file", &pki.server_key_file),

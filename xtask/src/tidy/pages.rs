@@ -30,6 +30,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(map.flat_map(|file| check_named(file, FILE_OR_FOLDER, &paths)));
     findings.extend(decisions.iter().flat_map(|file| check_named(file, FILE_IN_FOLDER, &paths)));
     findings.extend(pages.iter().flat_map(|file| check_links(file, &paths)));
+    findings.extend(pages.iter().flat_map(|file| check_anchors(file, &pages)));
     for guide in paths.iter().filter(|path| path.starts_with(GUIDES)) {
         if !page(ENTRY).contains(&*guide.to_string_lossy()) {
             findings.push(Finding::file(*guide, format!("{ENTRY} does not lead to this guide")));
@@ -107,6 +108,35 @@ fn check_links(page: &SourceFile, paths: &BTreeSet<&Path>) -> Vec<Finding> {
     findings
 }
 
+/// Links to a heading of a page lead to one.
+fn check_anchors(page: &SourceFile, pages: &[&SourceFile]) -> Vec<Finding> {
+    let link = Regex::new(r"\]\(([^)\s#:]*)#([^)\s]+)\)").expect("a constant expression");
+    let folder = page.path.parent().unwrap_or(Path::new(""));
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(page.text.lines()) {
+        for (target, anchor) in link.captures_iter(line).map(|found| found.extract::<2>().1.into()) {
+            let path = if target.is_empty() { page.path.clone() } else { plain(&folder.join(target)) };
+            let Some(other) = pages.iter().find(|file| file.path == path) else { continue };
+            let headings = other.text.lines().filter(|line| line.starts_with('#'));
+            if !headings.map(anchor_of).any(|known| known == anchor) {
+                findings.push(Finding::line(
+                    &page.path,
+                    number,
+                    format!("{} has no heading `#{anchor}`", path.display()),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The anchor that GitHub gives a heading.
+fn anchor_of(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
 /// A path without `..`.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
@@ -178,5 +208,14 @@ mod tests {
             ["docs/guides/a.md:2: links to `b.md`, which is not there"]
         );
         assert_eq!(shown(&check_links(&file("docs/x.md", "[g](guides)"), &paths)), [""; 0]);
+        let other = file("docs/guides/a.md", "# It's `up`: a_b\n## Two\n");
+        let page = file(
+            "docs/guides/b.md",
+            "## Own\n[a](a.md#its-up-a_b) [b](#own)\n[c](a.md#three) [d](https://example.org/#x)\n",
+        );
+        assert_eq!(
+            shown(&check_anchors(&page, &[&other, &page])),
+            ["docs/guides/b.md:3: docs/guides/a.md has no heading `#three`"]
+        );
     }
 }

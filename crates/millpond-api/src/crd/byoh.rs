@@ -44,7 +44,7 @@ fn labels(description: &str) -> Schema {
     map(description, string("").length(0, 63).pattern(VALUE)).max_properties(LIMIT_LABELS)
 }
 
-fn selector() -> Schema {
+pub(super) fn selector() -> Schema {
     let expression = object("A requirement on one label")
         .required("key", string("The label").length(1, 317).pattern(KEY))
         .required(

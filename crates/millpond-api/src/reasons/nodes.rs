@@ -32,8 +32,9 @@ pub(super) const LAUNCHES: &[Reason] = &[
     act(
         "LimitsExceeded",
         &[Warning("NodeClaim, Pod")],
-        "limits were lowered after the claim was written, and it no longer fits",
-        "raise `spec.limits` of the NodePool or the ClusterLimits, or nothing if this was meant",
+        "the claim was written so late that its reservation had lapsed, and the limits no longer allow it; it is deleted and \
+         the pool backs off",
+        "if it is frequent: the API server is slow; else raise `spec.limits` of the NodePool or the ClusterLimits",
     ),
     act(
         "LaunchFailed",
@@ -47,7 +48,7 @@ pub(super) const LAUNCHES: &[Reason] = &[
     ),
     act(
         "LaunchTimeout",
-        &[Warning("NodeClaim")],
+        &[Warning("NodeClaim, Pod"), Condition("NodePool", "NodeRegistrationHealthy=False")],
         "no launch succeeded within 5 min; the claim is deleted and its pods are planned again",
         "look for the `LaunchFailed` events before it",
     ),
@@ -298,7 +299,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     info(
         "Resolved",
         &[Condition("CapacityBuffer", "ReadyForProvisioning=True")],
-        "the pods to keep room for are known",
+        "the pods to keep capacity for are known",
     ),
     act(
         "PodTemplateNotFound",
@@ -326,7 +327,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     info(
         "RequiresNewCapacity",
         &[Condition("CapacityBuffer", "Provisioning=False")],
-        "nodes are still to come, or a limit leaves no room; the message counts both",
+        "nodes are still to come, or a limit prevents them; the message counts both",
     ),
     act(
         "BufferEmpty",
@@ -337,7 +338,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     act(
         "NotReadyForProvisioning",
         &[Condition("CapacityBuffer", "Provisioning=False")],
-        "the pods to keep room for are not known",
+        "the pods to keep capacity for are not known",
         "see the condition `ReadyForProvisioning`",
     ),
 ];

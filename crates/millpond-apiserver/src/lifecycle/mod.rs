@@ -236,7 +236,7 @@ fn internal_call(server: &Arc<Server>, resource: &Arc<Resource>, key: &str) -> C
     }
 }
 
-/// Deletes an object; one that is gone already is fine, any other trouble is told and met again later.
+/// Deletes an object; one that is gone already is fine, any other error is logged and retried later.
 async fn delete_quietly(server: &Arc<Server>, collection: &str, key: &Arc<str>, options: &Options) {
     let Some(resource) = resource_of(server, collection) else { return };
     let call = internal_call(server, &resource, key);

@@ -188,7 +188,7 @@ struct Thread {
     pause: Box<dyn FnMut(Duration) + Send>,
 }
 
-/// A batch on its way: what is written, and who waits for it.
+/// A batch in progress: its records, and the callers that wait for it.
 #[derive(Default)]
 struct Batch {
     records: Vec<Record>,

@@ -60,7 +60,7 @@ pub struct KubeDriver {
     /// Namespaces of `openshiftpods`, prefixes of names elsewhere.
     pools: Vec<String>,
     contexts: Arc<Contexts>,
-    /// Whether the provider's own token was handed out for want of rights; told once.
+    /// Whether the provider's own token was handed out for want of rights; reported once.
     told: watch::Sender<bool>,
 }
 

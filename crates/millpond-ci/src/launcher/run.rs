@@ -21,7 +21,7 @@ use crate::driver::{Drivers, Factory};
 use crate::engine::{self, Decision, Lock, Snapshot, Verdict};
 use crate::model::RequestState;
 
-/// How long actions may go on once the launcher is told to end. What is left then is found by the next one.
+/// How long actions may continue once the launcher is being stopped. The next launcher finds what is left then.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The longest sleep: a clock that was set back must not keep the launcher from its work for long.
@@ -59,7 +59,7 @@ pub(super) struct Context {
     pub(super) hostname: String,
     pub(super) under_way: UnderWay,
     pub(super) capacity: Mutex<Capacity>,
-    /// Limits that the providers themselves told.
+    /// Limits that the providers themselves reported.
     pub(super) limits: Mutex<BTreeMap<String, Resources>>,
     /// The configuration and its drivers.
     pub(super) current: Mutex<Current>,

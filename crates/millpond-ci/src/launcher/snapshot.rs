@@ -13,7 +13,7 @@ use crate::model::NodeState;
 pub(super) struct Surroundings<'a> {
     pub(super) now: f64,
     pub(super) config: &'a Config,
-    /// Limits that the providers themselves told.
+    /// Limits that the providers themselves reported.
     pub(super) provider_limits: &'a BTreeMap<String, Resources>,
     pub(super) out_of_capacity: BTreeSet<(String, String)>,
     /// Providers that work; pools of the others serve nothing.

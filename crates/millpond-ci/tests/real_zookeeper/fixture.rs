@@ -93,7 +93,7 @@ impl Running {
         Self { store, handle, config, drivers, ends, task }
     }
 
-    /// Ends as a launcher does that is told to.
+    /// Ends like a launcher that is stopped.
     pub(crate) async fn stop(self) {
         self.ends.cancel();
         self.task.await.unwrap();

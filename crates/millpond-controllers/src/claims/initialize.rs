@@ -1,4 +1,5 @@
-//! A node is ready for pods when it says so, its startup taints are gone and it has the resources that were promised.
+//! Initialization: a claim is initialized when its node is Ready, has no startup taints and has the resources that the
+//! claim names.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The life of a NodeClaim: launched, registered, initialized; and its end.
+//! The lifecycle of a NodeClaim: launched, registered, initialized, terminated.
 //!
 //! ```text
 //! claim ─▶ launch ─▶ register ─▶ initialize ─▶ ready        deleted ─▶ end

@@ -12,7 +12,7 @@ use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, is_leaving};
 use tokio::time::Instant;
 
-use super::command::{Candidate, Command, Failure, Next, Sight, Stage, commands, next, stage};
+use super::command::{Candidate, CandidateState, Command, Failure, Next, Stage, commands, next, stage};
 use super::execute::{forget, mark, node_name_of, sight, standing, unmark};
 use super::node_backoff::After;
 use super::verify::{Group, verify};
@@ -77,7 +77,8 @@ impl Disruptor {
 
     fn next(&self, command: &Command) -> Next {
         let cluster = &self.context.cluster;
-        let candidates: Vec<Sight> = command.candidates.iter().map(|candidate| sight(cluster, candidate)).collect();
+        let candidates: Vec<CandidateState> =
+            command.candidates.iter().map(|candidate| sight(cluster, candidate)).collect();
         let replacements: Vec<Stage> = command.replacements.iter().map(|claim| stage(claim)).collect();
         let created = command.replacements.iter().filter_map(|claim| claim.metadata.creation_timestamp.as_ref());
         let age = created.map(|time| time.0).min().map_or(Duration::ZERO, |created| {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use millpond_providers::{Instance, InstanceEvent, LaunchRequest, Launched, Provider, ProviderError, RepairPolicy};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::Metrics;
@@ -58,6 +58,10 @@ impl Provider for Measured {
         self.provider.name()
     }
 
+    fn scheme(&self) -> &'static str {
+        self.provider.scheme()
+    }
+
     fn begin_term(&self, term: u64) -> BoxFuture<'_, Result<(), ProviderError>> {
         self.provider.begin_term(term)
     }
@@ -84,6 +88,10 @@ impl Provider for Measured {
 
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
         self.provider.catalog(class)
+    }
+
+    fn catalog_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.provider.catalog_changes()
     }
 
     fn take_catalogs(&self, catalogs: &[Arc<Catalog>]) {

@@ -1,12 +1,13 @@
-//! One claim finds out for all that are like it.
+//! Probes: one claim is launched before others like it.
 //!
-//! Ten pods that may not share a node want ten nodes of one offering. Where that is not to be had, ten claims would be
-//! written, fail and be deleted, and so with everything else that keeps claims from being launched. So where an offering was
-//! not had lately, or the last claim of a pool failed, the first claim is written and launched before the others. It is
-//! waited for no longer than [`LONGEST_PROBE`]: a slow cloud does not hold up many pods for one answer.
+//! Ten pods that may not share a node need ten nodes of one offering. If that is out of stock, ten claims would be
+//! written, fail and be deleted; the same holds for everything else that prevents launches. So where an offering was
+//! not launched lately, or the last claim of a pool failed, the first claim is written and launched before the others.
+//! The others wait no longer than [`LONGEST_PROBE`]: a slow cloud does not hold up many pods for one answer.
 //!
-//! Nodes of pods that spread come together all the same, unless the pool has just failed. kube-scheduler deals such pods out
-//! by itself: a node that opens before the others takes pods that were planned for those, which are bought in vain then.
+//! Nodes for pods with a topology spread are launched together all the same, unless the pool has just failed.
+//! kube-scheduler places such pods by itself: a node that becomes ready before the others takes pods that were planned
+//! for those, which would then stay empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -17,7 +17,11 @@ use millpond_apiserver::store::Store;
 use millpond_apiserver::{LifecycleOptions, Server, ServerOptions, lifecycle};
 use millpond_controllers::cluster::Options as ControllerOptions;
 use millpond_controllers::run::Controllers;
+use millpond_hosts::provider::HostProvider;
+use millpond_hosts::run::Prepared;
 use millpond_hosts::stock::{ApiServer, Options as HostOptions};
+use millpond_providers::Provider;
+use millpond_providers::sim::{Cloud, SimProvider};
 use millpond_sim::options::Providers;
 use millpond_sim::{Options, Part, StandIns};
 use serde_json::{Value, json};
@@ -34,7 +38,8 @@ const PATIENCE: Duration = Duration::from_mins(30);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// Kinds that belong to no namespace.
-const CLUSTER_SCOPED: [&str; 3] = ["Node", "Namespace", "CustomResourceDefinition"];
+const CLUSTER_SCOPED: [&str; 6] =
+    ["Node", "Namespace", "CustomResourceDefinition", "NodePool", "NodeClass", "NodeClaim"];
 
 pub(crate) struct Stage {
     pub(crate) client: Client,
@@ -116,17 +121,40 @@ impl Stage {
         });
         let client = Client::new(fused, "default");
         let token = self.token.child_token();
-        let api_server = ApiServer { url: "https://127.0.0.1:6443".to_owned(), ca: b"PEM".to_vec() };
-        let options = HostOptions { clock: self.clock.clone(), api_server: Some(api_server), ..HostOptions::default() };
-        let tasks = millpond_hosts::run::start(&client, &options, &token);
+        let tasks = millpond_hosts::run::start(&client, &self.host_options(), &token);
         Crew { token, tasks, writes: left }
+    }
+
+    /// The controllers of own hosts, and own hosts as a provider of NodeClaims.
+    pub(crate) fn hire_with_provider(&self) -> (Crew, Arc<HostProvider>) {
+        let prepared = Prepared::new(&self.client, &self.host_options());
+        let (provider, token) = (prepared.provider(), self.token.child_token());
+        let tasks = prepared.start(&token);
+        (Crew { token, tasks, writes: Arc::new(AtomicI64::new(i64::MAX)) }, provider)
+    }
+
+    fn host_options(&self) -> HostOptions {
+        let api_server = ApiServer { url: "https://127.0.0.1:6443".to_owned(), ca: b"PEM".to_vec() };
+        HostOptions { clock: self.clock.clone(), api_server: Some(api_server), ..HostOptions::default() }
+    }
+
+    /// A simulated cloud.
+    pub(crate) fn cloud(&self) -> Arc<dyn Provider> {
+        let cloud = Arc::new(Cloud::in_memory());
+        let provider = Arc::new(SimProvider::new(cloud, self.client.clone(), self.clock.clone()));
+        tokio::spawn(Arc::clone(&provider).run(self.token.clone()));
+        provider
     }
 
     /// Starts the controllers that scale node groups by pending pods.
     pub(crate) async fn hire_autoscaler(&self) -> Controllers {
+        self.hire_controllers(Vec::new()).await
+    }
+
+    /// Starts the controllers of pools with these providers.
+    pub(crate) async fn hire_controllers(&self, providers: Vec<Arc<dyn Provider>>) -> Controllers {
         let options =
             ControllerOptions { seed: 7, virtual_start: Some(self.clock.now()), ..ControllerOptions::default() };
-        let providers: [Arc<dyn millpond_providers::Provider>; 0] = [];
         let controllers = Controllers::start(self.client.clone(), options, providers, &self.token);
         controllers.context().cluster.wait_until_ready().await;
         controllers

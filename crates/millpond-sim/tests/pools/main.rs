@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod disruption;
 mod fuse;
+mod gpu_jobs;
 mod health;
 mod launches;
 mod leadership;

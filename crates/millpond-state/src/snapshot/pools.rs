@@ -7,7 +7,7 @@ use millpond_api::catalog::{Catalog, Provider};
 use millpond_api::duration::NillableDuration;
 use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
 use millpond_api::meta::Invalid;
-use millpond_api::node_class::{Kubelet, NodeClass, UnavailableOffering};
+use millpond_api::node_class::{HOSTS_PROVIDER, Kubelet, NodeClass, UnavailableOffering};
 use millpond_api::selector::LabelValues;
 use millpond_api::spelling::nearest;
 use millpond_plan::model::{
@@ -18,7 +18,7 @@ use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
 
 use super::types::{self, Lowered, TypesKey};
-use super::{Options, Taking};
+use super::{Options, SnapshotBuilder};
 use crate::groups::GroupRef;
 use crate::lower::pod::effect;
 use crate::lower::select::{current_name, operator};
@@ -147,7 +147,8 @@ impl State {
     fn unprepared(&self, options: &Options) -> Vec<(TypesKey, Arc<Catalog>)> {
         let mut missing: Vec<(TypesKey, Arc<Catalog>)> = Vec::new();
         let snapshot = Snapshot::new(0);
-        let mut taking = Taking { state: self, options, overlays: self.overlays(options), snapshot, notes: Vec::new() };
+        let mut taking =
+            SnapshotBuilder { state: self, options, overlays: self.overlays(options), snapshot, notes: Vec::new() };
         for (pool, origin) in self.pools.values() {
             let source = taking.source(pool, origin.as_ref());
             let key = source.types_key();
@@ -168,7 +169,7 @@ impl State {
     }
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     pub(super) fn pools(&mut self, catalogs: &mut Catalogs) {
         for (pool, origin) in self.state.pools.values() {
             self.pool(pool, origin.as_ref(), catalogs);
@@ -269,7 +270,7 @@ impl Taking<'_> {
     }
 }
 
-impl<'s> Taking<'s> {
+impl<'s> SnapshotBuilder<'s> {
     /// The catalogue of a pool's node class, and the settings that the class makes.
     fn source(&mut self, pool: &NodePool, origin: Option<&Origin>) -> Source<'s> {
         let (state, options) = (self.state, self.options);
@@ -283,8 +284,16 @@ impl<'s> Taking<'s> {
             not_ready: class.and_then(class_not_ready).or_else(|| class.and_then(|class| self.class_leaves(class))),
         };
         if state.catalog_of(pool, options).is_none() {
-            let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
-            source.not_ready = Some(format!("there is no catalogue `{name}`"));
+            let why = match class {
+                Some(class) if has_own_catalog(class) => {
+                    format!("the hosts of node class `{}` are not known yet", class.metadata.name)
+                }
+                _ => {
+                    let name = class.and_then(|class| class.spec.catalog.as_deref()).unwrap_or_default();
+                    format!("there is no catalogue `{name}`")
+                }
+            };
+            source.not_ready = Some(why);
         }
         let unknown = class.and_then(|class| self.unknown_overlay(class));
         source.not_ready = source.not_ready.or(unknown);
@@ -428,6 +437,9 @@ impl State {
     /// The catalogue of a pool's node class; none if it names one that is not there.
     pub(crate) fn catalog_of<'c>(&'c self, pool: &NodePool, options: &'c Options) -> Option<&'c Catalog> {
         let (kind, class) = self.class_of(pool);
+        if let Some(class) = class.filter(|class| has_own_catalog(class)) {
+            return self.provided.get(&*class.metadata.name).map(|catalog| &**catalog);
+        }
         if let Some(name) = class.and_then(|class| class.spec.catalog.as_deref()) {
             return self.find_catalog(name).or_else(|| options.find_catalog(name));
         }
@@ -441,6 +453,11 @@ impl State {
         let other = provider.filter(|provider| *provider != default.provider);
         Some(other.and_then(|provider| options.find_catalog(provider.name())).unwrap_or(default))
     }
+}
+
+/// Whether the catalogue of a class is what its provider reports.
+fn has_own_catalog(class: &NodeClass) -> bool {
+    class.spec.provider.as_deref() == Some(HOSTS_PROVIDER)
 }
 
 fn class_not_ready(class: &NodeClass) -> Option<String> {

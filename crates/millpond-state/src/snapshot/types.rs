@@ -1,4 +1,4 @@
-//! Types of a catalogue as a pool's nodes would have them: with kubelet's settings and the prices that hold.
+//! Instance types of a catalogue for a pool: with kubelet's settings and the overlays' prices.
 
 use std::collections::HashMap;
 
@@ -48,6 +48,11 @@ impl Lowered {
             by_name.entry(of.name).or_default().push(index);
         }
         Self { key, types, well_known, by_name }
+    }
+
+    /// Whether these are the types of the catalogue of that name.
+    pub(crate) fn is_of(&self, catalog: &str) -> bool {
+        self.key.catalog == catalog
     }
 
     /// Where types of that name stand among them.

@@ -80,6 +80,8 @@ pub struct State {
     pub(crate) constraints: Names<(ScalingConstraint, Option<Origin>)>,
     /// Catalogues of ConfigMaps, by namespace and name of these.
     pub(crate) catalogs: Names<Arc<Catalog>>,
+    /// Catalogues that providers report, by the name of the class.
+    pub(crate) provided: BTreeMap<Box<str>, Arc<Catalog>>,
     pub(crate) namespaces: BTreeMap<Box<str>, Labels>,
     pub(crate) volumes: HashMap<Box<str>, VolumeEntry>,
     pub(crate) volume_claims: Names<ClaimEntry>,
@@ -124,6 +126,7 @@ impl State {
             classes: BTreeMap::new(),
             constraints: BTreeMap::new(),
             catalogs: BTreeMap::new(),
+            provided: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             volumes: HashMap::new(),
             volume_claims: BTreeMap::new(),
@@ -310,6 +313,23 @@ impl State {
     pub fn find_catalog(&self, name: &str) -> Option<&Catalog> {
         let mut all = self.catalogs.values().flat_map(BTreeMap::values);
         all.find(|catalog| catalog.name == name).map(|catalog| &**catalog)
+    }
+
+    /// The provider of a class reports its catalogue, or that it has none. Tells whether that is another one than
+    /// before.
+    pub fn provide(&mut self, class: &str, catalog: Option<Arc<Catalog>>) -> bool {
+        let same = self.provided.get(class) == catalog.as_ref();
+        if same {
+            return false;
+        }
+        let before = match catalog {
+            Some(catalog) => self.provided.insert(class.into(), catalog),
+            None => self.provided.remove(class),
+        };
+        if let Some(before) = before {
+            self.forget_catalog(&before.name);
+        }
+        true
     }
 
     /// All catalogues that objects hold; of one name the first is meant.

@@ -6,7 +6,7 @@
 //!                    └─ veth ─ […]
 //! ```
 //!
-//! A machine reboots with another boot id and the same files, can be cut off, and tells what was changed on its disk.
+//! A machine reboots with another boot id and the same files, can be cut off, and reports what was changed on its disk.
 //! `systemctl`, `kubeadm` and `kubelet` on it are stand-ins: see `stand_in`.
 
 mod disk;
@@ -90,6 +90,17 @@ impl Network {
 
     /// A machine that is off, with a program in `/opt/bin`. This process' own binary plays kubelet.
     pub fn machine(&self, name: &str, number: u8, program: &Path) -> Result<Machine> {
+        let machine = self.bare_machine(name, number)?;
+        stand_in::install(&machine, &self.program(&std::env::current_exe().context("find the test's binary")?)?)?;
+        let (program, bin) = (self.program(program)?, machine.upper().join("opt/bin"));
+        fs::create_dir_all(&bin).context("make a folder of a machine")?;
+        let name = program.file_name().context("a program has a name")?;
+        fs::hard_link(&program, bin.join(name)).context("install a program")?;
+        Ok(machine)
+    }
+
+    /// A machine that is off, without programs of its own.
+    pub(crate) fn bare_machine(&self, name: &str, number: u8) -> Result<Machine> {
         let folder = self.scratch.path().join(name);
         let machine = Machine {
             name: name.to_owned(),
@@ -106,11 +117,6 @@ impl Network {
             fs::create_dir_all(machine.folder.join(part)).context("make the disk of a machine")?;
         }
         machine.write("etc/machine-id", &format!("{}\n", machine.identity))?;
-        stand_in::install(&machine, &self.program(&std::env::current_exe().context("find the test's binary")?)?)?;
-        let (program, bin) = (self.program(program)?, machine.upper().join("opt/bin"));
-        fs::create_dir_all(&bin).context("make a folder of a machine")?;
-        let name = program.file_name().context("a program has a name")?;
-        fs::hard_link(&program, bin.join(name)).context("install a program")?;
         Ok(machine)
     }
 }
@@ -188,7 +194,25 @@ mount --rbind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/run"
 mount --bind "$FOLDER/boot_id" "$root/proc/sys/kernel/random/boot_id"
 if [ -d "$FOLDER/pci" ]; then mount --bind "$FOLDER/pci" "$root/sys/bus/pci/devices"; fi
+if [ -d "$FOLDER/containerd" ]; then
+    mkdir -p "$root/var/lib/containerd" "$root/opt/real"
+    mount --bind "$FOLDER/containerd" "$root/var/lib/containerd"
+    mount --bind "$FOLDER/real" "$root/opt/real"
+    mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+    (cd "$FOLDER/sysctl"; find . -type f) | while read -r file; do
+        mount --bind "$FOLDER/sysctl/$file" "$root/proc/sys/$file"
+    done
+fi
 ip link set lo up
+if [ -d "$FOLDER/containerd" ]; then
+    # Containers are entered by their mount namespace, whose root is then what was the root here: no chroot will do.
+    mkdir -p "$root/run/machine" "$root/run/old"
+    mount --bind "$FOLDER" "$root/run/machine"
+    cd "$root"
+    pivot_root . run/old
+    umount -l /run/old
+    FOLDER=/run/machine
+fi
 echo $$ > "$FOLDER/ready.new"
 mv "$FOLDER/ready.new" "$FOLDER/ready"
 trap 'exit 0' TERM
@@ -219,10 +243,21 @@ impl Machine {
         self.folder.join("upper")
     }
 
+    /// Whether it has the programs of a node: its disk is then the root of its mount namespace.
+    fn is_node(&self) -> bool {
+        self.folder.join("containerd").exists()
+    }
+
+    /// What belongs to it on this machine.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where a file of the running machine is, seen from this one.
     pub fn path(&self, path: &str) -> Result<PathBuf> {
         let init = self.init.as_ref().with_context(|| format!("{} is off", self.name))?;
-        Ok(PathBuf::from(format!("/proc/{}/root{}", init.inner, self.folder.join("root").display())).join(path))
+        let root = if self.is_node() { String::new() } else { self.folder.join("root").display().to_string() };
+        Ok(PathBuf::from(format!("/proc/{}/root{root}", init.inner)).join(path))
     }
 
     /// Puts a GPU into it: a device of this vendor and kind on the PCI bus. To be called while it is off.
@@ -313,9 +348,11 @@ impl Machine {
     pub fn command(&self, program: &Path) -> Result<Command> {
         let init = self.init.as_ref().with_context(|| format!("{} is off", self.name))?;
         let mut command = Command::new("nsenter");
+        command.args(["-t", &init.inner.to_string(), "--net", "--mount", "--pid", "--uts"]);
+        if !self.is_node() {
+            command.arg("chroot").arg(self.folder.join("root"));
+        }
         command
-            .args(["-t", &init.inner.to_string(), "--net", "--mount", "--pid", "--uts", "chroot"])
-            .arg(self.folder.join("root"))
             // Who kills the command that is seen from here kills the program.
             .args(["setpriv", "--pdeathsig", "KILL"])
             .arg(program);
@@ -327,7 +364,7 @@ impl Machine {
     pub fn spawn(&self, name: &str, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.command(program)?;
         command.args(args).env("MILLPOND_LOG", "info");
-        Process::spawn(&format!("{}-{name}", self.name), &mut command, &self.folder)
+        Ok(Process::spawn(&format!("{}-{name}", self.name), &mut command, &self.folder)?.wrapping())
     }
 
     /// Runs a shell script on it to the end; gives what it printed.

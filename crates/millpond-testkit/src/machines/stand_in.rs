@@ -16,8 +16,8 @@ use super::Machine;
 
 /// Where the stand-ins are.
 const FOLDER: &str = "opt/stand-in";
-/// Commands of a machine are found here.
-pub(super) const PATH: &str = "/opt/stand-in/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Commands of a machine are found here; real parts of a node come before their stand-ins.
+pub(super) const PATH: &str = "/opt/node/bin:/opt/stand-in/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Arguments of a stand-in, one a line: a test binary takes none itself.
 pub const ARGUMENTS: &str = "MILLPOND_TEST_STAND_IN";
 

@@ -26,6 +26,18 @@ const ZOOKEEPER: &[&str] = &[
     "libcommons-io-java",
 ];
 
+/// What a node runs beside the real parts, and the libraries of iptables.
+const NODE: &[&str] = &[
+    "runc",
+    "containernetworking-plugins",
+    "busybox-static",
+    "iptables",
+    "libip4tc2",
+    "libip6tc2",
+    "libxtables12",
+    "libseccomp2",
+];
+
 /// Jars on the class path. Packages hold more than the server needs.
 const ZOOKEEPER_JARS: &[&str] = &[
     "zookeeper",
@@ -74,6 +86,12 @@ pub(crate) fn sshd() -> Result<(PathBuf, PathBuf)> {
     let library = library.map(|entry| entry.path()).find(|path| path.join("libwrap.so.0").exists());
     let library = library.context("the package libwrap0 has no libwrap.so.0")?;
     Ok((folder.join("usr/sbin/sshd"), library))
+}
+
+/// The folder with runc, the network plugins, iptables and a busybox without libraries; downloads and unpacks their
+/// packages where they are missing.
+pub(crate) fn node() -> Result<PathBuf> {
+    unpacked("node", NODE)
 }
 
 /// A folder with the contents of these packages.

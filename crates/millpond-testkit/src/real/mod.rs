@@ -24,6 +24,9 @@ pub use part::Part;
 pub const CLUSTER_PARTS: &[Part] =
     &[Part::ETCD, Part::KUBE_APISERVER, Part::KUBECTL, Part::KUBE_CONTROLLER_MANAGER, Part::KUBE_SCHEDULER, Part::KWOK];
 
+/// What a real node runs, beside `runc` and network plugins from Debian.
+pub const NODE_PARTS: &[Part] = &[Part::KUBELET, Part::KUBEADM, Part::CONTAINERD, Part::CONTAINERD_SHIM, Part::CTR];
+
 /// The folder of binaries.
 #[derive(Clone, Debug)]
 pub struct Parts {
@@ -90,6 +93,11 @@ impl Parts {
             return Ok(());
         }
         build::build(part, &self.folder(part)?).with_context(|| format!("build {}", part.name))
+    }
+
+    /// The folder that all parts are in.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
     }
 
     fn folder(&self, part: &Part) -> Result<PathBuf> {
@@ -162,13 +170,14 @@ mod tests {
 
     #[test]
     fn every_part_has_a_key_of_its_own() {
-        let mut keys: Vec<_> = CLUSTER_PARTS.iter().map(|part| part.key().unwrap()).collect();
+        let sets = CLUSTER_PARTS.iter().chain(NODE_PARTS);
+        let mut keys: Vec<_> = sets.map(|part| part.key().unwrap()).collect();
         keys.push(Part::E2E_TEST.key().unwrap());
         for part in [Part::KARPENTER_RIVAL, Part::KARPENTER, Part::KARPENTER_SUITE, Part::CLUSTER_API, Part::VCSIM] {
             keys.push(part.key().unwrap());
         }
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), CLUSTER_PARTS.len() + 6);
+        assert_eq!(keys.len(), CLUSTER_PARTS.len() + NODE_PARTS.len() + 6);
     }
 }

@@ -35,6 +35,8 @@ pub struct Part {
     /// The binary tells Kubernetes' version; kubectl complains of one that it
     /// does not know.
     pub(super) tells_version: bool,
+    /// Build tags, between commas.
+    pub(super) tags: &'static str,
     /// The module whose folder holds [`data_files`](Self::data_files).
     pub(super) data_module: &'static str,
     /// Files that are used together with the binary.
@@ -63,6 +65,21 @@ impl Part {
     /// Kubernetes' end-to-end suite. By far the longest build.
     pub const E2E_TEST: Self =
         Self { name: "e2e.test", package: "k8s.io/kubernetes/test/e2e", is_test: true, ..Self::VERSIONED };
+    /// The agent of a node.
+    pub const KUBELET: Self = Self { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet", ..Self::VERSIONED };
+    /// Joins nodes.
+    pub const KUBEADM: Self = Self { name: "kubeadm", package: "k8s.io/kubernetes/cmd/kubeadm", ..Self::VERSIONED };
+    /// Runs the containers of a node.
+    pub const CONTAINERD: Self =
+        Self { name: "containerd", package: "github.com/containerd/containerd/v2/cmd/containerd", ..Self::NODE };
+    /// Stands between containerd and runc, one for each pod.
+    pub const CONTAINERD_SHIM: Self = Self {
+        name: "containerd-shim-runc-v2",
+        package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        ..Self::NODE
+    };
+    /// containerd's command line.
+    pub const CTR: Self = Self { name: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr", ..Self::NODE };
     /// Kubelets and pods that pretend.
     pub const KWOK: Self = Self {
         name: "kwok",
@@ -145,6 +162,9 @@ impl Part {
     /// govmomi's simulator of vCenter, behind a main of ours that adds GPUs and scheduled tasks.
     pub const VCSIM: Self = Self { name: "vcsim", folder: "realcluster/vcsim", package: ".", ..Self::KUBERNETES };
 
+    /// Without the snapshotters whose libraries need a C compiler.
+    const NODE: Self =
+        Self { folder: "realcluster/containerd", tags: "no_btrfs,no_devmapper,no_zfs", ..Self::KUBERNETES };
     const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };
     const KUBERNETES: Self = Self {
         name: "",
@@ -152,6 +172,7 @@ impl Part {
         package: "",
         is_test: false,
         tells_version: false,
+        tags: "",
         data_module: "",
         data_files: &[],
         addition: None,
@@ -180,7 +201,8 @@ impl Part {
             }
         }
         let flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", &linker];
-        Ok(flags.map(String::from).to_vec())
+        let tags = (!self.tags.is_empty()).then(|| format!("-tags={}", self.tags));
+        Ok(flags.map(String::from).into_iter().chain(tags).collect())
     }
 
     /// Hash of the module's pins, its sources, the flags and the names of the

@@ -151,6 +151,13 @@ impl Monitor {
         supervisor.given_up().map_or_else(|| Ok(supervisor.restarts()), Err)
     }
 
+    /// Controllers that ended although they were not stopped, and those that have been at one thing for too long.
+    pub(crate) fn stuck(&self) -> Stuck {
+        let Some(context) = self.context() else { return Stuck::default() };
+        let supervisor = &context.cluster.supervisor;
+        Stuck { stopped: supervisor.stopped(), hanging: supervisor.hanging() }
+    }
+
     /// A follower is ready: it takes over when the leader ends. A leader is ready once its watches have listed everything.
     pub(crate) fn readiness(&self) -> Readiness {
         match &*self.0.lock() {
@@ -163,6 +170,15 @@ impl Monitor {
             },
         }
     }
+}
+
+/// Controllers that do nothing any more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stuck {
+    /// They ended.
+    pub(crate) stopped: Vec<&'static str>,
+    /// They have been at one round or one object for so long.
+    pub(crate) hanging: Vec<(&'static str, Duration)>,
 }
 
 /// How far the controllers are.
@@ -275,14 +291,15 @@ impl ControllerRunner {
             return Ok(Ended::Stopped);
         }
         let options = Options { leads, ..self.options.clone() };
-        let acts: Arc<dyn Provider> = Arc::<SimProvider>::clone(&provider);
-        let controllers = Controllers::start(self.client.clone(), options, [acts], term);
+        let own_hosts = millpond_hosts::run::Prepared::new(&self.client, &self.dialects.hosts);
+        let simulated: Arc<dyn Provider> = Arc::<SimProvider>::clone(&provider);
+        let controllers = Controllers::start(self.client.clone(), options, [simulated, own_hosts.provider()], term);
         let (supervisor, until) = (controllers.context().cluster.supervisor.clone(), term.clone());
         let booting = tokio::spawn(async move {
             let boot = || Arc::clone(&provider).run(until.clone()).boxed();
             supervisor.run("simulated cloud", &until, boot).await;
         });
-        let dialects = dialects::start(&self.client, &self.dialects, term);
+        let dialects = dialects::start(&self.client, &self.dialects, own_hosts, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(ElectionResult::Leads);
         let (mut stray, mut failed) = (None, None);

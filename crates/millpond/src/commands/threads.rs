@@ -17,7 +17,7 @@ enum Rank {
 }
 
 impl Rank {
-    /// By how much threads of it stand back, in the words of `nice`: one and a quarter times for each.
+    /// The `nice` value of its threads: each step is about a factor of one and a quarter.
     fn niceness(self) -> i32 {
         match self {
             Self::First => 0,
@@ -41,8 +41,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Beside the processes of a cluster. None of them stands back: it would stand behind all of those, too, and nodes
-    /// would open late on a control plane that is busy.
+    /// For a process beside those of a cluster. None of its threads has a lower priority: they would then have a lower
+    /// priority than those processes, too, and nodes would become ready late on a busy control plane.
     pub(crate) fn beside_others() -> anyhow::Result<Self> {
         Self::start(Rank::First)
     }

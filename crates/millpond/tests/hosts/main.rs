@@ -8,8 +8,10 @@
 mod crash;
 mod entry;
 mod life;
+mod node;
 mod real;
 mod rights;
+mod seed;
 mod stage;
 
 /// This binary plays kubelet on the machines of the tests.

@@ -86,7 +86,7 @@ impl Machines {
         }
     }
 
-    /// Tells something about a group; what was just told is not repeated if it is news of a state.
+    /// Records an event about a group. With `once`, an event that was recorded recently is not repeated.
     pub(super) fn record_event(
         &self,
         of: &GroupRef,

@@ -81,6 +81,7 @@ impl ScaleDown {
 
     async fn look(&mut self) -> Result<()> {
         let context = Arc::clone(&self.context);
+        let _round = context.cluster.supervisor.begin("node groups: scale down");
         let turn = context.turns.take().await;
         let machines = &context.cluster.machines;
         let seen = ObservedSizes::now(machines);

@@ -19,7 +19,7 @@ const SCALED_UP: EventReason =
 const TRIGGERED: EventReason =
     EventReason { component: "millpond", action: "Plan", reason: "TriggeredScaleUp", warning: false };
 
-/// So many pods of a group get an event.
+/// At most this many pods of a group get an event.
 const MAX_EVENTS_PER_GROUP: usize = 10;
 
 /// The sizes of groups before a snapshot was taken: what is written later is written on top of these, or not at all.

@@ -1,4 +1,4 @@
-//! What a person sees, command by command.
+//! Output of the catalogue commands.
 
 use std::fmt::Write as _;
 use std::path::Path;

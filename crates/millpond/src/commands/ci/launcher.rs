@@ -36,7 +36,7 @@ pub(crate) struct LauncherArgs {
     foreground: bool,
 }
 
-/// Works until it is told to end.
+/// Runs until it is stopped.
 pub(crate) fn run(common: &CommonArgs, args: &LauncherArgs) -> anyhow::Result<ExitCode> {
     let main = common.config.clone().unwrap_or_else(|| Path::new(DEFAULT_CONFIG).to_owned());
     let files = Files { main, secure: common.secure.clone() };

@@ -42,7 +42,7 @@ pub(crate) struct CiDialectArgs {
     ci_image: Option<String>,
 }
 
-/// What the launcher is told.
+/// The options of the launcher.
 #[derive(Debug, Clone)]
 pub(crate) struct CiOptions {
     files: Files,

@@ -3,19 +3,18 @@
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use millpond_hosts::run;
-use millpond_hosts::stock::Options;
+use millpond_hosts::run::Prepared;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Starts the controllers of own hosts, unless this process has no right to let hosts in
 /// (`millpond install controller --without own-hosts`).
-pub(super) fn start(client: &Client, options: &Options, term: &CancellationToken) -> TaskTracker {
+pub(super) fn start(client: &Client, own_hosts: Prepared, term: &CancellationToken) -> TaskTracker {
     let tasks = TaskTracker::new();
-    let (client, options, term) = (client.clone(), options.clone(), term.clone());
+    let (client, term) = (client.clone(), term.clone());
     tasks.spawn(async move {
         if may_approve(&client).await {
-            run::start(&client, &options, &term).wait().await;
+            own_hosts.start(&term).wait().await;
         } else {
             tracing::info!("own hosts are left alone: this identity may not read Secrets");
         }

@@ -8,6 +8,7 @@ pub(crate) mod gpu;
 mod hosts;
 
 use kube::Client;
+use millpond_hosts::run::Prepared;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,12 +32,18 @@ impl Default for DialectOptions {
     }
 }
 
-/// Starts the controllers of every dialect for one term of leadership; they end with the token.
-pub(crate) fn start(client: &Client, options: &DialectOptions, term: &CancellationToken) -> TaskTracker {
+/// Starts the controllers of every dialect for one term of leadership; they end with the token. Those of own hosts share
+/// what they watch with a provider.
+pub(crate) fn start(
+    client: &Client,
+    options: &DialectOptions,
+    own_hosts: Prepared,
+    term: &CancellationToken,
+) -> TaskTracker {
     let tasks = TaskTracker::new();
     let gpu = gpu::start(client, &options.gpu, term);
     tasks.spawn(async move { gpu.wait().await });
-    let hosts = hosts::start(client, &options.hosts, term);
+    let hosts = hosts::start(client, own_hosts, term);
     tasks.spawn(async move { hosts.wait().await });
     if let Some(options) = &options.ci {
         ci::start(client, options, term, &tasks);

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use super::dialects::gpu::VsphereArgs;
 
-/// See what GPUs there are, find a node for a job, keep its GPUs
+/// Show GPUs, find a node for a job, reserve its GPUs
 #[derive(Debug, Subcommand)]
 pub(crate) enum GpuCommand {
     /// List the GPUs of all nodes, and the spare cards of hosts

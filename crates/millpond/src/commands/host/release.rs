@@ -5,8 +5,9 @@ use std::io::Write;
 use clap::Args;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::ApiResource;
+use millpond_controllers::kinds::NodeClaim;
 use millpond_hosts::kinds::{ByoHost, Machine};
-use millpond_hosts::release::release_patch;
+use millpond_hosts::release::{NODE_CLAIM, release_patch};
 use millpond_hosts::state::{is_reset_failed, phase_of_claim};
 use millpond_hosts::world::World;
 use serde_json::json;
@@ -45,6 +46,9 @@ pub(super) fn run(args: &ReleaseArgs, out: &mut impl Write) -> anyhow::Result<()
             let now = find(&world, &args.place.namespace, &args.name)?;
             session.patch(now, &release_patch(now))?;
             told.push(format!("taken from machine {}; its agent resets it", claim.name));
+        } else if is_of_node_claim(host) {
+            delete_node_claim(&session, &claim.name)?;
+            told.push(format!("NodeClaim {} is drained and deleted; then its agent resets the host", claim.name));
         } else if let Some(machine) = machine(&world, &claim.name, host.namespace()) {
             delete(&session, machine)?;
             told.push(format!("Machine {} is drained and deleted; then its agent resets the host", machine.name()));
@@ -60,6 +64,17 @@ pub(super) fn run(args: &ReleaseArgs, out: &mut impl Write) -> anyhow::Result<()
         told.push("is free already".to_owned());
     }
     print(out, &format!("byohost/{} {}\n", args.name, told.join("; ")))
+}
+
+/// Whether a NodeClaim holds the host, instead of a machine of Cluster API.
+fn is_of_node_claim(host: &ByoHost) -> bool {
+    host.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(NODE_CLAIM))
+}
+
+fn delete_node_claim(session: &Session, name: &str) -> anyhow::Result<()> {
+    let resource = ApiResource::erase::<NodeClaim>(&());
+    let api: Api<DynamicObject> = Api::all_with(session.client.clone(), &resource);
+    session.run(&format!("delete NodeClaim `{name}`"), api.delete(name, &DeleteParams::default())).map(drop)
 }
 
 fn phase_of(host: &ByoHost) -> String {

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-/// See what nodes there are, what they cost, and why they are still there
+/// Show nodes, their cost, and why they are kept
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List nodes with price, use, and why each is still there

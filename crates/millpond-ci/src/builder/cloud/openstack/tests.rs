@@ -18,7 +18,7 @@ use super::super::super::files::Checksums;
 use super::super::{CloudError, ImageCloud as _, NewImage};
 use super::*;
 
-/// What the fake has been told.
+/// The requests that the fake has received.
 #[derive(Default)]
 struct Fake {
     logins: Vec<Value>,

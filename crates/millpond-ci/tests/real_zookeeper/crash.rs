@@ -144,7 +144,7 @@ async fn servers(cloud: &FakeCloud) -> Result<BTreeSet<String>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Java and ZooKeeper"]
-async fn slow_launchers_that_end_at_any_write_leave_nothing_behind() -> Result<()> {
+async fn real_launchers_that_end_at_any_write_leave_nothing_behind() -> Result<()> {
     let server = ZooKeeper::start()?;
     let config = configure(&server, CLOUD);
     for uses in 1..24 {

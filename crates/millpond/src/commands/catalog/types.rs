@@ -125,13 +125,13 @@ impl TypesArgs {
     }
 }
 
-pub(super) fn run(args: &TypesArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let catalog = args.source.load(talk)?;
+pub(super) fn run(args: &TypesArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let catalog = args.source.load(messages)?;
     let selected = select(&catalog, &args.query());
     let shown = &selected[..selected.len().min(args.limit.unwrap_or(usize::MAX))];
     let lists = matches!(args.output, Output::Table | Output::Wide | Output::Name);
     if shown.is_empty() && lists {
-        writeln!(talk, "No instance type of catalogue {} fits.", catalog.name)?;
+        writeln!(messages, "No instance type of catalogue {} fits.", catalog.name)?;
         return Ok(());
     }
     match args.output {
@@ -149,7 +149,7 @@ pub(super) fn run(args: &TypesArgs, out: &mut impl Write, talk: &mut impl Write)
         }
     }
     if shown.len() < selected.len() && lists {
-        writeln!(talk, "{} of {} types; more with a higher --limit", shown.len(), selected.len())?;
+        writeln!(messages, "{} of {} types; more with a higher --limit", shown.len(), selected.len())?;
     }
     Ok(())
 }

@@ -71,14 +71,14 @@ fn subject(text: &str) -> Result<Subject, String> {
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     if let Subject::Request(name) = &args.subject {
         return super::print(out, &request(args, name)?);
     }
     if let Subject::Machine(name) | Subject::Host(name) | Subject::Pool(name) = &args.subject {
         return run_hosts(args, name, out);
     }
-    let input = input::load(&args.input, Purpose::Plan, talk)?;
+    let input = input::load(&args.input, Purpose::Plan, messages)?;
     let snapshot = &input.snapshot;
     let text = match &args.subject {
         Subject::Pod(name) => {

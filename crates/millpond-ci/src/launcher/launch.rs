@@ -106,11 +106,11 @@ impl Job {
     }
 
     /// What a server of a label boots from, if that is a disk image with a ready upload.
-    fn image(&self, place: &Place, label: &LabelDetails) -> Option<LaunchImage> {
+    fn image(&self, target: &LaunchTarget, label: &LabelDetails) -> Option<LaunchImage> {
         let LabelDetails::OpenStack(label) = label else { return None };
         let name = label.diskimage.as_ref()?;
         let uploads = self.context.uploads.lock().clone()?;
-        let upload = uploads.get(&(name.clone(), place.provider.name.clone()))?.clone();
+        let upload = uploads.get(&(name.clone(), target.provider.name.clone()))?.clone();
         let settings = self.current.config.diskimages.get(name)?;
         Some(LaunchImage {
             upload,

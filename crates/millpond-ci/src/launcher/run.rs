@@ -41,7 +41,7 @@ pub struct Settings {
     pub drivers: Factory,
     /// The host's name, which nodes carry.
     pub hostname: String,
-    /// The newest uploads of disk images; `None` where nobody looks, and servers start without.
+    /// The newest uploads of disk images; `None` where no builder's records are read: then labels do not wait for one.
     pub uploads: Option<watch::Receiver<Arc<Uploads>>>,
 }
 

@@ -125,14 +125,13 @@ impl OpenStack {
         let mut since = Instant::now();
         loop {
             let servers = self.cloud.servers(since).await?;
-            let server = servers.iter().find(|server| server.id == id);
-            match server.map(|server| (server.status.as_str(), server)) {
-                Some(("ACTIVE", server)) => return Ok(server.clone()),
-                Some(("ERROR", server)) => return Err(failed(server)),
-                None | Some(("DELETED" | "SOFT_DELETED", _)) => {
-                    return Err(DriverError::Transient("the server is gone while it boots".to_owned()));
-                }
-                Some(_) => {}
+            let gone = || DriverError::Transient("the server is gone while it boots".to_owned());
+            let server = servers.iter().find(|server| server.id == id).ok_or_else(gone)?;
+            match server.status.as_str() {
+                "ACTIVE" => return Ok(server.clone()),
+                "ERROR" => return Err(failed(server)),
+                "DELETED" | "SOFT_DELETED" => return Err(gone()),
+                _ => {}
             }
             sleep(LOOK).await;
             since = Instant::now() - LOOK;

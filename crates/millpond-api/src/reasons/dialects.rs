@@ -395,6 +395,12 @@ pub(super) const CI_NODES: &[Reason] = &[
         &[Field("NodeRequest", "status.reasons")],
         "the provider has no capacity for the label at the moment",
     ),
+    act(
+        "NoUpload",
+        &[Field("NodeRequest", "status.reasons")],
+        "no upload of the label's disk image to the provider is ready",
+        "`millpond ci image-list`, and the builder's log",
+    ),
     info(
         "MaxConcurrency",
         &[Field("NodeRequest", "status.reasons")],

@@ -372,7 +372,7 @@ async fn ensure_host(options: &Options, session: &Session) -> Result<(), AgentEr
             Err(error) if error.code() == Some(404) => return Err(AgentError::NoKind(options.namespace.clone())),
             Err(error) => error,
         };
-        // An agent with credentials waits for its server as long as it takes; a right that is missing is told.
+        // An agent with credentials waits for its server as long as it takes; a missing right is reported.
         let is_refused = matches!(error.code(), Some(400..=499)) && error.code() != Some(429);
         if is_refused && attempt >= CREATE_ATTEMPTS {
             return Err(failed(error));

@@ -64,7 +64,7 @@ pub enum ExecutorError {
     /// The reset ran, but something is still there.
     #[error("after the reset {0}")]
     NotClean(String),
-    /// The agent was told to stop or to do something else. Nothing is lost: the next attempt continues.
+    /// The agent was stopped or got another plan. Nothing is lost: the next attempt continues.
     #[error("the work was interrupted")]
     Interrupted,
 }

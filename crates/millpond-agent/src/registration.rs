@@ -34,7 +34,7 @@ pub enum RegistrationError {
         /// Why.
         message: String,
     },
-    /// Nobody approved the request.
+    /// The request was not approved in time.
     #[error("the request `{0}` for a certificate was not approved within an hour")]
     NotApproved(String),
     /// The certificate is for another key.
@@ -85,7 +85,7 @@ struct Condition {
     message: String,
 }
 
-/// Who asks, for messages and to know the own requests again.
+/// The requestor's name, for messages and to recognize the agent's own requests.
 #[derive(Debug, Clone)]
 pub struct Requestor {
     /// Name of the user, where it is known: `system:bootstrap:ID`.

@@ -59,12 +59,12 @@ impl SessionError {
         }
     }
 
-    /// The server does not know who asks.
+    /// The server does not know the user (401).
     pub fn is_unauthorized(&self) -> bool {
         self.code() == Some(401)
     }
 
-    /// The server knows who asks, and refuses.
+    /// The server knows the user, and refuses (403).
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }

@@ -23,7 +23,7 @@ pub struct CapacityBuffer {
     /// Name and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: CapacityBufferSpec,
     /// What is.
@@ -40,16 +40,16 @@ pub struct CapacityBufferSpec {
     /// How the room is kept; [`ACTIVE_STRATEGY`] without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning_strategy: Option<String>,
-    /// The pods are of this PodTemplate of the namespace.
+    /// PodTemplate of the namespace; the buffer's pods are made from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template_ref: Option<LocalRef>,
     /// The pods are like those of this object, which can be scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scalable_ref: Option<ScalableRef>,
-    /// So many pods.
+    /// A fixed number of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// So many of a hundred of the object's replicas, rounded up.
+    /// A percentage of the object's replicas, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percentage: Option<i32>,
     /// What the pods may ask for together.
@@ -77,14 +77,14 @@ pub struct ScalableRef {
     pub name: String,
 }
 
-/// What became of it.
+/// Observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityBufferStatus {
-    /// The template that the pods are of.
+    /// The template of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template_ref: Option<LocalRef>,
-    /// How many pods there is room for.
+    /// Number of pods that capacity is kept for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// The generation of the template.

@@ -11,7 +11,7 @@
 //!   node pool file ─▶ pool_file ─▶ PoolFile, with the place of every mistake;  gpu: PCI ids, MMIO, vGPU profiles
 //! ```
 //!
-//! Views are lenient: a field of the wrong type is told ([`Problems`]) and taken as missing.
+//! Views are lenient: a field of the wrong type is reported ([`Problems`]) and treated as missing.
 
 mod cluster;
 mod deployment;

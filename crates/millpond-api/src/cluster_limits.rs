@@ -23,7 +23,7 @@ pub struct ClusterLimits {
     /// Name and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: ClusterLimitsSpec,
     /// What is.
@@ -45,14 +45,14 @@ pub struct ClusterLimitsSpec {
     pub dollars_per_hour: Option<Dollars>,
 }
 
-/// What is used of them.
+/// Usage of the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterLimitsStatus {
     /// The sum of all nodes, those that are asked for included; `nodes` counts them.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub used: Amounts,
-    /// What they cost.
+    /// Cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dollars_per_hour: Option<Dollars>,
     /// `Ready` among them.

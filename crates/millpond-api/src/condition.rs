@@ -193,7 +193,7 @@ mod tests {
         let drifted = || Condition::new("Drifted", TRUE, "NodePoolDrifted", "");
         assert!(Conditions::new(&mut list, &[], 1, Time(10)).set(drifted()));
         assert!(!Conditions::new(&mut list, &[], 1, Time(20)).set(drifted()));
-        // Another reason, or another generation, is news; its time is that of the status.
+        // Another reason, or another generation, is a change; its time is that of the status.
         assert!(Conditions::new(&mut list, &[], 2, Time(30)).set(drifted()));
         assert!(Conditions::new(&mut list, &[], 2, Time(30)).set(Condition::holds("Drifted")));
         assert_eq!(shown(&list), ["Drifted=True Drifted `` since 10 of 2"]);

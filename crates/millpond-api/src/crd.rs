@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Karpenter's kinds have its fields, limits and defaults, so that pools written for it apply unchanged. Where a rule
-//! refuses, it does so at the entry that is wrong (`spec.template.spec.requirements[2].values`) and says what would be
-//! right. What one rule of the API server cannot afford to look at (two long lists of values that have nothing in
-//! common) is found when the pool is planned with, and told by a condition.
+//! refuses, it does so at the wrong entry (`spec.template.spec.requirements[2].values`) and says what would be right. A
+//! check that is too expensive for a rule of the API server (two long lists of values that have nothing in common) is
+//! made when the pool is planned with, and reported in a condition.
 
 mod autoscaling;
 mod byoh;

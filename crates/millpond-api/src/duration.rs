@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_durations_are_told_apart() {
+    fn wrong_durations_are_distinguished() {
         for text in ["", "5", "h", "5d", "1h30", "never", "1..5s", "5 s", "-"] {
             assert_eq!(parse_seconds(text), Err(DurationError::NotADuration), "{text}");
         }

@@ -205,6 +205,9 @@ pub struct CandidateStatus {
     pub cpu_demand: i64,
     /// Free GPUs that the job leaves over.
     pub gpus_left: i64,
+    /// Whether the job would break up a node whose GPUs are all free.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fragments: bool,
     /// Whole hours until the node is disturbed.
     pub available_hours: i64,
     /// Whether that time is only assumed.
@@ -238,7 +241,7 @@ pub struct Proposal {
     /// The instance type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
-    /// What they cost, in dollars an hour.
+    /// Their cost, in dollars per hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<String>,
     /// The proposal in words.

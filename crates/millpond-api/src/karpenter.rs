@@ -74,7 +74,7 @@ pub mod conditions {
     pub const DRAINED: &str = "Drained";
     /// Claim: no volume is attached to its node any more.
     pub const VOLUMES_DETACHED: &str = "VolumesDetached";
-    /// Claim: the machine was told to end.
+    /// Claim: the deletion of the machine was requested.
     pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
     /// Claim: node and claim agree.
     pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";

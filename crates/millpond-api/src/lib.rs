@@ -1,4 +1,4 @@
-//! What Millpond reads and writes: the kinds of every dialect, file formats,
+//! The objects and files that Millpond reads and writes: the kinds of every dialect, file formats,
 //! names of labels. Plain values and their validation; no client, no clock, no
 //! planning.
 //!
@@ -29,6 +29,7 @@ pub mod meta;
 pub mod money;
 pub mod node_class;
 pub mod quantity;
+pub mod reasons;
 pub mod scaling_advisor;
 pub mod selector;
 pub mod sim_script;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::meta::{ObjectMeta, is_default, kind};
+use crate::meta::{Condition, ObjectMeta, is_default, kind};
 use crate::node_class::GROUP;
 use crate::time::Time;
 
@@ -28,6 +28,9 @@ pub struct MaintenanceWindow {
     /// When, how long, and what.
     #[serde(default)]
     pub spec: MaintenanceWindowSpec,
+    /// Whether it is understood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<MaintenanceWindowStatus>,
 }
 
 kind!(MaintenanceWindow, GROUP, "v1alpha1", "MaintenanceWindow", "maintenancewindows", namespaced: false);
@@ -62,4 +65,16 @@ pub struct MaintenanceWindowSpec {
     /// Whether it does not happen for now.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspend: bool,
+}
+
+/// Whether a window is understood.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MaintenanceWindowStatus {
+    /// `Ready`: false where the window cannot be understood, and so counts for no node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The generation that the conditions speak of.
+    #[serde(skip_serializing_if = "is_default")]
+    pub observed_generation: i64,
 }

@@ -1,4 +1,4 @@
-//! What every object says about itself, as far as Millpond looks at it.
+//! Metadata of objects, reduced to the fields that Millpond reads.
 
 use std::collections::BTreeMap;
 

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_prices_are_told_apart() {
+    fn wrong_prices_are_distinguished() {
         for text in ["", ".", "1e3", "NaN", "inf", "0,5", "1.2.3", "--1", "$1", "٣"] {
             assert_eq!(parse(text), Err(MoneyError::NotANumber), "{text}");
         }

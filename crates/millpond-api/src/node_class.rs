@@ -42,7 +42,7 @@ pub struct NodeClass {
     /// Name, labels and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: NodeClassSpec,
     /// What is.
@@ -56,13 +56,13 @@ kind!(NodeClass, GROUP, "v1alpha1", "NodeClass", "nodeclasses", namespaced: fals
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClassSpec {
-    /// Who makes the nodes: `sim` for simulated ones, `hosts` for own hosts.
+    /// The provider of the nodes: `sim` for simulated ones, `hosts` for own hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The name of a catalogue of instance types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
-    /// Names of price overlays that hold for these nodes.
+    /// Names of price overlays that apply to these nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlays: Vec<String>,
     /// Settings of kubelet.
@@ -126,7 +126,7 @@ impl NodeClassSpec {
     }
 }
 
-/// How long an offering that could not be had is left alone.
+/// Backoff of an offering after a stock-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct Backoff {
     /// After the first failure; 3 minutes without it.
@@ -149,14 +149,14 @@ impl Backoff {
     }
 }
 
-/// Settings of kubelet that change what a node has for pods.
+/// Settings of kubelet that change a node's allocatable resources.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
-    /// The most pods of a node.
+    /// Maximum number of pods on a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pods: Option<u32>,
-    /// Pods for each core, where that is fewer.
+    /// Maximum number of pods for each core, if that is fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_per_core: Option<u32>,
     /// Kept for the operating system.
@@ -203,9 +203,9 @@ pub struct UnavailableOffering {
     pub zone: String,
     /// `on-demand`, `spot` or `reserved`.
     pub capacity_type: String,
-    /// Until when.
+    /// When the backoff ends.
     pub until: Time,
-    /// How often it failed in a row.
+    /// Failures in a row.
     #[serde(default)]
     pub failures: i64,
     /// What was said, in one line.

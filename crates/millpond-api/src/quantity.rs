@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_quantities_are_told_apart() {
+    fn wrong_quantities_are_distinguished() {
         for text in ["", "Gi", "1gi", "1 Gi", "1..2", "1.2.3", "abc", "--1", "0x10", "1e", "NaN"] {
             assert_eq!(parse_units(text), Err(QuantityError::NotAQuantity), "{text}");
         }

@@ -23,7 +23,7 @@ pub const GROUP: &str = "sa.gardener.cloud";
 pub const POOL_LABEL: &str = "sa.gardener.cloud/node-pool-name";
 /// Label of a node: the template that it was made from.
 pub const TEMPLATE_LABEL: &str = "sa.gardener.cloud/node-template-name";
-/// Annotation of a constraint: advice tells how it was found.
+/// Annotation of a constraint: its advice contains diagnostics.
 pub const DIAGNOSTICS_ANNOTATION: &str = "sa.gardener.cloud/enable-scaling-diagnostics";
 /// Label of advice: whom it is for, by the word of the constraint; an annotation where it cannot be a label.
 pub const CONSUMER_LABEL: &str = "sa.gardener.cloud/consumer-id";

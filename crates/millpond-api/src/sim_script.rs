@@ -20,8 +20,7 @@
 //! Everything may be left out: an empty script is a cloud without faults. Nothing is random: what "by chance" means
 //! is a function of [`Script::seed`] and of what is looked at, so that a run can be repeated.
 //!
-//! This room holds the words and their rules ([`Script::validate`], [`parse`]); the cloud itself is in
-//! `millpond-providers`.
+//! This module has the format and its rules ([`Script::validate`], [`parse`]); the cloud itself is in
 
 mod read;
 mod validate;
@@ -35,7 +34,7 @@ pub use values::{Moment, Pattern, Share, Span};
 /// The image of instances whose class names none.
 pub const DEFAULT_IMAGE: &str = "sim-image-1";
 
-/// How long before its end an instance is told of it, as on EC2.
+/// How long before its end an instance gets a notice, as on EC2.
 pub const DEFAULT_NOTICE: Span = Span::from_secs(120);
 
 /// How long a stock-out by [`StockOut::share`] lasts before others are drawn.
@@ -62,7 +61,7 @@ pub struct Script {
     /// From launch to the Node object; at once where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration_delay: Option<Span>,
-    /// Up to so much longer, by chance.
+    /// Random addition of up to this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration_jitter: Option<Span>,
     /// The share of instances that run and never register.
@@ -71,13 +70,13 @@ pub struct Script {
     /// From the wish for an instance's end to its end; at once where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shutdown: Option<Span>,
-    /// Offerings that are not to be had.
+    /// Unavailable offerings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stock_outs: Vec<StockOut>,
-    /// What the account may have at once.
+    /// Quota of the account.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<Quota>,
-    /// Calls that fail, are slow, or whose answer is lost.
+    /// Calls that fail, are slow, or lose their answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallFault>,
     /// How many calls a second are answered.
@@ -86,12 +85,12 @@ pub struct Script {
     /// How late `get` and `list` tell of what came and went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
-    /// Instances that the cloud takes back.
+    /// Instances that the cloud interrupts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interruptions: Vec<Interruption>,
 }
 
-/// Offerings that are not to be had: all that match, or a share of them, or beyond a number of instances.
+/// Unavailable offerings: all that match, or a share of them, or those beyond a number of instances.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StockOut {
@@ -110,13 +109,13 @@ pub struct StockOut {
     /// Until when; for good where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Moment>,
-    /// So many of the offerings, by chance; all where none is given.
+    /// The share of the offerings, chosen at random; all where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
     /// How long before others are drawn for `share`; [`DEFAULT_PERIOD`] where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Span>,
-    /// So many instances of each offering can be had at once; none where it is not given.
+    /// The number of instances that each offering can have at once; none where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stock: Option<u32>,
 }
@@ -134,7 +133,7 @@ pub struct Quota {
     /// Which capacity types.
     #[serde(default, skip_serializing_if = "Pattern::is_any")]
     pub capacity_type: Pattern,
-    /// The most instances.
+    /// Maximum number of instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<u32>,
     /// The most cores, of whole ones.
@@ -183,7 +182,7 @@ pub struct CallFault {
     /// Until when; for good where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Moment>,
-    /// So many of the calls, by chance; all where neither this nor `nth` is given.
+    /// The share of the calls, chosen at random; all where neither this nor `nth` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
     /// The calls of these numbers, counted from 1 over those that the rule is about.

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication: the user of a request.
 //!
 //! A request carries a bearer token that this server knows or has signed, or a bootstrap token, or comes over a
 //! connection with a client certificate of its CA, or from inside the process. A request without credentials is
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_short_tokens_are_nobody() {
+    fn empty_and_short_tokens_are_invalid() {
         let server = server();
         let add = |token: &str| server.tokens().add(token.to_owned(), Identity::administrator("admin"));
         assert_eq!(add(""), Err(TokenError::Empty));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_common_name_is_nobody() {
+    fn a_certificate_without_a_common_name_is_invalid() {
         let of = |name: Option<&str>| {
             let mut params = rcgen::CertificateParams::default();
             params.distinguished_name = rcgen::DistinguishedName::new();

@@ -1,4 +1,5 @@
-//! JSON as Kubernetes reads it: the words of its syntax errors, repeated keys told apart, broken text mended.
+//! JSON as Kubernetes reads it: the messages of its syntax errors, detection of repeated keys, and repair of invalid
+//! UTF-8.
 //!
 //! Where these words or the repeated keys matter (patches, strict bodies), this reader is used; it is about
 //! as simple as JSON. Text that is not UTF-8 and lone surrogates become U+FFFD, as they do in Go.
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_the_words_of_go() {
+    fn errors_have_the_messages_of_go() {
         for (text, expected) in [
             ("", "unexpected end of JSON input"),
             ("{", "unexpected end of JSON input"),

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_finalizers_are_told_as_the_real_server_does() {
+    fn owners_and_finalizers_are_reported_as_by_the_real_server() {
         let owners = json!([
             {"apiVersion": "v1", "kind": "Event", "name": "x", "uid": "u"},
             {"apiVersion": "", "kind": "", "name": "", "uid": ""},

@@ -1,4 +1,4 @@
-//! What the server tells about itself under `/metrics`.
+//! The server's own metrics under `/metrics`.
 
 use std::time::Duration;
 

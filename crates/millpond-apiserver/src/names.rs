@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_problem_is_told_once() {
+    fn each_problem_is_reported_once() {
         assert_eq!(label_key_problems("/x"), ["prefix part must be non-empty"]);
         assert_eq!(label_key_problems("x/").len(), 2);
         assert_eq!(label_key_problems("a/b/c").len(), 1);

@@ -1,4 +1,4 @@
-//! Which resources are served right now: the built-ins, and whatever CRDs have brought.
+//! The resources that are served right now: the built-ins, and those of CRDs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

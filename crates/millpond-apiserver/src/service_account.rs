@@ -203,7 +203,7 @@ fn check_bound(server: &Server, bound: &Bound, now: Timestamp) -> Result<(), Str
         return Err(format!("service account {namespace}/{} has been deleted", account.name));
     }
     let in_namespace = |reference: &Reference| format!("{namespace}/{}", reference.name);
-    // The node of a pod is only told.
+    // The node of a pod is informative only.
     let node = bound.node.as_ref().filter(|_| bound.pod.is_none());
     let objects = [
         ("secret", "secrets", bound.secret.as_ref().map(|secret| (secret, in_namespace(secret)))),

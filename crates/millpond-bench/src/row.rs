@@ -29,7 +29,7 @@ pub struct Row {
     pub seconds: f64,
     /// Pods by the best time.
     pub pods_per_second: f64,
-    /// The most memory that the process held meanwhile, the workload included; none where it cannot be told.
+    /// The peak memory of the process meanwhile, the workload included; `None` where it is not known.
     pub peak_memory_bytes: Option<u64>,
 }
 

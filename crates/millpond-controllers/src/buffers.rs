@@ -1,4 +1,4 @@
-//! What capacity buffers say about themselves: how many pods they stand for, and whether there is room for them.
+//! The status of CapacityBuffers: how many pods they stand for, and whether there is capacity for them.
 //!
 //! How many is a question to the planner's index, which plans for just as many ([`Cluster::buffer`]). Whether there is
 //! room is what the latest round of planning found ([`Fills`]). This only writes it down.

@@ -1,4 +1,4 @@
-//! What classes of nodes say about themselves: whether they can be used (their provider is known, their settings make
+//! The status of NodeClasses: whether they can be used (their provider is known, their settings make
 //! sense, their catalogue is there), and what of their catalogue is out of stock.
 
 use std::cmp::Reverse;

@@ -52,7 +52,7 @@ impl Clouds {
     }
 }
 
-/// Names the cloud in a claim that is about to be written, or to be launched; tells whether it was not named before.
+/// Writes the cloud's name into a claim that is about to be created or launched; returns whether it was missing.
 pub(crate) fn name_cloud(context: &Context, claim: &mut NodeClaim) -> bool {
     if claim.annotations().contains_key(CLOUD_ANNOTATION) {
         return false;

@@ -68,8 +68,8 @@ pub struct Options {
     pub advise: bool,
     /// Node groups of Cluster API.
     pub node_groups: GroupOptions,
-    /// What is known of other controllers of the same cluster. Providers have begun the term of who was elected before
-    /// anything is watched ([`millpond_providers::Provider::begin_term`]).
+    /// State of leader election. Providers have begun the term of a newly elected leader before any watch starts
+    /// ([`millpond_providers::Provider::begin_term`]).
     pub leads: Leads,
     /// Where that is done which pods wait for, until a provider is called; with all the rest if nothing is said.
     pub urgent: Option<Urgent>,
@@ -165,7 +165,7 @@ pub struct Cluster {
     pub feedbacks: Arc<Mirror<ScalingFeedback>>,
     /// Own catalogues of instance types.
     pub catalogs: Arc<Mirror<ConfigMap>>,
-    /// Nodes that pods were promised.
+    /// The nodes that pods are nominated to.
     pub nominations: Arc<Nominations>,
     /// Machines of Cluster API, and groups of them.
     pub machines: Arc<Machines>,
@@ -203,7 +203,7 @@ fn are_planned_alike(one: &Pod, other: &Pod) -> bool {
         && one.spec == other.spec
 }
 
-/// The same for what is said of a pod, as far as the planner's index reads it.
+/// The same for the status of a pod, as far as the planner's index reads it.
 fn are_alike(one: Option<&PodStatus>, other: Option<&PodStatus>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
     one.phase == other.phase
@@ -227,7 +227,7 @@ struct Index {
 }
 
 impl Index {
-    /// Takes an object; tells whether it did.
+    /// Applies an object; returns whether it was accepted.
     fn take<E: std::fmt::Display>(&mut self, kind: StateKind, key: Key, read: Result<Object<'_>, E>) -> bool {
         let taken = match read {
             Ok(object) => self.state.apply(&object).map(drop),
@@ -344,7 +344,7 @@ impl Cluster {
         self.machines.feed(self);
     }
 
-    /// A pod that was promised a node is planned as if it were nominated for it.
+    /// Feeds pods to the index. A pod that a claim was made for is planned as if it were nominated to the claim's node.
     fn feed_pods(self: &Arc<Self>) {
         let cluster = Arc::downgrade(self);
         self.pods.on_change(move |before, after| {
@@ -399,7 +399,7 @@ impl Cluster {
         if self.nominations.is_for(key, node) {
             return;
         }
-        // The scheduler cannot tell pods of one kind apart, and who has been told of its node stays with it.
+        // The scheduler cannot tell pods of one controller apart, and a pod with a nominated node keeps it.
         let kind = controller_uid(pod);
         let is_like = |other: &Key| {
             let other = self.pods.get(other).filter(|other| nominated_node(other).is_none());
@@ -411,7 +411,7 @@ impl Cluster {
         }
     }
 
-    /// What claims promise, and no longer promise, is planned with.
+    /// Feeds the nominations of claims to the index.
     fn feed_nominations(self: &Arc<Self>) {
         let cluster = Arc::downgrade(self);
         self.claims.on_change(move |before, after| {
@@ -426,8 +426,8 @@ impl Cluster {
         self.nominations.notify(key);
     }
 
-    /// Brings the index up to date with a pod and what it was promised. Pods and claims change at the same time: who
-    /// comes second has to see what the first one saw.
+    /// Updates the index with a pod and its nomination. Pods and claims change at the same time: the later of the two
+    /// updates has to see what the earlier one saw.
     fn apply_pod(&self, key: &Key) {
         loop {
             // Read before it is this one's turn: others do not wait for that.
@@ -449,7 +449,7 @@ impl Cluster {
         }
     }
 
-    /// Brings the index up to date with what a pod was promised.
+    /// Updates the index with the nomination of a pod.
     fn apply_nomination(&self, key: &Key) {
         let _turn = self.pod_order.lock();
         let Some(pod) = self.pods.get(key).filter(|pod| waits(pod)) else { return };
@@ -458,7 +458,7 @@ impl Cluster {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Takes a promise back: the pod is planned for anew.
+    /// Withdraws a nomination: the pod is planned for anew.
     pub(crate) fn withdraw_nomination(&self, pod: &Key) {
         self.nominations.remove(pod);
         self.nomination_changed(pod);
@@ -513,7 +513,7 @@ impl Cluster {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The index, with all nodes as they were told of.
+    /// The index, with all queued changes of nodes applied.
     fn index(&self) -> MutexGuard<'_, Index> {
         let mut index = self.state.lock();
         let late = std::mem::take(&mut *self.queued_nodes.lock());
@@ -539,9 +539,9 @@ impl Cluster {
         look(&index.state.node_groups(options), &index.state)
     }
 
-    /// Whether a node has enough for a pod beside those that it has, and those before it that were promised it; so, too,
-    /// as long as that is not known. The scheduler keeps room for everybody who is nominated: of two who would each find
-    /// enough, but not both, it binds neither.
+    /// Whether a node has enough resources for a pod, beside the node's pods and the nominated pods that come first;
+    /// `true` if that is not known. The scheduler reserves capacity for all nominated pods: of two that would each fit,
+    /// but not both, it binds neither.
     pub(crate) fn has_enough(&self, node: &str, pod: &Pod) -> bool {
         let key = Key::of(pod);
         let there = self.pods.indexed(node).into_iter().filter(|pod| !has_ended(pod)).map(|pod| Key::of(&*pod));
@@ -557,7 +557,8 @@ impl Cluster {
         let Some(urgent) = &self.options.urgent else { return self.has_enough(node, pod) };
         let (cluster, node, pod) = (Arc::clone(self), node.to_owned(), Arc::clone(pod));
         // The spawn fails only when the urgent runtime has shut down; then the answer does not matter.
-        urgent.threads.spawn(async move { cluster.has_enough(&node, &pod) }).await.unwrap_or(true)
+        let asked = millpond_runtime::panics::handled(async move { cluster.has_enough(&node, &pod) });
+        urgent.threads.spawn(asked).await.unwrap_or(true)
     }
 
     /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.

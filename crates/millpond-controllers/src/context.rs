@@ -28,6 +28,7 @@ use crate::leader_provider::LeaderProvider;
 use crate::metrics::{Measured, Metrics};
 use crate::stock_outs::StockOuts;
 use crate::termination::TerminationTracker;
+use crate::turn::Turns;
 
 /// The provider of classes that name none.
 const DEFAULT_PROVIDER: &str = "sim";
@@ -51,7 +52,7 @@ pub(crate) struct Reopening {
 pub struct Context {
     /// Copies of everything.
     pub cluster: Arc<Cluster>,
-    /// Offerings that were not to be had.
+    /// Offerings that providers could not supply.
     pub stock_outs: StockOuts,
     /// Pools whose claims fail before they are launched.
     pub(crate) launch_backoff: Arc<LaunchBackoff>,
@@ -68,7 +69,7 @@ pub struct Context {
     /// Events that are not repeated.
     pub events: DedupingRecorder,
     /// Held while a plan is carried out: one plan after the other, so that none changes what another relies on.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) turns: Turns,
     /// Notified when the provider id of a claim was changed by hand: only a listing of all machines can tell whether
     /// the named one exists.
     pub(crate) collect_garbage_now: tokio::sync::Notify,
@@ -93,7 +94,7 @@ impl Context {
             (measured.name(), measured)
         };
         let providers: BTreeMap<&'static str, Arc<dyn Provider>> = providers.into_iter().map(measured).collect();
-        // Registered after the index's own listener: what is told is in the index.
+        // Registered after the index's own listener, so the index already has every change that this listener sees.
         let (takers, weak): (Vec<Arc<dyn Provider>>, _) =
             (providers.values().cloned().collect(), Arc::downgrade(&cluster));
         cluster.catalogs.on_change(move |_, _| {
@@ -107,7 +108,7 @@ impl Context {
         let clouds = providers.values().filter_map(|provider| Some((provider.name(), provider.cloud_id()?)));
         let clouds = Clouds::new(clouds);
         let events = DedupingRecorder::new(cluster.recorder.clone());
-        let turn = tokio::sync::Mutex::default();
+        let turns = Turns::default();
         let (fills, health) = (Fills::default(), Health::default());
         let collect_garbage_now = tokio::sync::Notify::new();
         let market = Mutex::default();
@@ -121,7 +122,7 @@ impl Context {
             metrics,
             terminations,
             events,
-            turn,
+            turns,
             collect_garbage_now,
             clouds,
             market,
@@ -134,7 +135,7 @@ impl Context {
         self.providers.values()
     }
 
-    /// Who makes the nodes of a class.
+    /// The provider of a class.
     pub fn provider(&self, class: &NodeClass) -> Result<&Arc<dyn Provider>, ProviderError> {
         let name = class.spec.provider.as_deref().unwrap_or(DEFAULT_PROVIDER);
         self.providers.get(name).ok_or_else(|| {
@@ -159,7 +160,7 @@ impl Context {
         self.providers.values().find(|provider| provider.scheme() == scheme)
     }
 
-    /// Who may have made a machine for a claim. The class can be gone, or can have changed.
+    /// The providers that may have made a machine for a claim. The class can be gone, or can have changed.
     pub fn providers_of(&self, claim: &NodeClaim) -> Vec<&Arc<dyn Provider>> {
         if let Some(provider) = self.provider_of_machine(&claim.status.provider_id) {
             return vec![provider];
@@ -183,7 +184,7 @@ impl Context {
 
     /// The same with other pools to choose from.
     pub fn snapshot_of(&self, pools: PoolsOf) -> Snapshot {
-        // Who is advised about other pools knows nothing of groups; their nodes are there all the same.
+        // Advice for other pools ignores node groups; their nodes count all the same.
         let groups = if pools == PoolsOf::NodePools { Use::Closed } else { Use::None };
         self.snapshot_with(pools, groups)
     }

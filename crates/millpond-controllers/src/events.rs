@@ -8,9 +8,9 @@ use millpond_runtime::events::{EventReason, EventRecorder};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What still holds is told again after this long: events live for an hour.
+/// A state that still holds is recorded again after this long: events live for an hour.
 const DEDUPE_TIMEOUT: Duration = Duration::from_mins(10);
-/// Words that are remembered; the oldest are forgotten, and may then be told too often.
+/// The number of remembered events; the oldest are forgotten, and may then be recorded too often.
 const REMEMBERED: usize = 4096;
 
 /// Tells people what happens, without repeating itself.
@@ -25,7 +25,7 @@ impl DedupingRecorder {
         Self { recorder, recent: Mutex::default() }
     }
 
-    /// Tells something about an object, unless that was just told.
+    /// Records an event about an object, unless the same event was recorded recently.
     pub fn record<K: Resource<DynamicType = ()>>(&self, about: &K, event_reason: EventReason, note: impl Into<String>) {
         let note = note.into();
         if self.is_new(about.meta().uid.as_deref().unwrap_or_default(), event_reason.reason, &note) {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_told_twice_in_a_row() {
+    async fn no_event_is_recorded_twice_in_a_row() {
         let recorder = DedupingRecorder::new(EventRecorder::new(None, Clock::Machine).0);
         assert!(recorder.is_new("a", "FailedDraining", "budget"));
         assert!(!recorder.is_new("a", "FailedDraining", "budget"));

@@ -29,6 +29,7 @@ use crate::kinds::NodeClaim;
 use crate::metrics::disrupted_by;
 use crate::nodes;
 use crate::termination::{has_finalizer, release_node};
+use crate::turn::{Fact, delete_after};
 
 /// Time between passes.
 const EVERY: Duration = Duration::from_mins(2);
@@ -96,9 +97,10 @@ impl GarbageCollector {
         }
     }
 
-    /// Compares and acts; tells whether another look is worth it soon.
+    /// Compares and acts; returns whether another pass is worth it soon.
     async fn pass(&mut self) -> Result<bool> {
         let context = Arc::clone(&self.context);
+        let _round = context.cluster.supervisor.begin("garbage collection");
         let mut instances = Vec::new();
         let mut is_complete = true;
         for provider in context.providers() {
@@ -121,7 +123,7 @@ impl GarbageCollector {
         for claim in &suspicion.taken_back {
             tracing::info!(claim = claim.name(), "its machine ends by itself");
             context.events.record(&***claim, TAKEN_BACK, "The provider takes the machine back");
-            context.cluster.claims.delete(claim, None).await?;
+            delete_after(Fact::Interrupted, &context.cluster, claim).await?;
         }
         if is_complete {
             let uids = suspicion.unlisted.iter().map(|claim| claim.uid());
@@ -196,7 +198,7 @@ impl GarbageCollector {
         tracing::info!(claim = claim.name(), instance = claim.status.provider_id, "its machine is gone");
         self.context.terminations.instance_gone(claim);
         self.context.metrics.claim_disrupted(claim, disrupted_by::GARBAGE_COLLECTED);
-        cluster.claims.delete(claim, None).await?;
+        delete_after(Fact::MachineGone, &cluster, claim).await?;
         Ok(false)
     }
 

@@ -22,7 +22,7 @@ use crate::kinds::{NodeClaim, NodePool};
 
 /// Launches that count, the latest ones of a pool.
 const REMEMBERED: usize = 4;
-/// So many failures among them are too many.
+/// With this many failures among them, a pool is unhealthy.
 const TOO_MANY: usize = 2;
 
 /// What became of a launch.
@@ -151,8 +151,8 @@ impl Health {
             let is_current = said_of == (Some(now.0), now.1);
             match said.filter(|_| is_current) {
                 Some(said) if (&said.status, &said.reason) == (&says.status, &says.reason) => record.has_news = false,
-                // Another controller saw something else. Who has learned nothing since does not contradict it: two
-                // that did would never end.
+                // Another controller reported another result. A controller without new results does not overwrite it:
+                // two controllers that did would never stop.
                 Some(said) if !record.has_news => {
                     return Condition::new(&said.kind, &said.status, &said.reason, &*said.message);
                 }
@@ -178,7 +178,7 @@ fn condition(verdict: Verdict, said: Option<&Condition>) -> Condition {
     let kind = NODE_REGISTRATION_HEALTHY;
     match (verdict, said) {
         (Verdict::Healthy, _) => Condition::holds(kind),
-        // The failure that turned it is what people look into; more of them are no news.
+        // The failure that turned the condition is the interesting one; further failures do not change it.
         (Verdict::Unhealthy { .. }, Some(said)) if said.is_false() => {
             Condition::fails(kind, &said.reason, said.message.clone())
         }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_the_one_that_is_told() {
+    fn the_first_failure_is_the_one_that_is_reported() {
         let verdict = || Verdict::Unhealthy { reason: "LaunchFailed".into(), message: "denied".into() };
         let known: Condition = serde_json::from_value(said("False")).unwrap();
         assert_eq!(condition(verdict(), Some(&known)).reason, "RegistrationFailed");

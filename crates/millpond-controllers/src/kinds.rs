@@ -215,19 +215,19 @@ cluster_api_kind!(
     "clusters"
 );
 cluster_api_kind!(
-    /// So many machines, replaced in turn when they are to change.
+    /// Machines with rolling updates.
     MachineDeployment,
     "MachineDeployment",
     "machinedeployments"
 );
 cluster_api_kind!(
-    /// So many machines of one template.
+    /// Machines of one template.
     MachineSet,
     "MachineSet",
     "machinesets"
 );
 cluster_api_kind!(
-    /// So many machines that a cloud keeps by itself.
+    /// Machines of a cloud's own autoscaling group.
     MachinePool,
     "MachinePool",
     "machinepools"

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// The times of a leader.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct LeaderTimings {
     /// How long its Lease holds without being renewed.
     lasts: Duration,
     /// When it could not renew for this long, it no longer leads.
@@ -42,12 +42,18 @@ struct Pace {
 }
 
 /// As Kubernetes' own controllers have it.
-const USUAL: Pace =
-    Pace { lasts: Duration::from_secs(15), renewed_within: Duration::from_secs(10), every: Duration::from_secs(2) };
+const USUAL: LeaderTimings = LeaderTimings {
+    lasts: Duration::from_secs(15),
+    renewed_within: Duration::from_secs(10),
+    every: Duration::from_secs(2),
+};
 /// Of a leader that dies and sleeps together with its API server: others learn of its end from a restart, and writes would
 /// keep an idle store busy.
-const SELDOM: Pace =
-    Pace { lasts: Duration::from_mins(3), renewed_within: Duration::from_mins(2), every: Duration::from_mins(1) };
+const SELDOM: LeaderTimings = LeaderTimings {
+    lasts: Duration::from_mins(3),
+    renewed_within: Duration::from_mins(2),
+    every: Duration::from_mins(1),
+};
 
 /// What a process knows of others that may act on the same cluster.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +61,7 @@ pub enum Leads {
     /// Nothing: others may act at the same time, and what this process did not do may have been done all the same.
     #[default]
     Unknown,
-    /// It was told that there is no other.
+    /// Leader election is off: there is no other process.
     Alone,
     /// It was elected.
     Elected(Leadership),
@@ -85,7 +91,7 @@ pub struct Leadership {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    pace: Pace,
+    pace: LeaderTimings,
     /// The number of the term; the Lease has it as `leaseTransitions`.
     term: watch::Sender<u64>,
     /// A number that the term must reach, because a provider has seen a higher one.
@@ -116,7 +122,7 @@ impl Renewal {
 }
 
 impl Leadership {
-    fn begin(term: u64, renewed: Renewal, clock: Clock, pace: Pace) -> Self {
+    fn begin(term: u64, renewed: Renewal, clock: Clock, pace: LeaderTimings) -> Self {
         let shared = Shared {
             clock,
             pace,
@@ -172,7 +178,7 @@ pub struct Candidate {
     name: String,
     identity: String,
     clock: Clock,
-    pace: Pace,
+    pace: LeaderTimings,
     /// Holders whose identity begins like this are dead.
     predecessors: Option<String>,
     /// The version of the Lease that was seen last, and since when: other machines' clocks are not trusted.

@@ -7,14 +7,14 @@
 //!             │                            Cluster ── mirrors (what controllers read)
 //!             │                               │  └── State (what the planner reads) ──▶ Snapshot
 //!   ┌─────────┴───────┬────────────────┬──────┴─────────┬──────────────────┬─────────────────┐
-//!   provision         claims           disruption       pools              collect           limits
-//!   pods → batch →    launch,          marks, commands: status, readiness, orphans both      reserve before
-//!   plan → claims,    register,        replace first,   static pools       ways              anything is
-//!   nominations       initialize, end  then drain                                            intended
+//!   provision         claims           disruption       pools              garbage_          limits
+//!   pods → batch →    launch,          marks, commands: status, readiness, collection        reserve before
+//!   plan → claims,    register,        replace first,   static pools       orphans both      anything is
+//!   nominations       initialize       then drain                          ways              created
 //! ```
 //!
-//! Beside them: `advice` tells instead of acting, `repair` replaces broken nodes, `interrupt` heeds what providers tell, `metrics` counts, `leader` says
-//! who acts.
+//! Beside them: `advice` recommends instead of acting, `repair` replaces broken nodes, `interrupt` handles events of
+//! providers, `metrics` counts, `leader` elects the acting process.
 //!
 //! Nothing here knows whether the API is the embedded one. Time is `tokio::time` and [`millpond_runtime::clock`], chance
 //! comes from a seed. When nothing changes, nothing is written.
@@ -50,3 +50,4 @@ pub mod run;
 pub mod static_pools;
 pub mod stock_outs;
 pub mod termination;
+mod turn;

@@ -1,4 +1,4 @@
-//! Strict limits: nothing is intended before it is reserved, and all that is intended counts.
+//! Strict limits: no claim is created before its usage is reserved, and reserved usage counts.
 //!
 //! Every claim that Millpond writes goes through [`create`]. Where a limit holds (of its pool, or of the whole
 //! cluster), the claim is first reserved: its name and its usage are written into an annotation of the limiting object,
@@ -14,8 +14,8 @@
 //! writes its claim within [`WRITTEN_WITHIN`] or not at all. Should it be written later nevertheless (its process was
 //! stopped in the middle, and woke up), all is counted once more before it is launched ([`is_overrun`]).
 //!
-//! What limits is read from the API, never from a copy: who acts on an old view of the world is held by limits that it
-//! has not seen.
+//! Limits are read from the API, never from a copy: a controller that acts on an old view of the cluster is held by
+//! limits that it has not seen.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -38,6 +38,7 @@ use crate::clouds;
 use crate::cluster::{Cluster, FIELD_MANAGER, is_our_class, pool_name};
 use crate::context::Context;
 use crate::kinds::NodeClaim;
+use crate::turn::Turn;
 
 /// Annotation of a claim: what it counts against limits until it says what it has.
 pub const RESERVED_ANNOTATION: &str = "millpond.dev/reserved";
@@ -179,6 +180,7 @@ fn limits_api(cluster: &Cluster) -> Api<DynamicObject> {
 /// of the metric: one of [`crate::metrics::created_for`], or that of the nodes that they replace.
 pub(crate) async fn create(
     context: &Context,
+    turn: &Turn<'_>,
     claims: Vec<Option<NodeClaim>>,
     reason: &str,
 ) -> Result<Vec<Option<String>>> {
@@ -193,7 +195,7 @@ pub(crate) async fn create(
         note_reserved(&mut claim, at);
         clouds::name_cloud(context, &mut claim);
         // A write that waits for its turn is given up in time; one that is on its way is waited for by others.
-        match tokio::time::timeout_at(begun + WRITTEN_WITHIN, cluster.claims.create(&claim)).await {
+        match tokio::time::timeout_at(begun + WRITTEN_WITHIN, turn.create(cluster, &claim)).await {
             Ok(Ok(created)) => {
                 context.metrics.claim_created(&created, reason);
                 Some((index, created.name().to_owned()))
@@ -219,7 +221,7 @@ pub(crate) async fn create(
     Ok(names)
 }
 
-/// Reserves claims wherever something limits them; tells which are within all limits.
+/// Reserves claims with every limit that applies; returns which are within all limits.
 async fn reserve_all(context: &Context, claims: &[Option<NodeClaim>]) -> Result<Vec<bool>> {
     let cluster = &context.cluster;
     let mut allowed: Vec<bool> = claims.iter().map(Option::is_some).collect();
@@ -343,7 +345,7 @@ async fn scopes(cluster: &Cluster, claims: &[Option<NodeClaim>]) -> Result<BTree
     Ok(scopes)
 }
 
-/// Reserves claims in their order; tells which are within the limit.
+/// Reserves claims in their order; returns which are within the limit.
 async fn reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)]) -> Result<Vec<usize>> {
     if wanted.is_empty() {
         return Ok(Vec::new());

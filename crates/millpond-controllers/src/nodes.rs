@@ -1,4 +1,4 @@
-//! Reading Node objects.
+//! Helpers that read Node objects.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 

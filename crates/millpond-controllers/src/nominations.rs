@@ -18,7 +18,7 @@ use crate::kinds::NodeClaim;
 /// Annotation of a claim: the pods that it was made for, `namespace/name` each, with spaces between.
 pub const NOMINATED_PODS_ANNOTATION: &str = "millpond.dev/promised-to";
 
-/// A pod was promised the node of this claim.
+/// The claim, and the node, that a pod is nominated to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Nomination {
     claim: String,
@@ -56,7 +56,7 @@ impl Index {
         self.by_pod.insert(pod, nomination);
     }
 
-    /// The pods that were promised the node of a claim.
+    /// The pods nominated to the node of a claim.
     fn pods_of(&self, nomination: &Nomination) -> Vec<Key> {
         let on_node = self.by_node.get(&nomination.node).into_iter().flatten();
         on_node.filter(|pod| self.by_pod.get(*pod).is_some_and(|index| index == nomination)).cloned().collect()
@@ -74,7 +74,7 @@ impl Index {
 }
 
 impl Nominations {
-    /// Takes a change of a claim; the pods that are promised another node now, or none.
+    /// Applies a change of a claim; returns the pods whose nomination changed or was removed.
     pub(crate) fn claim_changed(&self, before: Option<&NodeClaim>, after: Option<&NodeClaim>) -> Vec<Key> {
         let (was, is) = (before.map(ClaimAnnotation::of), after.map(ClaimAnnotation::of));
         if was == is {
@@ -112,8 +112,8 @@ impl Nominations {
         changed
     }
 
-    /// A pod was bound elsewhere than it was promised: one of its kind that was promised a place there takes its place.
-    /// Who is of its kind is asked for; tells who traded.
+    /// A pod was bound to another node than its own: a pod like it that was nominated to that node takes its nomination
+    /// over. `is_like` decides which pods are alike; returns the pod that took over.
     pub(crate) fn swap(&self, bound: &Key, node: &str, is_like: impl Fn(&Key) -> bool) -> Option<Key> {
         self.index.lock().by_pod.get(bound).filter(|nomination| nomination.node != node)?;
         let other = self.pods_on(node).into_iter().find(is_like)?;
@@ -124,17 +124,17 @@ impl Nominations {
         Some(other)
     }
 
-    /// Whether a pod was promised that node.
+    /// Whether a pod is nominated to that node.
     pub(crate) fn is_for(&self, pod: &Key, node: &str) -> bool {
         self.index.lock().by_pod.get(pod).is_some_and(|nomination| nomination.node == node)
     }
 
-    /// Takes a promise back.
+    /// Removes a nomination.
     pub(crate) fn remove(&self, pod: &Key) {
         self.index.lock().remove(pod);
     }
 
-    /// Calls `listener` with every pod that is promised another node, or none any more.
+    /// Calls `listener` with every pod whose nomination changed or was removed.
     pub(crate) fn on_change(&self, listener: impl Fn(&Key) + Send + Sync + 'static) {
         self.listeners.write().push(Box::new(listener));
     }
@@ -144,7 +144,7 @@ impl Nominations {
         self.listeners.read().iter().for_each(|listener| listener(pod));
     }
 
-    /// The node that a pod waits for: the one that it is nominated for, or was promised.
+    /// The node that a pod waits for: its `status.nominatedNodeName`, else that of a claim's annotation.
     pub(crate) fn of(&self, pod: &Pod) -> Option<String> {
         if node_name(pod).is_some() {
             return None;
@@ -194,18 +194,18 @@ impl<'c> ClaimAnnotation<'c> {
     }
 }
 
-/// The pods that a claim is promised to, by its own words.
+/// The pods in the annotation of a claim.
 pub(crate) fn nominated_pods(claim: &NodeClaim) -> impl Iterator<Item = Key> {
     ClaimAnnotation::of(claim).pods()
 }
 
-/// What a claim says that is promised to these pods.
+/// The annotation's value for these pods.
 pub(crate) fn annotation_value(pods: &[Key]) -> String {
     let pods: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
     pods.join(" ")
 }
 
-/// The node that the scheduler knows a pod to be promised.
+/// The pod's `status.nominatedNodeName`.
 pub(crate) fn nominated_node(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_claim_says_is_promised_until_it_leaves() {
+    fn nominations_follow_the_annotation_until_the_claim_leaves() {
         let nominations = Nominations::default();
         let text = annotation_value(&[Key::new("default", "a"), Key::new("default", "b")]);
         let web = claim("web-1", &text);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_goes_takes_no_promise_of_another() {
+    fn a_deleted_claim_removes_no_nomination_of_another() {
         let nominations = Nominations::default();
         let (old, new) = (claim("web-1", "default/a"), claim("web-2", "default/a"));
         nominations.claim_changed(None, Some(&old));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_place_of_another_leaves_its_own() {
+    fn a_swap_moves_the_nomination() {
         let nominations = Nominations::default();
         let (first, second) = (claim("web-1", "default/a default/x"), claim("web-2", "default/b default/y"));
         nominations.claim_changed(None, Some(&first));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nomination_goes_before_a_promise() {
+    fn the_nominated_node_has_precedence() {
         let nominations = Nominations::default();
         nominations.claim_changed(None, Some(&claim("web-1", "default/a")));
         let mut nominated = pod("a");

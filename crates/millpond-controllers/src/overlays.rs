@@ -1,4 +1,4 @@
-//! What overlays say about themselves: whether they are valid, and whether others are in their way.
+//! The status of NodeOverlays: whether they are valid, and whether others conflict with them.
 
 use std::sync::Arc;
 use std::time::Duration;

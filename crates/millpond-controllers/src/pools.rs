@@ -1,4 +1,4 @@
-//! What pools say about themselves: whether they are valid, whether their class is ready, whether what they launch
+//! The status of NodePools: whether they are valid, whether their class is ready, whether what they launch
 //! becomes nodes ([`crate::health`]), and what their nodes add up to.
 
 use std::collections::BTreeMap;
@@ -97,7 +97,8 @@ impl Reconcile for Pools {
 }
 
 impl Pools {
-    /// What the nodes of a pool add up to, and how many there are. A claim without a node counts what it was promised.
+    /// The total resources of a pool's nodes, and their number. A claim without a node counts with the capacity of its
+    /// status.
     fn sums(&self, pool: &Key) -> (amounts::Amounts, Option<i64>) {
         let mut sums: BTreeMap<String, i64> = BTreeMap::new();
         let mut nodes = 0;

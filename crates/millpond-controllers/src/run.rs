@@ -1,4 +1,4 @@
-//! Starting and stopping all controllers together.
+//! Starts and stops all controllers together.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use crate::metrics;
 use crate::overlays::Overlays;
 use crate::pools::Pools;
 use crate::provided::Provided;
-use crate::provision::{Nominations, Provisioner};
+use crate::provision::{Nominator, Provisioner};
 use crate::repair::Repair;
 use crate::static_pools::StaticPools;
 
-/// Workers for claims mostly wait: for providers, for writes, for the scheduler to hear of nominations. With fewer of them
-/// new claims would not be launched while others register. Writes at a time are limited elsewhere.
+/// Workers for claims mostly wait: for providers, for writes, for nominations to be observed. With fewer of them new
+/// claims would not be launched while others register. Concurrent writes are limited elsewhere.
 const CLAIMS_AT_A_TIME: usize = 1024;
 /// Claims whose marks are looked at, at a time.
 const CLAIM_CONDITIONS_AT_A_TIME: usize = 64;
@@ -83,7 +83,7 @@ impl Controllers {
         controllers.work_on(&urgent, Lane::Urgent, &claims, &queue, CLAIMS_AT_A_TIME, stop);
         controllers.work_on(&Handle::current(), Lane::Usual, &claims, &queue, CLAIMS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
-        controllers.work(Nominations::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
+        controllers.work(Nominator::listen(&context, &queue), queue, NOMINATIONS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         Pools::listen(&context, &queue);
         controllers.work(Pools::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
@@ -150,6 +150,9 @@ impl Controllers {
         at_a_time: usize,
         stop: &CancellationToken,
     ) {
+        if lane == Lane::Usual {
+            self.context.cluster.supervisor.watch(R::NAME, queue);
+        }
         let (reconciler, queue, stopped) = (Arc::clone(reconciler), Arc::clone(queue), stop.clone());
         let start = move || {
             worker::run_lane(Arc::clone(&reconciler), Arc::clone(&queue), lane, at_a_time, stopped.clone()).boxed()

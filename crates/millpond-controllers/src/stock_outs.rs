@@ -40,7 +40,7 @@ impl Default for Backoff {
 /// A wait differs from what is configured by up to this share in both directions, so that offerings that failed together
 /// are not all probed together.
 const JITTER: f64 = 0.1;
-/// An offering that was to be had this lately is bought for several nodes at once; of others one node comes first.
+/// An offering that was launched this recently is bought for several nodes at once; of others one node comes first.
 const PROVEN_FOR: Duration = Duration::from_mins(10);
 /// An offering that was not tried for this long after its backoff ended starts over: the old failure says nothing about
 /// now.
@@ -56,7 +56,7 @@ struct Entry {
     until_time: Time,
     /// How long the last wait was.
     wait: Duration,
-    /// Since when a launch finds out whether it is to be had again.
+    /// Since when a launch probes it.
     probing: Option<Instant>,
 }
 
@@ -130,12 +130,12 @@ impl StockOuts {
         }
     }
 
-    /// Offerings were not to be had.
+    /// Records stock-outs.
     pub fn failed<'k>(&self, offerings: impl IntoIterator<Item = &'k OfferingKey>, backoff: Backoff) {
         self.failed_at(self.clock.now(), offerings, backoff);
     }
 
-    /// Offerings were not to be had at a time that may be past.
+    /// Records stock-outs of a time that may be past.
     pub fn failed_at<'k>(
         &self,
         time: Timestamp,
@@ -170,7 +170,7 @@ impl StockOuts {
         }
     }
 
-    /// An offering was to be had.
+    /// Records a successful launch.
     pub fn succeeded(&self, offering: &OfferingKey) {
         let now = Instant::now();
         let mut had = self.had.lock();
@@ -194,7 +194,7 @@ impl StockOuts {
         self.had.lock().get(offering).is_some_and(|at| at.elapsed() < PROVEN_FOR)
     }
 
-    /// Takes an offering for a launch. Of one that failed before and may be probed, only the first who asks gets it.
+    /// Acquires an offering for a launch. An offering that failed before and may be probed is given to one launch only.
     pub fn acquire(&self, offering: &OfferingKey) -> bool {
         let now = Instant::now();
         let mut entries = self.entries.lock();
@@ -239,7 +239,7 @@ impl StockOuts {
         waits.filter(|wait| !wait.is_zero()).min()
     }
 
-    /// Marks in a snapshot what is not to be had.
+    /// Marks the stock-outs of a snapshot as unavailable.
     pub fn mark_unavailable(&self, snapshot: &mut Snapshot) {
         let closed: Vec<OfferingKey> = {
             let now = Instant::now();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn changes_are_told_once() {
+    async fn changes_are_reported_once() {
         let (stock_outs, m5) = (stock_outs(), offering("m5.large"));
         let told = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = std::sync::Arc::clone(&told);

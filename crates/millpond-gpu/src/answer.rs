@@ -13,6 +13,7 @@ use millpond_vsphere::Freshness;
 
 use crate::devices::is_gpu_resource;
 use crate::estate::{Estate, NodeView};
+pub use crate::proposal::proposal;
 
 /// Nodes that a status lists; more make the object too large for its watchers.
 const LIMIT_CANDIDATES: usize = 10;
@@ -238,7 +239,7 @@ pub enum Keeping {
     Unasked,
     /// The node's annotation has it.
     Held(String, NodeReservation),
-    /// It waited for its pod in vain, or its pod has ended; the message says which.
+    /// Its pod did not come in time, or its pod has ended; the message says which.
     Over(ReservationStatus, String),
     /// It could not be had.
     Refused(&'static str, String),
@@ -256,7 +257,7 @@ pub fn status(
     let kept = kept(estate, asking.last);
     if kept.is_none() {
         fill(&mut status, spec, asking, ranking);
-        status.proposal = crate::proposal::proposal(estate, spec, ranking);
+        status.proposal = proposal(estate, spec, ranking);
     } else if status.suitable_node_name.is_empty() {
         NONE_AVAILABLE.clone_into(&mut status.suitable_node_name);
         NONE_AVAILABLE.clone_into(&mut status.suitable_host_name);
@@ -308,6 +309,7 @@ fn fill(status: &mut GPUInfoStatus, spec: &GPUInfoSpec, asking: &Asking<'_>, ran
         host: node.host.clone(),
         cpu_demand: number(score.cpu_demand_mhz),
         gpus_left: number(score.gpus_left),
+        fragments: score.fragments,
         available_hours: hours(node.undisturbed),
         assumed: score.is_assumed,
         memory: number(score.memory_mib),

@@ -24,7 +24,7 @@ use millpond_runtime::mirror::{Mirror, Writer};
 use millpond_vsphere::live::Wanted;
 use millpond_vsphere::{Freshness, Live};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,8 +32,10 @@ use tokio_util::task::TaskTracker;
 use self::log::Log;
 use crate::answer::{Asking, Keeping, Ranking, kept, status};
 use crate::credentials::Sources;
+use crate::disturbance::window_status;
 use crate::estate::{Estate, Facts, Vcenter};
 use crate::kinds::{GPUInfo, MaintenanceWindow, NodeClaim};
+use crate::pools::Pools;
 use crate::reservations::{self, Change, Claims, Step};
 use crate::usage::{self, Usage};
 
@@ -51,6 +53,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const INVENTORY_WITHIN: Duration = Duration::from_secs(10);
 /// A pass that lost a race, or could not write, is repeated after this.
 const AGAIN: Duration = Duration::from_millis(250);
+/// How long proposals are made from the pools as they were read: a change of a pool is rare, and wakes no pass.
+const POOLS_FOR: Duration = Duration::from_secs(50);
 /// Marks nodes whose [`DO_NOT_DISRUPT`] is this controller's.
 const GUARD: &str = "millpond.dev/gpu-reservations-guard";
 
@@ -116,6 +120,8 @@ struct Controller {
     windows: Arc<Mirror<MaintenanceWindow>>,
     usage: Usage,
     changed: Arc<Notify>,
+    /// When pools were last read.
+    pools: Mutex<Option<(Instant, Arc<Pools>)>>,
     log: Log,
 }
 
@@ -135,6 +141,7 @@ impl Controller {
             windows: Arc::new(Mirror::new(writer, None)),
             usage: Usage::default(),
             changed: Arc::new(Notify::new()),
+            pools: Mutex::default(),
             log: Log::default(),
             client,
             options,
@@ -236,6 +243,7 @@ impl Controller {
     /// Looks at everything once; tells when to do so again without a change.
     async fn pass(&self) -> Duration {
         let facts = self.facts();
+        self.write_windows(&facts).await;
         if facts.infos.is_empty() && !self.has_reservations(&facts) {
             self.log.forget_all();
             return LONGEST_PAUSE;
@@ -290,6 +298,7 @@ impl Controller {
         let held = reservations::held(estate, &uid, last).map(|(node, _)| node);
         let ranking = self.rank(estate, info, held.as_deref());
         let step = reservations::step(estate, info, &ranking, claims, kept.as_ref());
+        let fits_none = kept.is_none() && ranking.best().is_none();
         let (keeping, pinned) = match step {
             Step::Keep(keeping) => (keeping, held),
             Step::Write(change, entry) => {
@@ -300,12 +309,28 @@ impl Controller {
                 (Keeping::Held(node.clone(), entry), Some(node))
             }
         };
+        if fits_none && estate.pools.is_none() {
+            estate.pools = Some(self.pools().await);
+        }
         let ranking = self.rank(estate, info, pinned.as_deref());
         let generation = info.metadata.generation.unwrap_or_default();
         let asking = Asking { uid: &uid, generation, last };
         let status = status(estate, &info.spec, &asking, &ranking, &keeping);
         self.log.tell(info, estate.nodes.len(), &ranking, kept.is_some());
         Some(status)
+    }
+
+    /// What the pools could bring; read anew after a while.
+    async fn pools(&self) -> Arc<Pools> {
+        let mut known = self.pools.lock().await;
+        match &*known {
+            Some((read, pools)) if read.elapsed() < POOLS_FOR => Arc::clone(pools),
+            _ => {
+                let pools = Pools::fetch(&self.client).await;
+                *known = Some((Instant::now(), Arc::clone(&pools)));
+                pools
+            }
+        }
     }
 
     fn rank<'e>(&self, estate: &'e Estate, info: &GPUInfo, pinned: Option<&str>) -> Ranking<'e> {
@@ -331,6 +356,21 @@ impl Controller {
                 true
             }
             Err(error) => tell_failure("reservations", &key, &error),
+        }
+    }
+
+    /// Says of each window whether it is understood. What could not be written is left to the next pass.
+    async fn write_windows(&self, facts: &Facts) {
+        for window in &facts.windows {
+            let status = window_status(window, facts.now);
+            let Some(patch) = status_patch(&**window, window.status.as_ref(), &status) else { continue };
+            let key = Key::of(&**window);
+            if let Some(ready) = status.conditions.iter().find(|one| one.is_false() && one.reason != "Suspended") {
+                tracing::warn!(window = %key, problem = ready.message, "a MaintenanceWindow is not understood");
+            }
+            if let Err(error) = self.windows.patch_status(&key, &patch).await {
+                tell_failure("status", &key, &error);
+            }
         }
     }
 

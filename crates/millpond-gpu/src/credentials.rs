@@ -1,6 +1,7 @@
 //! Where vCenter is and who logs in: from the environment, else from a Secret that is followed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use futures::StreamExt as _;
@@ -18,8 +19,9 @@ pub const SECRET: (&str, &str) = ("gpuinfo-system", "vc-creds");
 /// The name of an environment variable, or key of the Secret, with the thumbprint of vCenter's certificate.
 const THUMBPRINT: &str = "GOVMOMI_THUMBPRINT";
 
-/// How vCenter is found.
-#[derive(Clone, Debug, Default)]
+/// How vCenter is found. `Debug` shows which variables are set, and none of their values: an address can hold a password,
+/// too.
+#[derive(Clone, Default)]
 pub struct Sources {
     /// Names and values of the environment that concern vCenter.
     pub environment: BTreeMap<String, String>,
@@ -29,6 +31,18 @@ pub struct Sources {
     pub ca_file: Option<PathBuf>,
     /// The digest of vCenter's certificate.
     pub thumbprint: Option<String>,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Sources")
+            .field("environment", &self.environment.keys())
+            .field("secret", &self.secret)
+            .field("ca_file", &self.ca_file)
+            .field("thumbprint", &self.thumbprint)
+            .finish()
+    }
 }
 
 /// Variables that are read.
@@ -154,4 +168,28 @@ fn set(wanted: &watch::Sender<Wanted>, new: Wanted) {
 fn texts(secret: &Secret) -> BTreeMap<String, String> {
     let values = secret.data.iter().flatten().filter(|(name, _)| VARIABLES.contains(&name.as_str()));
     values.filter_map(|(name, value)| Some((name.clone(), String::from_utf8(value.0.clone()).ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::Options;
+
+    #[test]
+    fn no_password_shows_in_debug_output() {
+        const PASSWORD: &str = "S3cret<&>";
+        let values = [
+            ("GOVMOMI_URL", "https://root:S3cret%3C@vcenter.example.com/sdk"),
+            ("GOVMOMI_USERNAME", "root"),
+            ("GOVMOMI_PASSWORD", PASSWORD),
+            ("VC_PASS", PASSWORD),
+        ];
+        let environment = values.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let sources = Sources { environment, ..Sources::default() };
+        let wanted = sources.wanted(&sources.environment);
+        assert!(matches!(wanted, Wanted::Use(_)), "{wanted:?}");
+        for shown in [format!("{:?}", Options { sources, ..Options::default() }), format!("{wanted:?}")] {
+            assert!(!shown.contains("S3cret"), "{shown}");
+        }
+    }
 }

@@ -107,6 +107,13 @@ impl Model {
         Self { name: Some(card.name.clone()), id: Some(card.model_id()), memory_mib }.completed()
     }
 
+    /// The model that a job asks for: by name, or by vendor and device.
+    pub(crate) fn asked(text: &str) -> Self {
+        let text = text.trim().to_owned();
+        let (name, id) = if text.contains(':') { (None, Some(text.to_ascii_lowercase())) } else { (Some(text), None) };
+        Self { name, id, memory_mib: None }.completed()
+    }
+
     /// What this one does not say, another may.
     pub(crate) fn or(self, other: Self) -> Self {
         let (name, id) = (self.name.or(other.name), self.id.or(other.id));

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
+use millpond_api::condition::{Conditions, FALSE, READY, TRUE};
 use millpond_api::duration::NillableDuration;
+use millpond_api::maintenance_window::MaintenanceWindowStatus;
+use millpond_api::meta::Condition;
 use millpond_api::time::Time;
 use millpond_api::{condition, labels};
-use millpond_plan::disruption::Window;
+use millpond_plan::disruption::{ScheduleError, Window};
 use millpond_plan::gpu::Undisturbed;
 use millpond_plan::model::Schedule;
 use millpond_vsphere::inventory::ScheduledTask;
@@ -65,15 +68,9 @@ pub(crate) struct Subject<'n> {
 }
 
 impl<'f> Calendar<'f> {
-    /// A window that cannot be understood disturbs nothing; its mistake is logged.
+    /// A window that cannot be understood disturbs nothing; its status says so.
     pub(crate) fn new(windows: &'f [Arc<MaintenanceWindow>], claims: &'f [Arc<NodeClaim>], now: i64) -> Self {
-        let read = |window: &'f Arc<MaintenanceWindow>| match span(window) {
-            Ok(span) => Some((&**window, span)),
-            Err(problem) => {
-                tracing::warn!(window = window.name_any(), problem, "a MaintenanceWindow is not understood");
-                None
-            }
-        };
+        let read = |window: &'f Arc<MaintenanceWindow>| Some((&**window, span(window).ok()?));
         let windows = windows.iter().filter(|window| !window.spec.suspend).filter_map(read).collect();
         let of_node = |claim: &'f Arc<NodeClaim>| Some((claim.status.as_ref()?.node_name.as_str(), &**claim));
         Self { windows, claims: claims.iter().filter_map(of_node).collect(), now }
@@ -181,17 +178,43 @@ fn concerns(window: &MaintenanceWindow, subject: &Subject<'_>) -> bool {
         || (!spec.node_selector.is_empty() && selected())
 }
 
-fn span(window: &MaintenanceWindow) -> Result<Span, String> {
+/// What is wrong with a window: the reason in one word, and the message.
+type Mistake = (&'static str, String);
+
+fn span(window: &MaintenanceWindow) -> Result<Span, Mistake> {
     let spec = &window.spec;
-    let duration = millpond_api::duration::parse_seconds(&spec.duration).map_err(|error| error.to_string())?;
+    let duration = millpond_api::duration::parse_seconds(&spec.duration)
+        .map_err(|error| ("InvalidDuration", format!("spec.duration: {error}")))?;
     match (&spec.schedule, spec.start) {
         (Some(cron), None) => {
             let schedule = Schedule { cron: cron.clone(), time_zone: spec.time_zone.clone(), duration };
-            Window::new(&schedule).map(Span::Recurring).map_err(|error| error.to_string())
+            Window::new(&schedule).map(Span::Recurring).map_err(mistake)
         }
         (None, Some(Time(start))) => Ok(Span::Once { start, end: start.saturating_add(duration) }),
-        _ => Err("it has neither a schedule nor a start".to_owned()),
+        _ => Err(("InvalidSchedule", "spec: give either 'schedule' or 'start'".to_owned())),
     }
+}
+
+fn mistake(error: ScheduleError) -> Mistake {
+    let (reason, field) = match error {
+        ScheduleError::Cron(_) => ("InvalidSchedule", "schedule"),
+        ScheduleError::Zone(_) => ("InvalidTimeZone", "timeZone"),
+        ScheduleError::Duration(_) => ("InvalidDuration", "duration"),
+    };
+    (reason, format!("spec.{field}: {error}"))
+}
+
+/// The status of a window: whether it is understood.
+pub(crate) fn window_status(window: &MaintenanceWindow, now: i64) -> MaintenanceWindowStatus {
+    let mut status = window.status.clone().unwrap_or_default();
+    let generation = window.metadata.generation.unwrap_or_default();
+    Conditions::new(&mut status.conditions, &[], generation, Time(now)).set(match span(window) {
+        Err((reason, message)) => Condition::fails(READY, reason, message),
+        Ok(_) if window.spec.suspend => Condition::new(READY, FALSE, "Suspended", "it does not happen for now"),
+        Ok(_) => Condition::new(READY, TRUE, "Scheduled", "the nodes that it names are known to be disturbed then"),
+    });
+    status.observed_generation = generation;
+    status
 }
 
 #[cfg(test)]
@@ -244,5 +267,35 @@ mod tests {
         assert_eq!(next(&[], &[claim("Never", json!([]))]), None);
         let drifted = json!([{"type": "Drifted", "status": "True"}]);
         assert_eq!(next(&[], &[claim("2h", drifted)]), of("NodeReplacement", Some(0)));
+    }
+    #[test]
+    fn a_window_says_what_is_wrong_with_it() {
+        let check = |spec: Value, expected: (&str, &str, &str)| {
+            let window: MaintenanceWindow =
+                serde_json::from_value(json!({"metadata": {"name": "w", "generation": 3}, "spec": spec})).unwrap();
+            let status = window_status(&window, NOW);
+            let ready = condition::find(&status.conditions, READY).expect("a condition");
+            assert_eq!((ready.status.as_str(), ready.reason.as_str()), (expected.0, expected.1));
+            assert!(ready.message.contains(expected.2), "{}", ready.message);
+            assert_eq!((status.observed_generation, ready.observed_generation), (3, Some(3)));
+            // The same window again is no reason to write.
+            let told = MaintenanceWindow { status: Some(status.clone()), ..window };
+            assert_eq!(window_status(&told, NOW + 60), status);
+        };
+        let weekly = |schedule: &str| json!({"schedule": schedule, "duration": "4h", "nodes": ["a"]});
+        check(weekly("0 2 * * 2"), ("True", "Scheduled", "disturbed"));
+        check(weekly("0 25 * * 2"), ("False", "InvalidSchedule", "spec.schedule: "));
+        check(weekly("0 25 * * 2"), ("False", "InvalidSchedule", "column 3 of `0 25 * * 2`"));
+        check(weekly("every tuesday"), ("False", "InvalidSchedule", "spec.schedule: "));
+        let mut elsewhere = weekly("0 2 * * 2");
+        elsewhere["timeZone"] = json!("Europe/Berlinn");
+        check(elsewhere, ("False", "InvalidTimeZone", "`Europe/Berlinn` is not a time zone"));
+        let mut suspended = weekly("0 2 * * 2");
+        suspended["suspend"] = json!(true);
+        check(suspended, ("False", "Suspended", "for now"));
+        check(
+            json!({"start": "2026-11-16T05:30:00Z", "duration": "soon"}),
+            ("False", "InvalidDuration", "spec.duration"),
+        );
     }
 }

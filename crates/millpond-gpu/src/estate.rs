@@ -10,13 +10,14 @@ use millpond_api::karpenter::DISRUPTED_TAINT;
 use millpond_api::labels;
 use millpond_plan::gpu::{Excluded, Undisturbed};
 use millpond_runtime::meta::{has_ended, node_name};
-use millpond_vsphere::inventory::{Connection, GpuMode, Host};
+use millpond_vsphere::inventory::{Connection, Gpu, GpuMode, Host};
 use millpond_vsphere::{Freshness, Inventory, Reason, Reference};
 
 use crate::devices::{self, Model};
 use crate::disturbance::{Calendar, Event, Subject};
 use crate::kinds::{GPUInfo, MaintenanceWindow, NodeClaim};
 use crate::matching::{Index, Match};
+use crate::pools::Pools;
 
 /// Load of a node: CPU, and memory in MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,6 +151,8 @@ pub struct Estate {
     pub observed_at: i64,
     /// The time.
     pub now: i64,
+    /// Pools that can bring nodes, once a job has needed them.
+    pub pools: Option<Arc<Pools>>,
 }
 
 impl Estate {
@@ -158,7 +161,9 @@ impl Estate {
         let used = vcenter.filter(|vcenter| *vcenter.freshness != Freshness::Unused);
         let index = used.map(|vcenter| Index::new(vcenter.inventory));
         let calendar = Calendar::new(&facts.windows, &facts.claims, facts.now);
-        let builder = Builder { facts, inventory: used.map(|vcenter| vcenter.inventory), index, calendar };
+        let inventory = used.map(|vcenter| vcenter.inventory);
+        let cards = inventory.map(Inventory::all_gpus).unwrap_or_default();
+        let builder = Builder { facts, inventory, cards, index, calendar };
         let requests = requests_by_node(facts);
         let mut nodes: Vec<NodeView> = facts.nodes.iter().map(|node| builder.view(node, &requests)).collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
@@ -169,6 +174,7 @@ impl Estate {
             freshness: used.map(|vcenter| vcenter.freshness.clone()).unwrap_or_default(),
             observed_at: used.map_or(facts.now, |vcenter| vcenter.observed_at.unwrap_or_default()),
             now: facts.now,
+            pools: None,
         }
     }
 
@@ -229,6 +235,8 @@ fn requests_by_node(facts: &Facts) -> HashMap<&str, Requests> {
 struct Builder<'f> {
     facts: &'f Facts,
     inventory: Option<&'f Inventory>,
+    /// The cards of every host that has some.
+    cards: BTreeMap<&'f Reference, Vec<Gpu>>,
     index: Option<Index<'f>>,
     calendar: Calendar<'f>,
 }
@@ -249,15 +257,15 @@ impl Builder<'_> {
         };
         let subject = Subject { node, labels: node.labels(), host_name: &host_name, vm };
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-        let event =
-            self.calendar.next(&subject).filter(|_| !is_leaving(node, &taints)).or_else(|| leaving(node, &taints));
+        let known = self.calendar.next(&subject).into_iter().chain(replacement(node, &taints, self.facts.now));
+        let event = known.min_by_key(|event| event.at);
         let undisturbed = self.undisturbed(event.as_ref());
         let sum = requests.get(name.as_str());
         let gpus = devices::gpu_resource(node).map(|(resource, total)| {
             let requested = sum.and_then(|sum| sum.gpus.get(&resource)).copied().unwrap_or_default();
             NodeGpus { resource, total, requested }
         });
-        let of_card = vm.and_then(|(inventory, vm)| card_of(inventory, vm));
+        let of_card = vm.filter(|_| gpus.is_some()).and_then(|(inventory, vm)| self.card_of(inventory, vm));
         let of_labels = Model::of_labels(node.labels());
         let model = if gpus.is_some() {
             of_card.map_or(of_labels.clone(), |card| card.or(of_labels))
@@ -312,30 +320,41 @@ fn excluded(node: &Node, found: Option<&Match>, host: Option<&Host>) -> Option<E
     cordoned.then_some(Excluded::Unschedulable)
 }
 
+/// Taints of nodes that are being taken away: by Millpond or Karpenter, and by cluster-autoscaler.
+const LEAVING_TAINTS: [&str; 2] = [DISRUPTED_TAINT, "ToBeDeletedByClusterAutoscaler"];
+/// The taint of nodes that a rollout of Cluster API will replace: their machines belong to an old MachineSet.
+const OUTDATED_TAINT: &str = "node.cluster.x-k8s.io/outdated-revision";
+
 /// Whether the node is being taken away.
 fn is_leaving(node: &Node, taints: &[Taint]) -> bool {
-    node.metadata.deletion_timestamp.is_some() || taints.iter().any(|taint| taint.key == DISRUPTED_TAINT)
+    let leaves = |taint: &Taint| LEAVING_TAINTS.contains(&taint.key.as_str());
+    node.metadata.deletion_timestamp.is_some() || taints.iter().any(leaves)
 }
 
-fn leaving(node: &Node, taints: &[Taint]) -> Option<Event> {
-    let message = "the node is being taken away".to_owned();
-    is_leaving(node, taints).then_some(Event { source: "NodeReplacement", at: None, message })
-}
-
-/// The card that a machine holds; its name is that of the host's graphics manager.
-fn card_of(inventory: &Inventory, vm: &Reference) -> Option<Model> {
-    let host = inventory.vms.get(vm)?.host.as_ref()?;
-    let card = inventory.gpus(host).into_iter().find(|card| card.used_by.contains(vm))?;
-    Some(Model::of_card(&card))
+/// What its own taints say of a node: it is being taken away, or a rollout will replace it.
+fn replacement(node: &Node, taints: &[Taint], now: i64) -> Option<Event> {
+    let event = |at, message: &str| Some(Event { source: "NodeReplacement", at, message: message.to_owned() });
+    if is_leaving(node, taints) {
+        return event(None, "the node is being taken away");
+    }
+    let outdated = taints.iter().any(|taint| taint.key == OUTDATED_TAINT);
+    if outdated { event(Some(now), "a rollout will replace the node: its machine is of an old revision") } else { None }
 }
 
 impl Builder<'_> {
+    /// The card that a machine holds; its name is that of the host's graphics manager.
+    fn card_of(&self, inventory: &Inventory, vm: &Reference) -> Option<Model> {
+        let cards = self.cards.get(inventory.vms.get(vm)?.host.as_ref()?)?;
+        cards.iter().find(|card| card.used_by.contains(vm)).map(Model::of_card)
+    }
+
     fn spare_cards(&self, inventory: &Inventory) -> Vec<SpareCards> {
         let mut spare = Vec::new();
-        for (reference, host) in &inventory.hosts {
+        for (reference, cards) in &self.cards {
+            let host = &inventory.hosts[*reference];
             let event = self.calendar.next_of_host(inventory, reference);
             let undisturbed = self.undisturbed(event.as_ref());
-            let cards = spare_cards_of(inventory, reference, host);
+            let cards = spare_cards_of(host, cards);
             spare.extend(cards.into_iter().map(|cards| SpareCards { event: event.clone(), undisturbed, ..cards }));
         }
         spare.sort_by(|one, other| (&one.host, &one.id).cmp(&(&other.host, &other.id)));
@@ -347,10 +366,10 @@ impl Builder<'_> {
     }
 }
 
-fn spare_cards_of(inventory: &Inventory, reference: &Reference, host: &Host) -> Vec<SpareCards> {
+fn spare_cards_of(host: &Host, cards: &[Gpu]) -> Vec<SpareCards> {
     let mut by_model: BTreeMap<String, SpareCards> = BTreeMap::new();
-    let free = |card: &millpond_vsphere::inventory::Gpu| card.used_by.is_empty() && card.mode != GpuMode::HostOnly;
-    for card in inventory.gpus(reference).iter().filter(|card| free(card)) {
+    let free = |card: &Gpu| card.used_by.is_empty() && card.mode != GpuMode::HostOnly;
+    for card in cards.iter().filter(|card| free(card)) {
         let known = Model::of_card(card);
         let cards = by_model.entry(card.model_id()).or_insert_with(|| SpareCards {
             host: host.name.clone(),
@@ -381,4 +400,45 @@ pub(crate) fn claiming_pods(facts: &Facts) -> HashMap<(String, String), Vec<&Arc
 /// Uids of all GPUInfos.
 pub(crate) fn uids(facts: &Facts) -> HashSet<String> {
     facts.infos.iter().filter_map(|info| info.uid()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: i64 = 1_794_803_400;
+
+    fn view(taint: &str, more: Value) -> NodeView {
+        let mut node = json!({
+            "metadata": {"name": "a"},
+            "spec": {"taints": [{"key": taint, "effect": "PreferNoSchedule"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        if let Value::Object(more) = more {
+            node["metadata"].as_object_mut().unwrap().extend(more);
+        }
+        let nodes = vec![Arc::new(serde_json::from_value(node).unwrap())];
+        let facts = Facts { nodes, now: NOW, assumed_s: 3600, ..Facts::default() };
+        Estate::build(&facts, None).nodes.remove(0)
+    }
+
+    #[test]
+    fn taints_tell_of_nodes_that_go() {
+        let event = |view: &NodeView| view.event.clone().map(|event| (event.source, event.at));
+        for leaving in ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"] {
+            let view = view(leaving, json!({}));
+            assert_eq!(event(&view), Some(("NodeReplacement", None)), "{leaving}");
+            assert_eq!(view.undisturbed, Undisturbed::Now);
+        }
+        let deleted = view("example.com/any", json!({"deletionTimestamp": "2026-11-16T04:00:00Z"}));
+        assert_eq!(event(&deleted), Some(("NodeReplacement", None)));
+        // The rollout decides when: there is no time left that a job could count on.
+        let outdated = view("node.cluster.x-k8s.io/outdated-revision", json!({}));
+        assert_eq!(event(&outdated), Some(("NodeReplacement", Some(NOW))));
+        assert_eq!(outdated.undisturbed, Undisturbed::Known(0));
+        let stays = view("example.com/any", json!({}));
+        assert_eq!((event(&stays), stays.undisturbed), (None, Undisturbed::Assumed(3600)));
+    }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use millpond_api::gpu_info::{self, GPUInfoSpec, GPUInfoStatus};
 use millpond_api::karpenter::{NodeClaimSpec, NodeClaimStatus};
-use millpond_api::maintenance_window::MaintenanceWindowSpec;
+use millpond_api::maintenance_window::{MaintenanceWindowSpec, MaintenanceWindowStatus};
 use millpond_runtime::json_of_kind;
 use millpond_runtime::kinds::Kind;
 use serde::{Deserialize, Serialize};
@@ -75,10 +75,6 @@ macro_rules! kind {
     };
 }
 
-/// The status of a kind that has none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct NoStatus {}
-
 kind!(
     /// A question for a node, and the answer.
     GPUInfo,
@@ -97,7 +93,7 @@ kind!(
     "v1alpha1",
     "maintenancewindows",
     MaintenanceWindowSpec,
-    NoStatus,
+    MaintenanceWindowStatus,
     ClusterResourceScope,
     false
 );

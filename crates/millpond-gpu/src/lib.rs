@@ -10,7 +10,7 @@
 //!
 //! The choice itself is `millpond_plan::gpu`. Modules, lowest first: [`kinds`]; `matching` (nodes to virtual machines),
 //! `devices` (GPUs of a node), `disturbance` (time until a node is disturbed); [`estate`]; [`answer`] and
-//! [`reservations`]; [`credentials`], `usage` and [`controller`], which do I/O; [`list`] is the view of `millpond gpu`.
+//! [`reservations`]; [`pools`] (nodes that would help); [`credentials`], `usage` and [`controller`], which do I/O; [`list`] is the view of `millpond gpu`.
 
 pub mod answer;
 pub mod controller;
@@ -21,6 +21,7 @@ pub mod estate;
 pub mod kinds;
 pub mod list;
 mod matching;
+pub mod pools;
 mod proposal;
 pub mod reservations;
 pub mod usage;

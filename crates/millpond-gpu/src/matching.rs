@@ -16,7 +16,7 @@ pub(crate) enum Match {
     None,
     /// This one.
     One(Reference),
-    /// So many of them.
+    /// Several match: their number.
     Ambiguous(usize),
 }
 

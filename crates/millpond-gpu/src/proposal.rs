@@ -1,5 +1,5 @@
-//! What would help when no node fits: one more node of a pool whose nodes would do, were their GPUs free or their time
-//! longer; or a machine with the spare cards of a host.
+//! What would help when no node fits: the cheapest node that a NodePool can bring; else one more node of a pool whose nodes
+//! would do, were their GPUs free or their time longer; else a machine with the spare cards of a host.
 
 use millpond_api::gpu_info::{GPUInfoSpec, Proposal};
 use millpond_api::{labels, quantity};
@@ -14,9 +14,12 @@ const POOL_LABELS: [&str; 2] = [labels::NODE_POOL, "cluster.x-k8s.io/deployment-
 const PRICE: &str = "millpond.dev/price-per-hour";
 
 /// What would help; none if nothing is known that would.
-pub(crate) fn proposal(estate: &Estate, spec: &GPUInfoSpec, ranking: &Ranking<'_>) -> Option<Proposal> {
+pub fn proposal(estate: &Estate, spec: &GPUInfoSpec, ranking: &Ranking<'_>) -> Option<Proposal> {
     if ranking.best().is_some() {
         return None;
+    }
+    if let Some(planned) = estate.pools.as_ref().and_then(|pools| pools.proposal(spec, estate.now)) {
+        return Some(planned);
     }
     let would_do = |(node, why): &&(&NodeView, Rejection)| {
         let passes = matches!(

@@ -71,3 +71,41 @@ pub(crate) async fn follow(client: Client, usage: Usage, changed: Arc<Notify>, s
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A cluster that answers every request like this.
+    async fn fetched(status: StatusCode, answer: serde_json::Value) -> Option<HashMap<String, Load>> {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            assert_eq!(request.uri().path(), PATH);
+            let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
+            *response.status_mut() = status;
+            async { Ok::<_, Infallible>(response) }
+        });
+        fetch(&Client::new(service, "default")).await
+    }
+
+    #[tokio::test]
+    async fn cores_and_memory_are_read_in_the_units_of_the_metrics_api() {
+        let item = |name: &str, cpu: &str, memory: &str| {
+            json!({"metadata": {"name": name}, "timestamp": "2026-11-16T04:30:00Z", "window": "20s",
+                   "usage": {"cpu": cpu, "memory": memory}})
+        };
+        let items = [item("a", "1503482913n", "2097152Ki"), item("b", "250m", "512Mi")];
+        let list = json!({"kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items});
+        let found = fetched(StatusCode::OK, list).await.expect("figures");
+        assert_eq!((found["a"].cpu, found["a"].memory_mib), (1504, 2048));
+        assert_eq!((found["b"].cpu, found["b"].memory_mib), (250, 512));
+        // Where the API is not served the load is that of requests.
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
+        assert_eq!(fetched(StatusCode::NOT_FOUND, status).await, None);
+    }
+}

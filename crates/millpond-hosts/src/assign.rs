@@ -1,8 +1,8 @@
 //! Giving hosts to machines: every waiting machine against every free host, whenever one of either changes.
 //!
-//! A decision is written in two steps. The machine's `status.host` names the host first; then the host's claim is written
-//! on condition that the host has not changed. So a crash in between leaves a promise that the next round keeps, never a
-//! host with two machines or a machine with two hosts. A lost race only means another round.
+//! A decision is written in two steps. The machine's `status.host` names the host first; then the host's claim is
+//! written on condition that the host has not changed. So a crash in between leaves an assignment that the next round
+//! completes, never a host with two machines or a machine with two hosts. A lost race only means another round.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::stock::Stock;
 const GATHER: Duration = Duration::from_millis(10);
 /// After a lost race or a failed write.
 const AGAIN: Duration = Duration::from_millis(200);
-/// A machine without a host is told why at most this often, while the reason stays the same.
+/// The reason why a machine has no host is repeated at most this often, while it stays the same.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Claims under way at a time.
 const CLAIMS_AT_A_TIME: usize = 64;
@@ -95,7 +95,7 @@ impl WaitingMachines {
         self.machines.lock().iter().map(|(key, (waiting, _))| (key.clone(), waiting.clone())).collect()
     }
 
-    /// Whether a machine may be told its reason again, with the same reason.
+    /// Whether the same reason of a machine may be recorded again.
     fn may_tell(&self, key: &Key, now: Instant) -> bool {
         match self.machines.lock().get_mut(key) {
             Some((_, Some(told))) if now.saturating_duration_since(*told) < TELL_EVERY => false,
@@ -138,7 +138,7 @@ impl Assigner {
         }
     }
 
-    /// One round; tells whether another one has something to do.
+    /// One round; returns whether another one has something to do.
     async fn round(&self) -> bool {
         let mut by_namespace: BTreeMap<String, Vec<(Key, Waiting)>> = BTreeMap::new();
         for (key, waiting) in self.waiting.snapshot() {
@@ -194,7 +194,7 @@ impl Assigner {
         again
     }
 
-    /// The request with the host that the machine was promised.
+    /// The request with the host that the machine was assigned.
     fn promised(&self, waiting: &Waiting) -> Request {
         let mut request = waiting.request.clone();
         let machine = self.stock.machines.get(&Key::new(&request.namespace, &request.machine));

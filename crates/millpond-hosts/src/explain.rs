@@ -14,7 +14,7 @@ pub fn reason(rejection: &Rejection) -> String {
 pub fn summary(explanation: &Explanation) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (_, rejection) in &explanation.rejected {
-        // A mismatch is told with what is wanted, which is the same for all hosts of a machine.
+        // A mismatch is reported with the requirement, which is the same for all hosts of a machine.
         let name = match rejection {
             Rejection::LabelMismatch { wanted, .. } => format!("LabelMismatch ({wanted})"),
             other => reason(other),

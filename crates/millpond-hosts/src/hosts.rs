@@ -31,7 +31,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// A controller that hears of changes through the queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(stock: &Arc<Stock>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         enqueue(&stock.hosts, &queue);

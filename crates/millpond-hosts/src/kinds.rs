@@ -152,7 +152,7 @@ cluster_api_kind!(
     Cluster, "Cluster", "clusters"
 );
 cluster_api_kind!(
-    /// So many machines, replaced in turn when they are to change.
+    /// Machines with rolling updates.
     MachineDeployment, "MachineDeployment", "machinedeployments"
 );
 cluster_api_kind!(

@@ -74,7 +74,7 @@ struct Belongings {
 }
 
 impl Machines {
-    /// A controller that hears of changes through the queue.
+    /// The controller, and the work queue that watches fill.
     pub(crate) fn new(stock: &Arc<Stock>, waiting: &Arc<WaitingMachines>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         enqueue(&stock.machines, &queue);

@@ -40,7 +40,7 @@ pub struct Token {
     pub host: Option<String>,
     /// The host whose kubelet joins with it.
     pub kubelet_of: Option<String>,
-    /// Who has used it.
+    /// The host that has used it.
     pub used_by: Option<UsedBy>,
     /// Version of the Secret.
     pub version: Option<String>,

@@ -1,13 +1,13 @@
-//! Which node a long job on accelerators should run on.
+//! Chooses the node for a long job on accelerators.
 //!
 //! ```text
 //!   Job + Candidates ─▶ filter: one reason for each node that cannot take it ─▶ rank ─▶ keep the last answer? ─▶ Choice
 //! ```
 //!
 //! The rule: of the nodes that stay undisturbed for as long as the job runs and have enough free accelerators, the one
-//! with the least CPU demand. Ties go to the node with the fewest free accelerators left over, then the shortest
-//! sufficient time, then the least memory in use, then the name. A job that needs no accelerator gets no accelerator
-//! node unless it allows that.
+//! with the least CPU demand. Ties go to the node with the fewest free accelerators left over, then to one whose
+//! accelerators are in use already (no whole node is broken up), then the shortest sufficient time, then the least memory
+//! in use, then the name. A job that needs no accelerator gets no accelerator node unless it allows that.
 //!
 //! The same input gives the same choice in whatever order the candidates are. Matching nodes to machines and measuring
 //! their use is the caller's work.
@@ -284,6 +284,8 @@ mod tests {
         assert_eq!(best(&[busy, node("b")], None), "b");
         let full = Candidate { free_gpus: 1, ..node("b") };
         assert_eq!(best(&[node("a"), full], None), "b", "the fewest free accelerators are left over");
+        let used = Candidate { gpus: 4, free_gpus: 2, ..node("b") };
+        assert_eq!(best(&[node("a"), used], None), "b", "both leave one over; a node that is wholly free stays whole");
         let short = Candidate { undisturbed: Undisturbed::Known(101 * 3600), ..node("b") };
         assert_eq!(best(&[node("a"), short], None), "b", "the shortest sufficient time");
         let light = Candidate { memory_mib: 299, ..node("b") };

@@ -1,4 +1,4 @@
-//! What the planner gives back: a [`Plan`] to be carried out and a [`Report`] that says why.
+//! The planner's output: a [`Plan`] to be carried out and a [`Report`] that explains it.
 
 use std::fmt;
 use std::sync::Arc;

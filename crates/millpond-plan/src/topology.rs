@@ -1,4 +1,4 @@
-//! Where pods are by topology domain: what spread, affinity and anti-affinity between pods look at.
+//! Counts of pods by topology domain, for spread, affinity and anti-affinity between pods.
 //!
 //! Each distinct question ("how many pods with app=web of namespace a are in each zone?") is one [`Counter`]. A
 //! class knows which counters its pods raise and which it has to look at, so that placing a pod costs as much as

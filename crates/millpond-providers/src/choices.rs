@@ -132,8 +132,8 @@ impl<'r> Wanted<'r> {
                 for ((wanted, requirements), seen) in self.others.iter().zip(&mut seen) {
                     if *wanted == key {
                         let allowed = all_allow(requirements, value);
-                        // Of several operating systems one is enough; any other label is told once, or told anew by
-                        // the type itself, which holds.
+                        // Of several operating systems one is enough; any other label is given once, or again by the
+                        // type itself, which has precedence.
                         let keep = key == OS && *seen == Seen::Allowed;
                         *seen = if allowed || keep { Seen::Allowed } else { Seen::Refused };
                     }

@@ -1,4 +1,4 @@
-//! What every provider promises, as checks.
+//! The contract of every provider, as checks.
 //!
 //! ```no_run
 //! # use millpond_providers::conformance::{self, Stage};
@@ -33,7 +33,7 @@ pub trait Stage: Send + Sync {
     /// A class that can be used, whose name is of this stage alone.
     fn class(&self) -> NodeClass;
 
-    /// At least three choices of the class that are to be had, of different offerings.
+    /// At least three available choices of the class, of different offerings.
     fn choices(&self) -> Vec<Choice>;
 
     /// Another provider on the same cloud, as after a crash of the process that had the first.
@@ -50,7 +50,7 @@ pub trait Stage: Send + Sync {
 /// What came of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// The promise.
+    /// The rule of the contract.
     pub name: &'static str,
     /// What came of it.
     pub outcome: Outcome,
@@ -59,7 +59,7 @@ pub struct Check {
 /// What came of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The promise was kept.
+    /// The provider keeps the rule.
     Kept,
     /// It could not be tried on this stage; why.
     Skipped(String),
@@ -75,7 +75,7 @@ pub(crate) enum End {
 
 type Run = for<'a> fn(&'a dyn Stage) -> BoxFuture<'a, Result<(), End>>;
 
-/// All promises, in the order in which they are checked.
+/// All rules, in the order in which they are checked.
 const CHECKS: &[(&str, Run)] = &[
     ("a launch gives an instance of the first choice, with token, claim and class", |stage| {
         Box::pin(create::first_choice(stage))
@@ -88,10 +88,8 @@ const CHECKS: &[(&str, Run)] = &[
         Box::pin(create::given_up(stage))
     }),
     ("instances outlive the process that made them", |stage| Box::pin(create::restart(stage))),
-    ("choices are tried in their order, and those that were not to be had are named", |stage| {
-        Box::pin(create::in_order(stage))
-    }),
-    ("when nothing is to be had, every choice is named", |stage| Box::pin(create::nothing_left(stage))),
+    ("choices are tried in their order, and unavailable ones are named", |stage| Box::pin(create::in_order(stage))),
+    ("when nothing is available, every choice is named", |stage| Box::pin(create::nothing_left(stage))),
     ("a launch without choices makes nothing", |stage| Box::pin(create::no_choices(stage))),
     ("an end can be asked for until the instance is gone", |stage| Box::pin(deletion::until_gone(stage))),
     ("the end of what was never there is `NotFound`", |stage| Box::pin(deletion::unknown(stage))),
@@ -108,7 +106,7 @@ const CHECKS: &[(&str, Run)] = &[
     ("repair policies name a condition, its status and a time", |stage| Box::pin(describe::repair_policies(stage))),
 ];
 
-/// Checks all promises, each on a stage of its own.
+/// Checks all rules, each on a stage of its own.
 pub async fn run<S: Stage>(make: impl AsyncFn() -> S) -> Vec<Check> {
     let mut checks = Vec::with_capacity(CHECKS.len());
     for (name, run) in CHECKS {
@@ -123,7 +121,7 @@ pub async fn run<S: Stage>(make: impl AsyncFn() -> S) -> Vec<Check> {
     checks
 }
 
-/// Whether no promise was broken.
+/// Whether the provider keeps all rules.
 pub fn all_kept(checks: &[Check]) -> bool {
     !checks.iter().any(|check| matches!(check.outcome, Outcome::Broken(_)))
 }

@@ -18,7 +18,7 @@ use crate::OfferingKey;
 /// | `Other` | asks again with back-off; what was asked for may have happened |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// None of the choices is to be had now.
+    /// None of the choices is available now.
     #[error("{message}")]
     CapacityUnavailable {
         /// Every choice that was tried, in the order of the request.
@@ -91,7 +91,7 @@ impl ProviderError {
         }
     }
 
-    /// The offerings that are not to be had, as far as the error names them.
+    /// The unavailable offerings, as far as the error names them.
     pub fn offerings(&self) -> &[OfferingKey] {
         match self {
             Self::CapacityUnavailable { offerings, .. } | Self::Quota { offerings, .. } => offerings,

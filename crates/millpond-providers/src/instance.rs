@@ -1,4 +1,4 @@
-//! What a provider tells of its machines.
+//! Instances and their events, as providers report them.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //!   controllers ──▶ Provider ── create, get, list, delete, drifted ──▶ a cloud: sim, or one of your own
 //!                   │      ▲
 //!                   │      └── events: interrupted, gone
-//!                   └── conformance: what all of them promise, as checks
+//!                   └── conformance: the contract of all of them, as checks
 //! ```
 //!
 //! A provider knows machines; it knows nothing of pools, pods or plans, and it decides nothing: which offerings are
@@ -43,8 +43,8 @@ pub use request::{Choice, LaunchRequest, Launched, OfferingKey, Shape};
 
 /// A source of machines that become nodes.
 ///
-/// Every call may be dropped at any await point, and may be repeated; what was begun for a token is found again under
-/// it. `conformance` has these promises as checks.
+/// Every call may be dropped at any await point, and may be repeated; a repeated call finds what an earlier one began
+/// for the same token. `conformance` checks this contract.
 pub trait Provider: Send + Sync + 'static {
     /// The word in `spec.provider` of a NodeClass.
     fn name(&self) -> &'static str;
@@ -71,7 +71,7 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
-    /// Makes an instance: the first of the request's choices that is to be had.
+    /// Creates an instance: the first of the request's choices that is available.
     ///
     /// A token makes one instance, ever. Asked again with a token that was used before, also at the same time or by
     /// another process, it gives the instance of then, whatever the request says now; once that instance is gone,
@@ -92,8 +92,8 @@ pub trait Provider: Send + Sync + 'static {
     /// some time after it was made, and of an old one some time after it went.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Instance>, ProviderError>>;
 
-    /// All instance types of a class with their prices; also those that are not to be had now. No I/O: this is asked
-    /// for every plan and every launch.
+    /// All instance types of a class with their prices; also those that are unavailable now. No I/O: this is called for
+    /// every plan and every launch.
     ///
     /// A class that cannot be used ([`ProviderError::NotReady`]) says why, with the nearest name where one is
     /// misspelt.

@@ -1,4 +1,4 @@
-//! What is asked of a provider: a launch with its choices, and the answer.
+//! The launch request with its choices, and its answer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,7 +96,7 @@ pub struct LaunchRequest {
 pub struct Launched {
     /// What was made, now or when the token was first used.
     pub instance: Instance,
-    /// Choices that were tried before and were not to be had, in the order of the request. Empty when the instance
-    /// is of an earlier call.
+    /// Choices that were tried before and were unavailable, in the order of the request. Empty when the instance is of
+    /// an earlier call.
     pub unavailable: Vec<OfferingKey>,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a controller and its API server.
+//! Errors of a controller's requests to its API server.
 
 use crate::meta::Key;
 

@@ -1,7 +1,7 @@
-//! Events: what stand-ins tell the people who run `kubectl describe`.
+//! Events: what controllers and stand-ins report to the users of `kubectl describe`.
 //!
-//! They are sent by one task from a bounded queue. A full queue drops events, as the original
-//! recorder does: news must never hold up work.
+//! They are sent by one task from a bounded queue. A full queue drops events, as client-go's recorder does: events must
+//! never hold up work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,7 +112,7 @@ impl Sender {
     /// The same for a loop that may be started again.
     pub async fn send_all(&mut self, token: CancellationToken) {
         let Some(client) = self.client.clone() else {
-            return;
+            return token.cancelled().await;
         };
         let mut in_flight = FuturesUnordered::new();
         loop {

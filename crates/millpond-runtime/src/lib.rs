@@ -1,4 +1,4 @@
-//! What every controller stands on, whichever part of a cluster it plays.
+//! The base of every controller, real or stand-in.
 //!
 //! ```text
 //!   any Kubernetes API ──watch──▶ Mirror ──on_change──▶ Queue (each key once) ──▶ worker ─┐
@@ -9,7 +9,7 @@
 //! All waiting is `tokio::time`, the time that objects show comes from [`clock::Clock`] and all chance from
 //! [`names::NameGenerator`], so that everything above runs under paused time and repeats itself.
 //!
-//! This room knows no kind of Millpond's own; who wants one mirrored implements [`kinds::Kind`] for it.
+//! This crate knows no kind of Millpond's own; other crates implement [`kinds::Kind`] for the kinds that they mirror.
 
 pub mod clock;
 pub mod error;

@@ -1,4 +1,4 @@
-//! Names, owners, conditions and patches: the small change of every controller.
+//! Names, owners, conditions and patches: small helpers of every controller.
 
 use std::fmt;
 

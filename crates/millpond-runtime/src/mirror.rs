@@ -1,8 +1,8 @@
 //! A copy of all objects of one kind, kept by a watch, with the writes going through it.
 //!
-//! The answer of a write is put into the copy at once, so that a controller never acts twice on
-//! what it has just done; the event that the watch brings later is then old news. That replaces
-//! the expectations that Kubernetes' own controllers keep.
+//! The answer of a write is put into the cache at once, so that a controller never repeats what it has just done; the
+//! event that the watch delivers later is then ignored. That replaces the expectations that Kubernetes' own controllers
+//! keep.
 //!
 //! This is the typed front; what it stands on is made once for all kinds: `raw` speaks to the API, `shelf` keeps objects.
 
@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::meta::{Key, version};
 use crate::object_cache::{self, Object, ObjectCache};
+use crate::panics;
 use crate::raw_object::{self, RawObject};
 
 /// What all writes of a process share.
@@ -152,12 +153,12 @@ impl<K: Kind> Mirror<K> {
         self.cache.wait_until_ready().await;
     }
 
-    /// The newest version that the watch has told of.
+    /// The newest resource version that the watch has delivered.
     pub fn observed_version(&self) -> u64 {
         self.cache.observed_version()
     }
 
-    /// Waits until the watch has told of a version that was written: others who watch have most likely heard of it too.
+    /// Waits until the watch has delivered a version that was written: other watchers have most likely seen it too.
     pub async fn wait_until_observed(&self, written: &K) {
         self.cache.wait_until_observed(version(written.meta())).await;
     }
@@ -174,7 +175,8 @@ impl<K: Kind> Mirror<K> {
     /// Objects are read one by one: one that cannot be read would otherwise end every list and watch of its kind.
     pub fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) -> BoxFuture<'static, ()> {
         if let Some(home) = &self.home {
-            let running = home.spawn(self.watch(streaming, token));
+            // A panic goes on in the task that waits.
+            let running = home.spawn(panics::handled(self.watch(streaming, token)));
             return async move {
                 if let Err(error) = running.await
                     && error.is_panic()
@@ -262,7 +264,7 @@ impl<K: Kind> Mirror<K> {
     async fn on_write_threads<T: Send + 'static>(&self, work: impl FnOnce(&ObjectCache) -> T + Send + 'static) -> T {
         let Some(home) = &self.home else { return work(&self.cache) };
         let cache = Arc::clone(&self.cache);
-        match home.spawn(async move { work(&cache) }).await {
+        match home.spawn(panics::handled(async move { work(&cache) })).await {
             Ok(done) => done,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The threads have ended, and with them all that this is for.
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn older_news_are_ignored() {
+    async fn older_events_are_ignored() {
         let mirror = mirror();
         put(&mirror.cache, pod("a", "1", 10, Some("n2")), true);
         hear(&mirror, Event::Apply(pod("a", "1", 8, Some("n1"))));
@@ -456,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_takes_the_last_finalizer_away_knows_that_it_is_gone() {
+    async fn removing_the_last_finalizer_ends_the_object() {
         let mirror = mirror();
         let key = Key::new("ns", "a");
         let leaving = |version, finalizers: &[&str]| {

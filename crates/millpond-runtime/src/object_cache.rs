@@ -1,4 +1,4 @@
-//! The objects of a mirror, whatever their kind: what is there, by name, owner and own index, and who hears of changes.
+//! The cached objects of a mirror, independent of their kind: by name, owner and custom index, with change listeners.
 //!
 //! Nothing here is generic: a mirror of each kind would otherwise be one more copy of this code in the binary.
 
@@ -32,7 +32,7 @@ impl<K: Kind> Held for K {
 }
 
 pub(crate) type Object = Arc<dyn Held + Send + Sync>;
-/// Told about every change: the object before and after.
+/// Called with every change: the object before and after.
 pub(crate) type Listener = Box<dyn Fn(Option<&Object>, Option<&Object>) + Send + Sync>;
 /// The value under which an object is found.
 pub(crate) type IndexBy = Box<dyn Fn(&Object) -> Option<String> + Send + Sync>;
@@ -45,12 +45,12 @@ pub(crate) struct ObjectCache {
     read: Read,
     index_by: Option<IndexBy>,
     state: RwLock<State>,
-    /// Held from a change until all listeners know of it: they hear of changes in the order in which these happened.
-    /// A listener must not change the mirror that it listens to.
+    /// Held from a change until all listeners have run, so that they see changes in order. A listener must not change
+    /// the mirror that it listens to.
     turn: Mutex<()>,
     listeners: RwLock<Vec<Listener>>,
     ready: watch::Sender<bool>,
-    /// The newest version that the watch told of.
+    /// The newest resource version that the watch delivered.
     told: watch::Sender<u64>,
 }
 
@@ -73,9 +73,9 @@ struct State {
     by_owner: HashMap<String, BTreeSet<Key>>,
     ownerless: HashMap<String, BTreeSet<Key>>,
     by_index: HashMap<String, BTreeSet<Key>>,
-    /// Uids that this process saw deleted before the watch told.
+    /// Uids that this process saw deleted before the watch delivered the deletion.
     buried: HashSet<String>,
-    /// What the watch told is gone.
+    /// Uids that the watch reported as deleted.
     gone: DeletedUids,
     /// Counts listings, to tell objects that came during one from those that it should have had.
     listing: u64,
@@ -84,8 +84,8 @@ struct State {
 
 /// Uids of objects that are gone, the latest ones.
 ///
-/// The answer of a write can come in after the news that its object is gone: taken over, it would stay
-/// for as long as the watch goes on. A uid is never used again, so that no harm is in remembering it.
+/// The answer of a write can arrive after the deletion of its object: applied, it would stay for as long as the watch
+/// goes on. A uid is never used again, so remembering it is safe.
 #[derive(Default)]
 struct DeletedUids {
     uids: HashSet<String>,
@@ -262,7 +262,7 @@ impl ObjectCache {
         self.state.read().objects.get(&Key::of_meta(head)).is_some_and(known)
     }
 
-    /// The watch has told of a version.
+    /// Publishes the newest version that the watch has delivered.
     fn publish_version(&self, version: u64) {
         self.told.send_if_modified(|told| std::mem::replace(told, version.max(*told)) < version);
     }

@@ -2,7 +2,7 @@
 //!
 //! A queue has two lanes, each with workers of its own, so that what others wait for need not stand behind the rest.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ struct State<K> {
     ready: [VecDeque<K>; 2],
     /// Keys in `ready`, or to be put there when their worker is done, with the lane that they are in.
     dirty: HashMap<K, Lane>,
-    working: HashSet<K>,
+    /// Keys with a worker, and since when.
+    working: HashMap<K, Instant>,
     waiting: BTreeSet<(Instant, u64, K)>,
     /// The entry of each key in `waiting`.
     wake: HashMap<K, (Instant, u64)>,
@@ -48,7 +49,7 @@ impl<K: Clone + Eq + Hash + Ord> Default for Queue<K> {
         let state = State {
             ready: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::new(),
-            working: HashSet::new(),
+            working: HashMap::new(),
             waiting: BTreeSet::new(),
             wake: HashMap::new(),
             failures: HashMap::new(),
@@ -161,6 +162,11 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.add_after(key, delay);
     }
 
+    /// For how long the key that has been worked on longest has been.
+    pub fn oldest_work(&self, now: Instant) -> Option<Duration> {
+        self.state.lock().working.values().map(|since| now.duration_since(*since)).max()
+    }
+
     /// Forgets the failures of a key.
     pub fn succeeded(&self, key: &K) {
         self.state.lock().failures.remove(key);
@@ -174,7 +180,7 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
             self.waiting.remove(&(at, sequence, key.clone()));
         }
         let known = self.dirty.get(&key).copied();
-        if self.working.contains(&key) {
+        if self.working.contains_key(&key) {
             self.dirty.insert(key, lane);
             return false;
         }
@@ -199,12 +205,12 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
         let key = loop {
             let key = self.ready[lane as usize].pop_front()?;
             // One that is worked on comes back when that is done.
-            if self.dirty.get(&key) == Some(&lane) && !self.working.contains(&key) {
+            if self.dirty.get(&key) == Some(&lane) && !self.working.contains_key(&key) {
                 break key;
             }
         };
         self.dirty.remove(&key);
-        self.working.insert(key.clone());
+        self.working.insert(key.clone(), Instant::now());
         Some(key)
     }
 }

@@ -44,7 +44,7 @@ impl RawObject {
     }
 }
 
-/// The part of an object that tells which one it is.
+/// The part of an object that identifies it.
 #[derive(Deserialize)]
 struct Named<'t> {
     #[serde(default, borrow)]
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_which_field_is_left_out() {
+    fn managed_fields_are_left_out() {
         let list = r#""managedFields": [{"manager": "a", "fieldsV1": {"f:spec": {}}}]"#;
         let texts = [
             (format!(r#"{{"metadata":{{"name":"a",{list}}},"spec":{{}}}}"#), r#"{"metadata":{"name":"a"},"spec":{}}"#),

@@ -1,7 +1,8 @@
 //! Loops that run for as long as their process: one that panics is started again, and one that panics again and again ends
-//! the process in good order.
+//! the process in good order. Liveness probes see which loops ended and which hang.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::panics;
+use crate::queue::Queue;
 
 /// The wait before a loop is started again; it doubles with each further panic.
 const FIRST_RESTART: Duration = Duration::from_secs(1);
@@ -23,16 +25,43 @@ const TOO_MANY: usize = 5;
 /// See [`TOO_MANY`]. A loop that panics once an hour does its work in between.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-#[derive(Debug, Default)]
+/// How long one round of a loop, or the work on one key, may take before the loop counts as hanging. Requests to an API
+/// server are given up after 30 s, and a round makes many of them; a restart costs all that is under way.
+const HANGS_AFTER: Duration = Duration::from_mins(15);
+
+/// Tells for how long the oldest key of a queue has been worked on.
+type Oldest = Box<dyn Fn(Instant) -> Option<Duration> + Send>;
+
+#[derive(Default)]
 struct State {
     /// The latest panics of each loop.
     panics: BTreeMap<&'static str, VecDeque<Instant>>,
     /// The loop that was given up, and its last panic.
     given_up: Option<(&'static str, String)>,
+    /// Loops that returned although they were not stopped.
+    ended: Vec<&'static str>,
+    /// Rounds that are under way.
+    rounds: BTreeMap<u64, (&'static str, Instant)>,
+    /// The number of the next round.
+    next: u64,
+    queues: Vec<(&'static str, Oldest)>,
+}
+
+/// A round of a loop that is under way; it ends with this.
+#[must_use]
+pub struct Round {
+    state: Arc<Mutex<State>>,
+    number: u64,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.state.lock().rounds.remove(&self.number);
+    }
 }
 
 /// Supervises loops. Clones share what they know.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Supervisor {
     state: Arc<Mutex<State>>,
     failed: CancellationToken,
@@ -48,8 +77,13 @@ impl Supervisor {
     ) {
         loop {
             // What a panic leaves half done is state of the loop, which is made for being killed at any await point.
-            let ended = AssertUnwindSafe(async { start().await }).catch_unwind().await;
-            let Err(panic) = ended else { return };
+            let ended = AssertUnwindSafe(panics::handled(async { start().await })).catch_unwind().await;
+            let Err(panic) = ended else {
+                if !stop.is_cancelled() {
+                    self.ended(name);
+                }
+                return;
+            };
             let message = panics::report(name, None, &*panic);
             let Some(wait) = self.panicked(name, message) else { return };
             tokio::select! {
@@ -78,6 +112,41 @@ impl Supervisor {
         drop(state);
         self.failed.cancel();
         None
+    }
+
+    fn ended(&self, name: &'static str) {
+        tracing::error!(controller = name, "ended although it was not stopped");
+        self.state.lock().ended.push(name);
+    }
+
+    /// Notes that a loop begins a round, which ends when the answer is dropped.
+    pub fn begin(&self, name: &'static str) -> Round {
+        let mut state = self.state.lock();
+        let number = state.next;
+        state.next += 1;
+        state.rounds.insert(number, (name, Instant::now()));
+        Round { state: Arc::clone(&self.state), number }
+    }
+
+    /// Watches the keys of a queue, for as long as the queue is there.
+    pub fn watch<K: Clone + Eq + Hash + Ord + Send + 'static>(&self, name: &'static str, queue: &Arc<Queue<K>>) {
+        let queue = Arc::downgrade(queue);
+        let oldest = move |now| queue.upgrade().and_then(|queue| queue.oldest_work(now));
+        self.state.lock().queues.push((name, Box::new(oldest)));
+    }
+
+    /// Loops that ended although they were not stopped.
+    pub fn stopped(&self) -> Vec<&'static str> {
+        self.state.lock().ended.clone()
+    }
+
+    /// Loops that have been at one round or one key for too long, with how long.
+    pub fn hanging(&self) -> Vec<(&'static str, Duration)> {
+        let now = Instant::now();
+        let state = self.state.lock();
+        let rounds = state.rounds.values().map(|(name, since)| (*name, now.duration_since(*since)));
+        let keys = state.queues.iter().filter_map(|(name, oldest)| Some((*name, oldest(now)?)));
+        rounds.chain(keys).filter(|(_, time)| *time >= HANGS_AFTER).collect()
     }
 
     /// Ends when a loop was given up; gives its name and its last panic.
@@ -123,6 +192,38 @@ mod tests {
         };
         supervisor.run("test loop", &stop, start).await;
         (count.load(Ordering::Relaxed), supervisor)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_ends_by_itself_is_named_and_one_that_was_stopped_is_not() {
+        let (_, supervisor) = starts(0, Duration::ZERO).await;
+        assert_eq!(supervisor.stopped(), ["test loop"]);
+        let (supervisor, stop) = (Supervisor::default(), CancellationToken::new());
+        stop.cancel();
+        supervisor.run("test loop", &stop, || async {}.boxed()).await;
+        assert!(supervisor.stopped().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_or_a_key_that_takes_too_long_hangs_until_it_ends() {
+        let (supervisor, queue) = (Supervisor::default(), Arc::new(Queue::new()));
+        supervisor.watch("keys", &queue);
+        let short = Duration::from_secs(1);
+        let round = supervisor.begin("rounds");
+        tokio::time::advance(short).await;
+        queue.add("key");
+        let key = queue.next().await;
+        tokio::time::advance(HANGS_AFTER - short).await;
+        assert_eq!(supervisor.hanging(), [("rounds", HANGS_AFTER)]);
+        drop(round);
+        tokio::time::advance(short).await;
+        assert_eq!(supervisor.hanging(), [("keys", HANGS_AFTER)]);
+        queue.done(&key);
+        assert!(supervisor.hanging().is_empty());
+        // A key that waits does not hang, however long it waits.
+        queue.add("key");
+        tokio::time::advance(HANGS_AFTER * 2).await;
+        assert!(supervisor.hanging().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

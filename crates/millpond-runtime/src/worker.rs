@@ -1,5 +1,5 @@
-//! Running a controller: keys from a queue, a bounded number at a time, until told to stop. A key whose work panics is
-//! reported, counted ([`crate::panics`]) and tried again like one whose work failed.
+//! Runs a controller: takes keys from a queue, a bounded number at a time, until it is stopped. A key whose reconcile
+//! panics is reported, counted ([`crate::panics`]) and retried like one that failed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -99,7 +99,8 @@ async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key
     let Working { queue, key } = &working;
     tracing::trace!(controller = R::NAME, %key, "looking");
     // What a panic leaves half done is no different from what a kill leaves half done.
-    let outcome = match AssertUnwindSafe(async { controller.reconcile(key).await }).catch_unwind().await {
+    let work = panics::handled(async { controller.reconcile(key).await });
+    let outcome = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(panic) => {
             panics::report(R::NAME, Some(key), &*panic);

@@ -1,4 +1,5 @@
-//! Stand-ins for an empty cluster: what a real one brings along, so that workloads live.
+//! Stand-ins for the parts of a cluster that `millpond up` does not have: scheduler, kubelets, workload controllers,
+//! Cluster API.
 //!
 //! ```text
 //!                     any Kubernetes API, through kube::Client

@@ -1,4 +1,4 @@
-//! What can be set on stand-ins.
+//! Options of the stand-ins.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Choosing, starting and stopping stand-ins.
+//! Chooses, starts and stops stand-ins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

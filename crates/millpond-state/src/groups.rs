@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_apart() {
+    fn trouble_is_distinguished() {
         let kind = |status| Trouble::of(&Machine::of(&json!({}), &status).status).map(|trouble| trouble.kind);
         let not_ready = |reason: &str, message: &str| json!({"phase": "Provisioning", "conditions": [{"type": "InfrastructureReady", "status": "False", "reason": reason, "message": message}]});
         assert_eq!(kind(json!({"phase": "Provisioning"})), None);
@@ -362,7 +362,7 @@ mod tests {
             Some(TroubleKind::Failed)
         );
         assert_eq!(kind(json!({"phase": "Failed"})), Some(TroubleKind::Failed));
-        // It became a node once: what is said now is not about that.
+        // It became a node once: the current phase is about something else.
         assert_eq!(kind(json!({"phase": "Failed", "nodeRef": {"name": "n"}})), None);
     }
 }

@@ -1,4 +1,5 @@
-//! From objects to a snapshot: a synchronous index over what is watched or read from files. No client, no clock.
+//! From objects to a snapshot: a synchronous index over objects that are watched or read from files. No client, no
+//! clock.
 //!
 //! ```text
 //! files ──▶ Reader ─┐                      ┌─ pools, types (catalogues)

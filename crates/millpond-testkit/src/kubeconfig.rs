@@ -1,4 +1,4 @@
-//! How to reach a server: the part of a kubeconfig that tests need.
+//! The part of a kubeconfig that tests need.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! kubectl, told which server to speak to.
+//! kubectl, configured for one server.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use crate::child_reaper;
 
@@ -44,6 +47,7 @@ pub struct Process {
     child: Child,
     log: PathBuf,
     ended: Option<ExitStatus>,
+    wraps: bool,
 }
 
 impl Process {
@@ -65,9 +69,15 @@ impl Process {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start `{}`", command.get_program().display()))?;
-        let process = Self { name: name.to_owned(), child, log, ended: None };
+        let process = Self { name: name.to_owned(), child, log, ended: None, wraps: false };
         child_reaper::watch(process.id())?;
         Ok(process)
+    }
+
+    /// Says that the command only starts the program, as `nsenter` does: [`Process::kill`] kills both and waits for both.
+    pub(crate) fn wrapping(mut self) -> Self {
+        self.wraps = true;
+        self
     }
 
     /// What it is called.
@@ -154,8 +164,21 @@ impl Process {
         if let Some(status) = self.poll()? {
             return Ok(status);
         }
+        let programs = if self.wraps { self.children() } else { Vec::new() };
         self.child.kill().with_context(|| format!("kill {}", self.name))?;
-        self.wait()
+        let status = self.wait()?;
+        for program in &programs {
+            kill_and_wait(program).with_context(|| format!("kill what {} started", self.name))?;
+        }
+        Ok(status)
+    }
+
+    /// Its children now. A child that has ended meanwhile is left out.
+    fn children(&self) -> Vec<OwnedFd> {
+        let id = self.id();
+        let ids = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let ids = ids.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?));
+        ids.filter_map(|id| pidfd_open(id, PidfdFlags::empty()).ok()).collect()
     }
 
     /// The last lines that it printed.
@@ -200,6 +223,16 @@ impl Drop for Process {
         // Nothing is left to do for a child that cannot be killed.
         let _ = self.kill();
     }
+}
+
+/// Sends SIGKILL to a process that is not a child of this one, and waits for its end: until then it holds its locks.
+fn kill_and_wait(process: &OwnedFd) -> Result<()> {
+    match pidfd_send_signal(process, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => return Err(error.into()),
+    }
+    retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], None))?;
+    Ok(())
 }
 
 /// Forgets the proxies of the person's shell: servers of a test speak to each

@@ -49,9 +49,8 @@ async fn real_deployment_runs_on_a_kwok_node() -> Result<()> {
     Ok(())
 }
 
-/// Two nodes of four cores; pods of two, two and four. Told where to go, all
-/// three fit; left alone, the scheduler spreads the small ones and the large
-/// one finds no room. The planner relies on being heard.
+/// Two nodes of four cores; pods of two, two and four. With nominations, all three fit; without, the scheduler spreads
+/// the small ones and the large one finds no room. The planner relies on nominations.
 #[tokio::test]
 #[ignore = "needs the real cluster"]
 async fn real_scheduler_honours_nominated_nodes() -> Result<()> {

@@ -199,6 +199,12 @@ impl FakeVCenter {
         self.inner.world.lock().deny_reads = deny;
     }
 
+    /// Answers every read with a fault that tells nothing of account or session, or reads again.
+    pub fn fail_reads(&self, fail: bool) {
+        self.inner.world.lock().fail_reads = fail;
+        self.inner.version.send_modify(|_| {});
+    }
+
     /// Breaks all connections and refuses new ones, or listens again.
     pub fn set_down(&self, down: bool) {
         self.inner.down.send_replace(down);

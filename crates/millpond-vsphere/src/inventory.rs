@@ -87,7 +87,7 @@ pub struct Host {
     pub name: String,
     /// Its cluster or compute resource.
     pub parent: Option<Reference>,
-    /// Whether vCenter hears of it.
+    /// The connection state, as vCenter sees it.
     pub connection: Connection,
     /// Whether it is powered on.
     pub powered_on: bool,
@@ -118,7 +118,7 @@ pub struct Vm {
     pub host: Option<Reference>,
     /// Whether it is powered on.
     pub powered_on: bool,
-    /// Whether vCenter hears of it.
+    /// The connection state, as vCenter sees it.
     pub connection: Connection,
     /// Its PCI passthrough and vGPU devices.
     pub passthrough: Vec<gpus::Backing>,
@@ -128,7 +128,7 @@ pub struct Vm {
     pub guest_memory_mib: i64,
 }
 
-/// Whether vCenter hears of an object.
+/// The connection state of an object, as vCenter sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connection {
     /// It does.

@@ -156,7 +156,7 @@ async fn a_session_that_expires_is_renewed_silently() {
 }
 
 #[tokio::test]
-async fn an_unreachable_vcenter_is_told_and_comes_back() {
+async fn an_unreachable_vcenter_is_reported_and_comes_back() {
     let (vcenter, host, vm) = vcenter().await;
     let watching = Watching::start(vcenter.settings());
     watching.until_fresh().await;
@@ -212,7 +212,7 @@ async fn passwords_are_escaped() {
 }
 
 #[tokio::test]
-async fn missing_privileges_are_told() {
+async fn missing_privileges_are_reported() {
     let (vcenter, ..) = vcenter().await;
     vcenter.deny_reads(true);
     let watching = Watching::start(vcenter.settings());

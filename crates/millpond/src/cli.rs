@@ -30,7 +30,7 @@ Environment:
 pub(crate) enum Command {
     /// Start the embedded control plane
     Up(up::UpArgs),
-    /// Run the controllers on a cluster that is there
+    /// Run the controllers on an existing cluster
     ///
     /// Node pools of that cluster whose nodeClassRef names a Millpond NodeClass scale
     /// themselves; all others are left alone. `millpond install crds` brings the kinds.
@@ -39,7 +39,7 @@ pub(crate) enum Command {
   millpond controller --kubeconfig ~/.kube/config
   millpond controller --no-leader-election")]
     Controller(controller::ControllerArgs),
-    /// Say what to buy and what to take away, for how much, and why
+    /// Plan which nodes to buy and to remove, at what price, and why
     ///
     /// Reads pods, nodes, node pools and what belongs to them from files, or from the
     /// current cluster, and changes nothing. Room on nodes that are there is used
@@ -53,7 +53,7 @@ pub(crate) enum Command {
   millpond plan -f cluster.yaml -o json --detailed-exitcode
   millpond plan -f cluster.yaml -o nodes > nodes.yaml")]
     Plan(Box<plan::PlanArgs>),
-    /// Say why a pod has no place and what would help, why a node stays or goes, why a machine has no host
+    /// Explain why a pod is unschedulable and what would help, why a node stays or goes, why a machine has no host
     #[command(after_help = "Examples:
   millpond explain pod/web-0 -f examples/stuck
   millpond explain pod/shop/web-0 -f cluster.yaml -o json
@@ -63,7 +63,7 @@ pub(crate) enum Command {
   millpond explain pool/gpu-pool -o json
   millpond explain request/build-7")]
     Explain(Box<explain::ExplainArgs>),
-    /// Print what a cluster needs before Millpond works there
+    /// Print the manifests that Millpond needs in a cluster
     #[command(
         subcommand,
         after_help = "Examples:
@@ -72,7 +72,7 @@ pub(crate) enum Command {
   millpond install crds -o json"
     )]
     Install(install::InstallCommand),
-    /// See what pools there are, what they hold and what they cost
+    /// Show pools, their usage and their cost
     #[command(
         subcommand,
         after_help = "Examples:
@@ -80,7 +80,7 @@ pub(crate) enum Command {
   millpond pool get general"
     )]
     Pool(pool::PoolCommand),
-    /// See what nodes there are, what they cost, and why they are still there
+    /// Show nodes, their cost, and why they are kept
     #[command(
         subcommand,
         after_help = "Examples:
@@ -88,7 +88,7 @@ pub(crate) enum Command {
   millpond node list --pool general --sort price"
     )]
     Node(node::NodeCommand),
-    /// See and steer the hosts of the capacity pool, and let new ones in
+    /// Show and manage the hosts of the capacity pool, and admit new ones
     #[command(
         subcommand,
         after_help = "Examples:
@@ -110,7 +110,7 @@ pub(crate) enum Command {
   millpond agent --skip-installation
   millpond agent install --bootstrap-kubeconfig bootstrap.conf")]
     Agent(Box<agent::AgentArgs>),
-    /// Look after the store of the embedded API
+    /// Maintain the store of the embedded API
     #[command(
         subcommand,
         after_help = "Examples:
@@ -119,7 +119,7 @@ pub(crate) enum Command {
   millpond store restore --data-dir ./other monday.store"
     )]
     Store(store::StoreCommand),
-    /// Ask what machines there are and what they cost
+    /// Show instance types and their prices
     #[command(
         subcommand,
         after_help = "Examples:
@@ -128,7 +128,7 @@ pub(crate) enum Command {
   millpond catalog import machines.csv --out machines.catalog"
     )]
     Catalog(Box<catalog::CatalogCommand>),
-    /// See what GPUs there are, find a node for a job, keep its GPUs
+    /// Show GPUs, find a node for a job, reserve its GPUs
     #[command(
         subcommand,
         after_help = "Examples:
@@ -136,18 +136,18 @@ pub(crate) enum Command {
   millpond gpu place --hours 100 --gpus 1 --model T4"
     )]
     Gpu(gpu::GpuCommand),
-    /// Provide CI nodes with Nodepool's configuration, and see them
+    /// Provide CI nodes from Nodepool's configuration, and show them
     #[command(after_help = "Examples:
   millpond ci -c nodepool.yaml config-validate
   millpond ci list
   millpond ci request create --label fedora --count 2 --wait")]
     Ci(Box<ci::CiArgs>),
-    /// Say the pools of files or of a cluster in the words of another tool
+    /// Convert the pools of files or of a cluster to the format of another tool
     ///
     /// Reads what Millpond understands (NodePools and node classes, ScalingConstraints,
     /// templates of Cluster Autoscaler's kwok provider, instance types of Karpenter's) and
     /// prints the files of the tool that is named, with prices from the catalogue. Every field
-    /// without an exact counterpart is told on stderr: what was done with it, and why.
+    /// without an exact counterpart is reported on stderr: what was done with it, and why.
     #[command(after_help = "Examples:
   millpond export --to karpenter -f examples/scaling-advisor/constraint.yaml
   millpond export --to scaling-advisor -f examples/web --max-types 20
@@ -160,14 +160,14 @@ pub(crate) enum Command {
     /// Takes ScalingConstraints and requests of Gardener's Scaling Advisor, the ConfigMaps of
     /// Cluster Autoscaler's kwok provider, the instance types of Karpenter's KWOK provider, and
     /// NodePools of Karpenter's other providers, and prints objects that `kubectl apply` and
-    /// `millpond plan -f` take. Every field without an exact counterpart is told on stderr.
+    /// `millpond plan -f` take. Every field without an exact counterpart is reported on stderr.
     #[command(after_help = "Examples:
   millpond import -f examples/scaling-advisor/constraint.yaml
   millpond import -f kwok-provider-templates.yaml --catalog gcp --out pools
   millpond import -f instance_types.json -f nodepools.yaml
   millpond import -f constraint.yaml | kubectl apply -f -")]
     Import(Box<convert::ImportArgs>),
-    /// Measure the product on this machine
+    /// Run benchmarks on this machine
     #[command(after_help = "Examples:
   millpond bench api --objects 10000
   millpond bench karpenter --pods 20000

@@ -1,4 +1,4 @@
-//! How a failed command ends: what failed, why, what to do, and the exit code that scripts read.
+//! The end of a failed command: message, cause, hint, and the exit code for scripts.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The `millpond` command: parses the command line, runs one command, tells how it went.
+//! The `millpond` command: parses the command line, runs one command, reports its outcome.
 
 mod cli;
 mod commands;
@@ -91,7 +91,7 @@ fn start_logging() -> anyhow::Result<()> {
         Ok(text) => text.parse::<EnvFilter>().map_err(|_| Failure {
             message: format!("`{LOG_VARIABLE}={text}` does not say what to log"),
             code: Some(Code::Usage),
-            hint: Some("give a level (`info`), or levels of rooms (`warn,millpond_apiserver=debug`)".to_owned()),
+            hint: Some("give a level (`info`), or levels of crates (`warn,millpond_apiserver=debug`)".to_owned()),
         })?,
         Err(_) => EnvFilter::new(DEFAULT_LOG),
     };

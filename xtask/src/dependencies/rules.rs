@@ -60,7 +60,7 @@ enum Level {
     Allow,
 }
 
-/// The registry that cargo uses unless it is told otherwise, as lock files name it.
+/// The registry that cargo uses by default, as lock files name it.
 const DEFAULT_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 impl Rules {

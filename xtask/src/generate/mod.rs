@@ -1,8 +1,7 @@
 //! `cargo xtask generate`: files of the tree that are made from others.
 //!
-//! A generator is a function from the tree's root to the files that it makes,
-//! as values; this room alone writes them, or with `--check` compares them
-//! with what is committed. To add one: a module beside this one, and a line in
+//! A generator is a function from the tree's root to the files that it makes, as values; this module alone writes them,
+//! or with `--check` compares them with what is committed. To add one: a module beside this one, and a line in
 //! [`GENERATORS`].
 
 mod crds;
@@ -70,7 +69,7 @@ pub(crate) fn check() -> Result<()> {
     run(&Args { check: true, only: None })
 }
 
-/// Brings one file up to date, or only looks; tells whether it differed.
+/// Brings one file up to date, or only compares; returns whether it differed.
 fn settle(root: &Path, file: &GeneratedFile, check: bool) -> Result<bool> {
     let path = root.join(&file.path);
     let differs = std::fs::read(&path).map_or(true, |present| present != file.contents);

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Leave out specs whose name matches this expression
     #[arg(long, value_name = "REGEX")]
     skip: Option<String>,
-    /// Who makes the nodes
+    /// The provider of the nodes
     #[arg(long, value_enum, default_value_t = Engine::Millpond)]
     against: Engine,
     /// Only the specs of tests/karpenter/selection.txt

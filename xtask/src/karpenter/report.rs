@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_try_is_told() {
+    fn a_second_try_is_reported() {
         let lists = Lists::default();
         let outcomes = vec![outcome("A", "passed"), Outcome { is_second_try: true, ..outcome("B", "passed") }];
         let results = Results { engine: Engine::Millpond, outcomes, lists: &lists, chosen: 2 };

@@ -8,14 +8,14 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use millpond_testkit::real::{Part, Parts};
-use millpond_testkit::{Kubectl, Process, RealCluster, free_port};
+use millpond_testkit::{Access, Kubectl, Process, RealCluster, free_port};
 
 /// Everything that its suite tests is on.
 const KARPENTER_GATES: &str = "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=true,NodeOverlay=true,\
      StaticCapacity=true,CapacityBuffer=true";
 
-/// As for the controllers of Kubernetes: no throttle of a client is measured.
-/// Karpenter derives its concurrency from the millicores that it is told.
+/// As for the controllers of Kubernetes: no throttle of a client is measured. Karpenter derives its concurrency from
+/// the millicores that it is configured with.
 const KARPENTER_SETTINGS: [(&str, &str); 5] = [
     ("DISABLE_LEADER_ELECTION", "true"),
     ("SYSTEM_NAMESPACE", "kube-system"),
@@ -24,7 +24,10 @@ const KARPENTER_SETTINGS: [(&str, &str); 5] = [
     ("CPU_REQUESTS", "2000"),
 ];
 
-/// Who makes the nodes.
+/// Longer than any suite: the token of the controller is not renewed.
+const TOKEN_DURATION: &str = "--duration=12h";
+
+/// The provider of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {
@@ -103,12 +106,7 @@ impl Kit {
 
     fn install_crds(&self, kubectl: &Kubectl) -> Result<()> {
         let crds = match self.engine {
-            Engine::Millpond => {
-                let output = Command::new(&self.binary).args(["install", "crds"]).output().context("run millpond")?;
-                let complaint = String::from_utf8_lossy(&output.stderr);
-                anyhow::ensure!(output.status.success(), "`millpond install crds` failed: {}", complaint.trim());
-                String::from_utf8(output.stdout).context("read the CRDs")?
-            }
+            Engine::Millpond => self.printed(&["install", "crds"])?,
             Engine::Karpenter => {
                 let mut crds = String::new();
                 let files = self.parts.data_files(&Part::KARPENTER)?;
@@ -127,11 +125,31 @@ impl Kit {
         Ok(())
     }
 
+    /// What the engine's binary prints.
+    fn printed(&self, words: &[&str]) -> Result<String> {
+        let output = Command::new(&self.binary).args(words).output().context("run millpond")?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "`millpond {}` failed: {}", words.join(" "), complaint.trim());
+        String::from_utf8(output.stdout).context("read what millpond printed")
+    }
+
+    /// A kubeconfig of the service account that `millpond install rbac` prints, with its rights and no other ones.
+    fn least_rights(&self, cluster: &RealCluster) -> Result<PathBuf> {
+        let kubectl = cluster.kubectl()?;
+        let objects = self.printed(&["install", "rbac", "--without", "own-hosts", "--without", "ci-nodes"])?;
+        kubectl.run_with_input(&["apply", "-f", "-"], &objects).context("give the controller its rights")?;
+        let arguments = ["create", "token", "millpond-controller", "--namespace=millpond-system", TOKEN_DURATION];
+        let token = kubectl.run(&arguments).context("make a token")?;
+        let file = cluster.folder().join("controller.kubeconfig");
+        Access { token: Some(token.trim().to_owned()), ..cluster.access().clone() }.write(&file)?;
+        Ok(file)
+    }
+
     fn command(&self, cluster: &RealCluster) -> Result<Command> {
         let mut command = Command::new(&self.binary);
         match self.engine {
             Engine::Millpond => {
-                command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig());
+                command.arg("controller").arg("--kubeconfig").arg(self.least_rights(cluster)?);
                 command.arg("--data-dir").arg(cluster.folder().join("millpond")).arg("--no-leader-election");
                 command.args(["--health-bind", "0", "--metrics-bind", "0"]);
             }

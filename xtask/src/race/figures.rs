@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_told_by_gaps() {
+    fn rounds_are_separated_by_gaps() {
         assert_eq!(rounds(&[]), 0);
         assert_eq!(rounds(&[1.0, 1.1, 1.5]), 1);
         assert_eq!(rounds(&[1.0, 1.1, 2.5, 2.6, 9.0]), 3);
@@ -206,7 +206,7 @@ peak memory            100 MB      100 MB   1.00
     }
 
     #[test]
-    fn what_the_stack_takes_by_itself_is_told_apart() {
+    fn what_the_stack_takes_by_itself_is_distinguished() {
         let again = |engine, seconds, stack| Figures { again_seconds: Some(stack), ..figures(engine, seconds, 1.0, 1) };
         let page = page("burst", &[again(Engine::Millpond, 8.0, 6.5), again(Engine::Karpenter, 32.0, 7.0)]);
         let told: Vec<&str> = page.lines().filter(|line| line.contains("nodes took")).collect();
@@ -214,7 +214,7 @@ peak memory            100 MB      100 MB   1.00
     }
 
     #[test]
-    fn the_worse_one_is_told() {
+    fn the_worse_one_is_reported() {
         let both = [figures(Engine::Millpond, 20.0, 26.0, 2), figures(Engine::Karpenter, 32.0, 25.0, 2)];
         assert_eq!(complaints(&both, false).len(), 2);
         assert_eq!(complaints(&both, true).len(), 3);

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use millpond_testkit::real::{CLUSTER_PARTS, Part, Parts};
+use millpond_testkit::real::{CLUSTER_PARTS, NODE_PARTS, Part, Parts};
 
 use self::background::Build;
 use self::step::{Show, Step, Work};
@@ -114,7 +114,7 @@ fn run_lane(lane: &Lane, build: &mut Option<Build>, show: Show, summary: &Mutex<
 
 /// Everything real that the tests run beside Millpond.
 pub(crate) fn wanted_parts() -> Vec<Part> {
-    let mut parts = CLUSTER_PARTS.to_vec();
+    let mut parts = [CLUSTER_PARTS, NODE_PARTS].concat();
     parts.extend([Part::CLUSTER_API, Part::VCSIM, Part::KARPENTER_RIVAL, Part::E2E_TEST, Part::KARPENTER_SUITE]);
     parts
 }

@@ -43,7 +43,7 @@ pub enum CommandError {
         /// The end of its output.
         tail: String,
     },
-    /// The agent was told to stop, or to do something else; the command was killed with its children.
+    /// The agent was stopped, or got another plan; the command was killed with its children.
     #[error("`{program}` was interrupted")]
     Interrupted {
         /// The program.

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::poll;
 
-/// Variable of the environment that tells which step of which plan started a process.
+/// Environment variable with the plan and the step that started a process.
 pub(super) const MARKER: &str = "BYOH_PLAN_STEP";
 /// How long a process may take to end after SIGTERM, and after SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);

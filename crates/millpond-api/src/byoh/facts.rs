@@ -74,7 +74,7 @@ pub struct MemoryFacts {
     /// `MemTotal`.
     #[serde(default)]
     pub total_bytes: i64,
-    /// `SwapTotal`; kubelet refuses to start with swap unless told otherwise.
+    /// `SwapTotal`; kubelet refuses to start with swap by default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub swap_bytes: i64,
     /// Reserved huge pages by resource name: `hugepages-2Mi` → bytes.

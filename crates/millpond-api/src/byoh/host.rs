@@ -188,7 +188,7 @@ impl HostState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ByoHostStatus {
-    /// Where it is in its life.
+    /// Phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<HostState>,
     /// ByoMachine that holds it.

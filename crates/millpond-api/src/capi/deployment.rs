@@ -157,7 +157,7 @@ impl Deployment {
 pub struct MachineSet {
     /// The cluster.
     pub cluster_name: String,
-    /// How many machines.
+    /// Number of machines.
     pub replicas: Option<i64>,
     /// Labels by which its machines are known.
     pub selector: BTreeMap<String, String>,
@@ -253,7 +253,7 @@ pub struct DeploymentStatus {
     pub ready: i64,
     /// Those that have been ready for long enough.
     pub available: i64,
-    /// Those of the newest template.
+    /// Number of up-to-date ones.
     pub updated: i64,
     /// Those that are missing or not available.
     pub unavailable: i64,

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_told_apart() {
+    fn what_is_not_known_is_distinguished() {
         let check = |vendor, device| check_device(DeviceId { vendor, device });
         assert_eq!(check(0x10de, 0xeeee), Check::UnknownDevice(Vendor::Nvidia));
         assert_eq!(check(0x15b3, 0x101b), Check::NotGpu);

@@ -1,4 +1,4 @@
-//! Fields of raw objects: read one by one, what is wrong is told and taken as missing.
+//! Fields of raw objects, read one by one; a field of the wrong type is reported and treated as missing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

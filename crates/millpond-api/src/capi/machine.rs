@@ -147,7 +147,7 @@ pub struct MachineStatus {
 pub struct Machine {
     /// What is said of it; labels and annotations are those of the object and not here.
     pub spec: MachineTemplate,
-    /// What became of it.
+    /// Observed state.
     pub status: MachineStatus,
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_taken_as_missing() {
+    fn what_is_wrong_is_reported_and_taken_as_missing() {
         let problems = Problems::new();
         let spec = json!({"clusterName": 7, "nodeDrainTimeout": "soon", "taints": {}, "bootstrap": "none"});
         let machine = Machine::read(&spec, &Value::Null, &problems);

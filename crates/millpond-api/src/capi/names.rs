@@ -79,7 +79,7 @@ pub const WEIGHT: &str = "millpond.dev/weight";
 /// The class of machine image of a topology's pool (annotation).
 pub const RESOLVE_OS_IMAGE: &str = "run.tanzu.vmware.com/resolve-os-image";
 
-/// Every annotation that a node group is read from; misspelt ones are told with the nearest of these.
+/// Every annotation that a node group is read from; misspelt ones are reported with the nearest of these.
 pub const OF_NODE_GROUPS: &[&str] = &[
     MIN_SIZE,
     MAX_SIZE,

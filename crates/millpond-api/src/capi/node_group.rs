@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_keys_are_told_with_the_nearest() {
+    fn misspelt_keys_are_reported_with_the_nearest() {
         for (key, meant) in [
             ("cluster.x-k8s.io/cluster-api-autoscaler-node-group-minsize", names::MIN_SIZE),
             ("cluster.k8s.io/cluster-api-autoscaler-node-group-max-size", names::MAX_SIZE),

@@ -62,7 +62,7 @@ impl NodeOffer {
         self.capacity.get("cpu").is_some() && self.capacity.get("memory").is_some()
     }
 
-    /// Puts together what is known; what cannot be read is told and left out.
+    /// Combines what is known; unreadable values are reported and left out.
     pub fn read(sources: &Sources<'_>, problems: &Problems) -> Self {
         let mut offer = Self::default();
         if let Some(bootstrap) = sources.bootstrap {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn what_cannot_be_read_is_reported() {
         let annotations = [
             (names::CAPACITY_CPU, "many"),
             (names::CAPACITY_GPU_COUNT, "1"),

@@ -36,7 +36,7 @@ pub use fields::{FIELDS, VSPHERE_FIELDS};
 pub struct PoolFile {
     /// The name of the pool, without that of its cluster.
     pub name: String,
-    /// How many machines.
+    /// Number of machines.
     pub replicas: Option<i64>,
     /// The failure domain.
     pub az: Option<String>,

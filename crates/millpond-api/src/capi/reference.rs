@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn what_is_missing_is_reported() {
         assert_eq!(read(Value::Null), (None, vec![]));
         assert_eq!(read(json!({"kind": "A"})).1, ["spec.infrastructureRef.name: is missing"]);
         assert_eq!(read(json!({"name": "a"})).1, ["spec.infrastructureRef.kind: is missing"]);

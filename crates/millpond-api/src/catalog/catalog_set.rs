@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_there_is_told_with_a_like_one() {
+    fn an_unknown_name_is_reported_with_a_similar_one() {
         let problem = |text: &str| shelf().of_class(&class(text)).unwrap_err().to_string();
         assert_eq!(problem("{catalog: awss}"), "spec.catalog: there is no catalogue `awss`; is `aws` meant?");
         assert_eq!(

@@ -46,9 +46,9 @@ const STANDARD: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 pub enum PriceRule {
     /// It is this many nano-dollars an hour.
     Absolute(u64),
-    /// So many nano-dollars an hour more or less.
+    /// Adds nano-dollars per hour; may be negative.
     Add(i64),
-    /// So many millionths more or less.
+    /// Scales the price by millionths; may be negative.
     Scale(i64),
 }
 

@@ -1,4 +1,4 @@
-//! Which types of a catalogue fit, and in which order.
+//! Filters and sorts the types of a catalogue.
 
 use std::cmp::Ordering;
 

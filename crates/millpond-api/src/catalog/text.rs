@@ -293,7 +293,7 @@ fn offer(place: FileLine<'_>, value: Word<'_>) -> Result<Offering, FileError> {
 pub(super) enum SpotPrice {
     /// A published price.
     Price(u64),
-    /// So many thousandths of on-demand: an estimate.
+    /// Thousandths of the on-demand price: an estimate.
     PerMille(u32),
 }
 

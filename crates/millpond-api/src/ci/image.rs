@@ -24,7 +24,7 @@ pub struct DiskImage {
     /// What an operator asks for.
     #[serde(default)]
     pub spec: DiskImageSpec,
-    /// What builders say about it.
+    /// Reports of the builders.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: DiskImageStatus,
 }
@@ -82,7 +82,7 @@ pub struct ImageBuild {
     /// Which build it is.
     #[serde(default)]
     pub spec: ImageBuildSpec,
-    /// What became of it.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: ImageBuildStatus,
 }
@@ -145,7 +145,7 @@ pub struct ImageUpload {
     /// Which upload it is.
     #[serde(default)]
     pub spec: ImageUploadSpec,
-    /// What became of it.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: ImageUploadStatus,
 }

@@ -20,7 +20,7 @@ pub struct CINode {
     /// Where it comes from.
     #[serde(default)]
     pub spec: CINodeSpec,
-    /// What is known of it.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: CINodeStatus,
 }
@@ -43,7 +43,7 @@ pub struct CINodeSpec {
     /// The slot of a static host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// What it takes of the limits.
+    /// Usage that counts against the limits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, u64>,
 }
@@ -78,7 +78,7 @@ pub struct CINodeStatus {
     /// The tenant whose limits it counts against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Who asked for it.
+    /// Requestor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requestor: Option<String>,
     /// The launcher that made it.
@@ -105,7 +105,7 @@ pub struct CINodeStatus {
     /// The user to log in as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// A person's remark.
+    /// A remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// All other facts, under the keys of Nodepool's records.

@@ -28,17 +28,17 @@ pub struct NodeRequest {
     /// Name, namespace and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: NodeRequestSpec,
-    /// What came of it.
+    /// Result.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodeRequestStatus,
 }
 
 kind!(NodeRequest, GROUP, "v1alpha1", "NodeRequest", "noderequests", namespaced: true);
 
-/// What is asked for.
+/// Desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRequestSpec {
@@ -57,7 +57,7 @@ pub struct NodeRequestSpec {
     /// The tenant whose limits its nodes count against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Who asks.
+    /// The requestor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requestor: Option<String>,
     /// The provider that nodes should come from, if it has them.
@@ -149,7 +149,7 @@ pub struct NodeRequestStatus {
     /// Pools that cannot provide it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declined_by: Vec<String>,
-    /// What each pool says about a request that waits or has failed.
+    /// The answer of each pool to a request that waits or has failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<PoolReason>,
     /// `Fulfilled` among them.

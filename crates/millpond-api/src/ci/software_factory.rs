@@ -15,7 +15,7 @@ pub struct SoftwareFactory {
     /// Name, namespace and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: SoftwareFactorySpec,
     /// What is.

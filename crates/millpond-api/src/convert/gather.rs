@@ -1,4 +1,4 @@
-//! What can be converted among objects as JSON values: pools, node classes, constraints, templates, catalogues.
+//! Finds convertible objects among JSON values: pools, node classes, constraints, templates, catalogues.
 
 use serde::Deserialize;
 use serde_json::Value;

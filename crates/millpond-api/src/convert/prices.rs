@@ -1,4 +1,5 @@
-//! What machines cost: by the catalogue, by an overlay, and only where neither knows, by a formula that is told.
+//! Prices of machines: from the catalogue, from an overlay, and only where neither has one, from a formula that is
+//! reported.
 
 use std::sync::Arc;
 

@@ -10,20 +10,20 @@ pub(super) fn definitions() -> Vec<Definition> {
 }
 
 fn capacity_buffer() -> Definition {
-    let scalable = object("The pods are like those of this object of the namespace, which can be scaled")
+    let scalable = object("Object of the namespace with a scale subresource; the buffer's pods are like its pods")
         .field("apiGroup", string("Its API group; empty for the core group"))
         .required("kind", string("Its kind, such as Deployment").not_empty())
         .required("name", string("Its name").not_empty());
-    let spec = object("For which pods room is kept free, and for how many")
-        .field("podTemplateRef", pod_template("The pods are of this PodTemplate of the namespace"))
+    let spec = object("The pods that capacity is kept for, and their number")
+        .field("podTemplateRef", pod_template("PodTemplate of the namespace; the buffer's pods are made from it"))
         .field("scalableRef", scalable)
-        .field("replicas", count("Room for so many pods; with percentage, the greater of the two"))
-        .field("percentage", count("Room for so many of a hundred of the replicas of scalableRef, rounded up"))
+        .field("replicas", count("Number of pods to keep capacity for; with percentage, the greater of the two"))
+        .field("percentage", count("Percentage of scalableRef's replicas to keep capacity for, rounded up"))
         .field(
             "limits",
-            quantities("What those pods may ask for together; without replicas and percentage, as many as fit"),
+            quantities("Maximum of the pods' requests in total; without replicas and percentage, as many pods as fit"),
         )
-        .field("provisioningStrategy", string("How the room is kept free").default(ACTIVE_STRATEGY))
+        .field("provisioningStrategy", string("How the capacity is provided").default(ACTIVE_STRATEGY))
         .rule_at(
             ".podTemplateRef",
             "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
@@ -34,20 +34,20 @@ fn capacity_buffer() -> Definition {
             "!(has(self.podTemplateRef) && has(self.scalableRef))",
             "You must define either PodTemplateRef or ScalableRef, but not both",
         );
-    let status = object("What became of it")
-        .field("podTemplateRef", pod_template("The template that the pods are of"))
+    let status = object("Observed state")
+        .field("podTemplateRef", pod_template("The template of the pods"))
         .field("podTemplateGeneration", int64("The generation of that template"))
-        .field("provisioningStrategy", string("How the room is kept free"))
-        .field("replicas", int32("How many pods there is room for"))
+        .field("provisioningStrategy", string("How the capacity is provided"))
+        .field("replicas", int32("Number of pods that capacity is kept for"))
         .field("conditions", conditions(true));
-    Definition::of::<CapacityBuffer>("Room that is kept free for pods that are still to come", spec)
+    Definition::of::<CapacityBuffer>("Capacity that is kept free for future pods", spec)
         .status(status)
         .categories(&["autoscaling"])
         .short_names(&["cb"])
         .columns(vec![
-            column("Strategy", "string", ".spec.provisioningStrategy", "How the room is kept free"),
-            column("PodTemplate", "string", ".status.podTemplateRef.name", "The template that the pods are of"),
-            column("Replicas", "integer", ".status.replicas", "How many pods there is room for"),
+            column("Strategy", "string", ".spec.provisioningStrategy", "How the capacity is provided"),
+            column("PodTemplate", "string", ".status.podTemplateRef.name", "The template of the pods"),
+            column("Replicas", "integer", ".status.replicas", "Number of pods that capacity is kept for"),
             column("ConditionsType", "string", ".status.conditions[*].type", "Its conditions"),
             column("ConditionsStatus", "string", ".status.conditions[*].status", "Whether they hold"),
             column("ConditionsReason", "string", ".status.conditions[*].reason", "Why"),

@@ -16,7 +16,7 @@ fn text(description: &str) -> Schema {
 }
 
 fn node_request() -> Definition {
-    let spec = object("Which nodes are asked for")
+    let spec = object("Requested nodes")
         .required(
             "labels",
             list("A label for each node; nodes come in this order", text("").not_empty())
@@ -38,29 +38,29 @@ fn node_request() -> Definition {
         .field("reuse", boolean("Whether nodes that are ready already may be used; they may without it"))
         .field("eventID", text("The event that caused the request, for logs"))
         .rule("self == oldSelf", "a request does not change: delete it and make another one");
-    let reason = object("What a pool says")
+    let reason = object("The answer of a pool")
         .required("pool", string("The pool"))
         .required("reason", string("In one word"))
         .required("message", string("In words"));
-    let status = object("What came of it")
-        .field("state", string("Where it stands").one_of(&RequestPhase::NAMES))
+    let status = object("Result")
+        .field("state", string("State").one_of(&RequestPhase::NAMES))
         .field("since", time("Since when"))
         .field("nodes", list("Its nodes, in the order of its labels, once it is fulfilled", connected_node()))
         .field("declinedBy", list("Pools that cannot provide it", string("")))
-        .field("reasons", list("What each pool says about a request that waits or has failed", reason))
+        .field("reasons", list("The answer of each pool to a request that waits or has failed", reason))
         .field("conditions", conditions(true));
-    Definition::of::<NodeRequest>("CI nodes that a job asks for by label; deleting it gives them back", spec)
+    Definition::of::<NodeRequest>("CI nodes that a job requests by label; deleting the object releases them", spec)
         .status(status)
         .categories(&["millpond"])
         .short_names(&["nreq"])
         .columns(vec![
-            column("Labels", "string", ".spec.labels", "What is asked for"),
+            column("Labels", "string", ".spec.labels", "Desired state"),
             column("Count", "integer", ".spec.count", "How often"),
-            column("State", "string", ".status.state", "Where it stands"),
+            column("State", "string", ".status.state", "State"),
             column("Nodes", "string", ".status.nodes[*].id", "Its nodes"),
             AGE,
             wide("Requestor", "string", ".spec.requestor", "Who asks"),
-            wide("Tenant", "string", ".spec.tenant", "Whose limits count"),
+            wide("Tenant", "string", ".spec.tenant", "Tenant whose limits apply"),
             wide("Message", "string", FULFILLED_MESSAGE, "Why it waits or has failed"),
         ])
 }
@@ -99,28 +99,28 @@ fn ci_node() -> Definition {
         .field("pool", string("The pool of the provider"))
         .field("labels", list("Its labels", string("")))
         .field("slot", int32("The slot of a static host"))
-        .field("resources", map("What it takes of the limits", int64("")));
+        .field("resources", map("Usage that counts against the limits", int64("")));
     let request = object("The request that it is for")
         .required("namespace", string("Namespace of the request"))
         .required("name", string("Name of the request"))
         .required("uid", string("Identity of the request"));
     let number = |description: &str| Schema::number(description);
-    let status = object("What is known of it")
+    let status = object("Observed state")
         .field("state", string("init, building, ready, in-use, used, hold, deleting, failed and so on"))
         .field("stateTime", number("Since when, in seconds since 1970"))
         .field("createdTime", number("When it was made, in seconds since 1970"))
         .field("request", request)
         .field("tenant", string("The tenant whose limits it counts against"))
-        .field("requestor", string("Who asked for it"))
+        .field("requestor", string("Requestor"))
         .field("launcher", string("The launcher that made it"))
-        .field("externalID", string("What the provider calls it"))
+        .field("externalID", string("Its name at the provider"))
         .field("hostname", string("Its name"))
         .field("interfaceIP", string("The address to connect to"))
         .field("connectionType", string("ssh, winrm, kubectl, namespace and so on"))
         .field("connectionPort", Schema::any("A port, or an object without its credentials"))
         .field("secretName", string("The Secret with the credentials, as NAMESPACE/NAME"))
         .field("username", string("The user to log in as"))
-        .field("comment", string("A person's remark"))
+        .field("comment", string("A remark"))
         .field("facts", object("All other facts, under the keys of Nodepool's records").open());
     Definition::of::<CINode>("The record of a CI node; its name is its id", spec)
         .status_in_object(status)
@@ -128,11 +128,11 @@ fn ci_node() -> Definition {
         .columns(vec![
             column("Provider", "string", ".spec.provider", "Its provider"),
             column("Labels", "string", ".spec.labels", "Its labels"),
-            column("State", "string", ".status.state", "Where it stands"),
+            column("State", "string", ".status.state", "State"),
             column("Request", "string", ".status.request.name", "The request that it is for"),
             AGE,
             wide("Pool", "string", ".spec.pool", "The pool of the provider"),
-            wide("Server", "string", ".status.externalID", "What the provider calls it"),
+            wide("Server", "string", ".status.externalID", "Its name at the provider"),
             wide("Address", "string", ".status.interfaceIP", "The address to connect to"),
         ])
 }
@@ -141,8 +141,8 @@ fn disk_image() -> Definition {
     let spec = object("What an operator asks for")
         .field("image", text("The image's name in nodepool.yaml; that of the object without it"))
         .field("paused", boolean("Whether it is not built for now"))
-        .field("buildRequest", time("When a build was asked for; a later time asks again"));
-    let status = object("What builders say about it")
+        .field("buildRequest", time("Time of the build request; a later time requests another build"));
+    let status = object("Reports of the builders")
         .field("handledBuildRequest", time("The build request that was carried out"))
         .field("formats", list("Formats that are built", string("")))
         .field("providers", list("Providers that it is uploaded to", string("")))
@@ -166,7 +166,7 @@ fn disk_image() -> Definition {
 
 /// What builds and uploads have in common.
 fn image_record(state: &'static str) -> Schema {
-    object("What became of it")
+    object("Observed state")
         .field("state", string(state))
         .field("stateTime", Schema::number("Since when, in seconds since 1970"))
         .field("message", string("Why it failed or is deleted"))
@@ -189,7 +189,7 @@ fn image_build() -> Definition {
         .categories(&["millpond"])
         .columns(vec![
             column("Image", "string", ".spec.image", "The image"),
-            column("State", "string", ".status.state", "Where it stands"),
+            column("State", "string", ".status.state", "State"),
             column("Formats", "string", ".status.formats", "Formats of its files"),
             column("Builder", "string", ".status.builder", "The host of the builder"),
             AGE,
@@ -204,7 +204,7 @@ fn image_upload() -> Definition {
         .required("provider", text("The provider").not_empty())
         .required("uploadID", text("The id of the upload, ten digits").not_empty());
     let status = image_record("uploading, ready, deleting or failed")
-        .field("externalID", string("What the provider calls it"))
+        .field("externalID", string("Its name at the provider"))
         .field("externalName", string("Its name at the provider"))
         .field("format", string("The format that was uploaded"));
     Definition::of::<ImageUpload>("An image in a provider; deleting it deletes it there", spec)
@@ -213,10 +213,10 @@ fn image_upload() -> Definition {
         .columns(vec![
             column("Image", "string", ".spec.image", "The image"),
             column("Provider", "string", ".spec.provider", "The provider"),
-            column("State", "string", ".status.state", "Where it stands"),
+            column("State", "string", ".status.state", "State"),
             column("Name", "string", ".status.externalName", "Its name at the provider"),
             AGE,
-            wide("ID", "string", ".status.externalID", "What the provider calls it"),
+            wide("ID", "string", ".status.externalID", "Its name at the provider"),
             wide("Message", "string", ".status.message", "Why it failed or is deleted"),
         ])
 }
@@ -241,7 +241,7 @@ fn software_factory() -> Definition {
         .field("nodepool", nodepool)
         .field("extraLabels", map("Labels of everything that is made", string("")))
         .open();
-    let status = object("What is of the deployment")
+    let status = object("Observed state of the deployment")
         .field("ready", boolean("Whether launcher and builder are ready"))
         .field("observedGeneration", int64("The generation that the rest speaks of"))
         .field("reconciledBy", string("Which program wrote this"))

@@ -51,7 +51,7 @@ impl Foreign {
         plural: &'static str,
         description: &'static str,
     ) -> Self {
-        let (short_names, columns, spec) = (&[] as &[_], vec![AGE], object("What is asked for").open());
+        let (short_names, columns, spec) = (&[] as &[_], vec![AGE], object("Desired state").open());
         Self { group, versions, kind, plural, short_names, description, columns, scales: false, spec }
     }
 
@@ -72,16 +72,16 @@ impl Foreign {
     }
 
     fn into_value(self) -> Value {
-        let status = object("What it is seen to be")
+        let status = object("Observed state")
             .open()
-            .field("replicas", int32("How many machines there are"))
-            .field("selector", string("The labels of its machines, for those who scale it"));
+            .field("replicas", int32("Number of machines"))
+            .field("selector", string("Label selector of its machines, for autoscalers"));
         let schema = object(self.description)
             .field("apiVersion", string("The version of the schema that this object follows"))
             .field("kind", string("The kind of this object"))
             .field("metadata", object(""))
             .required("spec", self.spec)
-            .field("status", if self.scales { status } else { object("What it is seen to be").open() });
+            .field("status", if self.scales { status } else { object("Observed state").open() });
         let schema = Value::from(schema);
         let mut subresources = json!({"status": {}});
         if self.scales {
@@ -120,52 +120,52 @@ impl Foreign {
 
 fn core() -> Vec<Foreign> {
     let cluster = column("Cluster", "string", ".spec.clusterName", "Its cluster");
-    let phase = column("Phase", "string", ".status.phase", "Where it is in its life");
+    let phase = column("Phase", "string", ".status.phase", "Phase");
     let core = |kind, plural, description| Foreign::new(CORE, BOTH, kind, plural, description);
     vec![
         core("Cluster", "clusters", "A Kubernetes cluster").short(&["cl"]).columns(vec![
             column("ClusterClass", "string", ".spec.topology.classRef.name", "What its topology is made from"),
-            column("Available", "string", AVAILABLE, "Whether it works"),
+            column("Available", "string", AVAILABLE, "Whether it is ready"),
             phase,
             AGE,
             column("Version", "string", ".spec.topology.version", "Its Kubernetes version"),
         ]),
         core("ClusterClass", "clusterclasses", "What topologies of clusters are made from").short(&["cc"]),
-        core("MachineDeployment", "machinedeployments", "So many machines, replaced in turn when they are to change")
+        core("MachineDeployment", "machinedeployments", "Machines with rolling updates")
             .short(&["md"])
             .scales()
             .spec(replicated(true))
             .columns(with_counts(".status.upToDateReplicas")),
-        core("MachineSet", "machinesets", "So many machines of one template")
+        core("MachineSet", "machinesets", "Machines of one template")
             .short(&["ms"])
             .scales()
             .spec(replicated(true))
             .columns(with_counts(".status.upToDateReplicas")),
-        core("MachinePool", "machinepools", "So many machines that a cloud keeps by itself")
+        core("MachinePool", "machinepools", "Machines of a cloud's autoscaling group")
             .short(&["mp"])
             .scales()
             .spec(replicated(false))
             .columns(with_counts(".status.upToDateReplicas")),
         core("Machine", "machines", "A machine that is a node, or will be")
             .short(&["ma"])
-            .spec(cluster_of(object("What is asked for").open()))
+            .spec(cluster_of(object("Desired state").open()))
             .columns(vec![
                 cluster,
                 column("Node Name", "string", ".status.nodeRef.name", "Its node"),
-                column("Ready", "string", READY, "Whether it works"),
-                column("Available", "string", AVAILABLE, "Whether it has worked for long enough"),
-                column("Phase", "string", ".status.phase", "Where it is in its life"),
+                column("Ready", "string", READY, "Whether it is ready"),
+                column("Available", "string", AVAILABLE, "Whether it is available"),
+                column("Phase", "string", ".status.phase", "Phase"),
                 AGE,
                 column("Version", "string", ".spec.version", "Its Kubernetes version"),
                 wide("ProviderID", "string", ".spec.providerID", "The machine, as its provider names it"),
             ]),
-        core("MachineHealthCheck", "machinehealthchecks", "Which machines are replaced because they are broken")
+        core("MachineHealthCheck", "machinehealthchecks", "Which unhealthy machines are replaced")
             .short(&["mhc"])
-            .spec(cluster_of(object("What is asked for").open()))
+            .spec(cluster_of(object("Desired state").open()))
             .columns(vec![
                 column("Cluster", "string", ".spec.clusterName", "Its cluster"),
                 column("ExpectedMachines", "integer", ".status.expectedMachines", "Machines that it looks at"),
-                column("CurrentHealthy", "integer", ".status.currentHealthy", "Those that work"),
+                column("CurrentHealthy", "integer", ".status.currentHealthy", "Number of ready ones"),
                 AGE,
             ]),
     ]
@@ -176,8 +176,8 @@ fn cluster_of(spec: Schema) -> Schema {
 }
 
 fn replicated(selects: bool) -> Schema {
-    let spec = cluster_of(object("What is asked for").open())
-        .field("replicas", int32("How many machines").at_least(0))
+    let spec = cluster_of(object("Desired state").open())
+        .field("replicas", int32("Number of machines").at_least(0))
         .required("template", object("What the machines are").open());
     if !selects {
         return spec;
@@ -190,12 +190,12 @@ fn replicated(selects: bool) -> Schema {
 fn with_counts(up_to_date: &'static str) -> Vec<Column> {
     vec![
         column("Cluster", "string", ".spec.clusterName", "Its cluster"),
-        column("Available", "string", AVAILABLE, "Whether enough machines work"),
-        column("Desired", "integer", ".spec.replicas", "How many machines are asked for"),
-        column("Current", "integer", ".status.replicas", "How many there are"),
-        column("Ready", "integer", ".status.readyReplicas", "Those that work"),
-        column("Up-to-date", "integer", up_to_date, "Those of the newest template"),
-        column("Phase", "string", ".status.phase", "Where it is in its life"),
+        column("Available", "string", AVAILABLE, "Whether enough machines are healthy"),
+        column("Desired", "integer", ".spec.replicas", "Requested number of machines"),
+        column("Current", "integer", ".status.replicas", "Number of replicas"),
+        column("Ready", "integer", ".status.readyReplicas", "Number of ready ones"),
+        column("Up-to-date", "integer", up_to_date, "Number of up-to-date ones"),
+        column("Phase", "string", ".status.phase", "Phase"),
         AGE,
         column("Version", "string", ".spec.template.spec.version", "The Kubernetes version of its machines"),
     ]
@@ -285,5 +285,5 @@ fn vsphere_template() -> Schema {
         .field("hardwareVersion", string("Hardware version: vmx-17 or later for devices").pattern("^vmx-[1-9][0-9]?$"))
         .field("customVMXKeys", map("Settings of the virtual machine", string("")));
     let template = object("What the machines are").open().required("spec", spec);
-    object("What is asked for").open().required("template", template)
+    object("Desired state").open().required("template", template)
 }

@@ -105,7 +105,8 @@ fn gpu_info_status() -> Schema {
         .field("host", string("Its host"))
         .field("cpuDemand", int64("CPU demand: the first part"))
         .field("gpusLeft", int64("Free GPUs that the job leaves over: the second part"))
-        .field("availableHours", int64("Hours until the node is disturbed: the third part"))
+        .field("fragments", boolean("Whether the job would break up a node whose GPUs are all free: the third part"))
+        .field("availableHours", int64("Hours until the node is disturbed: the fourth part"))
         .field("assumed", boolean("Whether that time is only assumed"))
         .field("memory", int64("Memory in use, in MiB: the last part"));
     let rejected = object("A node that does not fit")
@@ -120,7 +121,7 @@ fn gpu_info_status() -> Schema {
         .field("pool", string("Pool that could bring them"))
         .field("nodes", int64("How many"))
         .field("instanceType", string("Their instance type"))
-        .field("pricePerHour", string("What they cost, in dollars an hour"))
+        .field("pricePerHour", string("Their cost, in dollars per hour"))
         .field("message", string("The proposal in words"));
     let reservation = object("GPUs that are kept for this job")
         .field("node", string("Where they are"))
@@ -164,7 +165,11 @@ fn maintenance_window() -> Definition {
             "has(self.hosts) || has(self.nodes) || has(self.nodePools) || has(self.nodeSelector)",
             "names nothing: give 'hosts', 'nodes', 'nodePools' or 'nodeSelector'",
         );
+    let status = object("Whether the window is understood")
+        .field("conditions", conditions(true))
+        .field("observedGeneration", int64("The metadata.generation that the conditions speak of"));
     Definition::of::<MaintenanceWindow>("When hosts or nodes are disturbed, again and again or once", spec)
+        .status(status)
         .categories(&["millpond"])
         .short_names(&["mwin"])
         .columns(vec![
@@ -172,6 +177,7 @@ fn maintenance_window() -> Definition {
             column("Start", "string", ".spec.start", "When it begins, once"),
             column("Duration", "string", ".spec.duration", "How long it lasts"),
             column("Suspended", "boolean", ".spec.suspend", "Whether it does not happen for now"),
+            column("Ready", "string", READY, "Whether it is understood"),
             AGE,
         ])
 }

@@ -18,10 +18,10 @@ pub(super) fn definitions() -> Vec<Definition> {
 }
 
 fn node_pool() -> Definition {
-    let spec = object("What the nodes of the pool are, how many there may be, and when they may be taken away")
+    let spec = object("Template, limits and disruption policy of the pool's nodes")
         .required("template", template())
         .field("disruption", disruption())
-        .field("limits", quantities("What all nodes of the pool may add up to; `nodes` counts them"))
+        .field("limits", quantities("Maximum of all resources of the pool's nodes; `nodes` is their number"))
         .field("weight", int32("Pools of greater weight are used first; 0 without it").at_least(1).at_most(100))
         .field("replicas", int64("A fixed number of nodes, whatever pods there are").at_least(0))
         .rule_at(
@@ -39,26 +39,29 @@ fn node_pool() -> Definition {
             "!has(self.replicas) || !has(self.weight)",
             "'weight' is not supported on static NodePools",
         );
-    let status = object("What the pool is seen to be")
-        .field("resources", quantities("What its nodes add up to"))
-        .field("nodes", int64("How many nodes there are").default(0))
-        .field("nodeClassObservedGeneration", int64("The generation of the node class that the conditions speak of"))
+    let status = object("Observed state of the pool")
+        .field("resources", quantities("Resources of its nodes"))
+        .field("nodes", int64("Number of nodes").default(0))
+        .field("nodeClassObservedGeneration", int64("The observed generation of the node class"))
         .field("conditions", conditions(true));
-    Definition::of::<NodePool>("A pool of nodes: nodes come for pods that have no place, and leave when they can", spec)
-        .status(status)
-        .short_names(&["np"])
-        .categories(&["karpenter"])
-        .scale(".spec.replicas", ".status.nodes")
-        .columns(vec![
-            column("NodeClass", "string", ".spec.template.spec.nodeClassRef.name", "Where its nodes come from"),
-            column("Nodes", "string", ".status.nodes", "How many nodes there are"),
-            column("Ready", "string", READY, "Whether it can make nodes"),
-            AGE,
-            wide("Weight", "integer", ".spec.weight", "Greater ones are used first"),
-            wide("CPU", "string", ".status.resources.cpu", "Cores of its nodes"),
-            wide("Memory", "string", ".status.resources.memory", "Memory of its nodes"),
-        ])
-        .name_length(LIMIT_POOL_NAME, "With a dash and five letters it is the name of a node, and so a label's value")
+    Definition::of::<NodePool>(
+        "A pool of nodes: nodes are added for unschedulable pods, and removed when they are not needed",
+        spec,
+    )
+    .status(status)
+    .short_names(&["np"])
+    .categories(&["karpenter"])
+    .scale(".spec.replicas", ".status.nodes")
+    .columns(vec![
+        column("NodeClass", "string", ".spec.template.spec.nodeClassRef.name", "Node class of its nodes"),
+        column("Nodes", "string", ".status.nodes", "Number of nodes"),
+        column("Ready", "string", READY, "Whether it is ready"),
+        AGE,
+        wide("Weight", "integer", ".spec.weight", "Greater ones are used first"),
+        wide("CPU", "string", ".status.resources.cpu", "Cores of its nodes"),
+        wide("Memory", "string", ".status.resources.memory", "Memory of its nodes"),
+    ])
+    .name_length(LIMIT_POOL_NAME, "With a dash and five letters it is the name of a node, and so a label's value")
 }
 
 fn template() -> Schema {
@@ -79,20 +82,20 @@ fn template() -> Schema {
     let metadata = object("Labels and annotations of the nodes")
         .field("labels", labels)
         .field("annotations", map("Annotations of the nodes", string("")));
-    let spec = object("What the nodes are")
+    let spec = object("Template of the nodes")
         .required(
             "requirements",
             requirements("Requirements on the labels of the nodes: instance types, zones, …", Speaker::Pool),
         )
         .required("nodeClassRef", node_class_ref(false));
-    object("What the nodes of the pool are").field("metadata", metadata).required("spec", node_fields(spec, true))
+    object("Template of the pool's nodes").field("metadata", metadata).required("spec", node_fields(spec, true))
 }
 
 /// What pools and claims say of a node alike.
 fn node_fields(spec: Schema, of_pool: bool) -> Schema {
     let age = duration_or_never("Age at which a node is replaced; Never for no such age");
     spec.field("taints", taints("Taints of the node, for good"))
-        .field("startupTaints", taints("Taints until something takes them away; pods need not tolerate them"))
+        .field("startupTaints", taints("Startup taints, which another component removes; pods need not tolerate them"))
         .field("expireAfter", if of_pool { age.default("720h") } else { age })
         .field(
             "terminationGracePeriod",
@@ -105,26 +108,30 @@ fn node_fields(spec: Schema, of_pool: bool) -> Schema {
 
 fn disruption() -> Schema {
     let policies = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"];
-    object("When nodes may be taken away")
+    object("Disruption policy")
         .field(
             "consolidateAfter",
-            duration_or_never("Quiet time after a pod came or went; Never for no consolidation").default("0s"),
+            duration_or_never("Time without pod events before a node may be consolidated; Never for no consolidation")
+                .default("0s"),
         )
         .field(
             "consolidationPolicy",
-            string("Which nodes consolidation looks at").one_of(&policies).default("WhenEmptyOrUnderutilized"),
+            string("Which nodes consolidation considers").one_of(&policies).default("WhenEmptyOrUnderutilized"),
         )
         .field(
             "budgets",
-            list("How many nodes may be taken away at once; of those that hold, the least counts", budget())
-                .max_items(50)
-                .default(json!([{"nodes": "10%"}])),
+            list(
+                "How many nodes may be disrupted at a time; of several active budgets, the smallest applies",
+                budget(),
+            )
+            .max_items(50)
+            .default(json!([{"nodes": "10%"}])),
         )
         .default(json!({"consolidateAfter": "0s"}))
 }
 
 fn budget() -> Schema {
-    object("How many nodes may be taken away at once, and when")
+    object("How many nodes may be disrupted at a time, and when")
         .required(
             "nodes",
             string("A number of nodes, or a share of the pool such as 10%")
@@ -133,13 +140,11 @@ fn budget() -> Schema {
         )
         .field(
             "schedule",
-            string("When it begins to hold: five fields of cron, or @daily and the like; always without it")
-                .length(0, 256)
-                .rule(
-                    &format!("self.matches(r'{}')", cron()),
-                    "is not a schedule: give minute, hour, day, month and weekday as in '0 9 * * mon-fri', or @daily \
+            string("Start: five fields of cron, or @daily and the like; default always").length(0, 256).rule(
+                &format!("self.matches(r'{}')", cron()),
+                "is not a schedule: give minute, hour, day, month and weekday as in '0 9 * * mon-fri', or @daily \
                      and the like",
-                ),
+            ),
         )
         .field(
             "timeZone",
@@ -149,17 +154,13 @@ fn budget() -> Schema {
         )
         .field(
             "duration",
-            string("For how long it holds, in hours and minutes")
-                .pattern("^(([0-9]{1,7}(h|m)|[0-9]{1,7}h[0-9]{1,7}m)(0s)?)$"),
+            string("Duration, in hours and minutes").pattern("^(([0-9]{1,7}(h|m)|[0-9]{1,7}h[0-9]{1,7}m)(0s)?)$"),
         )
         .field(
             "reasons",
-            list(
-                "For which reasons it holds; for all without it",
-                string("").one_of(&["Underutilized", "Empty", "Drifted"]),
-            )
-            .set()
-            .max_items(50),
+            list("Reasons that it applies to; default all", string("").one_of(&["Underutilized", "Empty", "Drifted"]))
+                .set()
+                .max_items(50),
         )
         .rule(
             "has(self.schedule) == has(self.duration)",
@@ -186,22 +187,22 @@ fn cron() -> String {
 }
 
 fn node_claim() -> Definition {
-    let resources = object("What must fit on the node")
-        .field("requests", quantities("What the pods that it is for ask for together"));
-    let spec = object("What is asked for; it never changes")
+    let resources =
+        object("Resources that the node must have").field("requests", quantities("Total requests of its pods"));
+    let spec = object("Requested node; immutable")
         .required("requirements", requirements("Requirements on the labels of the node", Speaker::Claim))
         .required("nodeClassRef", node_class_ref(true))
         .field("resources", resources);
     let spec = node_fields(spec, false).rule("self == oldSelf", "spec is immutable");
-    let status = object("What became of it")
+    let status = object("Observed state")
         .field("nodeName", string("Name of the node"))
         .field("providerID", string("The machine, as its provider names it"))
         .field("imageID", string("The image that the machine runs"))
-        .field("capacity", quantities("What the machine has"))
-        .field("allocatable", quantities("What pods can use of it"))
-        .field("lastPodEventTime", time("When a pod last came or went"))
+        .field("capacity", quantities("Capacity of the machine"))
+        .field("allocatable", quantities("Allocatable resources"))
+        .field("lastPodEventTime", time("Time of the last pod event"))
         .field("conditions", conditions(false));
-    Definition::of::<NodeClaim>("One node that was asked for", spec)
+    Definition::of::<NodeClaim>("One requested node", spec)
         .status(status)
         .short_names(&["nc"])
         .categories(&["karpenter"])
@@ -215,18 +216,13 @@ fn node_claim() -> Definition {
             ),
             column("Zone", "string", r".metadata.labels.topology\.kubernetes\.io/zone", "Its zone"),
             column("Node", "string", ".status.nodeName", "Name of its node"),
-            column("Ready", "string", READY, "Whether its node takes pods"),
+            column("Ready", "string", READY, "Whether its node is ready for pods"),
             AGE,
             wide("ImageID", "string", ".status.imageID", "The image that it runs"),
             wide("ID", "string", ".status.providerID", "The machine"),
             wide("NodePool", "string", r".metadata.labels.karpenter\.sh/nodepool", "Its pool"),
             wide("NodeClass", "string", ".spec.nodeClassRef.name", "Its node class"),
-            wide(
-                "Drifted",
-                "string",
-                r#".status.conditions[?(@.type=="Drifted")].status"#,
-                "Whether it is no longer what its pool asks for",
-            ),
+            wide("Drifted", "string", r#".status.conditions[?(@.type=="Drifted")].status"#, "Whether it has drifted"),
         ])
 }
 
@@ -236,14 +232,14 @@ fn node_overlay() -> Definition {
         "invalid resource restricted: cpu, memory, ephemeral-storage and pods are what the instance type has",
     );
     let adjustment = r"^([+-]([0-9]*\.)?[0-9]+|\+([0-9]*\.)?[0-9]+%|-[0-9]{1,2}(\.[0-9]+)?%|-100%)$";
-    let spec = object("What it matches, and what becomes of that")
+    let spec = object("Matching instance types, and how they change")
         .required(
             "requirements",
             requirements("Instance types and offerings whose labels meet all of them are changed", Speaker::Overlay),
         )
-        .field("price", dollars("What they cost, in dollars an hour"))
-        .field("priceAdjustment", string("What is added to their price: +0.05, -30%").length(0, 32).pattern(adjustment))
-        .field("surcharge", dollars("Dollars an hour on top of whatever price holds, for licences"))
+        .field("price", dollars("Their cost, in dollars per hour"))
+        .field("priceAdjustment", string("Change of their price: +0.05, -30%").length(0, 32).pattern(adjustment))
+        .field("surcharge", dollars("Dollars per hour on top of the price, for licences"))
         .field("capacity", extended)
         .field(
             "weight",
@@ -254,7 +250,7 @@ fn node_overlay() -> Definition {
             "!has(self.price) || !has(self.priceAdjustment)",
             "cannot set both 'price' and 'priceAdjustment'",
         );
-    let status = object("What became of it").field("conditions", conditions(true));
+    let status = object("Observed state").field("conditions", conditions(true));
     Definition::of::<NodeOverlay>("Own prices and own resources of instance types", spec)
         .status(status)
         .categories(&["karpenter"])
@@ -262,6 +258,6 @@ fn node_overlay() -> Definition {
         .columns(vec![
             column("Ready", "string", READY, "Whether it is applied"),
             AGE,
-            wide("Weight", "integer", ".spec.weight", "Greater ones win"),
+            wide("Weight", "integer", ".spec.weight", "Overlays of greater weight have precedence"),
         ])
 }

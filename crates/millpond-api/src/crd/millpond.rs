@@ -12,14 +12,14 @@ pub(super) fn definitions() -> Vec<Definition> {
 }
 
 fn node_class() -> Definition {
-    let backoff = object("How long an offering that could not be had is left alone")
-        .field("initial", duration("After the first failure").default("3m"))
-        .field("max", duration("The longest, as it grows with every failure that follows").default("30m"))
+    let backoff = object("Backoff of an offering after a stock-out")
+        .field("initial", duration("Backoff after the first failure").default("3m"))
+        .field("max", duration("Longest backoff; every further failure doubles the backoff").default("30m"))
         .rule_at(".max", "duration(self.initial) <= duration(self.max)", "'max' is shorter than 'initial'");
-    let spec = object("Where nodes come from")
+    let spec = object("How the nodes are made")
         .required(
             "provider",
-            string("Who makes the nodes: sim simulates them, hosts takes own hosts").one_of(&["sim", "hosts"]),
+            string("Provider of the nodes: sim simulates them, hosts takes own hosts").one_of(&["sim", "hosts"]),
         )
         .field(
             "catalog",
@@ -28,41 +28,43 @@ fn node_class() -> Definition {
         )
         .field(
             "overlays",
-            list("Names of price overlays that hold for these nodes", string("").not_empty()).max_items(100),
+            list("Names of price overlays that apply to these nodes", string("").not_empty()).max_items(100),
         )
         .field("kubelet", kubelet())
         .field("backoff", backoff)
         .field("sim", sim())
         .field("hosts", hosts())
         .rule_at(".hosts", "!has(self.hosts) || self.provider == 'hosts'", "'hosts' belongs to the provider 'hosts'");
-    let unavailable = object("An offering that is left alone for a while")
+    let unavailable = object("An offering that plans and launches leave out after a stock-out")
         .required("instanceType", string("The instance type"))
         .required("zone", string("The zone"))
         .required("capacityType", string("on-demand, spot or reserved"))
-        .required("until", time("Until when"))
-        .field("failures", int64("How often it failed in a row"))
-        .field("message", string("What the provider said"));
-    let status = object("What is known of the class")
-        .field("instanceTypes", int64("How many instance types the catalogue has"))
+        .required("until", time("When the backoff ends"))
+        .field("failures", int64("Failures in a row"))
+        .field("message", string("Message of the provider"));
+    let status = object("Observed state of the class")
+        .field("instanceTypes", int64("Number of instance types in the catalogue"))
         .field(
             "unavailable",
-            list("Offerings that could not be had, and are left alone for a while", unavailable)
-                .max_items(LIMIT_UNAVAILABLE as u32),
+            list("Offerings that are left out after a stock-out", unavailable).max_items(LIMIT_UNAVAILABLE as u32),
         )
         .field("conditions", conditions(true));
-    Definition::of::<NodeClass>("A class of nodes: where they come from, and what kubelet keeps for itself there", spec)
-        .status(status)
-        .categories(&["karpenter", "millpond"])
-        .short_names(&["nclass"])
-        .columns(vec![
-            column("Provider", "string", ".spec.provider", "Who makes the nodes"),
-            column("Catalog", "string", ".spec.catalog", "What there is, and for how much"),
-            column("Types", "integer", ".status.instanceTypes", "How many instance types there are"),
-            column("Ready", "string", READY, "Whether nodes can be made"),
-            AGE,
-            wide("Image", "string", ".spec.sim.image", "The image of simulated nodes"),
-        ])
-        .name_length(63, "It is the value of a label of its nodes")
+    Definition::of::<NodeClass>(
+        "A class of nodes: their provider, their catalogue and their kubelet's reservations",
+        spec,
+    )
+    .status(status)
+    .categories(&["karpenter", "millpond"])
+    .short_names(&["nclass"])
+    .columns(vec![
+        column("Provider", "string", ".spec.provider", "Provider of the nodes"),
+        column("Catalog", "string", ".spec.catalog", "Catalogue of instance types and prices"),
+        column("Types", "integer", ".status.instanceTypes", "Number of instance types"),
+        column("Ready", "string", READY, "Whether the class is ready"),
+        AGE,
+        wide("Image", "string", ".spec.sim.image", "The image of simulated nodes"),
+    ])
+    .name_length(63, "It is the value of a label of its nodes")
 }
 
 fn hosts() -> Schema {
@@ -87,11 +89,11 @@ fn kubelet() -> Schema {
             "only cpu, memory, ephemeral-storage and pid can be reserved",
         )
     };
-    object("Settings of kubelet that change what a node has for pods")
-        .field("maxPods", int32("The most pods of a node").at_least(1))
-        .field("podsPerCore", int32("Pods for each core, where that is fewer").at_least(1))
-        .field("systemReserved", reserved("What is kept for the operating system"))
-        .field("kubeReserved", reserved("What is kept for kubelet, instead of what the provider's rule says"))
+    object("Settings of kubelet that change a node's allocatable resources")
+        .field("maxPods", int32("Maximum number of pods on a node").at_least(1))
+        .field("podsPerCore", int32("Maximum number of pods for each core, if that is fewer").at_least(1))
+        .field("systemReserved", reserved("Resources reserved for the operating system"))
+        .field("kubeReserved", reserved("Resources reserved for kubelet, instead of the provider's default"))
 }
 
 /// A span of time of the simulated cloud; it may be shorter than a second.
@@ -122,8 +124,8 @@ fn offerings(schema: Schema) -> Schema {
 /// From when until when.
 fn window(schema: Schema) -> Schema {
     schema
-        .field("from", moment("From when: a time, or so long after the beginning; from the beginning without it"))
-        .field("until", moment("Until when; for good without it"))
+        .field("from", moment("Start: a time, or a duration after the beginning; default the beginning"))
+        .field("until", moment("End; default never"))
 }
 
 fn rules(description: &str, rule: Schema) -> Schema {
@@ -132,47 +134,52 @@ fn rules(description: &str, rule: Schema) -> Schema {
 
 fn sim() -> Schema {
     let count = |description: &str| int64(description).at_least(0);
-    let stock_out = window(offerings(object("Offerings that are not to be had")))
-        .field("share", share("So many of them, by chance; all without it"))
-        .field("period", span("How long before others are drawn for the share; 10m without it"))
-        .field("stock", count("So many instances of each can be had at once; none without it"))
+    let stock_out = window(offerings(object("Offerings that are out of stock")))
+        .field("share", share("Share of them, chosen at random; default all"))
+        .field("period", span("How long until others are chosen for the share; default 10m"))
+        .field("stock", count("Instances of each that can run at once; default none"))
         .rule_at(".period", "!has(self.period) || has(self.share)", "'period' must be set with 'share'");
-    let quota = offerings(object("What the account may have at once"))
-        .field("instances", count("The most instances"))
-        .field("vcpus", count("The most cores"))
+    let quota = offerings(object("Quota of the account"))
+        .field("instances", count("Maximum number of instances"))
+        .field("vcpus", count("Maximum number of cores"))
         .rule("has(self.instances) || has(self.vcpus)", "limits nothing: give 'instances' or 'vcpus'");
-    let throttle = object("How many calls a second are answered; those above it are throttled")
+    let throttle = object("Rate limit of calls; calls above it are throttled")
         .required("perSecond", int64("Calls a second").at_least(1))
-        .field("burst", int64("Calls at once after some quiet; as many as perSecond without it").at_least(1));
-    let lag = object("How late the cloud tells of what came and went")
-        .field("get", span("When one instance is looked at"))
-        .field("list", span("When all are looked at"));
-    object("What the simulated cloud does with these nodes: how slow it is, and what goes wrong")
-        .field("seed", count("Where all chance comes from"))
-        .field("image", string("The image of new instances; those of another image have drifted").not_empty())
-        .field("registrationDelay", span("From the launch of an instance to its Node"))
-        .field("registrationJitter", span("Up to so much longer, by chance"))
-        .field("registrationFailures", share("Instances that run and never register"))
-        .field("shutdown", span("From the wish for an instance's end to its end"))
-        .field("stockOuts", rules("Offerings that are not to be had", stock_out))
-        .field("quotas", rules("What the account may have at once", quota))
-        .field("calls", rules("Calls that fail, are slow, or whose answer is lost", call_fault()))
+        .field("burst", int64("Burst of calls; default perSecond").at_least(1));
+    let lag = object("How late the cloud's answers show new and deleted instances")
+        .field("get", span("Delay for get"))
+        .field("list", span("Delay for list"));
+    object("Behaviour of the simulated cloud: delays and failures")
+        .field("seed", count("Seed of all random choices"))
+        .field("image", string("Image of new instances; instances of another image have drifted").not_empty())
+        .field("registrationDelay", span("Time from the launch of an instance to its Node"))
+        .field("registrationJitter", span("Random addition of up to this time"))
+        .field("registrationFailures", share("Share of instances that run and never register"))
+        .field("shutdown", span("Time from the deletion of an instance to its end"))
+        .field("stockOuts", rules("Offerings that are out of stock", stock_out))
+        .field("quotas", rules("Quota of the account", quota))
+        .field("calls", rules("Calls that fail, are slow, or lose their answer", call_fault()))
         .field("throttle", throttle)
         .field("lag", lag)
-        .field("interruptions", rules("Instances that the cloud takes back", interruption()))
+        .field("interruptions", rules("Instances that the cloud interrupts", interruption()))
 }
 
 fn call_fault() -> Schema {
     let verb = string("").one_of(&["create", "delete", "get"]);
-    let error = string("It is not done, and this is the answer").one_of(&["throttled", "denied", "notReady", "other"]);
-    window(object("Calls that fail, are slow, or whose answer is lost"))
-        .field("verbs", list("Which calls; all without it", verb).set().max_items(3))
-        .field("share", share("So many of them, by chance; all without it"))
+    let error = string("The call is not carried out, and fails with this error").one_of(&[
+        "throttled",
+        "denied",
+        "notReady",
+        "other",
+    ]);
+    window(object("Calls that fail, are slow, or lose their answer"))
+        .field("verbs", list("Which calls; default all", verb).set().max_items(3))
+        .field("share", share("Share of them, chosen at random; default all"))
         .field("nth", list("The calls of these numbers, counted from 1", int64("").at_least(1)).set().max_items(1000))
-        .field("delay", span("So long before the answer"))
+        .field("delay", span("Delay before the answer"))
         .field("error", error)
-        .field("retryAfter", span("How long to wait, with throttled"))
-        .field("lost", boolean("It is done, and nobody is told"))
+        .field("retryAfter", span("Time after which to retry, with throttled"))
+        .field("lost", boolean("The call is carried out, and its answer is lost"))
         .rule(
             "has(self.delay) || has(self.error) || (has(self.lost) && self.lost)",
             "does nothing: give 'delay', 'error' or 'lost'",
@@ -191,40 +198,41 @@ fn call_fault() -> Schema {
 }
 
 fn interruption() -> Schema {
-    offerings(object("Instances that the cloud takes back"))
+    offerings(object("Instances that the cloud interrupts"))
         .field("capacityType", string("Which capacity types; * stands for any letters").length(1, 253).default("spot"))
-        .field("at", moment("When notice is given to what is there then"))
-        .field("share", share("So many of them, with at; all without it"))
-        .field("perHour", share("The chance of each in an hour, instead of at"))
-        .field("notice", span("From the notice to the end; 2m without it"))
-        .field("nodeGone", boolean("Whether the cloud takes the Node away too"))
+        .field("at", moment("Time of the notice to all instances that exist then"))
+        .field("share", share("Share of them, with at; default all"))
+        .field("perHour", share("Probability of each per hour, instead of at"))
+        .field("notice", span("Time from the notice to the end; default 2m"))
+        .field("nodeGone", boolean("Whether the cloud deletes the Node too"))
         .rule("has(self.at) != has(self.perHour)", "happens at a time or by chance: give either 'at' or 'perHour'")
         .rule_at(".share", "!has(self.share) || has(self.at)", "'share' must be set with 'at'")
 }
 
 fn cluster_limits() -> Definition {
-    let limits = map("What all nodes of all pools may add up to; `nodes` counts them", quantity("")).min_properties(1);
+    let limits =
+        map("Maximum of all resources of all pools' nodes; `nodes` is their number", quantity("")).min_properties(1);
     let spec = object("The limits")
         .field("limits", limits)
-        .field("dollarsPerHour", dollars("What they may cost together, in dollars an hour"))
+        .field("dollarsPerHour", dollars("Maximum cost, in dollars per hour"))
         .rule("has(self.limits) || has(self.dollarsPerHour)", "limits nothing: give 'limits' or 'dollarsPerHour'");
-    let status = object("What is used of them")
-        .field("used", quantities("What all nodes add up to, those that are asked for included"))
-        .field("dollarsPerHour", string("What they cost together, in dollars an hour"))
+    let status = object("Usage of the limits")
+        .field("used", quantities("Resources of all nodes, including requested ones"))
+        .field("dollarsPerHour", string("Cost, in dollars per hour"))
         .field("conditions", conditions(true));
-    Definition::of::<ClusterLimits>("What all nodes of all pools may add up to; if there are several, all hold", spec)
+    Definition::of::<ClusterLimits>("Limits on all nodes of all pools; of several objects, all apply", spec)
         .status(status)
         .categories(&["millpond"])
         .short_names(&["climits"])
         .columns(vec![
-            column("Nodes", "string", ".status.used.nodes", "Nodes that are used"),
-            column("NodeLimit", "string", ".spec.limits.nodes", "Nodes that there may be"),
-            column("Dollars/h", "string", ".status.dollarsPerHour", "What they cost"),
-            column("DollarLimit", "string", ".spec.dollarsPerHour", "What they may cost"),
+            column("Nodes", "string", ".status.used.nodes", "Number of nodes"),
+            column("NodeLimit", "string", ".spec.limits.nodes", "Maximum number of nodes"),
+            column("Dollars/h", "string", ".status.dollarsPerHour", "Cost"),
+            column("DollarLimit", "string", ".spec.dollarsPerHour", "Maximum cost"),
             AGE,
-            wide("CPU", "string", ".status.used.cpu", "Cores that are used"),
-            wide("CPULimit", "string", ".spec.limits.cpu", "Cores that there may be"),
-            wide("Memory", "string", ".status.used.memory", "Memory that is used"),
-            wide("MemoryLimit", "string", ".spec.limits.memory", "Memory that there may be"),
+            wide("CPU", "string", ".status.used.cpu", "Cores of all nodes"),
+            wide("CPULimit", "string", ".spec.limits.cpu", "Maximum number of cores"),
+            wide("Memory", "string", ".status.used.memory", "Memory of all nodes"),
+            wide("MemoryLimit", "string", ".spec.limits.memory", "Maximum memory"),
         ])
 }

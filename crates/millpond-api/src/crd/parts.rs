@@ -130,7 +130,7 @@ pub(super) fn requirements(description: &str, speaker: Speaker) -> Schema {
     if speaker == Speaker::Pool { without_contradictions(requirements) } else { requirements }
 }
 
-/// Refuses requirements of one label that nothing can meet, as far as that can be told without comparing long lists.
+/// Refuses requirements of one label that nothing can meet, as far as is possible without comparing long lists.
 fn without_contradictions(requirements: Schema) -> Schema {
     requirements
         .rule(

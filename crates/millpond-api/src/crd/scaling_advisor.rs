@@ -18,7 +18,7 @@ fn constraint() -> Definition {
         .field("defaultBackoffPolicy", backoff())
         .field("scaleInPolicy", scale_in_policy())
         .field("nodePools", list("Pools to choose from", pool()).keyed_by("name").max_items(500));
-    let status = object("What is known of it").field("conditions", conditions(true));
+    let status = object("Observed state").field("conditions", conditions(true));
     Definition::of::<ScalingConstraint>("What advice may choose from: pools of nodes in zones", spec)
         .status(status)
         .short_names(&["sconstraint"])
@@ -32,8 +32,8 @@ fn constraint() -> Definition {
 
 fn backoff() -> Schema {
     object("How long an instance type is left alone in a zone where it could not be had")
-        .required("initialBackoff", duration("After the first failure"))
-        .required("maxBackoff", duration("The longest, as it grows with every failure that follows"))
+        .required("initialBackoff", duration("Backoff after the first failure"))
+        .required("maxBackoff", duration("Longest backoff; every further failure doubles the backoff"))
         .rule_at(
             ".maxBackoff",
             "duration(self.initialBackoff) <= duration(self.maxBackoff)",
@@ -68,7 +68,7 @@ fn node_template() -> Schema {
         .required("instanceType", string("Its instance type").not_empty())
         .required("capacity", quantities("All that the machine has"))
         .field("kubeReservedCapacity", quantities("What is kept for kubelet"))
-        .field("systemReservedCapacity", quantities("What is kept for the operating system"))
+        .field("systemReservedCapacity", quantities("Resources reserved for the operating system"))
         .field("maxVolumes", count("Volumes that can be attached; no limit without it"))
         .required(
             "priority",
@@ -78,7 +78,7 @@ fn node_template() -> Schema {
 
 fn advice() -> Definition {
     let out = placement("Nodes of one template in one zone")
-        .required("currentReplicas", int32("How many there are"))
+        .required("currentReplicas", int32("Number of replicas"))
         .required("delta", int32("How many should come"));
     let out = object("What should come")
         .required("items", list("Nodes by template and zone", out))

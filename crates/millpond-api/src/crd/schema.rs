@@ -147,7 +147,7 @@ impl Schema {
         self.with("x-kubernetes-preserve-unknown-fields", true)
     }
 
-    /// A rule whose words depend on the value: `told` is an expression as well; `message` stands in where it fails.
+    /// A rule whose message depends on the value: `told` is an expression as well; `message` is used where it fails.
     pub(super) fn rule_told(self, rule: &str, message: &str, told: &str) -> Self {
         self.push("x-kubernetes-validations", json!({"rule": rule, "message": message, "messageExpression": told}))
     }

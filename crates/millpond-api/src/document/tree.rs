@@ -40,7 +40,7 @@ pub enum Value<'a> {
 /// The key of a map.
 #[derive(Debug, Clone)]
 pub struct Key<'a> {
-    /// Where it stands.
+    /// State.
     pub place: Position,
     /// What it is.
     pub text: Cow<'a, str>,

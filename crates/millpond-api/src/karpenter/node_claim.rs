@@ -14,14 +14,14 @@ pub struct NodeClaim {
     /// Name, labels and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     pub spec: NodeClaimSpec,
     /// What is.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodeClaimStatus,
 }
 
-/// What is asked for.
+/// Desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimSpec {
@@ -37,7 +37,7 @@ pub struct NodeClaimSpec {
     /// What must fit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resources: NodeClaimResources,
-    /// Who makes it.
+    /// The class of its node, which names the provider.
     #[serde(default)]
     pub node_class_ref: NodeClassRef,
     /// Age at which it is replaced.
@@ -56,7 +56,7 @@ pub struct NodeClaimResources {
     pub requests: Amounts,
 }
 
-/// What became of it.
+/// Observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimStatus {
@@ -72,13 +72,13 @@ pub struct NodeClaimStatus {
     /// What the node has.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub capacity: Amounts,
-    /// What pods can use of it.
+    /// Allocatable resources.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub allocatable: Amounts,
     /// How far it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// When a pod last came or went.
+    /// Time of the last pod event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_pod_event_time: Option<Time>,
 }

@@ -18,7 +18,7 @@ pub struct NodeOverlay {
     /// Name and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: NodeOverlaySpec,
     /// What is.
@@ -28,7 +28,7 @@ pub struct NodeOverlay {
 
 kind!(NodeOverlay, GROUP, "v1alpha1", "NodeOverlay", "nodeoverlays", namespaced: false);
 
-/// What it matches, and what becomes of that.
+/// Matching instance types, and how they change.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOverlaySpec {
@@ -112,7 +112,7 @@ fn dollars(field: &str, text: Option<&str>, invalid: &mut Vec<Invalid>) -> Optio
     })
 }
 
-/// What became of it.
+/// Observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct NodeOverlayStatus {
     /// `Ready` among them.
@@ -142,7 +142,7 @@ spec:
     }
 
     #[test]
-    fn all_that_is_wrong_is_told() {
+    fn all_that_is_wrong_is_reported() {
         let text = "{metadata: {name: a}, spec: {weight: 10001, price: cheap, priceAdjustment: '5', surcharge: '-1',
             requirements: [{key: a, operator: In}], capacity: {cpu: 1, 'a b': 1}}}";
         let invalid = serde_saphyr::from_str::<NodeOverlay>(text).unwrap().to_overlay().unwrap_err();

@@ -15,7 +15,7 @@ pub struct NodePool {
     /// Name, annotations and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     pub spec: NodePoolSpec,
     /// What is.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -45,13 +45,13 @@ pub struct NodePoolSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolStatus {
-    /// What its nodes add up to.
+    /// Resources of its nodes.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub resources: Amounts,
     /// How many there are; the server writes 0 if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<i64>,
-    /// The generation of the node class that the conditions speak of.
+    /// The observed generation of the node class.
     #[serde(default, skip_serializing_if = "is_default")]
     pub node_class_observed_generation: i64,
     /// `Ready` among them.
@@ -93,7 +93,7 @@ pub struct NodeClaimTemplateSpec {
     /// Taints until something takes them away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub startup_taints: Vec<Taint>,
-    /// Who makes them.
+    /// The class of its nodes, which names the provider.
     #[serde(default)]
     pub node_class_ref: NodeClassRef,
     /// Age at which they are replaced.
@@ -106,14 +106,14 @@ pub struct NodeClaimTemplateSpec {
 
 kind!(NodePool, GROUP, "v1", "NodePool", "nodepools", namespaced: false);
 
-/// When nodes may be taken away.
+/// Disruption policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
     /// Quiet time after the last pod came or went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consolidate_after: Option<NillableDuration>,
-    /// Which nodes consolidation looks at.
+    /// Which nodes consolidation considers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consolidation_policy: Option<ConsolidationPolicy>,
     /// How many may be taken away at once.
@@ -121,7 +121,7 @@ pub struct Disruption {
     pub budgets: Option<Vec<Budget>>,
 }
 
-/// Which nodes consolidation looks at.
+/// Which nodes consolidation considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ConsolidationPolicy {
     /// Those without pods.
@@ -164,7 +164,7 @@ impl Budget {
 pub enum NodeCount {
     /// So many.
     Count(u64),
-    /// So many of a hundred.
+    /// A percentage of the pool's nodes.
     Percent(u8),
 }
 

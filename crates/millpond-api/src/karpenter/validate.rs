@@ -1,4 +1,4 @@
-//! What Karpenter's CRD rules and its run-time check refuse in a NodePool.
+//! Karpenter's CRD rules and run-time validation of a NodePool.
 
 use super::{Budget, LIMIT_SECONDS, NodeCount, NodePool, PRICE_LIMIT_ANNOTATION, PoolRequirement, Taint};
 use crate::duration::NillableDuration;

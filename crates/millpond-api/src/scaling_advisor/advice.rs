@@ -55,7 +55,7 @@ pub struct ScaleOutItem {
     /// Where they are.
     #[serde(flatten)]
     pub placement: NodePlacement,
-    /// How many there are.
+    /// Number of replicas.
     #[serde(default)]
     pub current_replicas: i32,
     /// How many should come.

@@ -56,7 +56,7 @@ pub struct ScalingConstraintStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackoffPolicy {
-    /// After the first failure.
+    /// Backoff after the first failure.
     pub initial_backoff: Duration,
     /// The longest, as it grows.
     pub max_backoff: Duration,

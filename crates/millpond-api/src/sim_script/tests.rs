@@ -1,4 +1,4 @@
-//! Scripts as people write them, and what they are told about mistakes.
+//! Scripts as users write them, and the messages about mistakes.
 
 use super::*;
 use crate::catalog::built_in;
@@ -58,7 +58,7 @@ fn nothing_is_a_cloud_without_faults() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     let problem = |text: &str| parse("cloud.yaml", text).unwrap_err().to_string();
     for (text, expected) in [
         ("seed: 1\nstockOut: []\n", "cloud.yaml:2:1: unknown field `stockOut`; is `stockOuts` meant?"),

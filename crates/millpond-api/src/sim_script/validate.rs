@@ -1,4 +1,4 @@
-//! What a script cannot say, and names in it that no catalogue knows.
+//! Validates a script, and finds names in it that no catalogue has.
 
 use super::{CallError, CallFault, Interruption, LIMIT_RULES, Moment, Pattern, Quota, Script, StockOut, Verb};
 use crate::catalog::{CapacityType, Catalog};

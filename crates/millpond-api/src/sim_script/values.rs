@@ -18,12 +18,12 @@ const LIMIT: Duration = Duration::from_secs(crate::karpenter::LIMIT_SECONDS as u
 pub struct Span(pub Duration);
 
 impl Span {
-    /// So many seconds.
+    /// From seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// So many thousandths of a second.
+    /// From milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
@@ -72,13 +72,13 @@ impl Share {
     /// One, in the unit of shares.
     pub const WHOLE_MILLIONTHS: u32 = 1_000_000;
 
-    /// So many of a hundred; at most all.
+    /// A percentage; at most all.
     pub const fn percent(percent: u32) -> Self {
         let millionths = percent.saturating_mul(10_000);
         Self(if millionths > Self::WHOLE_MILLIONTHS { Self::WHOLE_MILLIONTHS } else { millionths })
     }
 
-    /// So many of a million.
+    /// The share in millionths.
     pub const fn millionths(self) -> u32 {
         self.0
     }

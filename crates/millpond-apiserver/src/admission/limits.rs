@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_out_of_bounds_are_told_as_kubernetes_tells_them() {
+    fn amounts_out_of_bounds_are_reported_as_by_kubernetes() {
         let pod = |resources: Value| json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
         let bounds = |kind: &str| {
             range(&json!({

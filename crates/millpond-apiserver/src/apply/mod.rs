@@ -82,7 +82,7 @@ pub struct Target<'a> {
     pub versions: &'a dyn Versions,
 }
 
-/// Who writes, and when.
+/// The manager of a write, and its time.
 #[derive(Debug, Clone, Copy)]
 pub struct Manager<'a> {
     /// Name, e.g. from [`manager_name`].

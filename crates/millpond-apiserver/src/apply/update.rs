@@ -1,4 +1,4 @@
-//! What a write does to the managers of an object, and what an apply does to the object itself.
+//! Updates the managers of an object after a write, and the object itself after an apply.
 //!
 //! These are the rules of structured merge: a manager that changes a field becomes its only owner; a manager that
 //! applies a field which another manager owns with another value is in conflict with it; a field that its last applier

@@ -60,7 +60,7 @@ fn fields_of_list<'a>(items: &'a [Value], place: FieldType<'a>, relation: Relati
         while elements.next_if(|(other, _)| *other == element).is_some() {
             alone = false;
         }
-        // Items that share a key cannot be told apart: they are owned together, as one field.
+        // Items that share a key are owned together, as one field.
         let below = if alone { fields(item, place.item(), depth + 1).1 } else { FieldSet::new() };
         set.push(element, true, below);
     }

@@ -1,7 +1,7 @@
 //! Escalation checks: users can grant only rights that they have.
 //!
-//! Who writes a role must hold every right in it, or may `escalate` that role; who writes a binding must hold every
-//! right of its role, or may `bind` that role.
+//! To write a role, a user must hold every right in it, or may `escalate` that role; to write a binding, a user must
+//! hold every right of its role, or may `bind` that role.
 
 use serde_json::Value;
 

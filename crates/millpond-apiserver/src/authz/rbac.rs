@@ -1,4 +1,4 @@
-//! Roles and bindings, compiled: who is given which rules, where.
+//! Roles and bindings, compiled: the rules of each subject, by namespace.
 //!
 //! Bindings are kept by the users and groups that they name, so that a request looks only at those of its own user.
 //! Roles are kept by name; a change of a role touches no binding.

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_by_resource() {
+    fn what_is_missing_is_reported_by_resource() {
         let held = [
             rule(json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]})),
             rule(json!({"verbs": ["update"], "apiGroups": ["apps"], "resources": ["*/scale"]})),

@@ -221,7 +221,7 @@ fn is_usable(selector: &Value, errors: &Errors, since: usize) -> bool {
     check::is_empty_selector(selector) || errors.len() == since
 }
 
-/// A selector that is not there selects nothing; an empty one is told elsewhere.
+/// A missing selector selects nothing; an empty one is reported elsewhere.
 fn matches_labels(selector: &Value, template: &Value, path: Path<'_>, errors: &mut Errors) {
     let labels = template.at("metadata").at("labels");
     if selector.is_null() || !check::selects(selector, labels) {

@@ -22,7 +22,7 @@ const STATUS: Path<'static> = Path::root("status");
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const SETTLED: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// CertificateSigningRequest. Who asks is filled in by the caller, who knows ([`set_requester`]).
+/// CertificateSigningRequest. The caller fills in the requesting user ([`set_requester`]).
 pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
     prepare_create: |request| {
         shape::preparing(request, |request| {
@@ -60,7 +60,7 @@ pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
     ..PLAIN
 };
 
-/// Says who asks, whatever the client said.
+/// Sets the requesting user, whatever the client sent.
 pub fn set_requester(request: &mut Value, requester: &Identity) {
     let spec = request.object("spec");
     for field in ["uid", "extra"] {

@@ -17,7 +17,7 @@ pub(super) const IMMUTABLE: &str = "field is immutable";
 /// Numbers that count something.
 pub(super) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Telling a problem in few words.
+/// Reports validation errors in few words.
 pub(super) trait ReportError {
     fn report(&mut self, error: FieldError);
 
@@ -56,7 +56,7 @@ pub(super) trait ReportError {
         }
     }
 
-    /// A value that must be one of a few; the list is told in the order given.
+    /// A value that must be one of a few; the list is reported in the order given.
     fn one_of(&mut self, path: Path<'_>, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
             self.not_supported(path, value, supported);

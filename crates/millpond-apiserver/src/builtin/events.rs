@@ -116,7 +116,7 @@ fn fresh(event: &Value, errors: &mut Errors) {
     }
 }
 
-/// Once told, an event only counts how often it happens again.
+/// Once recorded, an event only counts how often it happens again.
 fn unchanged(new: &Value, old: &Value, errors: &mut Errors) {
     for (field, shown) in [
         ("regarding", "involvedObject"),

@@ -1,4 +1,4 @@
-//! What field selectors of built-in kinds read, beyond `metadata.name` and `metadata.namespace`.
+//! Fields for field selectors of built-in kinds, beyond `metadata.name` and `metadata.namespace`.
 //!
 //! Values are text: absent strings are empty, absent numbers `0`, absent flags `false`, as in the real API server.
 

@@ -1,7 +1,7 @@
-//! What kube-apiserver 1.36 made of some hundred objects, replayed through the hooks.
+//! Replays recorded answers of kube-apiserver 1.36 to some hundred objects through the hooks.
 //!
-//! Each line of `testdata/*.jsonl` is one case: an object, perhaps a merge patch to it, and what the real server
-//! stored or the errors that it told. Uids and times are replaced, addresses that a server picks are left out.
+//! Each line of `testdata/*.jsonl` is one case: an object, perhaps a merge patch to it, and what the real server stored
+//! or the errors that it returned. Uids and times are replaced, addresses that a server picks are left out.
 
 use serde_json::{Value, json};
 
@@ -107,8 +107,9 @@ fn outcome(mut object: Value, errors: &[FieldError]) -> [Value; 2] {
     }
 }
 
-/// Errors in order (the real server goes through maps at random), told once, with composite values masked (it shows some of
-/// them in the form of its internal types) and without what follows a line break (its own form of a diff).
+/// Errors in order (the real server iterates maps at random), without duplicates, with composite values masked (it
+/// shows some of them in the form of its internal types) and without what follows a line break (its own form of a
+/// diff).
 fn comparable(errors: &Value) -> Value {
     let mut texts: Vec<String> =
         errors.as_array().into_iter().flatten().filter_map(Value::as_str).map(masked).collect();

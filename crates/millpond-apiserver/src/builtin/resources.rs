@@ -43,7 +43,7 @@ pub(crate) fn of_pod(pod: &Value, side: &str) -> Amounts {
     sum
 }
 
-/// What a running container holds: the most of what it should have, has, and was promised.
+/// The resources of a running container: the maximum of its spec, its actual and its allocated resources.
 fn held(pod: &Value, container: &Value, side: &str) -> Amounts {
     let status = pod.at("status");
     let name = container.text("name");
@@ -62,7 +62,7 @@ fn held(pod: &Value, container: &Value, side: &str) -> Amounts {
     held
 }
 
-/// Sums up what `of` says of each container; it is told whether the container runs as long as the pod.
+/// Sums up `of` over the containers; its argument says whether the container runs as long as the pod.
 fn over_containers(spec: &Value, of: impl Fn(&Value, bool) -> Amounts) -> Amounts {
     let mut sum = Amounts::default();
     for container in spec.items("containers") {

@@ -1,4 +1,4 @@
-//! Which kinds are served, group by group, in the order of discovery.
+//! The table of built-in kinds, group by group, in the order of discovery.
 //!
 //! Facts of the Kubernetes 1.36 API. Exec, attach, logs, port-forward and proxy subresources are absent on
 //! purpose: nothing here runs containers, so the paths answer 404.

@@ -215,7 +215,7 @@ pub(super) fn compare(a: &Value<'_>, b: &Value<'_>, meter: &mut Meter) -> Result
     order(a, b)
 }
 
-/// The same, for who has paid already.
+/// The same, where the cost is already charged.
 pub(super) fn order(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, Error> {
     Ok(match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),

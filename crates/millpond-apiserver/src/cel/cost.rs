@@ -1,4 +1,4 @@
-//! What an expression may cost at most, before it is ever evaluated.
+//! Estimates the maximum cost of an expression before it is evaluated.
 //!
 //! Units are those of the real server: reading a name or field costs one, traversing text a tenth per character,
 //! and so on. Sizes come from the schema's limits; where there are none, from the largest request. The estimate

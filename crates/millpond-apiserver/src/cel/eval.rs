@@ -112,7 +112,7 @@ impl Prepared {
     }
 }
 
-/// Evaluates an expression over variables. The meter tells what it cost, also when there is an error.
+/// Evaluates an expression over variables. The meter has its cost, also when there is an error.
 pub(super) fn evaluate<'a>(
     expression: &Expr,
     facts: &Facts,

@@ -1,10 +1,10 @@
-//! What is wrong with an expression, shown with the line it is about.
+//! Errors of an expression, shown with the line that they are about.
 
 use std::fmt;
 
 /// Problems shown at most; the rest is counted.
 const MAX_SHOWN: usize = 100;
-/// Problems kept at most; who has that many does not read them all.
+/// The number of problems that are kept; a longer list is not read.
 const MAX_KEPT: usize = 1000;
 /// Bytes of all problems together.
 const MAX_TEXT: usize = 64 << 10;

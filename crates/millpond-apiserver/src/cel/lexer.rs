@@ -1,4 +1,4 @@
-//! From text to tokens.
+//! The lexer: from text to tokens.
 
 use super::issues::Issues;
 
@@ -27,7 +27,7 @@ impl Token {
     }
 }
 
-/// Kinds of tokens. Operators and brackets are told by their text.
+/// Kinds of tokens. Operators and brackets differ by their text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
     End,
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_told() {
+    fn what_is_no_token_is_reported() {
         let mut issues = Issues::new("a # 'b");
         let tokens = tokens("a # 'b", &mut issues);
         assert_eq!(tokens.len(), 2);

@@ -1,4 +1,4 @@
-//! What can be wrong with constants although their types are right.
+//! Checks constants whose types are right but whose values are invalid.
 
 use super::ast::{Expr, Kind, Literal};
 use super::checker::Facts;

@@ -1,8 +1,8 @@
-//! What an evaluation may cost.
+//! The runtime cost limit of an evaluation.
 //!
-//! Three counters run: the cost in upstream's units, which decides and is told to users, and the work really done,
-//! which keeps expressions from being slow where upstream's units do not see it (comparing large objects, counting
-//! characters, constants in loops). The third one is the memory of what is made, see [`MAX_MADE_BYTES`].
+//! Three counters run: the cost in upstream's units, which decides and is shown to users; the work really done, which
+//! keeps expressions from being slow where upstream's units do not see it (comparing large objects, counting
+//! characters, constants in loops); and the memory of what is made, see [`MAX_MADE_BYTES`].
 
 use super::value::{Error, Value};
 

@@ -124,7 +124,7 @@ impl Program {
         with_room(self.is_deep, estimate).unwrap_or(u64::MAX)
     }
 
-    /// Evaluates the expression up to a cost and an amount of work, which is reduced. The cost is told also when
+    /// Evaluates the expression up to a cost and an amount of work, which is reduced. The cost is returned also when
     /// there is an error.
     pub(crate) fn evaluate<'a>(
         &self,

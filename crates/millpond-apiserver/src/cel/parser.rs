@@ -1,4 +1,4 @@
-//! From tokens to a tree. Macros are expanded on the way.
+//! The parser: from tokens to a syntax tree. Macros are expanded on the way.
 //!
 //! The parser stops at the first syntax error; its words follow those of upstream's generated parser where a
 //! person would notice. Every recursion is bounded: by [`MAX_DEPTH`] for nesting and by [`MAX_NODES`] for what

@@ -1,4 +1,4 @@
-//! What a schema means to expressions: types, and how large values can be.
+//! The CEL type of a schema, with the maximum size of its values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which names a definition gets, and the conditions that say so.
+//! Accepts or rejects the names of a definition, with the conditions for that.
 //!
 //! The real server lets two controllers do this a moment after the write; here it is part of the write, so that
 //! a definition is established when its creation is answered.
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_names_are_told() {
+    fn taken_names_are_reported() {
         let mut foos = definition("foos", "Foo", &["f", "ff"]);
         prepare(&mut foos, None, &[], "T");
         for (mut other, reason, message) in [

@@ -1,4 +1,4 @@
-//! What a definition's writer should know although it is valid.
+//! Warnings for definitions that are valid but questionable.
 
 use std::collections::BTreeSet;
 

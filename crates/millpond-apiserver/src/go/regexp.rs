@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_as_in_go() {
+    fn mistakes_are_reported_as_in_go() {
         for (pattern, expected) in [
             ("[", "missing closing ]: `[`"),
             ("a[b", "missing closing ]: `[b`"),

@@ -1,4 +1,4 @@
-//! From the bytes of a body to an object of the kind that the path names.
+//! Decodes a body to an object of the kind that the path names.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -79,7 +79,7 @@ pub(crate) fn object(call: &mut Call, body: &Bytes) -> Result<Value, ApiError> {
     Ok(object)
 }
 
-/// 400 for a body whose kind cannot be told, with the start of the body.
+/// 400 for a body of unknown kind, with the start of the body.
 fn unrecognized(resource: &Resource, problem: &str, body: &[u8]) -> ApiError {
     const SHOWN: usize = 30;
     let start = &body[..body.len().min(SHOWN)];
@@ -138,8 +138,8 @@ pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Checks types, drops unknown fields, and reports them as the client asked for. For built-in types they are
-/// told in the order of the JSON that the object was read from, if there is any.
+/// Checks types, drops unknown fields, and reports them as the client asked for. For built-in types they are reported
+/// in the order of the JSON that the object was read from, if there is any.
 pub(crate) fn conform(
     call: &mut Call,
     object: &mut Value,

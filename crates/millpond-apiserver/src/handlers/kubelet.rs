@@ -258,8 +258,8 @@ fn tunnel(call: &mut Call, mut response: Response<Incoming>) -> Result<ApiRespon
     Ok(passed)
 }
 
-/// TLS with a client certificate that was made just now. Kubelets show certificates that they have signed themselves
-/// unless told otherwise; as with kube-apiserver, these are not verified.
+/// TLS with a client certificate that was made just now. Kubelets serve self-signed certificates by default; as with
+/// kube-apiserver, these are not verified.
 fn tls_config(call: &Call) -> Result<rustls::ClientConfig, String> {
     let authority = call.server.options.authority.as_deref().ok_or("this server has no CA")?;
     let (certificate, key) = authority.client(USER, &[], call.server.clock.now())?;

@@ -1,4 +1,4 @@
-//! From a request to an answer: who asks, what is named, which verb, and then the one handler for it.
+//! Dispatches a request: authenticates the user, resolves path and verb, and calls the handler.
 
 mod body;
 pub(crate) mod call;
@@ -58,7 +58,7 @@ where
     response
 }
 
-/// What is told about a request in metrics, logs and the audit log.
+/// The facts about a request for metrics, logs and the audit log.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLog {
     pub(crate) verb: &'static str,

@@ -1,4 +1,4 @@
-//! Who owns what a request writes: the bridge from a [`Call`] to [`apply`].
+//! Field ownership of a request: the bridge from a [`Call`] to [`apply`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Ownership {
         apply::track_create(object, &self.target(), &self.manager());
     }
 
-    /// The managedFields of a new object as JSON, if they can be told without touching the object.
+    /// The managedFields of a new object as JSON, if they can be computed without changing the object.
     pub(crate) fn new_managed_fields(&self, object: &Value) -> Option<String> {
         apply::new_managed_fields(object, &self.target(), &self.manager())
     }

@@ -122,7 +122,7 @@ struct Watcher {
     initial_end: bool,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Told instead of anything else.
+    /// Sent instead of anything else.
     refusal: Option<Bytes>,
     ended: bool,
 }

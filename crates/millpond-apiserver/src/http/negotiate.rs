@@ -1,4 +1,4 @@
-//! Which form a client wants its answer in, and which form a body is in.
+//! Content negotiation: the format of an answer, and the format of a body.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};

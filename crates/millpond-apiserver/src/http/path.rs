@@ -1,4 +1,4 @@
-//! From a URL path to what it names.
+//! Parses a URL path to the resource that it names.
 
 use std::borrow::Cow;
 

@@ -269,7 +269,7 @@ mod tests {
         })
     }
 
-    /// The published schema, and its `spec.properties`, without what is said about metadata.
+    /// The published schema, and its `spec.properties`, without the metadata.
     fn published(dialect: Dialect) -> (Value, Value) {
         let descriptions = Descriptions::load();
         let mut definitions = Definitions::new(dialect, &descriptions, Vec::new());

@@ -1,4 +1,4 @@
-//! What clients look for in the documents.
+//! The parts of the documents that clients depend on.
 
 use http::header::ACCEPT;
 

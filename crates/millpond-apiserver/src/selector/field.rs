@@ -40,7 +40,7 @@ impl FieldSelector {
     /// Reads the text form. The error's sentence is that of the real API server, with 400.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let mut terms = split_terms(text);
-        // The real server sorts, so the first bad term of several is told in this order.
+        // The real server sorts, so the first bad term of several is reported in this order.
         terms.sort_unstable();
         let requirements = terms
             .into_iter()

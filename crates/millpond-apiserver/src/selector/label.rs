@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_selector_objects_are_told_like_kubernetes_does() {
+    fn bad_selector_objects_are_reported_like_kubernetes_does() {
         let error = |object: Value| LabelSelector::from_object(&object).unwrap_err();
         assert_eq!(
             error(json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]})),

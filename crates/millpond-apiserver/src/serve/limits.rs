@@ -1,4 +1,4 @@
-//! How many connections, and for how long without a request.
+//! Limits on connections: their number, and their time without a request.
 
 use std::time::Duration;
 

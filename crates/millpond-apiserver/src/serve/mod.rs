@@ -33,9 +33,9 @@ pub use self::limits::{Limits, raise_open_files};
 use self::stall::StallGuard;
 use crate::server::Server;
 
-/// How long requests may take to end after the server was told to stop.
+/// How long requests may take to end after the server began to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to leave a connection that was idle for too long, after it was told (GOAWAY).
+/// How long a client may take to leave a connection that was idle for too long, after GOAWAY.
 const LINGER: Duration = Duration::from_secs(1);
 /// Requests on one HTTP/2 connection at the same time: Go clients put everything on one.
 const MAX_STREAMS: u32 = 1000;

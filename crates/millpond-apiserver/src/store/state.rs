@@ -1,7 +1,7 @@
-//! What is in memory: every object, and the recent history that watches and paged lists read from.
+//! The state in memory: every object, and the recent history that watches and paged lists read from.
 //!
-//! The history is the queue of every watcher: a watcher keeps a revision and asks for what came after.
-//! One that falls behind the history is told so (410) instead of holding memory.
+//! The history is the queue of every watcher: a watcher keeps a revision and asks for what came after. One that falls
+//! behind the history gets 410 instead of holding memory.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;

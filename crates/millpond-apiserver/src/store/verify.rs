@@ -1,4 +1,4 @@
-//! Whether the text of an object can be read: checked before it is written, and again when it is loaded.
+//! Verifies that the text of an object can be read: before it is written, and when it is loaded.
 //!
 //! `serde_json` skips what is not asked for without looking closely: a number out of range, a broken string or a
 //! nesting beyond its own limit pass. [`index`] reads every value, so that [`super::StoredObject::to_value`] cannot

@@ -113,7 +113,7 @@ async fn pods_are_charged_to_quotas_until_these_are_spent() {
 }
 
 #[tokio::test]
-async fn a_quota_that_nobody_has_counted_refuses_or_binds_nobody() {
+async fn an_uncounted_quota_limits_nothing() {
     let api = Api::start().await;
     let uncounted = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "new"}, "spec": {"hard": {"pods": "0"}},

@@ -1,4 +1,4 @@
-//! Limits on requests: who is refused when others take all there is, and who is not.
+//! Limits on requests: which users are refused when others take all capacity, and which are not.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn unfinished(server: &Arc<Server>) -> impl Future<Output = u16> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_bodies_hold_up_nobody() {
+async fn unfinished_bodies_block_no_others() {
     let api = api(2).await;
     let mut posts: Vec<_> = (0..1024).map(|_| Box::pin(unfinished(&api.server))).collect();
     assert!(posts.iter_mut().all(|post| post.as_mut().now_or_never().is_none()), "all wait for their bodies");

@@ -79,7 +79,7 @@ async fn bind(api: &Api, role: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn who_is_given_nothing_may_look_around_and_no_more() {
+async fn a_user_without_roles_may_discover_and_no_more() {
     let api = Api::start().await;
     let jane = user("jane", &[]);
     let refused = |what: &str| Some((403, what.to_owned()));
@@ -181,7 +181,7 @@ async fn a_service_account_has_what_it_is_given() {
 }
 
 #[tokio::test]
-async fn nobody_gives_what_they_do_not_have() {
+async fn users_grant_only_what_they_have() {
     let api = Api::start().await;
     let jane = user("jane", &[]);
     role(&api, "role-writer", json!([{"verbs": ["*"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings", "clusterroles"]}])).await;
@@ -348,7 +348,7 @@ async fn aggregated_roles_have_the_rules_of_those_that_they_select() {
 }
 
 #[tokio::test]
-async fn default_roles_are_completed_at_a_start_unless_told_otherwise() {
+async fn default_roles_are_completed_at_a_start_by_default() {
     let store = Store::in_memory(Clock::System);
     let api = Api::with(store.clone(), Clock::System, ServerOptions::default()).await;
     let discovery = format!("{RBAC}/clusterroles/system:discovery");

@@ -44,6 +44,44 @@ async fn resize_and_ephemeral_containers_take_apply_patches() {
     assert_eq!(managers, [("debugger", "ephemeralcontainers"), ("sizer", "resize"), ("tester", "")]);
 }
 
+#[tokio::test]
+async fn pods_without_a_kubelet_say_what_is_missing() {
+    let api = Api::start().await;
+    let pod = |node: &str| {
+        let assigned = (node != "none").then_some(node);
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("on-{node}")},
+            "spec": {"nodeName": assigned, "containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "played"}});
+    api.accept("POST", "/api/v1/nodes", &node).await;
+    for node in ["none", "played", "gone"] {
+        api.accept("POST", "/api/v1/namespaces/default/pods", &pod(node)).await;
+    }
+    let ask = async |method: &str, path: &str| {
+        let (code, answer) =
+            api.send(method, &format!("/api/v1/namespaces/default/pods/{path}"), &serde_json::Value::Null).await;
+        (code, answer["message"].as_str().unwrap_or_default().to_owned())
+    };
+    for (method, path) in [
+        ("GET", "on-played/log"),
+        ("POST", "on-played/exec?command=ls&stdout=1"),
+        ("POST", "on-played/attach?stdout=1"),
+        ("POST", "on-played/portforward"),
+    ] {
+        let (code, message) = ask(method, path).await;
+        let missing = "status.daemonEndpoints.kubeletEndpoint.Port is not set. A stand-in plays this node";
+        assert_eq!(code, 501, "{path}: {message}");
+        assert!(
+            message.starts_with("node \"played\" has no kubelet") && message.contains(missing),
+            "{path}: {message}"
+        );
+    }
+    assert_eq!(ask("GET", "on-none/log").await, (400, "pod on-none does not have a host assigned".to_owned()));
+    assert_eq!(ask("GET", "on-gone/log").await, (404, "nodes \"gone\" not found".to_owned()));
+}
+
 const POOLS: &str = "/apis/pond.example/v1/pools";
 
 /// A kind like Karpenter's NodePool: `replicas` may not come or go, and has a range in its schema.

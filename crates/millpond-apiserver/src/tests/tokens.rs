@@ -152,7 +152,7 @@ async fn tokens_survive_a_restart_with_the_key_of_the_data_directory() {
 }
 
 #[tokio::test]
-async fn a_certificate_request_tells_who_asks() {
+async fn a_certificate_request_names_the_user() {
     let api = Api::start().await;
     let uid = account(&api, "builder").await["metadata"]["uid"].clone();
     let token = request_token(&api, "builder", json!({})).await["status"]["token"].clone();

@@ -1,4 +1,4 @@
-//! What is written, and that it says the same when it is read again.
+//! Saved workloads, and that they are equal when they are read again.
 
 use std::path::Path;
 

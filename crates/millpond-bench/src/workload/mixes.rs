@@ -101,7 +101,7 @@ struct Mixer {
 const APP: &str = "app";
 
 impl Mixer {
-    /// So many services; `rules` adds what each asks of its nodes.
+    /// A number of services; `rules` adds what each asks of its nodes.
     fn services(
         &mut self,
         count: usize,

@@ -1,4 +1,4 @@
-//! What the workloads are made of.
+//! The content of the workloads.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

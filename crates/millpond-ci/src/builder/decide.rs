@@ -289,8 +289,8 @@ pub struct UploadTask {
     pub format: String,
 }
 
-/// Uploads to make now, and when the next one that backs off is due. `is_local` tells whether this builder has the file
-/// of a build in a format.
+/// Uploads to make now, and when the next one that backs off is due. `is_local` returns whether this builder has the
+/// file of a build in a format.
 pub fn uploads(
     images: &Images,
     records: &Records,

@@ -174,8 +174,8 @@ impl Drop for Group {
     }
 }
 
-/// When a process was started: ticks since boot, with the boot's id, so that a later process with the same id is told
-/// apart.
+/// When a process was started: ticks since boot, with the boot's id, so that a later process with the same id is
+/// distinguished.
 fn started(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The name of the command may have spaces and parentheses.
@@ -196,7 +196,8 @@ pub(super) fn end_leftovers(images: &Path) -> io::Result<()> {
         let mut words = text.split_whitespace();
         let pid = words.next().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         if let (Some(pid), Some(then)) = (pid, words.next()) {
-            // If the leader is gone, its group cannot be told from a later one of the same number: that has a leader.
+            // If the leader is gone, its group cannot be distinguished from a later one of the same number: that has a
+            // leader.
             let now = started(pid);
             if now.as_deref() == Some(then) || (now.is_none() && has_group(pid)) {
                 tracing::warn!(pid = pid.as_raw_nonzero(), file = name, "ending a command of the builder before");

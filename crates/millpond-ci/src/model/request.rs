@@ -53,7 +53,7 @@ pub struct NodeRequest {
     /// Whether nodes that are ready already may be used.
     #[serde(default = "yes")]
     pub reuse: bool,
-    /// Who asks.
+    /// The requestor.
     #[serde(default)]
     pub requestor: Option<String>,
     /// Data of the requestor's own.

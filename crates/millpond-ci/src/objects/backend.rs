@@ -327,7 +327,8 @@ impl ObjectBackend {
         }
     }
 
-    /// Notes reasons that are not in the status yet. Amounts alone are no news: they change with every other request.
+    /// Records reasons that are not in the status yet. A change of amounts alone is not recorded: amounts change with
+    /// every other request.
     fn note(&self, id: &str, verdicts: &[Verdict], write: bool) {
         let Some((object, ..)) = self.state.lock().request(id) else { return };
         let before = self.verdicts.lock().get(id).cloned().unwrap_or_else(|| object.status.reasons.clone());

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_for_those_who_want_it_most() {
+    fn json_is_for_clients_that_prefer_it() {
         for (accept, json) in [
             (None, false),
             (Some("*/*"), false),

@@ -60,7 +60,7 @@ pub struct Web {
     pub ready: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Families of metrics that are counted elsewhere, as text.
     pub counters: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Who may change something, and, where `reads_need_token`, who may read.
+    /// Authorizes changes, and, where `reads_need_token`, reads.
     pub authorize: Authorize,
     /// Whether reading needs a token: on every address beyond loopback.
     pub reads_need_token: bool,

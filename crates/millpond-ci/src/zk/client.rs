@@ -1,6 +1,6 @@
 //! A client of ZooKeeper: one session over one connection at a time, requests in a pipeline.
 //!
-//! Answers and changes come in the order of the server: a change of a znode that was made before an answer is told
+//! Answers and changes come in the order of the server: a change of a znode that was made before an answer is delivered
 //! before it. Callbacks run in that order.
 
 use std::collections::VecDeque;

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_by_their_paths() {
+    fn node_paths_are_recognized() {
         assert_eq!(place("/nodepool"), NodePath::Folder);
         assert_eq!(place("/nodepool/requests/100-0000000001"), NodePath::Request("100-0000000001"));
         assert_eq!(place("/nodepool/nodes/0000000001"), NodePath::Node("0000000001"));

@@ -1,4 +1,4 @@
-//! Follows the part of the tree that a launcher needs: a walk after each connection, then changes as they are told.
+//! Follows the part of the tree that a launcher needs: a walk after each connection, then the delivered changes.
 //!
 //! Pure but for the requests that it asks for: changes and answers come in the order of the server, so what was read
 //! last is what is there.
@@ -36,7 +36,7 @@ impl Tree {
         self.connection
     }
 
-    /// Takes in news; gives the requests to send.
+    /// Applies a change; returns the requests to send.
     pub(super) fn apply(&mut self, news: News, mirror: &mut Mirror) -> Vec<Op> {
         let asked = match news {
             News::Connected => self.begin(mirror),

@@ -86,6 +86,7 @@ impl Running {
             config: receiver,
             drivers: Arc::new(move |_| given.borrow().clone()),
             hostname: "millpond.example.com".to_owned(),
+            uploads: None,
         };
         let launcher = Launcher::new(settings);
         let (handle, ends) = (launcher.handle(), CancellationToken::new());
@@ -93,7 +94,7 @@ impl Running {
         Self { store, handle, config, drivers, ends, task }
     }
 
-    /// Ends as a launcher does that is told to.
+    /// Ends like a launcher that is stopped.
     pub(crate) async fn stop(self) {
         self.ends.cancel();
         self.task.await.unwrap();

@@ -1,4 +1,4 @@
-//! What consumers of advice tell: types that they could not get, nodes that they could not let go.
+//! ScalingFeedback: types that the consumer of advice could not get, and nodes that it could not remove.
 //!
 //! A ScalingFeedback is one failure, at the time at which it was made. Nothing is written about it: a controller that
 //! starts reads all that are there again, and comes to the same result.

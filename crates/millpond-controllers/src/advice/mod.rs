@@ -125,8 +125,9 @@ impl Advisor {
         [self.context.stock_outs.next_probe(), self.feedback.next_release()].into_iter().flatten().min()
     }
 
-    /// Thinks everything over; tells whether a write failed.
+    /// Computes all advice and writes it; returns whether a write failed.
     async fn pass(&mut self) -> bool {
+        let _round = self.context.cluster.supervisor.begin("advisor");
         self.feedback.learn();
         let mut failed = false;
         for constraint in self.context.cluster.constraints.list() {
@@ -226,7 +227,7 @@ impl Advisor {
         (snapshot, outcome)
     }
 
-    /// Writes advice that says something else than what is there; tells whether it did.
+    /// Writes advice if it differs from the stored object; returns whether it wrote.
     async fn write(&self, advice: Advice) -> Result<bool> {
         let Advice { key, metadata, spec, diagnostic } = advice;
         let advices = &self.context.cluster.advices;

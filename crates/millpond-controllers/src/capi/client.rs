@@ -1,4 +1,4 @@
-//! Which version of Cluster API a cluster serves, and a client that speaks the other one where it must.
+//! Detects which version of Cluster API a cluster serves; its client converts requests to that version.
 //!
 //! Controllers and verbs are written for v1beta2. Where only v1beta1 is served, requests are sent there instead;
 //! answers come back as they are, and the views of `millpond_api::capi` read both shapes.

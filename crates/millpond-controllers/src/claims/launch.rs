@@ -1,4 +1,4 @@
-//! From a claim to a machine: the cheapest offering that satisfies it, and is to be had.
+//! Launch: creates the machine of a claim, with the cheapest available offering that satisfies it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -45,7 +45,7 @@ const LAUNCH_FAILED: EventReason =
     EventReason { component: "millpond", action: "Launch", reason: "LaunchFailed", warning: true };
 /// A launch that failed so often in a row, for a reason that may pass, speaks of the whole pool.
 const FAILURES_OF_POOL: u32 = 3;
-/// So many pods of a claim get an event of its launch.
+/// At most this many pods of a claim get an event of its launch.
 const PODS_REPORTED: usize = 10;
 
 /// How far claims are that are being launched.
@@ -56,7 +56,8 @@ pub(super) struct Launches(Mutex<HashMap<Key, Launching>>);
 struct Launching {
     /// Failures in a row.
     failures: u32,
-    /// What came of it, by the uid of the claim, until it is written down. Who loses it asks again, and gets the same.
+    /// The launched instance, by the uid of the claim, until it is in the claim's status. A process that loses it asks
+    /// the provider again, with the same token, and gets the same instance.
     made: Option<(String, Launched)>,
 }
 
@@ -129,7 +130,7 @@ impl Claims {
         let taken: Vec<OfferingKey> = request.choices.iter().map(|choice| choice.offering.clone()).collect();
         self.context.terminations.launch_started(claim);
         let outcome = provider.create(&request).await;
-        // Who has made a machine for a token before gives that one: a refusal says that there is none.
+        // A provider that has created an instance for this token returns that one; these errors say that there is none.
         use ProviderError::{CapacityUnavailable, NotFound, Quota};
         if matches!(&outcome, Err(CapacityUnavailable { .. } | Quota { .. } | NotFound { .. })) {
             self.context.terminations.launch_failed(claim);
@@ -309,7 +310,7 @@ impl Claims {
         let _ = self.context.launched.send((claim.name().to_owned(), others_too));
     }
 
-    /// Says on a claim, and on pods that were promised its node, what came of a launch; not with every try.
+    /// Records the outcome of a launch on a claim and on the pods nominated to its node; not for every attempt.
     fn report_launch(&self, claim: &NodeClaim, event_reason: EventReason, why: &str) {
         self.context.events.record(claim, event_reason, why);
         self.report_to_pods(claim, event_reason, why);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_waits_for_those_who_came_meanwhile_but_not_for_later_ones() {
+    async fn the_first_waits_for_members_that_joined_meanwhile_but_not_for_later_ones() {
         let readiness_batch = ReadinessBatch::default();
         let (first, second) = (readiness_batch.enter(), readiness_batch.enter());
         let mut first = Box::pin(first.wait_for_others());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever() {
+    async fn no_member_waits_for_ever() {
         let readiness_batch = ReadinessBatch::default();
         let (first, _second) = (readiness_batch.enter(), readiness_batch.enter());
         let begun = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! The machine has become a node: it gets what the claim promises, and the claim its name.
+//! Registration: the node gets the labels and taints of its claim, and the claim gets the name of its node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Claims {
         Ok(None)
     }
 
-    /// Has pods nominated for a node before it takes any, or others are faster. What fails here is told again when the
-    /// node is ready. Gives the node as it is by then.
+    /// Nominates the pods of a node before the node takes any, since other pods could be faster. Failed nominations are
+    /// repeated when the node is ready. Returns the node as it is by then.
     async fn tell_scheduler(&self, claim: &NodeClaim, node: Arc<Node>, promised: &[Key]) -> Arc<Node> {
         let cluster = &self.context.cluster;
         let busy = self.readiness_batch.enter();
@@ -82,7 +82,7 @@ impl Claims {
     }
 }
 
-/// A node once it has what its claim promises.
+/// A node with everything that its claim specifies.
 struct Registered {
     taints: Vec<Taint>,
     /// What it still lacks to be ready for pods.
@@ -95,8 +95,8 @@ fn registered(claim: &NodeClaim, node: &Node) -> Registered {
     Registered { taints, lacks }
 }
 
-/// What a node lacks of what its claim promises; none when it has all of it. One that is ready already is told so with
-/// the same write.
+/// The patch that gives a node what its claim specifies; `None` when it has all of it. A node that is ready already is
+/// marked initialized by the same write.
 fn registration(claim: &NodeClaim, node: &Node, registered: &Registered) -> Option<Value> {
     let mut labels: BTreeMap<String, String> = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(REGISTERED_LABEL.to_owned(), "true".to_owned());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_ready_already_is_told_so_with_the_same_write() {
+    fn a_node_that_is_ready_already_is_marked_by_the_same_write() {
         let mut claim = claim();
         claim.spec.startup_taints.clear();
         let mut node = node();

@@ -53,7 +53,7 @@ impl ClaimsMissingDomains {
 }
 
 impl Claims {
-    /// How long to wait at most, if a pod that was promised this node spreads over nodes that are not there yet.
+    /// How long to wait at most, if a pod nominated to this node spreads over nodes that are not there yet.
     pub(super) fn wait_for_domains(&self, claim: &NodeClaim, node: &Node, promised: &[Key]) -> Option<Duration> {
         let cluster = &self.context.cluster;
         let registered = node.metadata.creation_timestamp.as_ref()?.0;

@@ -12,7 +12,7 @@ use millpond_runtime::error::Result;
 use millpond_runtime::meta::{Key, is_leaving};
 use tokio::time::Instant;
 
-use super::command::{Candidate, Command, Failure, Next, Sight, Stage, commands, next, stage};
+use super::command::{Candidate, CandidateState, Command, Failure, Next, Stage, commands, next, stage};
 use super::execute::{forget, mark, node_name_of, sight, standing, unmark};
 use super::node_backoff::After;
 use super::verify::{Group, verify};
@@ -21,6 +21,7 @@ use crate::blocking::run_blocking;
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
 use crate::kinds::NodeClaim;
+use crate::turn::Turn;
 
 /// A pod that the scheduler was about to bind when the node was tainted is seen within this time. Then nodes that go
 /// without replacement are asked about once more.
@@ -76,7 +77,8 @@ impl Disruptor {
 
     fn next(&self, command: &Command) -> Next {
         let cluster = &self.context.cluster;
-        let candidates: Vec<Sight> = command.candidates.iter().map(|candidate| sight(cluster, candidate)).collect();
+        let candidates: Vec<CandidateState> =
+            command.candidates.iter().map(|candidate| sight(cluster, candidate)).collect();
         let replacements: Vec<Stage> = command.replacements.iter().map(|claim| stage(claim)).collect();
         let created = command.replacements.iter().filter_map(|claim| claim.metadata.creation_timestamp.as_ref());
         let age = created.map(|time| time.0).min().map_or(Duration::ZERO, |created| {
@@ -92,7 +94,7 @@ impl Disruptor {
         }
         // What is asked about stays so until the claims are deleted: others that decide wait.
         let context = Arc::clone(&self.context);
-        let _turn = context.turn.lock().await;
+        let turn = context.turns.take().await;
         let verdicts = self.verify(&ready);
         let mut outcome = Ok(());
         let mut going: Vec<(Arc<NodeClaim>, String)> = Vec::new();
@@ -105,7 +107,7 @@ impl Disruptor {
             }
         }
         let deleted: Vec<Result<()>> = stream::iter(going)
-            .map(|(claim, reason)| self.delete(claim, reason))
+            .map(|(claim, reason)| self.delete(&turn, claim, reason))
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
@@ -128,9 +130,9 @@ impl Disruptor {
         run_blocking(|| verify(&snapshot, &groups))
     }
 
-    async fn delete(&self, claim: Arc<NodeClaim>, reason: String) -> Result<()> {
+    async fn delete(&self, turn: &Turn<'_>, claim: Arc<NodeClaim>, reason: String) -> Result<()> {
         let cluster = &self.context.cluster;
-        cluster.claims.delete(&claim, None).await?;
+        turn.delete(cluster, &claim).await?;
         tracing::info!(claim = claim.name(), reason, "node goes");
         events::terminating(cluster, &claim, &reason);
         self.context.metrics.claim_disrupted(&claim, &reason);

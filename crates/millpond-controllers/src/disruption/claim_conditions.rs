@@ -15,7 +15,7 @@ use millpond_runtime::meta::{Key, is_leaving, status_patch};
 use millpond_runtime::queue::Queue;
 use millpond_runtime::worker::Reconcile;
 
-use super::drift::{ASK_AGAIN, Drift, Opinions};
+use super::drift::{ASK_AGAIN, Drift, ProviderDrifts};
 use super::pod_events::{PodEvents, SELDOM};
 use crate::cluster::{is_our_class, is_ours, pool_name};
 use crate::context::Context;
@@ -25,7 +25,7 @@ use crate::kinds::{NodeClaim, NodePool};
 pub struct ClaimConditions {
     context: Arc<Context>,
     events: Arc<PodEvents>,
-    opinions: Opinions,
+    opinions: ProviderDrifts,
 }
 
 impl ClaimConditions {
@@ -54,7 +54,7 @@ impl ClaimConditions {
             }
         });
         let events = PodEvents::listen(context, queue);
-        Self { context: Arc::clone(context), events, opinions: Opinions::default() }
+        Self { context: Arc::clone(context), events, opinions: ProviderDrifts::default() }
     }
 
     /// What drift a claim has; one that was never launched has none.

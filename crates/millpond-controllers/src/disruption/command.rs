@@ -82,7 +82,7 @@ pub(super) fn commands(claims: &[Arc<NodeClaim>]) -> Vec<Command> {
 
 /// How a claim that goes is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum CandidateState {
     /// It goes already, or is gone.
     Gone,
     /// It is there; the word says whether taint and condition are.
@@ -137,8 +137,8 @@ impl Failure {
 }
 
 /// What is to be done about a command whose replacements were written so long ago.
-pub(super) fn next(candidates: &[Sight], replacements: &[Stage], wanted: usize, age: Duration) -> Next {
-    if candidates.iter().all(|sight| *sight == Sight::Gone) {
+pub(super) fn next(candidates: &[CandidateState], replacements: &[Stage], wanted: usize, age: Duration) -> Next {
+    if candidates.iter().all(|sight| *sight == CandidateState::Gone) {
         return Next::Finish;
     }
     let count = |stage: Stage| replacements.iter().filter(|one| **one == stage).count();
@@ -149,7 +149,7 @@ pub(super) fn next(candidates: &[Sight], replacements: &[Stage], wanted: usize, 
     if !ready && age >= READY_WITHIN {
         return Next::Undo(Failure::Late);
     }
-    if candidates.contains(&Sight::Stands { marked: false }) {
+    if candidates.contains(&CandidateState::Stands { marked: false }) {
         return Next::Mark;
     }
     if ready { Next::Verify } else { Next::Wait(READY_WITHIN - age) }
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn replacements_come_first_and_all_of_them() {
-        use Sight::Gone;
+        use CandidateState::Gone;
         use Stage::{Coming, Lost, Ready};
-        let (marked, bare) = (Sight::Stands { marked: true }, Sight::Stands { marked: false });
+        let (marked, bare) = (CandidateState::Stands { marked: true }, CandidateState::Stands { marked: false });
         let minutes = Duration::from_mins;
         for (candidates, replacements, wanted, age, expected) in [
             (vec![marked], vec![Ready], 1, minutes(1), Next::Verify),

@@ -1,4 +1,4 @@
-//! Whether a claim is still what its pool and its class ask for.
+//! Drift: whether a claim still matches its pool and its class.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -43,16 +43,16 @@ pub(super) enum Drift {
 
 /// What providers said about machines.
 #[derive(Default)]
-pub(super) struct Opinions(Mutex<HashMap<Key, Opinion>>);
+pub(super) struct ProviderDrifts(Mutex<HashMap<Key, ProviderDrift>>);
 
-struct Opinion {
+struct ProviderDrift {
     asked: Instant,
     /// The generation of the class that it was asked about.
     generation: Option<i64>,
     drift: Drift,
 }
 
-impl Opinions {
+impl ProviderDrifts {
     pub(super) fn forget(&self, claim: &Key) {
         self.0.lock().remove(claim);
     }
@@ -75,7 +75,8 @@ impl Opinions {
             return standing;
         }
         let drift = by_provider(context, &class, claim).await;
-        let opinion = Opinion { asked: Instant::now(), generation: class.metadata.generation, drift: drift.clone() };
+        let opinion =
+            ProviderDrift { asked: Instant::now(), generation: class.metadata.generation, drift: drift.clone() };
         self.0.lock().insert(key, opinion);
         drift
     }
@@ -94,7 +95,7 @@ async fn by_provider(context: &Context, class: &NodeClass, claim: &NodeClaim) ->
     }
     .await;
     asked.unwrap_or_else(|error| {
-        tracing::debug!(claim = claim.name(), %error, "whether it has drifted cannot be told now");
+        tracing::debug!(claim = claim.name(), %error, "the provider cannot report drift now");
         Drift::Unknown
     })
 }

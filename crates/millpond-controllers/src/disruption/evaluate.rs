@@ -25,8 +25,8 @@ pub(super) struct Evaluation {
     pub(super) kept: Vec<Option<DisruptionBlocker>>,
     /// Nodes on which room is kept for pods of buffers, as long as these stay where they are.
     pub(super) buffers: HashMap<PodId, NodeId>,
-    /// Nodes that the planner was told to leave alone: of pools of fixed size, those of commands that failed lately, and
-    /// those that were bought together with nodes that pods still wait for.
+    /// Nodes that the planner must leave alone: of pools of fixed size, those of commands that failed lately, and those
+    /// that were bought together with nodes that pods still wait for.
     pub(super) spared: Vec<bool>,
     /// When nodes that were bought together are judged at the latest.
     pub(super) wave_ends: Option<Seconds>,
@@ -65,8 +65,9 @@ impl Evaluation {
     }
 }
 
-/// When the first of the pods came that wait for a node which was promised to them. What was bought since then was bought
-/// for the same wave of pods. Where they end up is open until the last of them is bound, so none of it is judged before.
+/// The creation time of the oldest pod that waits for the node it is nominated to. Nodes bought since then were bought
+/// for the same wave of pods. Where those pods end up is open until the last of them is bound, so none of these nodes
+/// is evaluated before.
 fn wave(snapshot: &Snapshot) -> Option<Seconds> {
     let waits = |pod: &&Pod| {
         let is_young = snapshot.now - pod.created < LONGEST_WAVE;

@@ -22,7 +22,7 @@ const LAUNCHING: EventReason = event_reason("DisruptionLaunching");
 const WAITING: EventReason = event_reason("DisruptionWaitingReadiness");
 const TERMINATING: EventReason = event_reason("DisruptionTerminating");
 
-/// What was told, of each node and pool.
+/// The last recorded reason of each node and pool.
 #[derive(Default)]
 pub(super) struct ReportedReasons {
     nodes: HashMap<String, &'static str>,
@@ -30,7 +30,7 @@ pub(super) struct ReportedReasons {
 }
 
 impl ReportedReasons {
-    /// Tells of each node that stays why it does, where that is news.
+    /// Records for each node that stays why it does, if the reason is new.
     pub(super) fn blockers(
         &mut self,
         context: &Context,

@@ -11,7 +11,7 @@ use millpond_runtime::error::{Error, Result};
 use millpond_runtime::meta::{Key, is_leaving, status_patch};
 use serde_json::json;
 
-use super::command::{Candidate, REPLACES_ANNOTATION, Sight};
+use super::command::{Candidate, CandidateState, REPLACES_ANNOTATION};
 use super::watch::is_tainted;
 use crate::claims::node_of;
 use crate::cluster::Cluster;
@@ -27,11 +27,13 @@ pub(super) fn standing(cluster: &Cluster, candidate: &Candidate) -> Option<Arc<N
 }
 
 /// How a candidate is seen.
-pub(super) fn sight(cluster: &Cluster, candidate: &Candidate) -> Sight {
-    let Some(claim) = standing(cluster, candidate) else { return Sight::Gone };
+pub(super) fn sight(cluster: &Cluster, candidate: &Candidate) -> CandidateState {
+    let Some(claim) = standing(cluster, candidate) else { return CandidateState::Gone };
     let tainted = node_of(cluster, &claim).is_none_or(|node| is_tainted(&node));
     let said = find(&claim.status.conditions, conditions::DISRUPTION_REASON);
-    Sight::Stands { marked: tainted && said.is_some_and(|said| said.is_true() && said.reason == candidate.reason) }
+    CandidateState::Stands {
+        marked: tainted && said.is_some_and(|said| said.is_true() && said.reason == candidate.reason),
+    }
 }
 
 /// Writes taint and condition.

@@ -67,8 +67,8 @@ fn missing(pool: &NodePool, hash: &str) -> Option<Map<String, Value>> {
     (!lacking.is_empty()).then_some(lacking)
 }
 
-/// What a claim of another version gets. Whether one that has not drifted would have by the new hash cannot be told: it
-/// is taken for what the pool asks for now. One that has drifted stays so.
+/// The annotations for a claim with a hash of another version. Whether it would have drifted by the new hash is
+/// unknown: a claim that has not drifted gets the pool's current hash, one that has drifted stays drifted.
 fn carried_over(claim: &NodeClaim, hash: &str) -> Option<Map<String, Value>> {
     if claim.annotations().get(HASH_VERSION_ANNOTATION).map(String::as_str) == Some(HASH_VERSION) {
         return None;

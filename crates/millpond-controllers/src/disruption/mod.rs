@@ -1,4 +1,4 @@
-//! Nodes that go: empty, drifted, expired, or dearer than what their pods need.
+//! Disruption: removes nodes that are empty, drifted, expired, or cost more than their pods need.
 //!
 //! ```text
 //!  marks ── lastPodEventTime, Consolidatable, Drifted      hashes ── of pools, for drift
@@ -122,6 +122,7 @@ impl Disruptor {
     }
 
     async fn step(&mut self) {
+        let _round = self.context.cluster.supervisor.begin("disruption");
         let now = Instant::now();
         if self.watch.take_commands() || self.commands_due.is_some_and(|due| due <= now) {
             self.commands_due = self.advance().await;

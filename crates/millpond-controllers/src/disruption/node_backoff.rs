@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_mins(30);
 /// When a command failed, how long its nodes are left alone at first.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum After {
-    /// Something else changed, or a machine was not to be had: the next plan knows better.
+    /// Something else changed, or an offering was out of stock: the next plan knows better.
     Change,
     /// Machines come and do not become ready.
     Timeout,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_grow_and_are_forgotten() {
+    async fn backoffs_grow_and_are_forgotten() {
         let mut backoffs = NodeBackoffs::default();
         let start = Instant::now();
         backoffs.add("a", After::Change);

@@ -1,4 +1,4 @@
-//! When pods last came to a node or went, for `status.lastPodEventTime`.
+//! The time of the last pod event of a node, for `status.lastPodEventTime`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pods_that_were_leaving_disturb_nobody() {
+    async fn terminating_pods_do_not_restart_the_quiet_period() {
         let watch = Watch::new();
         let start = Instant::now();
         watch.note(scope("a"), false);

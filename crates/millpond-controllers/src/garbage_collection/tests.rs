@@ -1,4 +1,4 @@
-//! What looks like garbage, and what does not.
+//! Which objects and machines are garbage.
 
 use millpond_api::amounts::Amounts;
 use millpond_api::karpenter::TERMINATION_FINALIZER;

@@ -1,4 +1,4 @@
-//! What controllers count. Names, labels and units are Karpenter's where Karpenter has them (`karpenter_…`), so that its
+//! Metrics of the controllers. Names, labels and units are Karpenter's where Karpenter has them (`karpenter_…`), so that its
 //! dashboards and alerts work unchanged; what only Millpond knows begins with `millpond_`.
 //!
 //! Other modules count with one line each (`context.metrics.claim_created(&claim, reason)`). What can be read off the
@@ -45,7 +45,7 @@ pub mod disrupted_by {
     pub const UNHEALTHY: &str = "unhealthy";
     /// There is no such machine.
     pub const GARBAGE_COLLECTED: &str = "garbage_collected";
-    /// Nothing that satisfies it is to be had.
+    /// No available offering satisfies it.
     pub const INSUFFICIENT_CAPACITY: &str = "insufficient_capacity";
     /// Its class cannot be used.
     pub const CLASS_NOT_READY: &str = "nodeclass_not_ready";
@@ -295,7 +295,7 @@ impl Metrics {
     }
 
     /// It is known how good the last plan is.
-    pub(crate) fn plan_judged(&self, report: &Report) {
+    pub(crate) fn plan_proved(&self, report: &Report) {
         self.plan_bound.set(report.bound as f64 / 1e9);
         self.plan_gap.set(report.gap());
     }

@@ -1,4 +1,4 @@
-//! Everything once: for the reference, which tells of every family and its labels, and for tests.
+//! One sample of every metric: for the reference, which lists all families and labels, and for tests.
 
 use std::time::Duration;
 

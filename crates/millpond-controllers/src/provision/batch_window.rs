@@ -146,11 +146,11 @@ impl BatchWindow {
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     /// By the uid of the workload.
-    lacks: HashMap<String, Lack>,
+    lacks: HashMap<String, MissingPods>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Lack {
+struct MissingPods {
     pods: u64,
     /// When the number last changed.
     since: Instant,
@@ -167,7 +167,7 @@ impl Announced {
         let mut total = 0;
         for (workload, pods) in lacking {
             let before = known.remove(&workload).filter(|lack| lack.pods == pods);
-            let lack = before.unwrap_or(Lack { pods, since: now });
+            let lack = before.unwrap_or(MissingPods { pods, since: now });
             if now - lack.since < ANNOUNCED_WITHIN {
                 total += pods;
             }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_not_announced_waits_for_a_moment_only() {
+    async fn an_unannounced_pod_waits_for_a_moment_only() {
         let start = Instant::now();
         let mut window = BatchWindow::open(start, start, 0);
         assert_eq!(window.closes() - start, QUIET);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_came_during_the_last_round_has_waited_enough() {
+    async fn a_pod_of_the_last_round_has_waited_enough() {
         let start = Instant::now();
         let now = start + LONGEST_UNANNOUNCED * 2;
         assert!(BatchWindow::open(start, now, 0).closes() <= now);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_announced_is_waited_for_while_others_come() {
+    async fn announced_pods_are_waited_for_while_others_come() {
         let start = Instant::now();
         let mut window = BatchWindow::open(start, start, 999);
         assert_eq!(window.closes() - start, ANNOUNCED_WITHIN);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_rest_holds_up_nobody() {
+    async fn a_slow_rest_blocks_no_others() {
         let start = Instant::now();
         let mut window = BatchWindow::open(start, start, 999);
         // Twenty a second, as controllers with default limits make them.

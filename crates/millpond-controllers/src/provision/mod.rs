@@ -1,12 +1,12 @@
-//! Pods that wait bring nodes: gather, plan, write claims, tell the scheduler.
+//! The provisioner: gathers pending pods, plans, writes claims, nominates pods.
 //!
 //! ```text
-//! pods wait ─▶ window ─▶ snapshot ─▶ plan ─▶ limits ─▶ claims (intent, promised to pods) ─▶ nominations
+//! pods wait ─▶ window ─▶ snapshot ─▶ plan ─▶ limits ─▶ claims (with their pods) ─▶ nominations
 //! ```
 //!
-//! A round decides for all pods at once. What it planned stands in the claims, and is told to the scheduler through
-//! `status.nominatedNodeName` before the node takes pods, so that what was planned is what happens; a promise whose node
-//! will not come is taken back, and the next round looks at the pod anew.
+//! A round plans for all pods at once. The plan is stored in the claims, and passed to the scheduler through
+//! `status.nominatedNodeName` before the node takes pods, so that the scheduler follows the plan. A nomination whose
+//! node will not come is withdrawn, and the next round plans for the pod anew.
 
 mod batch_window;
 mod new_claim;
@@ -25,36 +25,36 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use new_claim::{ALTERNATIVES, ClaimBuilder, NewClaim, counts_no_more};
-pub use nominate::Nominations;
+pub use nominate::Nominator;
 pub(crate) use nominate::nominate;
 pub(crate) use spread_order::spreads;
 
 use crate::context::Context;
 use batch_window::{Announced, BatchWindow};
 use pending_pods::PendingPods;
-use round::{Round, UnverifiedPlan};
+use round::{Round, UnprovedPlan};
 
 /// Pods without a place are planned for again this long after something changed, not sooner.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
-/// Pods that the scheduler should bind to nodes that are there, and whose room others may have taken, are planned for again
-/// this long after the last round: meanwhile it binds the rest.
+/// Pods that the scheduler should bind to existing nodes, and whose capacity others may have taken, are planned for
+/// again this long after the last round: meanwhile it binds the rest.
 const SOONEST_DISPLACED: Duration = Duration::from_millis(50);
-/// How good a plan is, is found out when no other was made for this long.
-const JUDGED_AFTER: Duration = Duration::from_secs(1);
-/// While pods come without an end, those who come next wait for the plan that is being made, and fill what it leaves
-/// empty: to search longer would cost more than it saves.
+/// The bound of a plan is proved when no other plan was made for this long.
+const PROVE_AFTER: Duration = Duration::from_secs(1);
+/// Budget of a plan while pods keep coming: new pods wait for the plan that is being made, and fill what it leaves
+/// empty, so a longer search would cost more than it saves.
 const IN_A_HURRY: Budget = Budget { evaluations: 500, threads: 1 };
 /// A failed round is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Plans for pods that wait.
+/// Plans for pending pods.
 pub struct Provisioner {
     context: Arc<Context>,
     pending: Arc<PendingPods>,
 }
 
 impl Provisioner {
-    /// Listens to a cluster that is not watched yet.
+    /// Registers its listeners; the watches must not have started yet.
     pub fn new(context: Arc<Context>) -> Self {
         let pending = PendingPods::listen(&context);
         Self { context, pending }
@@ -62,23 +62,24 @@ impl Provisioner {
 
     /// Plans until the token is cancelled; a round that is under way is finished.
     pub async fn run(&mut self, stop: CancellationToken) {
-        // A round that was under way when this loop panicked did not act, or not on all of them.
+        // A round that was running when this loop panicked did not act, or not on all of its pods.
         self.pending.requeue_round();
-        let mut unjudged = None;
+        let mut unproved = None;
         let mut announced = Announced::default();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 () = self.until_due() => {}
-                () = tokio::time::sleep(JUDGED_AFTER), if unjudged.is_some() => {
-                    unjudged.take().into_iter().for_each(|plan: UnverifiedPlan| plan.verify(&self.context));
+                () = tokio::time::sleep(PROVE_AFTER), if unproved.is_some() => {
+                    unproved.take().into_iter().for_each(|plan: UnprovedPlan| plan.prove_bound(&self.context));
                     continue;
                 }
             }
             let budget = if self.gather(&mut announced, &stop).await { Budget::default() } else { IN_A_HURRY };
+            let _round = self.context.cluster.supervisor.begin("provisioner");
             match Round::new(&self.context, &self.pending, budget).run().await {
-                Ok(planned) => unjudged = planned.or(unjudged),
+                Ok(planned) => unproved = planned.or(unproved),
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
                     self.pending.failed(Instant::now() + RETRY);
@@ -102,7 +103,7 @@ impl Provisioner {
         }
     }
 
-    /// Keeps the window open while pods keep coming, but not for ever; says whether they have come to an end.
+    /// Keeps the window open while pods keep coming, up to a limit; returns whether they have stopped coming.
     async fn gather(&self, announced: &mut Announced, stop: &CancellationToken) -> bool {
         let Some(since) = self.pending.oldest_new_pod() else { return true };
         let cluster = &self.context.cluster;

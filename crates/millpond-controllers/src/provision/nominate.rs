@@ -1,4 +1,4 @@
-//! Telling the scheduler what was planned, and taking it back.
+//! Nominates pods for the scheduler, and withdraws nominations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,19 +31,19 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The same, while a busy scheduler keeps binding others: a thousand pods on a small control plane take half of it.
 const LONGEST_PATIENCE: Duration = Duration::from_mins(1);
 
-/// Nominations are written so often before a node takes pods, if the scheduler takes them off each time.
-const TELL_TIMES: usize = 3;
-/// What was written is waited for no longer than this.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
-/// A nomination that the scheduler took off is written again this often, once the node is there.
-const REMIND: Duration = Duration::from_secs(2);
+/// How often nominations are written before a node takes pods, if the scheduler clears them each time.
+const MAX_ATTEMPTS: usize = 3;
+/// How long to wait until the watch has delivered the nominations.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(1);
+/// A nomination that the scheduler cleared is written again this often, once the node is there.
+const RENOMINATE_EVERY: Duration = Duration::from_secs(2);
 
 /// Nominates the node for these pods, and waits until the scheduler has most likely observed it. Pods that are gone or
 /// bound meanwhile are skipped.
 pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
-    let pods = in_any_order(cluster, pods, node);
-    // Again, if the scheduler takes off what it has just been told: it tried in between.
-    for _ in 0..TELL_TIMES {
+    let pods = independent_of_order(cluster, pods, node);
+    // Repeated, in case the scheduler cleared the nomination with an attempt in between.
+    for _ in 0..MAX_ATTEMPTS {
         let write = |key: &Key| {
             let key = key.clone();
             async move {
@@ -63,20 +63,20 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
             return;
         }
         let all = cluster.pods.wait_until_all_observed(&written);
-        if tokio::time::timeout(HEARD_WITHIN, all).await.is_err() {
+        if tokio::time::timeout(OBSERVED_WITHIN, all).await.is_err() {
             tracing::debug!(node, "nominations were not heard of in time");
         }
     }
 }
 
-/// Those whom the scheduler can be told about all at once.
-fn in_any_order(cluster: &Cluster, pods: &[Key], node: &str) -> Vec<Key> {
+/// The pods that can be nominated all at once.
+fn independent_of_order(cluster: &Cluster, pods: &[Key], node: &str) -> Vec<Key> {
     let mut spread_order = SpreadOrder::new(cluster, pods);
     let need_not_wait = |key: &&Key| cluster.pods.get(key).is_some_and(|pod| spread_order.may_nominate(&pod, node));
     pods.iter().filter(need_not_wait).cloned().collect()
 }
 
-/// Writes or takes off a nomination. The server refuses it for a pod that was bound meanwhile, or has gone: all is well.
+/// Writes or removes a nomination. The server refuses it for a pod that was bound meanwhile, or is gone: both are fine.
 async fn write_nomination(cluster: &Cluster, pod: &Key, node: Option<&str>) -> Result<Option<Arc<Pod>>> {
     match cluster.pods.patch_status(pod, &json!({"status": {"nominatedNodeName": node}})).await {
         Err(error) if error.is_refusal() || error.is_not_found() => {
@@ -87,15 +87,15 @@ async fn write_nomination(cluster: &Cluster, pod: &Key, node: Option<&str>) -> R
     }
 }
 
-/// Tells the scheduler again what it forgot, and takes back what will not be.
-pub struct Nominations {
+/// Renews nominations that the scheduler cleared, and withdraws those that will not come true.
+pub struct Nominator {
     context: Arc<Context>,
-    /// When the scheduler last bound a pod that was promised a node.
+    /// When the scheduler last bound a pod to its nominated node.
     kept: Arc<Mutex<Option<Timestamp>>>,
 }
 
-impl Nominations {
-    /// Asks for work on nominated pods when they or their nodes change.
+impl Nominator {
+    /// Enqueues nominated pods when they or their nodes change.
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) -> Self {
         let kept: Arc<Mutex<Option<Timestamp>>> = Arc::default();
         let (pods, known, clock) = (Arc::clone(queue), Arc::clone(&kept), context.cluster.clock.clone());
@@ -163,7 +163,7 @@ impl Nominations {
     }
 }
 
-impl Reconcile for Nominations {
+impl Reconcile for Nominator {
     const NAME: &'static str = "nominations";
 
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
@@ -179,7 +179,7 @@ impl Reconcile for Nominations {
                     // The scheduler tried before the node was there, and forgot.
                     write_nomination(cluster, key, Some(&name)).await?;
                 }
-                Ok(Some(left.min(REMIND)))
+                Ok(Some(left.min(RENOMINATE_EVERY)))
             }
             Some(_) => {
                 tracing::info!(pod = %key, node = name, "promise taken back");
@@ -193,14 +193,14 @@ impl Reconcile for Nominations {
     }
 }
 
-/// Pods that the scheduler was told to wait for a node.
+/// Pods with this node in `status.nominatedNodeName`.
 fn nominated_on(cluster: &Cluster, node: &str) -> Vec<Key> {
     let pods = cluster.pods.list().into_iter();
     pods.filter(|pod| node_name(pod).is_none() && nominated_node(pod) == Some(node)).map(|pod| Key::of(&*pod)).collect()
 }
 
-/// How long a pod may still wait for a node that is ready since then, if another was bound as promised when told. A pod
-/// that was made long after that is another one under the same name.
+/// How long a pod may still wait for a node that is ready since `ready`, if another pod was bound as planned at `kept`.
+/// A pod created long after its nomination is another one under the same name.
 fn patience_left(now: Timestamp, ready: Timestamp, created: Timestamp, kept: Option<Timestamp>) -> Duration {
     let left = |patience: Duration, since: Timestamp| {
         patience.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())

@@ -25,11 +25,11 @@ use crate::kinds::CapacityBuffer;
 use crate::metrics::Metrics;
 use crate::nominations::Nominations;
 
-/// What a round decided and could not write is planned again this often at least.
+/// The longest wait before a round repeats writes that failed.
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
-/// Pods that the scheduler should bind by itself, with the node where the plan has them. That of a node group has no name
-/// yet, and stands for none here.
+/// Pods that the scheduler should bind by itself, with their planned node. A node of a node group has no name yet; its
+/// name is empty here.
 #[derive(Default)]
 pub(super) struct Expected {
     by_pod: HashMap<Key, String>,
@@ -62,25 +62,26 @@ impl FromIterator<(Key, String)> for Expected {
 
 #[derive(Default)]
 struct State {
-    /// Pods that no round has looked at.
+    /// Pods that no round has planned for.
     fresh: HashSet<Key>,
-    /// Those that the round which is under way looks at for the first time, and since when the first of them waits.
+    /// Pods that the current round plans for the first time, and since when the first of them waits.
     looked_at: (HashSet<Key>, Option<Instant>),
-    /// Pods of workloads that came closely one after the other.
+    /// Pods of workloads that were created closely one after the other.
     wave: Wave,
-    /// Some of them came after the last round began. Pods that lost their place do not wait for the rest of a wave.
+    /// Some of them were created after the last round began. Pods that lost their place do not wait for the rest of a
+    /// wave.
     in_wave: bool,
-    /// When the first of them began to wait.
+    /// When the oldest of them began to wait.
     since: Option<Instant>,
-    /// Pods that a round found no place for.
+    /// Unschedulable pods of the last round, with the reason.
     unschedulable: HashMap<Key, String>,
-    /// Pods that the scheduler should bind by itself, to nodes that are there; looked at again if it does not.
+    /// Pods that the scheduler should bind by itself to existing nodes; planned for again if it does not.
     expected: Expected,
     /// Another pod was bound where one of them was expected, and there is not enough capacity left for it.
     displaced: bool,
-    /// Buffers that are to be filled.
+    /// Active buffers.
     buffers: HashSet<Key>,
-    /// One of them is new, or another.
+    /// One of them is new or changed.
     buffers_changed: bool,
     /// A round found no place for all that they stand for.
     short: bool,
@@ -92,14 +93,14 @@ struct State {
     ended: Option<Instant>,
     /// A round failed: no other before then.
     again: Option<Instant>,
-    /// Something that a round decided was not written: when to look at it again. Other pods need not wait for that.
+    /// When to repeat writes of a round that failed. Other pods need not wait for that.
     unwritten: Option<Instant>,
     /// Rounds in a row in which something was not written.
     unwritten_rounds: u32,
     arrivals: u64,
 }
 
-/// Pods that wait.
+/// The pending pods.
 pub(super) struct PendingPods {
     state: Mutex<State>,
     changed: Notify,
@@ -154,7 +155,7 @@ impl PendingPods {
         pending
     }
 
-    /// A change of what counts about an object may help pods without a place.
+    /// Retries unschedulable pods when the relevant part of an object changes.
     fn retry_on<K: Kind + Resource, C: PartialEq + 'static>(
         self: &Arc<Self>,
         mirror: &Mirror<K>,
@@ -203,14 +204,15 @@ impl PendingPods {
                 self.remove(&key);
             }
         }
-        // A pod that leaves makes room; one that comes may take that of a buffer.
+        // A pod that leaves frees capacity; a bound pod may take that of a buffer.
         if !waits && (after.is_none() || was_on != is_on) {
             self.retry();
         }
     }
 
-    /// A pod came to a node. Who was expected there and finds no room any more need not wait for the scheduler. Pods that
-    /// spread do: it deals them out by itself, and while it does, places are exchanged all the time.
+    /// A pod was bound. Pods that were expected on that node and no longer fit need not wait for the scheduler. Pods
+    /// with a topology spread do: the scheduler places them by itself, and while it does, they swap places all the
+    /// time.
     fn bound(&self, pod: &Key, node: &str) {
         let mut state = self.state.lock();
         let expected = state.expected.remove(pod);
@@ -230,7 +232,7 @@ impl PendingPods {
         }
     }
 
-    /// A pod waits no longer.
+    /// A pod no longer waits.
     fn remove(&self, key: &Key) {
         let mut state = self.state.lock();
         state.fresh.remove(key);
@@ -240,7 +242,7 @@ impl PendingPods {
         self.count(&state);
     }
 
-    /// A pod waits that no round has looked at.
+    /// Adds a pod that no round has planned for.
     fn insert(&self, key: Key) {
         let mut state = self.state.lock();
         if state.fresh.is_empty() {
@@ -253,7 +255,7 @@ impl PendingPods {
         self.changed.notify_waiters();
     }
 
-    /// Whether a pod needs a node, and was not promised one.
+    /// Whether a pod needs a node, and is not nominated to one.
     fn needs_node(&self, pod: &Pod) -> bool {
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
         let gated = gates.is_some_and(|gates| !gates.is_empty());
@@ -278,7 +280,7 @@ impl PendingPods {
         }
     }
 
-    /// Ends with the next change.
+    /// Completes with the next change.
     pub(super) fn changed(&self) -> impl Future<Output = ()> + '_ {
         self.changed.notified()
     }
@@ -289,18 +291,18 @@ impl PendingPods {
         state.since.filter(|_| !state.fresh.is_empty())
     }
 
-    /// Counts pods that began to wait.
+    /// The number of pods that began to wait.
     pub(super) fn arrivals(&self) -> u64 {
         self.state.lock().arrivals
     }
 
-    /// Pods of workloads that came closely one after the other, some of them since the last round.
+    /// Pods of workloads that were created closely one after the other, some of them since the last round.
     pub(super) fn wave(&self) -> Wave {
         let state = self.state.lock();
         if state.in_wave { state.wave } else { Wave::default() }
     }
 
-    /// When the next round is due; none while nothing is to be done.
+    /// When the next round is due; `None` while there is nothing to do.
     pub(super) fn due(&self, reopenings: &[Reopening]) -> Option<Instant> {
         let state = self.state.lock();
         if let Some(again) = state.again {
@@ -316,14 +318,14 @@ impl PendingPods {
         let retry = state.retry && !(state.unschedulable.is_empty() && state.buffers.is_empty());
         let retry = retry.then(|| after(SOONEST_AGAIN));
         let short = !state.unschedulable.is_empty() || state.short;
-        // What was let in before the last round began was in its plan.
+        // The last round's plan included what reopened before it began.
         let unseen = reopenings.iter().filter(|one| short && state.begun.is_none_or(|begun| one.at > begun));
         let probe = unseen.map(|one| one.at.max(after(one.spacing))).min();
         let unbound = (!state.expected.by_pod.is_empty()).then(|| after(PATIENCE));
         [state.unwritten, retry, probe, unbound].into_iter().flatten().min()
     }
 
-    /// A round begins: it looks at all that wait now.
+    /// A round begins: it plans for all pods that wait now.
     pub(super) fn begin(&self) {
         let mut state = self.state.lock();
         state.looked_at = (std::mem::take(&mut state.fresh), state.since);
@@ -337,27 +339,27 @@ impl PendingPods {
         self.count(&state);
     }
 
-    /// Whether so many more pods come that the plan of a round which began at that moment should not be carried out: what is
-    /// planned but not launched is planned again, together with the rest.
+    /// Whether so many more pods come that the plan of a round which began at that moment should not be carried out:
+    /// nodes that are planned but not launched are planned again, together with those for the rest.
     pub(super) fn has_outrun(&self, plan: Instant) -> bool {
         let state = self.state.lock();
         let opened = state.looked_at.1.unwrap_or(plan);
         state.wave.has_outrun(plan, opened, Instant::now())
     }
 
-    /// The round that is under way does not act: all that it looked at waits as before.
+    /// The current round does not act: its pods wait as before.
     pub(super) fn requeue_round(&self) {
         let mut state = self.state.lock();
         let (pods, since) = std::mem::take(&mut state.looked_at);
         state.fresh.extend(pods);
         state.since = since.or(state.since);
-        // What had no place before may have one now.
+        // Pods that were unschedulable may fit now.
         state.retry = true;
         self.count(&state);
     }
 
-    /// A round ended with these pods without a place, and these for the scheduler to bind by itself; tells which of the
-    /// former have a new reason. `short` if some of what buffers stand for has no place.
+    /// A round ended with these pods unschedulable, and these for the scheduler to bind by itself; returns the
+    /// unschedulable pods with a new reason. `short` if some pods of buffers have no place.
     pub(super) fn end(
         &self,
         unschedulable: HashMap<Key, String>,
@@ -384,7 +386,7 @@ impl PendingPods {
         self.state.lock().again = Some(again);
     }
 
-    /// Something that a round decided was not written: it is planned again, later each time in a row.
+    /// Some writes of a round failed: it is planned again, later each time in a row.
     pub(super) fn not_written(&self) {
         let mut state = self.state.lock();
         let wait = RETRY.saturating_mul(1 << state.unwritten_rounds.min(16)).min(LONGEST_RETRY);
@@ -392,12 +394,12 @@ impl PendingPods {
         state.unwritten = Some(Instant::now() + wait);
     }
 
-    /// All that a round decided was written.
+    /// All writes of a round succeeded.
     pub(super) fn written(&self) {
         self.state.lock().unwritten_rounds = 0;
     }
 
-    /// Something that a round put off need not wait any longer.
+    /// Plans at once for what a round had postponed.
     pub(super) fn plan_again_now(&self) {
         let mut state = self.state.lock();
         if state.unwritten.is_some() {

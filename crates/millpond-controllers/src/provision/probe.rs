@@ -1,12 +1,13 @@
-//! One claim finds out for all that are like it.
+//! Probes: one claim is launched before others like it.
 //!
-//! Ten pods that may not share a node want ten nodes of one offering. Where that is not to be had, ten claims would be
-//! written, fail and be deleted, and so with everything else that keeps claims from being launched. So where an offering was
-//! not had lately, or the last claim of a pool failed, the first claim is written and launched before the others. It is
-//! waited for no longer than [`LONGEST_PROBE`]: a slow cloud does not hold up many pods for one answer.
+//! Ten pods that may not share a node need ten nodes of one offering. If that is out of stock, ten claims would be
+//! written, fail and be deleted; the same holds for everything else that prevents launches. So where an offering was
+//! not launched lately, or the last claim of a pool failed, the first claim is written and launched before the others.
+//! The others wait no longer than [`LONGEST_PROBE`]: a slow cloud does not hold up many pods for one answer.
 //!
-//! Nodes of pods that spread come together all the same, unless the pool has just failed. kube-scheduler deals such pods out
-//! by itself: a node that opens before the others takes pods that were planned for those, which are bought in vain then.
+//! Nodes for pods with a topology spread are launched together all the same, unless the pool has just failed.
+//! kube-scheduler places such pods by itself: a node that becomes ready before the others takes pods that were planned
+//! for those, which would then stay empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
 use crate::nominations::nominated_pods;
+use crate::turn::Turn;
 
 use super::spread_order::spreads;
 
@@ -40,19 +42,21 @@ enum Kind {
 /// one cannot be launched.
 pub(super) async fn create(
     context: &Context,
+    turn: &Turn<'_>,
     claims: Vec<Option<NodeClaim>>,
     reason: &str,
 ) -> Result<Vec<Option<String>>> {
     let followers = followers(context, &claims);
     if followers.is_empty() {
-        return limits::create(context, claims, reason).await;
+        return limits::create(context, turn, claims, reason).await;
     }
     let mut outcomes = context.launched.subscribe();
     let of = |claims: &[Option<NodeClaim>], take: &dyn Fn(usize) -> bool| -> Vec<Option<NodeClaim>> {
         let all = claims.iter().enumerate();
         all.map(|(index, claim)| claim.clone().filter(|_| take(index))).collect()
     };
-    let mut created = limits::create(context, of(&claims, &|index| !followers.contains_key(&index)), reason).await?;
+    let mut created =
+        limits::create(context, turn, of(&claims, &|index| !followers.contains_key(&index)), reason).await?;
     // A first one that was not written finds nothing out: the others are planned again with it.
     let mut open: BTreeMap<String, usize> = BTreeMap::new();
     for &first in followers.values() {
@@ -77,7 +81,7 @@ pub(super) async fn create(
         good.extend(open.values());
     }
     let rest = of(&claims, &|index| followers.get(&index).is_some_and(|first| good.contains(first)));
-    for (written, name) in created.iter_mut().zip(limits::create(context, rest, reason).await?) {
+    for (written, name) in created.iter_mut().zip(limits::create(context, turn, rest, reason).await?) {
         *written = written.take().or(name);
     }
     Ok(created)

@@ -34,9 +34,9 @@ const NOMINATED: EventReason =
 const FAILED: EventReason =
     EventReason { component: "millpond", action: "Plan", reason: "FailedScheduling", warning: true };
 
-/// Promises that are written at a time; the cluster's own limit on writes holds as well.
+/// Annotations that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
-/// So many pods of a claim get an event; the claim itself names them all.
+/// At most this many pods of a claim get an event; the claim itself names them all.
 const MAX_EVENTS_PER_CLAIM: usize = 10;
 
 /// A round of planning.
@@ -51,16 +51,16 @@ impl<'c> Round<'c> {
         Self { context, pending, budget }
     }
 
-    /// Plans and acts; gives what it planned for, to be judged when no pod waits. None if more pods of a wave came while it
-    /// planned: nothing is done then, and all of them are planned for together.
-    pub(super) async fn run(self) -> Result<Option<UnverifiedPlan>> {
-        let _turn = self.context.turn.lock().await;
+    /// Plans and acts. Returns the plan, whose bound is proved later, when no pod waits; `None` if more pods of a wave
+    /// came during planning: then nothing is written, and all of them are planned for together.
+    pub(super) async fn run(self) -> Result<Option<UnprovedPlan>> {
+        let turn = self.context.turns.take().await;
         self.pending.begin();
         let cluster = &self.context.cluster;
         let metrics = &self.context.metrics;
         let begun = Instant::now();
         let sizes = ObservedSizes::now(&cluster.machines);
-        let RoundPlan { snapshot, market, outcome, promised, claims, taken, bought } = run_blocking(|| self.plan());
+        let RoundPlan { snapshot, market, outcome, planned_pods, claims, taken, bought } = run_blocking(|| self.plan());
         let planned = begun.elapsed();
         metrics.planned(PROVISIONER, planned);
         if !outcome.plan.new_nodes.is_empty() && self.pending.has_outrun(begun) {
@@ -70,12 +70,12 @@ impl<'c> Round<'c> {
         }
         metrics.plan_made(&outcome.report);
         let (created, nominations) = futures::join!(
-            probe::create(self.context, claims, created_for::PODS),
-            self.annotate_claims(promised.starting)
+            probe::create(self.context, &turn, claims, created_for::PODS),
+            self.annotate_claims(planned_pods.starting)
         );
         let created = created?;
         cluster.machines.planned_placements.remember(&snapshot, &outcome);
-        let grown = scale_up(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
+        let scaled_up = scale_up(self.context, &turn, &sizes, &snapshot, &outcome, &planned_pods.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(
                 pods = outcome.report.pods,
@@ -86,7 +86,7 @@ impl<'c> Round<'c> {
             );
         }
         let of_claims = created.iter().zip(&outcome.plan.new_nodes).filter(|(_, node)| !is_group(&snapshot, node.pool));
-        if grown.failed || of_claims.into_iter().any(|(claim, _)| claim.is_none()) {
+        if scaled_up.failed || of_claims.into_iter().any(|(claim, _)| claim.is_none()) {
             // A limit was reached meanwhile, a write failed, or the first of several like it could not be launched.
             self.pending.not_written();
         } else {
@@ -101,17 +101,17 @@ impl<'c> Round<'c> {
                 cluster.recorder.record(&*pod, FAILED, why);
             }
         }
-        for (claim, pods) in created.iter().zip(&promised.new) {
+        for (claim, pods) in created.iter().zip(&planned_pods.new) {
             claim.iter().for_each(|claim| self.record_nominations(claim, pods));
         }
         nominations?;
         let all = begun.elapsed();
         let written = all.saturating_sub(planned);
         tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
-        Ok(Some(UnverifiedPlan { snapshot, market }))
+        Ok(Some(UnprovedPlan { snapshot, market }))
     }
 
-    /// Decides.
+    /// Makes the plan and its claims. No I/O.
     fn plan(&self) -> RoundPlan {
         let begun = Instant::now();
         let snapshot = self.context.snapshot_for_pods();
@@ -119,24 +119,24 @@ impl<'c> Round<'c> {
         let market = self.context.market(&snapshot);
         let outcome = super::slack::plan(&snapshot, &market, self.budget);
         let bought = begun.elapsed();
-        let promised = promised(&snapshot, &outcome);
-        let claims = self.claims(&snapshot, &market, &outcome, &promised);
-        RoundPlan { snapshot, market, outcome, promised, claims, taken, bought }
+        let planned_pods = planned_pods(&snapshot, &outcome);
+        let claims = self.claims(&snapshot, &market, &outcome, &planned_pods);
+        RoundPlan { snapshot, market, outcome, planned_pods, claims, taken, bought }
     }
 
-    /// A claim for each planned node, in the plan's order, promised to its pods.
+    /// A claim for each planned node, in the plan's order, with its pods in the annotation.
     fn claims(
         &self,
         snapshot: &Snapshot,
         market: &Market,
         outcome: &Outcome,
-        promised: &PlannedPods,
+        planned_pods: &PlannedPods,
     ) -> Vec<Option<NodeClaim>> {
         let contents = fallback_offers::contents(snapshot, &outcome.plan);
-        let mut claims_to_write = ClaimBuilder::new(self.context, snapshot, market);
-        let nodes = outcome.plan.new_nodes.iter().zip(&contents).zip(&promised.new);
+        let mut builder = ClaimBuilder::new(self.context, snapshot, market);
+        let nodes = outcome.plan.new_nodes.iter().zip(&contents).zip(&planned_pods.new);
         let claims = nodes.map(|((node, contents), pods)| {
-            let mut claim = claims_to_write.claim(node, contents, None)?;
+            let mut claim = builder.claim(node, contents, None)?;
             if !pods.is_empty() {
                 claim.annotations_mut().insert(NOMINATED_PODS_ANNOTATION.to_owned(), annotation_value(pods));
             }
@@ -145,15 +145,15 @@ impl<'c> Round<'c> {
         claims.collect()
     }
 
-    /// Promises nodes that are starting to more pods.
+    /// Adds more pods to the annotations of nodes that are starting.
     async fn annotate_claims(&self, pods_of: BTreeMap<String, Vec<Key>>) -> Result<()> {
-        let promise = |(node, pods): (String, Vec<Key>)| async move { self.annotate_claim(&node, &pods).await };
-        let nominations = stream::iter(pods_of).map(promise);
+        let annotate = |(node, pods): (String, Vec<Key>)| async move { self.annotate_claim(&node, &pods).await };
+        let nominations = stream::iter(pods_of).map(annotate);
         let written: Vec<Result<()>> = nominations.buffer_unordered(AT_A_TIME).collect().await;
         written.into_iter().collect()
     }
 
-    /// Promises a node that is starting to more pods.
+    /// Adds more pods to the annotation of a node that is starting.
     async fn annotate_claim(&self, node: &str, pods: &[Key]) -> Result<()> {
         let cluster = &self.context.cluster;
         let of_node = || cluster.nodes.get(&Key::new("", node)).and_then(|node| claim_of(cluster, &node));
@@ -178,28 +178,28 @@ impl<'c> Round<'c> {
     }
 }
 
-/// What a plan was made for.
-pub(super) struct UnverifiedPlan {
+/// A plan whose bound is not proved yet.
+pub(super) struct UnprovedPlan {
     snapshot: Snapshot,
     market: Arc<Market>,
 }
 
-impl UnverifiedPlan {
-    /// Finds out how good the plan is, for the metrics. That takes longer than the plan, and all threads.
-    pub(super) fn verify(self, context: &Context) {
+impl UnprovedPlan {
+    /// Proves the plan's lower bound, for the metrics. That takes longer than the plan, and uses all threads.
+    pub(super) fn prove_bound(self, context: &Context) {
         let metrics = Arc::clone(&context.metrics);
         spawn_blocking(move || {
-            metrics.plan_judged(&millpond_plan::plan_on(&self.snapshot, &self.market, &Settings::default()).report);
+            metrics.plan_proved(&millpond_plan::plan_on(&self.snapshot, &self.market, &Settings::default()).report);
         });
     }
 }
 
-/// What a round is about to do, and until when each step of deciding it took.
+/// The result of planning, with the times of its steps.
 struct RoundPlan {
     snapshot: Snapshot,
     market: Arc<Market>,
     outcome: Outcome,
-    promised: PlannedPods,
+    planned_pods: PlannedPods,
     claims: Vec<Option<NodeClaim>>,
     taken: Duration,
     bought: Duration,
@@ -213,20 +213,21 @@ struct PlannedPods {
     starting: BTreeMap<String, Vec<Key>>,
 }
 
-fn promised(snapshot: &Snapshot, outcome: &Outcome) -> PlannedPods {
-    let mut promised = PlannedPods { new: vec![Vec::new(); outcome.plan.new_nodes.len()], starting: BTreeMap::new() };
+fn planned_pods(snapshot: &Snapshot, outcome: &Outcome) -> PlannedPods {
+    let mut planned_pods =
+        PlannedPods { new: vec![Vec::new(); outcome.plan.new_nodes.len()], starting: BTreeMap::new() };
     for &(pod, target) in real(snapshot, outcome) {
         match target {
-            Target::New(node) => promised.new[node as usize].push(key(snapshot, pod)),
+            Target::New(node) => planned_pods.new[node as usize].push(key(snapshot, pod)),
             Target::Existing(node) => {
                 let node = &snapshot.nodes[node.index()];
                 if node.state == NodeState::Starting {
-                    promised.starting.entry(node.name.clone()).or_default().push(key(snapshot, pod));
+                    planned_pods.starting.entry(node.name.clone()).or_default().push(key(snapshot, pod));
                 }
             }
         }
     }
-    promised
+    planned_pods
 }
 
 /// Placements of real pods. Pods of buffers are left out: they get no events and no nominations.

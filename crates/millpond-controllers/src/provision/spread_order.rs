@@ -30,19 +30,19 @@ fn hard(pod: &Pod) -> impl Iterator<Item = &TopologySpreadConstraint> {
 /// Which pods have to take turns, as far as it was asked.
 pub(super) struct SpreadOrder<'c> {
     cluster: &'c Cluster,
-    /// Pods that were promised one node.
+    /// Pods planned onto one node.
     promised: &'c [Key],
     /// By namespace and rule.
     known: HashMap<(String, String), bool>,
 }
 
 impl<'c> SpreadOrder<'c> {
-    /// For pods that were promised one node.
+    /// For pods planned onto one node.
     pub(super) fn new(cluster: &'c Cluster, promised: &'c [Key]) -> Self {
         Self { cluster, promised, known: HashMap::new() }
     }
 
-    /// Whether the scheduler can be told of the pod's node, and of all others of its spread that were promised the same.
+    /// Whether the pod can be nominated to the node, together with all other pods of its spread that are planned there.
     pub(super) fn may_nominate(&mut self, pod: &Pod, node: &str) -> bool {
         hard(pod).all(|constraint| self.holds_in_any_order(pod, node, constraint))
     }
@@ -69,7 +69,7 @@ impl<'c> SpreadOrder<'c> {
         holds
     }
 
-    /// Pods that a rule selects, and that were promised the node.
+    /// Pods planned onto the node that a constraint selects.
     fn promised(&self, namespace: &str, selector: &Selector) -> i32 {
         let pods = self.promised.iter().filter(|pod| pod.namespace == namespace);
         let pods = pods.filter_map(|pod| self.cluster.pods.get(pod));

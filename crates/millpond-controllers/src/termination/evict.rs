@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_the_server_are_told_apart() {
+    fn answers_of_the_server_are_distinguished() {
         let cases = [
             (json!({"code": 404}), Answer::Leaves),
             (json!({"code": 409}), Answer::Leaves),

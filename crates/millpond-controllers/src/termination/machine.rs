@@ -37,7 +37,7 @@ pub(super) enum Found {
     Machine(String),
     /// There is none.
     Nothing,
-    /// It cannot be told yet; look again.
+    /// Not known yet; check again after this time.
     Unclear(Duration),
 }
 
@@ -125,7 +125,8 @@ async fn rename(context: &Context, claim: &Arc<NodeClaim>, instance: &Instance) 
     Ok(written.unwrap_or_else(|| Arc::clone(claim)))
 }
 
-/// Whether a machine still is.
+/// Whether a machine still exists. It counts as gone at once if the provider reported so by itself, or if the node is
+/// not Ready; else the provider must say so twice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Gone,
@@ -133,8 +134,8 @@ pub(super) enum Presence {
     There(Duration),
 }
 
-/// Whether a machine still is. That it is gone is believed at once if the provider told so by itself, or if the node
-/// does not claim to work; else the provider must say so twice.
+/// Whether a machine still exists. It counts as gone at once if the provider reported so by itself, or if the node is
+/// not Ready; else the provider must say so twice.
 pub(super) async fn presence(context: &Context, claim: &NodeClaim, id: &str, is_ready: bool) -> Presence {
     let every = if is_ready { LOOKED_EVERY } else { LOOKED_EVERY_UNREADY };
     let age = age(context, claim);

@@ -408,7 +408,7 @@ impl Termination<'_> {
         self.again = Some(self.again.map_or(wait, |known| known.min(wait)));
     }
 
-    /// Writes what was said.
+    /// Writes the collected conditions.
     async fn write(&mut self) -> Result<()> {
         let said = std::mem::take(&mut self.said);
         if let Some(written) = write_status(&self.context.cluster, &self.claim, |_| {}, said).await? {
@@ -432,7 +432,7 @@ impl Termination<'_> {
     }
 }
 
-/// Lets a node go; tells whether anything of ours had kept it.
+/// Removes our finalizer and marks from a node; returns whether there were any.
 pub(crate) async fn release_node(context: &Context, node: &Node) -> Result<bool> {
     let cluster = &context.cluster;
     let key = Key::of(node);

@@ -1,4 +1,4 @@
-//! What a node that leaves must have.
+//! The marks of a node that is being terminated.
 
 use super::*;
 

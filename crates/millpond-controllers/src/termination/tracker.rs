@@ -17,7 +17,7 @@ use crate::kinds::NodeClaim;
 
 /// The first wait after a pod could not be evicted; it doubles with each further try.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// No wait is longer: a budget that has room again is noticed soon, even if its news is missed.
+/// The longest wait: a budget that allows disruptions again is noticed soon, even if its event was missed.
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 /// A pod that was evicted should be seen leaving within this time; else it is evicted again.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub(super) struct TerminatingClaim {
     pub(super) unknown: Option<Instant>,
     /// When the provider was asked for its machine for the last time.
     pub(super) looked: Option<Instant>,
-    /// The provider told that its machine is gone.
+    /// The provider reported that its machine is gone.
     pub(super) instance_gone: bool,
     /// How often the provider took the request to end its machine.
     pub(super) asked: usize,
@@ -128,8 +128,8 @@ impl TerminationTracker {
         self.of(claim, |leaving| leaving.launched = Launched::Nothing);
     }
 
-    /// Whether there is no machine for a claim, for sure. Where others may call providers at the same time, nothing
-    /// follows from what this process did, or was told: another one may have launched the claim a moment later.
+    /// Whether it is certain that a claim has no machine. Where other processes may call providers at the same time,
+    /// this process cannot know: another one may have launched the claim a moment later.
     pub(super) fn never_launched(&self, claim: &NodeClaim) -> bool {
         if !self.is_exclusive {
             return false;

@@ -8,7 +8,10 @@ use parking_lot::Mutex;
 use crate::answer::Ranking;
 use crate::kinds::GPUInfo;
 
-/// What was told of each GPUInfo, by uid.
+/// Nodes that are named besides the winner: a large cluster has thousands.
+const LIMIT_OTHERS: usize = 10;
+
+/// The last logged decision of each GPUInfo, by uid.
 #[derive(Default)]
 pub(super) struct Log {
     told: Mutex<HashMap<String, Told>>,
@@ -22,7 +25,7 @@ struct Told {
 }
 
 impl Log {
-    /// Tells a decision unless it is the one that was told before.
+    /// Logs a decision, unless it is the one that was logged before.
     pub(super) fn tell(&self, info: &GPUInfo, nodes: usize, ranking: &Ranking<'_>, kept: bool) {
         let best = ranking.best().map(|node| node.name.clone());
         let told = Told { generation: info.metadata.generation, best, suitable: ranking.suitable.len() };
@@ -41,8 +44,11 @@ impl Log {
         }
         let count = ranking.suitable.len();
         tracing::info!(gpuinfo, "Found a total of *** {count} *** suitable candidates for the long running job");
-        for (node, _) in ranking.suitable.iter().skip(1) {
+        for (node, _) in ranking.suitable.iter().skip(1).take(LIMIT_OTHERS) {
             tracing::info!(gpuinfo, "DEBUG: multiple candidates : Node {} is not the winning candidate", node.name);
+        }
+        if let Some(more) = count.checked_sub(1 + LIMIT_OTHERS).filter(|more| *more > 0) {
+            tracing::info!(gpuinfo, "DEBUG: multiple candidates : {more} more are not the winning candidate");
         }
     }
 

@@ -68,7 +68,8 @@ impl Cluster {
         let api = Api::<CustomResourceDefinition>::all(self.client.clone());
         for definition in millpond_api::crd::all() {
             let name = millpond_api::crd::name(&definition).to_owned();
-            if !["gpuinfoes", "maintenancewindows", "nodeclaims"].iter().any(|kind| name.starts_with(kind)) {
+            const KINDS: [&str; 5] = ["gpuinfoes", "maintenancewindows", "nodeclaims", "nodeclasses", "nodepools"];
+            if !KINDS.iter().any(|kind| name.starts_with(kind)) {
                 continue;
             }
             let params = PatchParams::apply("test").force();
@@ -140,6 +141,15 @@ impl Cluster {
         });
         let pod: Pod = serde_json::from_value(pod).expect("a pod");
         self.pods().create(&PostParams::default(), &pod).await.expect("create a pod");
+    }
+
+    /// An object of the cluster of any kind.
+    pub(crate) async fn create(&self, object: Value) {
+        let object: kube::api::DynamicObject = serde_json::from_value(object).expect("an object");
+        let types = object.types.clone().expect("a kind");
+        let kind = kube::core::GroupVersionKind::try_from(&types).expect("a kind");
+        let api = Api::all_with(self.client.clone(), &kube::core::ApiResource::from_gvk(&kind));
+        let _: kube::api::DynamicObject = api.create(&PostParams::default(), &object).await.expect("create an object");
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

@@ -159,3 +159,73 @@ async fn a_controller_may_end_at_any_write() {
     }
     assert!(write > 8, "{write}");
 }
+
+/// What watches of nodes and GPUInfos must never tell: more GPUs kept on a node than it has, or one job with two of them.
+async fn ensure_nothing_is_kept_twice(cluster: &Cluster, gpus: u64, when: &str) -> usize {
+    let (mut by_node, mut by_job): (BTreeMap<String, u64>, BTreeMap<String, u64>) = Default::default();
+    for (node, entry) in cluster.reservations().await {
+        *by_node.entry(node).or_default() += entry.gpus;
+        *by_job.entry(entry.uid).or_default() += entry.gpus;
+    }
+    assert!(by_node.values().all(|kept| *kept <= gpus), "{when}: {by_node:?}");
+    assert!(by_job.values().all(|kept| *kept == 1), "{when}: {by_job:?}");
+    by_job.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_jobs_share_sixty_gpus_though_every_write_is_the_last_of_its_controller() {
+    const GPUS: u64 = 4;
+    let mut cluster = Cluster::start_virtual().await;
+    for node in 0..15 {
+        cluster.node(&format!("node-{node:02}"), GPUS, json!({})).await;
+    }
+    for job in 0..100 {
+        cluster.ask(&format!("job-{job:03}"), reserve("2h")).await;
+    }
+    // Each controller ends with its first write: the write is done, its answer lost.
+    let mut ended = 0;
+    let kept = loop {
+        let fuse = cluster.run_until_write(0, Options::default());
+        let settled = async || {
+            if fuse.is_blown() {
+                return Some(None);
+            }
+            let (kept, silent) = outcome(&cluster).await;
+            let holders = async || cluster.holders().list(&Default::default()).await.expect("pods").items.len();
+            (silent.is_empty() && kept.len() == 60 && holders().await == 60).then_some(Some(kept))
+        };
+        let kept = cluster.eventually("the end of a controller, or of all work", settled).await;
+        cluster.halt().await;
+        ensure_nothing_is_kept_twice(&cluster, GPUS, &format!("after {ended} controllers")).await;
+        if let Some(kept) = kept.filter(|_| !fuse.is_blown()) {
+            break kept;
+        }
+        ended += 1;
+        assert!(ended < 2000, "no progress");
+    };
+    // At least 60 reservations, 60 pods that hold them, 100 answers.
+    assert!(ended >= 220, "{ended}");
+    assert_eq!(ensure_nothing_is_kept_twice(&cluster, GPUS, "in the end").await, 60);
+    assert_eq!(kept.len(), 60);
+    // All of it is given back, however often the controller ends on the way.
+    let delete = |job: usize| {
+        let infos = cluster.infos();
+        async move { infos.delete(&format!("job-{job:03}"), &DeleteParams::default()).await.map(drop) }
+    };
+    for deleted in futures::future::join_all((0..100).map(delete)).await {
+        deleted.expect("delete a job");
+    }
+    loop {
+        let fuse = cluster.run_until_write(0, Options::default());
+        let settled = async || {
+            let free = cluster.reservations().await.is_empty();
+            (fuse.is_blown() || free).then_some(free)
+        };
+        let free = cluster.eventually("the end of a controller, or of all reservations", settled).await;
+        cluster.halt().await;
+        if free {
+            break;
+        }
+        ensure_nothing_is_kept_twice(&cluster, GPUS, "while they are given back").await;
+    }
+}

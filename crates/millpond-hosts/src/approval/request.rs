@@ -16,7 +16,7 @@ pub(super) const CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
 /// Signer of certificates of kubelets as clients.
 pub(super) const KUBELETS: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// Who asks for what.
+/// The requestor, and the requested certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Asked {
     /// Name of the request.

@@ -229,7 +229,7 @@ async fn a_failed_reset_keeps_the_host_out_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn references_that_lead_nowhere_are_told() {
+async fn references_that_lead_nowhere_are_reported() {
     let stage = Stage::start().await;
     let _crew = stage.hire();
     let _agent = stage.agent(Hardware::plain("node10", WORKER));

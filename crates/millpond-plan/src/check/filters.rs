@@ -1,4 +1,4 @@
-//! What kube-scheduler asks of a node alone: resources, node affinity, volumes, taints, ports.
+//! kube-scheduler's filters on a single node: resources, node affinity, volumes, taints, ports.
 
 use super::planned_cluster::{Group, PlannedCluster};
 use super::violation::Violation;

@@ -4,12 +4,12 @@
 //! be in the end, and asks every rule again. It runs in tests and on request (`plan --check`).
 //!
 //! ```text
-//! structure ─▶ World ─┬─▶ purchases   pools, types, offerings, labels, stock, minValues, limits
-//! indices,     who is ├─▶ filters     resources, node affinity, volumes, taints, ports
-//! who needs    where  ├─▶ neighbours  pod affinity, anti-affinity, spread
-//! a place      in the ├─▶ removals    evictions, budgets of pods, savings
-//!              end    ├─▶ report      figures, bound and its proofs
-//!                     └─▶ weights     pools of greater weight are used as far as their limits go
+//! structure ─▶ PlannedCluster ─┬─▶ purchases   pools, types, offerings, labels, stock, minValues, limits
+//! indices,     the placement   ├─▶ filters     resources, node affinity, volumes, taints, ports
+//! pods to      of every pod    ├─▶ neighbours  pod affinity, anti-affinity, spread
+//! place        in the end      ├─▶ removals    evictions, budgets of pods, savings
+//!                              ├─▶ report      figures, bound and its proofs
+//!                              └─▶ weights     pools of greater weight are used as far as their limits go
 //! ```
 //!
 //! **The end.** Nodes that leave or are taken away are gone, with all that does not need a new place; new nodes are

@@ -1,4 +1,4 @@
-//! What kube-scheduler asks about pods near each other: anti-affinity, affinity, spread.
+//! kube-scheduler's rules between pods: anti-affinity, affinity, spread.
 //!
 //! Which classes a selector selects is found once for each distinct selector; after that only counts by domain are
 //! compared.
@@ -291,7 +291,7 @@ impl<'a> Need<'a> {
         Self { terms, domains, waiting: BTreeSet::new(), classes: classes.unwrap_or_default() }
     }
 
-    /// A grounded pod that satisfies all terms is on the node; whether that is news.
+    /// Adds a grounded pod on a node that satisfies all terms; returns whether it is new.
     fn add(&mut self, cluster: &PlannedCluster<'_>, site: usize) -> bool {
         let mut news = false;
         for (term, domains) in self.terms.iter().zip(&mut self.domains) {

@@ -1,4 +1,4 @@
-//! Where every pod is when the plan is done.
+//! The cluster after the plan: every pod on its final node.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -65,7 +65,7 @@ impl Profile<'_> {
 /// A value of a label; the hostname is the number of the node.
 pub(super) type Domain = usize;
 
-/// The cluster when the plan is done.
+/// The cluster after the plan.
 #[derive(Debug)]
 pub(super) struct PlannedCluster<'a> {
     pub(super) snapshot: &'a Snapshot,

@@ -1,4 +1,4 @@
-//! Whether what is bought can be bought: pools, types, offerings, labels, stock, `minValues` and limits.
+//! Whether the new nodes can be bought: pools, types, offerings, labels, stock, `minValues` and limits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

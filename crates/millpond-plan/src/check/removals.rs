@@ -1,4 +1,4 @@
-//! Whether what is taken away may be: nodes, evictions, PodDisruptionBudgets, savings.
+//! Whether the removals are allowed: nodes, evictions, PodDisruptionBudgets, savings.
 //!
 //! All is asked anew but one thing: what a pool's disruption budgets with their schedules allow at this hour is
 //! calendar work, and is taken from [`disruption`](crate::disruption).

@@ -1,4 +1,4 @@
-//! Whether the plan speaks of things that are there, and of every pod that needs a place exactly once.
+//! Whether the plan refers to existing things only, and places every pod that needs a place exactly once.
 
 use super::planned_cluster::PlannedCluster;
 use super::violation::Violation;

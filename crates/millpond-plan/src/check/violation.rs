@@ -1,4 +1,4 @@
-//! What can be wrong with a plan.
+//! Violations that a plan can have.
 
 use crate::model::Nanos;
 use crate::pack::CertificateError;
@@ -88,7 +88,7 @@ pub enum Violation {
         key: String,
         /// Its value.
         value: String,
-        /// Who does not allow it.
+        /// The rule that does not allow it.
         against: &'static str,
     },
     /// A label that a new node would have is missing.

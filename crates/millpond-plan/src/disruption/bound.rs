@@ -1,4 +1,4 @@
-//! What any plan costs at least that may take nodes away.
+//! A lower bound of the cost of every plan that may remove nodes.
 //!
 //! Nodes that may not go stay whatever is planned: they cost their price, and what is free on them is free. All others
 //! are on offer, each once at its own price, beside what can be bought. The pods on them, and those that wait and get
@@ -185,7 +185,7 @@ struct BinKey {
     present: BitSet,
     /// The pool of a node that may go.
     pool: Option<PoolId>,
-    /// The price where several are told apart by it: of nodes that are there.
+    /// The price, where nodes with different prices share a name: of existing nodes.
     price: Option<u64>,
     /// The offer of which there are only so many.
     stocked: Option<usize>,

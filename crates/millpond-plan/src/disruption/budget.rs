@@ -1,4 +1,4 @@
-//! How many nodes of a pool may be taken away now, and when that changes.
+//! Disruption budgets: how many nodes of a pool may be disrupted now, and when that changes.
 //!
 //! Of the budgets that hold and are for the reason, the least counts; a percentage is of the pool's initialised nodes
 //! and rounds up. Nodes that leave already, for whatever reason, and nodes that are not ready use the budget up. A

@@ -1,4 +1,4 @@
-//! How much it disturbs to move pods, in thousandths of an ordinary pod.
+//! The disruption cost of pods, in thousandths of an ordinary pod.
 
 use super::residents::Residents;
 use crate::model::{NodeId, PodClass, Snapshot};

@@ -1,4 +1,4 @@
-//! Whether a node may be taken away at all, before anything is known about where its pods would go.
+//! Whether a node may be disrupted at all, before anything is known about where its pods would go.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::plan::{Plan, Rule, Target};
 
-/// Why a node stays.
+/// Why a node cannot be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisruptionBlocker {
     /// No pool bought it.
@@ -191,7 +191,7 @@ impl DisruptionBlocker {
                 format!("budget {budget} of its pool allows {nodes} to be away at once, {busy} {are}{when}")
             }
             Self::LeastNodes(nodes) => format!("its pool keeps at least {}", count(*nodes, "node")),
-            Self::Unpriced => "its price is not known, so a saving cannot be told".to_owned(),
+            Self::Unpriced => "its price is not known, so savings are unknown".to_owned(),
             Self::NoPlace(one, rule) => format!("pod {} has no other place ({rule})", pod(one)),
             Self::NoSaving => "no other way to run its pods costs less".to_owned(),
             Self::NotWorthwhile => {

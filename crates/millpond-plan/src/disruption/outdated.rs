@@ -1,4 +1,4 @@
-//! Nodes that go whatever is saved: empty, drifted and expired ones.
+//! Nodes that are removed without regard to savings: empty, drifted and expired ones.
 
 use super::eligible::DisruptionBlocker;
 use super::planner::{Planner, expired};

@@ -152,8 +152,8 @@ impl<'s> Planner<'s> {
 
     pub(super) fn keep(&mut self, node: NodeId, blocker: DisruptionBlocker) {
         let known = self.kept[node.index()].as_ref();
-        // What holds up a drifted node says more than that consolidation would not touch it. And where whatever can be
-        // bought is no place for a pod, it is no news that consolidation finds none either.
+        // A blocker of a drifted node is more useful than that consolidation would not consider it. And where no
+        // offering fits a pod, a failed consolidation is no useful reason either.
         let outdated = outdated(self.state.snapshot, self.node(node));
         let idle = matches!(blocker, DisruptionBlocker::ConsolidationOff | DisruptionBlocker::OnlyWhenEmpty);
         let vain = matches!(

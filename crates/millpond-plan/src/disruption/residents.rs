@@ -1,4 +1,4 @@
-//! Which pods are on which node.
+//! The pods on each node.
 
 use crate::model::{ClassId, NodeId, PodId, PodKind, PodState, Snapshot};
 

@@ -24,7 +24,7 @@ const MANY: usize = 256;
 const SMALL: usize = 12;
 /// Packing problems that are solved for replacements.
 const MAX_SOLVES: usize = 400;
-/// Nodes whose pods were moved in vain, in one pass, after which the rest is not tried.
+/// After this many failed trials in one pass, the remaining nodes are not tried.
 const MAX_FAILURES: usize = 400;
 /// Pods worth more than this share of their node's price are not planned anew, in millionths.
 const WELL_USED: u128 = 950_000;

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let schedule = |cron: &str, zone: &str, duration| Schedule {
             cron: cron.to_owned(),
             time_zone: Some(zone.to_owned()),

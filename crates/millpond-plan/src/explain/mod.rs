@@ -5,8 +5,8 @@
 //! explain_pod  the whole story: what each rule took out, the nearest miss, and one edit that was tried out
 //! ```
 //!
-//! Rules are asked in the order of [`Rule`]. Everything here is data with sentences in it;
-//! how it is laid out on a page is the command's matter. Why a node is kept or removed is told by `disruption`.
+//! Rules are checked in the order of [`Rule`]. Everything here is data with sentences in it; the command lays it out.
+//! Why a node is kept or removed is explained by `disruption`.
 
 mod after;
 mod edit;

@@ -102,7 +102,7 @@ fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
 fn type_allows(snapshot: &Snapshot, of: TypeId, key: Symbol, wanted: &Requirement) -> bool {
     match snapshot.types[of.index()].labels.get(key) {
         Some(offered) => offered.intersects(wanted, &snapshot.symbols),
-        // What the provider fills in it would have told; any other label is the pool's to give.
+        // The provider would have given the labels that it sets; any other label is the pool's to give.
         None => wanted.allows_missing() || key == snapshot.names.pool || !snapshot.well_known.contains(&key),
     }
 }

@@ -9,6 +9,9 @@ pub struct Score {
     pub cpu_demand_mhz: u64,
     /// Free accelerators that the job leaves over: a large gap stays whole for a large job.
     pub gpus_left: u64,
+    /// Whether the job would break up a node whose accelerators are all free: those stay together for a job that needs
+    /// all of them.
+    pub fragments: bool,
     /// Whether the time is only assumed.
     pub is_assumed: bool,
     /// Seconds of undisturbed time that the job does not use: long windows stay for long jobs.
@@ -22,6 +25,7 @@ impl Score {
         Self {
             cpu_demand_mhz: candidate.cpu_demand_mhz,
             gpus_left: candidate.free_gpus.saturating_sub(job.gpus),
+            fragments: job.gpus > 0 && job.gpus < candidate.gpus && candidate.free_gpus == candidate.gpus,
             is_assumed: matches!(candidate.undisturbed, Undisturbed::Assumed(_)),
             seconds_left: candidate.undisturbed.seconds().saturating_sub(job.hours.saturating_mul(3600)),
             memory_mib: candidate.memory_mib,

@@ -8,8 +8,8 @@ use crate::symbol::Symbol;
 
 /// The last market, and what it was made from.
 ///
-/// For snapshots whose texts come from one table that only grows, as those of a cluster that is watched: what was said
-/// with symbols before still holds.
+/// For snapshots whose texts come from one table that only grows, as those of a watched cluster: older symbols stay
+/// valid.
 #[derive(Debug, Default)]
 pub struct Memory {
     last: Option<(Ground, Arc<Market>)>,

@@ -1,4 +1,4 @@
-//! Which host serves which machine: all waiting machines against all free hosts at once.
+//! Matches machines to hosts: all waiting machines against all free hosts at once.
 //!
 //! ```text
 //!   hosts ─▶ classes (equal labels that selectors name, equal domain, equal value)
@@ -12,7 +12,7 @@
 //! Machines that are placed first stay placed while later tiers are added, since an augmenting path never gives up a
 //! machine. So minimums come before everything else, then pools by priority, and within a tier as many machines as
 //! possible. With the machines fixed, the hosts that are used have the least total value: GPUs, memory and hosts that
-//! narrower pools select are kept free. Hosts that a machine has been promised do not move.
+//! narrower pools select are kept free. Earlier assignments of hosts to machines do not change.
 
 mod classes;
 mod explain;
@@ -83,7 +83,7 @@ pub fn match_hosts(inventory: &Inventory, pools: &[Pool]) -> Outcome {
     finish(inventory, outcome)
 }
 
-/// Gives machines the hosts that they were promised, as long as those are free and suitable.
+/// Keeps earlier assignments, as long as their hosts are free and suitable.
 fn keep_promises(inventory: &Inventory, pools: &[Pool], outcome: &mut Outcome) -> Vec<bool> {
     let mut taken = vec![false; inventory.hosts.len()];
     if pools.iter().all(|pool| pool.machines.iter().all(|machine| machine.promised.is_none())) {

@@ -91,7 +91,7 @@ pub struct Pool {
 pub struct WaitingMachine {
     /// Name.
     pub name: String,
-    /// Host that it was promised by an earlier decision.
+    /// The host of an earlier assignment.
     pub promised: Option<String>,
 }
 

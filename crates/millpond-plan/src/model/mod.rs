@@ -1,4 +1,4 @@
-//! What the planner is given: a [`Snapshot`], a plain value.
+//! The planner's input: a [`Snapshot`], a plain value.
 //!
 //! ```text
 //! Snapshot ─┬─ pools ──▶ types ──▶ offerings (zone × capacity type, with a price)

@@ -1,4 +1,4 @@
-//! Nodes that are there, or on their way in or out.
+//! Existing nodes, and nodes that are starting or leaving.
 
 use super::{Labels, Nanos, PoolId, Resources, Seconds};
 use crate::model::CapacityType;

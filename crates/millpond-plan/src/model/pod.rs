@@ -12,7 +12,7 @@ pub struct Pod {
     pub name: Box<str>,
     /// Everything that scheduling looks at.
     pub class: ClassId,
-    /// Where it runs, or was told to wait for room (`nominatedNodeName`), see [`PodState`].
+    /// The node where it runs, or to which it is nominated (`nominatedNodeName`), see [`PodState`].
     pub node: Option<NodeId>,
     /// Where it is in its life.
     pub state: PodState,

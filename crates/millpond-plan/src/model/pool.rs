@@ -129,7 +129,7 @@ pub struct Budget {
 pub enum Nodes {
     /// So many.
     Count(u64),
-    /// So many of a hundred, rounded up.
+    /// A percentage of the pool's nodes, rounded up.
     Percent(u8),
 }
 

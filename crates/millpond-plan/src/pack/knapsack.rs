@@ -1,4 +1,4 @@
-//! What one node should hold: the fractional knapsack, and patterns built from it.
+//! The best content of one node: the fractional knapsack, and patterns built from it.
 //!
 //! [`Knapsack::vertex`] solves `max d·x, W·x ≤ capacity, 0 ≤ x ≤ u` with a simplex of one row per
 //! dimension. [`Knapsack::fill`] takes the whole part of its solution, and goes on with what is left

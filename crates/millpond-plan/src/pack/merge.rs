@@ -1,4 +1,4 @@
-//! Two nodes into one, where that costs no more.
+//! Merges two nodes into one, where that costs no more.
 //!
 //! Rounding leaves nodes that are not quite full, and nodes without a pod of an exclusive group beside
 //! nodes that have one. The pods of two nodes often fit a larger one at the same price or less: every

@@ -1,4 +1,4 @@
-//! What the kernel is given and what it gives back.
+//! Input and output of the packing kernel.
 
 use super::bits::BitSet;
 use super::certificate::Certificate;

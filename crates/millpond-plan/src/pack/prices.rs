@@ -1,4 +1,4 @@
-//! What a pod of each row is worth, from a linear programme over fractional patterns.
+//! The dual price of a pod of each row, from a linear programme over fractional patterns.
 //!
 //! The programme is solved on clusters of similar rows. Its optimum gives prices to the resources of
 //! every bin; a row is then worth what its request costs in the bin where it is cheapest. A last pass
@@ -34,7 +34,7 @@ const PATIENT_ASCENTS: (usize, usize) = (3, 200);
 /// Rows that an ascent takes for equal differ by less than this in the binary logarithms of their shares; the first is
 /// for few rows.
 const LUMP_STEPS: (f64, f64) = (0.02, 0.3);
-/// So many rows are few to an ascent.
+/// Up to this number of rows, an ascent may use the slower, better step.
 const FEW_ROWS: usize = 1_000;
 /// Bins that can earn this share of their price are worth trying whatever their size.
 const GOOD: f64 = 0.95;
@@ -172,7 +172,7 @@ impl Prices {
         instance.price(bin) + self.rent[bin] * 0.999
     }
 
-    /// Improves the prices row by row; kept if the rows are worth more in the end, which is told.
+    /// Improves the prices row by row. The new prices are kept if they raise the bound; returns whether they do.
     fn ascend(&mut self, instance: &Instance, all: &Items, lumps: &[Cluster], steps: usize, threads: usize) -> bool {
         let endless = |&bin: &usize| instance.bins[bin].stock == u64::MAX;
         let mut bins: Vec<BinPrices> = self

@@ -1,4 +1,4 @@
-//! Which rows are packed together, and on which of equal bins.
+//! Scopes: the rows that are packed together, and the choice among equal bins.
 //!
 //! Zones offer the same types at the same price. A row that must be in one zone is best packed with
 //! others that must be there too and with some that may be anywhere. So rows are dealt to scopes, sets

@@ -1,4 +1,4 @@
-//! What any plan that places the same pods costs at least.
+//! A lower bound of the cost of every plan that places the same pods.
 //!
 //! The packing problem is stated anew with fewer rules: zones are free, limits are off, only what a node can hold
 //! counts, nodes that are there are free of charge but each there only once. Pods may go to the pools that this

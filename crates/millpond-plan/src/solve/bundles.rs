@@ -1,4 +1,4 @@
-//! Pods that must share a host with others are bought for together.
+//! Bundles: pods that must share a host are planned together.
 //!
 //! Classes that are tied by required affinity on the hostname form a bundle. A bundle that may be split goes to
 //! the number of nodes that is cheapest, each with its share of every class; one whose pods all need each other

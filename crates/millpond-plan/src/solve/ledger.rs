@@ -1,4 +1,4 @@
-//! What may still be bought: limits of pools and of the cluster, and reserved capacity.
+//! Remaining limits of pools and of the cluster, and remaining reserved capacity.
 
 use crate::market::{Market, Usage};
 use crate::model::{Limits, Nanos, Resources, Snapshot};

@@ -1,4 +1,4 @@
-//! Choosing nodes where limits are in the way of the cheapest ones.
+//! Chooses nodes when limits rule out the cheapest ones.
 //!
 //! A limit on nodes, cores or memory makes what it counts scarce. The kernel knows no limits; so what is scarce gets a
 //! surcharge, and the kernel chooses again: the least surcharge that gives as many pods a place as a prohibitive one.

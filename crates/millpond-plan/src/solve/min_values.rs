@@ -73,7 +73,7 @@ impl Solver<'_> {
         self.is_flexible(self.planned[planned].offer as usize, &contents)
     }
 
-    /// The same for a node in the cluster state; those that are there have nothing to promise.
+    /// The same for a node in the cluster state; existing nodes have no `minValues` to keep.
     pub(super) fn stays_flexible_at(&mut self, spot: NodeSlotId, class: ClassId) -> bool {
         match spot.index().checked_sub(self.snapshot.nodes.len()) {
             Some(planned) => self.stays_flexible(planned, class),

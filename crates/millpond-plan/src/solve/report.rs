@@ -1,4 +1,4 @@
-//! What is known about a finished plan.
+//! The report of a finished plan.
 
 use std::collections::BTreeMap;
 

@@ -56,7 +56,7 @@ impl Cluster {
         Self { snapshot, classes: HashMap::new(), of_all_types: Vec::new() }
     }
 
-    /// An instance type: 110 pods, linux on amd64, on demand in zone `a` for one cent, unless told otherwise.
+    /// An instance type: 110 pods, linux on amd64, on demand in zone `a` for one cent, by default.
     pub fn machine(
         mut self,
         name: &str,
@@ -97,7 +97,7 @@ impl Cluster {
         self
     }
 
-    /// A running node of a machine, in its first zone and on demand where it can be, unless told otherwise.
+    /// A running node of a machine, in its first zone and on demand where it can be, by default.
     pub fn node(
         mut self,
         name: &str,
@@ -113,7 +113,7 @@ impl Cluster {
         self
     }
 
-    /// A pending pod of the label `app=NAME`, unless told otherwise. The name may be `namespace/name`.
+    /// A pending pod of the label `app=NAME`, by default. The name may be `namespace/name`.
     pub fn pod(self, name: &str, requests: &str, describe: impl for<'a> FnOnce(PodSpec<'a>) -> PodSpec<'a>) -> Self {
         self.add_pods(None, name, requests, describe)
     }

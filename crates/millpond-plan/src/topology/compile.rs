@@ -1,4 +1,5 @@
-//! From the rules of classes to counters: every distinct question once, and who looks at it, who raises it.
+//! Compiles the topology rules of classes to counters: one counter for each distinct question, with the classes that
+//! read it and those that increase it.
 
 use std::collections::HashMap;
 
@@ -42,9 +43,9 @@ impl<'s> Compiler<'s> {
         for (index, class) in self.snapshot.classes.iter().enumerate() {
             self.class(index, class);
         }
-        self.who_raises_what();
-        self.who_is_repelled();
-        self.who_is_guarded_against();
+        self.counters_are_raised_by_selected_pods();
+        self.anti_affinity_repels_selected_pods();
+        self.anti_affinity_of_running_pods_guards();
         let hostname = self.snapshot.names.hostname;
         let mut areas: Vec<Area> = Vec::new();
         let mut known: HashMap<(Symbol, u32), usize> = HashMap::new();
@@ -164,7 +165,7 @@ impl<'s> Compiler<'s> {
 
     /// Selectors mostly name one value of one label. Those are found through the labels of a class, the others
     /// are tried on every class.
-    fn who_raises_what(&mut self) {
+    fn counters_are_raised_by_selected_pods(&mut self) {
         let mut by_label: HashMap<(Symbol, Symbol), Vec<usize>> = HashMap::new();
         let mut by_trial = Vec::new();
         for (index, question) in self.ordered.iter().enumerate().filter(|(_, question)| question.owners.is_none()) {
@@ -186,7 +187,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    fn who_is_repelled(&mut self) {
+    fn anti_affinity_repels_selected_pods(&mut self) {
         let repelling = std::mem::take(&mut self.repelling);
         if repelling.is_empty() {
             return;
@@ -213,7 +214,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    fn who_is_guarded_against(&mut self) {
+    fn anti_affinity_of_running_pods_guards(&mut self) {
         let mut by_counter: HashMap<usize, Vec<Guard>> = HashMap::new();
         for guard in std::mem::take(&mut self.guarding) {
             by_counter.entry(guard.counted).or_default().push(guard);

@@ -143,7 +143,7 @@ pub(super) async fn nothing_left(stage: &dyn Stage) -> Checked {
             ensure(!message.is_empty(), || "it says nothing in words".to_owned())?;
         }
         Err(error) => return broken(format!("the error is {} ({error})", error.reason())),
-        Ok(launched) => return broken(format!("{} was to be had", launched.instance.offering)),
+        Ok(launched) => return broken(format!("{} was available", launched.instance.offering)),
     }
     let found = of_token(&*provider, &request.token).await?;
     ensure(found.is_empty(), || format!("and yet there is {}", found[0].id))

@@ -1,4 +1,4 @@
-//! What the checks share: requests, retries, futures that are given up.
+//! Helpers of the checks: requests, retries, futures that are dropped.
 
 use std::fmt::Display;
 use std::future::Future;

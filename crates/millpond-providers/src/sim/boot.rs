@@ -53,8 +53,8 @@ struct Failed {
 }
 
 impl SimProvider {
-    /// Boots instances until it is told to stop: makes their Node objects, tells of interruptions. Without it, time in
-    /// the cloud's time advances only with calls, and no node ever registers.
+    /// Boots instances until it is stopped: makes their Node objects, sends interruption events. Without it, time in
+    /// the cloud advances only with calls, and no node ever registers.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         self.boot_until(stop).await;
     }

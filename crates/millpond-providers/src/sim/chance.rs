@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart() {
+    fn parts_are_distinguished() {
         assert_ne!(number(0, &["ab", "c"]), number(0, &["a", "bc"]));
         assert_ne!(number(0, &["a"]), number(1, &["a"]));
         assert_eq!(number(3, &["a", "b"]), number(3, &["a", "b"]));

@@ -117,7 +117,7 @@ impl Cloud {
             return Ok(());
         }
         let class = class.map(str::to_owned);
-        inner.keep(Change::Script { class, script: Box::new(script.clone()), since: now }, Durable::Yes)?;
+        inner.keep(Change::Script { class, script: Box::new(script.clone()), since: now }, Durability::Yes)?;
         drop(inner);
         self.sync()?;
         self.changed.notify_waiters();
@@ -162,7 +162,7 @@ impl Cloud {
         self.at(now, |inner, now| {
             inner.admit(term)?;
             let (change, answer) = inner.state.launch(request, most, now).answer(now);
-            change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))?;
+            change.map_or(Ok(()), |change| inner.keep(change, Durability::Yes))?;
             answer
         })
     }
@@ -178,7 +178,7 @@ impl Cloud {
         self.at(now, |inner, now| {
             inner.admit(term)?;
             let change = inner.state.end(id, now)?;
-            change.map_or(Ok(()), |change| inner.keep(change, Durable::Yes))
+            change.map_or(Ok(()), |change| inner.keep(change, Durability::Yes))
         })
     }
 
@@ -216,11 +216,11 @@ impl Cloud {
     pub fn interrupt(&self, id: &str, notice: Duration, now: Timestamp) -> Result<(), ProviderError> {
         let told = self.at(now, |inner, now| {
             let ends = now.after(notice);
-            // An instance that ends earlier anyway has nothing to be told.
+            // An instance that ends earlier anyway gets no notice.
             let record = inner.state.records.get(id).filter(|record| !record.is_gone(now));
             let record = record.ok_or_else(|| ProviderError::NotFound { message: format!("no instance `{id}`") })?;
             if record.ends.is_none_or(|known| ends < known) {
-                inner.keep(Change::Ending { id: id.to_owned(), ends, node_gone: false }, Durable::Yes)?;
+                inner.keep(Change::Ending { id: id.to_owned(), ends, node_gone: false }, Durability::Yes)?;
                 let _ = self.events.send(InstanceEvent::Interrupted { id: id.to_owned(), at: ends.time() });
             }
             Ok(())
@@ -291,15 +291,15 @@ impl Cloud {
     /// The Node object of an instance is there.
     pub(super) fn registered(&self, id: &str) -> Result<(), ProviderError> {
         // Not synced: after a crash the Node is found again.
-        self.inner.lock().keep(Change::Registered { id: id.to_owned() }, Durable::No)
+        self.inner.lock().keep(Change::Registered { id: id.to_owned() }, Durability::No)
     }
 
     /// The Node object of an instance is gone with it.
     pub(super) fn node_removed(&self, id: &str) -> Result<(), ProviderError> {
-        self.inner.lock().keep(Change::NodeRemoved { id: id.to_owned() }, Durable::No)
+        self.inner.lock().keep(Change::NodeRemoved { id: id.to_owned() }, Durability::No)
     }
 
-    /// Lets time go on, asks, and tells what happened.
+    /// Advances time, runs the call, and sends the events of both.
     fn at<R>(
         &self,
         now: Timestamp,
@@ -309,7 +309,7 @@ impl Cloud {
         let mut inner = self.inner.lock();
         let (before, mut events) = (inner.state.version, Vec::new());
         let result = inner.go_on(now, &mut events).and_then(|()| ask(&mut inner, now));
-        // What ended by that question is told with its answer.
+        // Events that the call caused are sent with its answer.
         let _ = inner.go_on(now, &mut events);
         let after = inner.state.version;
         drop(inner);
@@ -334,7 +334,7 @@ fn not_written(error: &std::io::Error) -> ProviderError {
 
 /// Whether a change must survive a power cut before it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Durable {
+enum Durability {
     Yes,
     No,
 }
@@ -342,7 +342,7 @@ enum Durable {
 impl Inner {
     /// Refuses a call of a term that is over; takes note of one that begins.
     fn admit(&mut self, term: Option<u64>) -> Result<(), ProviderError> {
-        self.state.admit(term)?.map_or(Ok(()), |change| self.keep(change, Durable::Yes))
+        self.state.admit(term)?.map_or(Ok(()), |change| self.keep(change, Durability::Yes))
     }
 
     /// A cloud without a name gets one; a file of an earlier format becomes one of today's.
@@ -367,10 +367,10 @@ impl Inner {
     }
 
     /// Writes a change down, then lets it hold.
-    fn keep(&mut self, change: Change, durable: Durable) -> Result<(), ProviderError> {
+    fn keep(&mut self, change: Change, durable: Durability) -> Result<(), ProviderError> {
         if let Some(journal) = &mut self.journal {
             journal.add(&change).map_err(|error| not_written(&error))?;
-            if durable == Durable::Yes {
+            if durable == Durability::Yes {
                 self.must_last = journal.last();
             }
         }
@@ -392,7 +392,7 @@ impl Inner {
     fn go_on(&mut self, now: Millis, events: &mut Vec<InstanceEvent>) -> Result<(), ProviderError> {
         while let Some((change, event)) = self.state.happened(now) {
             if let Some(change) = change {
-                let durable = if matches!(change, Change::Forgotten { .. }) { Durable::No } else { Durable::Yes };
+                let durable = if matches!(change, Change::Forgotten { .. }) { Durability::No } else { Durability::Yes };
                 self.keep(change, durable)?;
             }
             events.extend(event);

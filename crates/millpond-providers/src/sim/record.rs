@@ -14,7 +14,7 @@ use crate::{Instance, InstanceState};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
-    /// As it is told, but for its state.
+    /// The instance as callers see it, except for its state.
     pub(super) instance: Instance,
     pub(super) created: Millis,
     /// When it is up.
@@ -22,7 +22,7 @@ pub(super) struct Record {
     /// It comes up, and its node never registers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) silent: bool,
-    /// What its node will be told.
+    /// The template of its node.
     pub(super) node: NodeTemplate,
     /// The settings of kubelet that it keeps for life.
     #[serde(default, skip_serializing_if = "Kubelet::is_default")]
@@ -39,12 +39,12 @@ pub(super) struct Record {
     /// It did.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) node_removed: bool,
-    /// The end was told.
+    /// The end was reported.
     #[serde(skip)]
     pub(super) end_told: bool,
 }
 
-/// What a node is told when it boots.
+/// What a node gets when it boots.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub(super) struct NodeTemplate {
     pub(super) labels: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ impl Record {
         self.ends.is_some_and(|ends| ends <= now)
     }
 
-    /// As it is told.
+    /// The instance as callers see it.
     pub(super) fn told(&self, now: Millis) -> Instance {
         let state = match self.ends {
             Some(_) => InstanceState::Ending,

@@ -1,4 +1,4 @@
-//! What a script says about one thing at one time. Pure: the script, the thing, the time.
+//! Evaluates a script for one call or instance at one time. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -45,7 +45,7 @@ pub(super) enum Decision {
     Known(Result<Box<Instance>, ProviderError>),
     /// An instance is made.
     New { record: Box<Record>, unavailable: Vec<OfferingKey> },
-    /// None of the choices is to be had.
+    /// None of the choices is available.
     Refused(ProviderError),
 }
 
@@ -264,13 +264,13 @@ impl State {
         Ok(Some(Change::Ending { id: id.to_owned(), ends, node_gone: record.node_gone }))
     }
 
-    /// The instance of that id, as far as it is told of by now.
+    /// The instance of that id, as far as it is visible by now.
     pub(super) fn get(&self, id: &str, now: Millis) -> Result<Instance, ProviderError> {
         let seen = |record: &&Record| is_seen(record, self.scripts.get_lag(&record.instance.class), now);
         self.records.get(id).filter(seen).map(|record| record.told(now)).ok_or_else(|| no_instance(id))
     }
 
-    /// All instances that are told of by now.
+    /// All instances that are visible by now.
     pub(super) fn list(&self, now: Millis) -> Vec<Instance> {
         let seen = |record: &&Record| is_seen(record, self.scripts.list_lag(&record.instance.class), now);
         self.records.values().filter(seen).map(|record| record.told(now)).collect()
@@ -295,8 +295,8 @@ fn none_available(offerings: &[OfferingKey]) -> String {
     match (offerings.len(), named.join(", ")) {
         (0, _) => "nothing was asked for: the launch has no choices".to_owned(),
         (1, name) => format!("{name} is out of stock"),
-        (count, names) if count <= NAMED => format!("none of {count} offerings is to be had: {names}"),
-        (count, names) => format!("none of {count} offerings is to be had: {names} and {} more", count - NAMED),
+        (count, names) if count <= NAMED => format!("none of {count} offerings is available: {names}"),
+        (count, names) => format!("none of {count} offerings is available: {names} and {} more", count - NAMED),
     }
 }
 

@@ -212,7 +212,7 @@ fn interruptions_by_chance_come_at_their_rate() {
 }
 
 #[test]
-fn an_interruption_by_hand_is_told_once() {
+fn an_interruption_by_hand_is_reported_once() {
     let cloud = Cloud::in_memory();
     let mut events = cloud.subscribe();
     let id = launch(&cloud, "1", &["m5.large/a/spot"], 0).unwrap().instance.id;

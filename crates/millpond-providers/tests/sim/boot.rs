@@ -198,7 +198,7 @@ async fn a_restart_boots_what_has_not_registered_yet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_who_boot_make_one_node() {
+async fn two_booting_processes_make_one_node() {
     let world = World::start().await;
     let other = SimProvider::new(Arc::clone(&world.cloud), world.client(), world.clock.clone());
     tokio::spawn(Arc::new(other).run(world.stop.clone()));
@@ -273,7 +273,7 @@ async fn some_never_register_and_some_end_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interruptions_are_told_and_happen() {
+async fn interruptions_are_announced_and_happen() {
     let world = World::start().await;
     let mut events = world.provider.events().expect("events");
     let text = "{provider: sim, catalog: aws, sim: {interruptions: [{at: 10m, capacityType: '*', nodeGone: true}]}}";

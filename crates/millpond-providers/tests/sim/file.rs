@@ -116,7 +116,7 @@ async fn a_torn_last_record_is_dropped_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn damage_is_told_with_its_line() {
+async fn damage_is_reported_with_its_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("cloud");
     let request = requests();

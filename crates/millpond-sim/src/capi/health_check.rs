@@ -120,7 +120,7 @@ impl Rules {
 }
 
 impl HealthChecks {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ill() {
+    fn unhealthy_machines_are_found() {
         let old = json!({"unhealthyConditions": [{"type": "Ready", "status": "False", "timeout": "5m"}],
             "nodeStartupTimeout": "20m"});
         let new = json!({"checks": {"nodeStartupTimeoutSeconds": 1200,

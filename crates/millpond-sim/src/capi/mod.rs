@@ -1,4 +1,4 @@
-//! The core of Cluster API, played: MachineDeployments become MachineSets, these Machines, and Machines Nodes.
+//! Stand-in for the core of Cluster API: MachineDeployments become MachineSets, these Machines, and Machines Nodes.
 //!
 //! ```text
 //!  TanzuKubernetesCluster ─┐
@@ -128,7 +128,7 @@ impl Capi {
         }
     }
 
-    /// A queue that is told of Clusters when they, or what belongs to them, change.
+    /// A work queue of Clusters; a Cluster is added when it, or an object that belongs to it, changes.
     fn queue_of_clusters(&self) -> Arc<Queue<Key>> {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

@@ -1,4 +1,4 @@
-//! Making objects from templates, and telling whether two templates make the same Machines.
+//! Makes objects from templates, and decides whether two templates make the same Machines.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ pub struct Cloning<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Annotations of the Machine.
     pub annotations: &'a BTreeMap<String, String>,
-    /// Who has it until the Machine is there.
+    /// The owner until the Machine exists.
     pub owner: OwnerReference,
 }
 

@@ -1,4 +1,4 @@
-//! What the demo consists of.
+//! The objects of the demo.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What happens in the demo, decided by a seed.
+//! The demo's changes over time, decided by a seed.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

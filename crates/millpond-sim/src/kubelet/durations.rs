@@ -1,4 +1,4 @@
-//! How long things take: annotations first, options else.
+//! Simulated durations: annotations first, then options.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

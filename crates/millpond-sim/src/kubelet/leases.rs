@@ -30,7 +30,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// A renewer that hears of nodes from now on.
+    /// The renewer, and the work queue that watches of nodes fill.
     pub fn new(cluster: &Arc<Cluster>, interval: Duration) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let (own, shared) = (Arc::clone(&queue), Arc::clone(cluster));

@@ -31,14 +31,21 @@ use pod_status::{Facts, Step};
 /// Provider IDs of own hosts begin with this.
 const OWN_HOST: &str = millpond_api::byoh::names::PROVIDER_ID;
 
-/// Whether a node is played here. Nodes of own hosts have a kubelet of their own, unless they are marked.
+/// Whether a node is played here. A node whose status names a kubelet's port, and one of an own host, has a kubelet of its
+/// own, unless it is marked.
 pub fn is_played(nodes: Nodes, node: &Node) -> bool {
     let fake = |value: Option<&String>| value.is_some_and(|value| value == "fake");
     let marked = node.labels().contains_key(annotations::NODE)
         || node.annotations().contains_key(annotations::NODE)
         || fake(node.annotations().get(annotations::KWOK_NODE));
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
-    marked || (nodes == Nodes::All && !provider_id.starts_with(OWN_HOST))
+    marked || (nodes == Nodes::All && !provider_id.starts_with(OWN_HOST) && !has_kubelet(node))
+}
+
+/// Whether a kubelet has registered the node: it does so with the port that it serves on.
+fn has_kubelet(node: &Node) -> bool {
+    let endpoints = node.status.as_ref().and_then(|status| status.daemon_endpoints.as_ref());
+    endpoints.and_then(|all| all.kubelet_endpoint.as_ref()).is_some_and(|endpoint| endpoint.port != 0)
 }
 
 /// Makes nodes ready.
@@ -53,7 +60,7 @@ pub struct PodKubelets {
     addresses: Arc<Mutex<Addresses>>,
 }
 
-/// The kubelets with the queues through which they are told of changes.
+/// The kubelets and their work queues.
 pub struct Kubelets {
     /// For nodes.
     pub nodes: (Arc<NodeKubelets>, Arc<Queue<Key>>),
@@ -62,7 +69,7 @@ pub struct Kubelets {
 }
 
 impl Kubelets {
-    /// Kubelets that hear of changes from now on.
+    /// Kubelets that watch from now on.
     pub fn new(cluster: &Arc<Cluster>) -> Self {
         let addresses = Arc::new(Mutex::new(Addresses::default()));
         let nodes = Arc::new(Queue::new());
@@ -175,5 +182,26 @@ impl Reconcile for PodKubelets {
         };
         let step = facts.step(|| self.addresses.lock().next_pod());
         self.take(key, &pod, step).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_with_a_kubelet_is_not_played_unless_it_is_marked() {
+        let node = |more: serde_json::Value| -> Node { serde_json::from_value(more).unwrap() };
+        let endpoints = json!({"daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}});
+        let plain =
+            node(json!({"metadata": {"name": "n"}, "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}}}));
+        let real = node(json!({"metadata": {"name": "n"}, "status": endpoints}));
+        let kwok = json!({"name": "n", "annotations": {annotations::KWOK_NODE: "fake"}});
+        let kwok = node(json!({"metadata": kwok, "status": endpoints}));
+        assert!(is_played(Nodes::All, &plain));
+        assert!(!is_played(Nodes::All, &real));
+        assert!(is_played(Nodes::All, &kwok) && is_played(Nodes::Marked, &kwok));
     }
 }

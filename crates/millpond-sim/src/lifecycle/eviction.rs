@@ -27,7 +27,7 @@ pub struct TaintEviction {
 }
 
 impl TaintEviction {
-    /// A controller that hears of nodes and pods from now on.
+    /// The controller, and the work queue that watches of nodes and pods fill.
     pub fn new(cluster: &Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let (own, pods) = (Arc::clone(&queue), Arc::clone(&cluster.pods));

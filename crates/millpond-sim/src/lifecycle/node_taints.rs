@@ -33,7 +33,7 @@ pub struct NodeTaints {
 }
 
 impl NodeTaints {
-    /// A controller that hears of nodes from now on.
+    /// The controller, and the work queue that watches of nodes fill.
     pub fn new(cluster: &Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

@@ -16,7 +16,7 @@ use crate::worker::Reconcile;
 
 /// A node may come back under its name within this time.
 const NODE_QUARANTINE: Duration = Duration::from_secs(40);
-/// So many ended pods are kept for people to look at.
+/// The number of ended pods that are kept for users to look at.
 const ENDED_PODS_KEPT: usize = 12_500;
 
 /// Collects pods. Keys are names of nodes; the empty name stands for pods that have ended.
@@ -25,7 +25,7 @@ pub struct PodCollector {
 }
 
 impl PodCollector {
-    /// A collector that hears of nodes and pods from now on.
+    /// The collector, and the work queue that watches of nodes and pods fill.
     pub fn new(cluster: &Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

@@ -1,4 +1,4 @@
-//! Volumes for claims: a provisioner that never runs out.
+//! Volume provisioner for PersistentVolumeClaims, with unlimited capacity.
 //!
 //! A claim gets a volume at once, or, when its class waits for the first consumer, once the
 //! scheduler has written the consumer's node into the claim; the volume then stays in that
@@ -35,7 +35,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// A provisioner that hears of claims from now on. Keys without namespace are volumes.
+    /// The provisioner, and the work queue that watches of claims fill. Keys without namespace are volumes.
     pub fn new(cluster: &Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

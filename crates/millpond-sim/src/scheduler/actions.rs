@@ -1,4 +1,4 @@
-//! What the scheduler does to the cluster: bind, explain, evict.
+//! The scheduler's writes: binding, conditions and events, eviction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl Actions {
         })
     }
 
-    /// Writes why a pod has no place, when that is news. `nominate` changes its nomination.
+    /// Writes why a pod is unschedulable, if its condition does not say so yet. `nominate` changes its nomination.
     pub(super) async fn record_failure(&self, pod: &Pod, message: &str, nominate: &Nominate) {
         let known = pod_condition(pod, "PodScheduled");
         if known.and_then(|condition| condition.message.as_deref()) != Some(message) {

@@ -39,7 +39,8 @@ pub(super) struct FailureEvents {
 }
 
 impl FailureEvents {
-    /// A pod was refused, whose status has `known` to say about that; says whether it is to be told now.
+    /// A pod is unschedulable; `known` is the message of its condition. Returns whether the new message is recorded
+    /// now.
     pub(super) fn refused(
         &mut self,
         pod: &Key,
@@ -69,7 +70,7 @@ impl FailureEvents {
         false
     }
 
-    /// A pod is told something now.
+    /// Notes that a message of a pod is recorded now.
     pub(super) fn note(&mut self, pod: &Key, uid: &PodKey, now: Instant) {
         let times = self.pods.get(pod).filter(|told| told.uid == *uid).map_or(0, |told| told.times);
         self.forget(pod);
@@ -77,7 +78,7 @@ impl FailureEvents {
         self.pods.insert(pod.clone(), told);
     }
 
-    /// What is to be told now.
+    /// The postponed messages that are due.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<(Key, String)> {
         let mut all = Vec::new();
         while self.due.first().is_some_and(|(due, _)| *due <= now) {
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_refusal_is_told_at_once_and_the_last_one_in_time() {
+    async fn the_first_failure_is_recorded_at_once_and_the_last_one_in_time() {
         let (pod, uid, start) = (Key::new("ns", "a"), PodKey::from("1"), Instant::now());
         let mut telling = FailureEvents::default();
         let known = Some("no nodes");
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_told_who_has_a_place() {
+    async fn scheduled_pods_get_no_failure_events() {
         let (pod, uid, start) = (Key::new("ns", "a"), PodKey::from("1"), Instant::now());
         let mut telling = FailureEvents::default();
         telling.note(&pod, &uid, start);

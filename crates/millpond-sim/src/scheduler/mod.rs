@@ -63,7 +63,7 @@ pub struct Scheduler {
     fit_cache: FitCache,
     refusals: HashMap<ShapeId, Remembered>,
     failure_events: FailureEvents,
-    /// Nodes that changed after all that was told of pods so far, and until when that is waited for.
+    /// Nodes that changed after the last known change of pods, and until when to wait for the pods.
     early_nodes: BTreeMap<String, Instant>,
     bindings: JoinSet<Bound>,
     /// Explanations and evictions under way; how many write at a time is bounded by the mirrors.
@@ -71,7 +71,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that hears of changes from now on.
+    /// A scheduler that watches from now on.
     pub fn new(cluster: Arc<Cluster>) -> Self {
         Self {
             pending_changes: PendingChanges::listening(&cluster),
@@ -180,9 +180,9 @@ impl Scheduler {
         self.wake_for(&changed_nodes, now);
     }
 
-    /// Of nodes that changed, those whose change may be taken now. What was said of pods before a node changed, above all
-    /// who is expected there, may come later than the news of the node, since there is more of it: as long as pods wait,
-    /// the node waits for that.
+    /// The changed nodes that may be processed now. Changes of pods from before a node's change, above all nominations
+    /// to it, may arrive later than the node, since there are more of them: as long as pods wait, the node waits for
+    /// them.
     fn nodes_to_take(&mut self, changed: BTreeSet<String>, now: Instant) -> BTreeSet<String> {
         let told = self.cluster.pods.observed_version();
         let waits = !self.queue.is_empty();
@@ -198,9 +198,9 @@ impl Scheduler {
         known.into_keys().collect()
     }
 
-    /// Tries those again who may be helped by nodes that changed, or have more room: who is expected there and would be
-    /// taken now, and who is expected nowhere and finds enough beside those. A try that fails takes a nomination off: who
-    /// has one waits for its own node, also while that one is starting and changes all the time.
+    /// Retries the pods that changed nodes may make schedulable: pods nominated to one of the nodes that now fit, and
+    /// pods without a nomination that fit beside those. A failed attempt clears a nomination, so a nominated pod waits
+    /// for its own node, also while that node is starting and changes all the time.
     fn wake_for(&mut self, nodes: &[&str], now: Instant) {
         let slots: Vec<_> = nodes.iter().filter_map(|name| self.cache.snapshot.slot(name)).collect();
         if slots.is_empty() {
@@ -219,11 +219,11 @@ impl Scheduler {
                 helped
             }
         });
-        // A taint that is gone leaves a node that is too small: who reads why it waits should read that.
+        // When a taint is removed from a node that is too small, the pod's message should name the size.
         not_helped.iter().for_each(|key| self.queue.look_later(key, now));
     }
 
-    /// Tries those again who may be refused for something else by now, and are expected nowhere.
+    /// Retries pods without a nomination whose reason may have changed by now.
     fn look_again(&mut self) {
         let now = Instant::now();
         for key in self.queue.take_looks(now) {
@@ -269,7 +269,7 @@ impl Scheduler {
             }
             Decision::Refused { mut error, resolvable } => {
                 if error.nodes == 0 {
-                    // No rule refused it: any node is news to it.
+                    // No filter failed, so any changed node may help.
                     return self.refuse(key, &pod, &error, Nominate::Nowhere, None);
                 }
                 if error.before_nodes.is_some() {
@@ -359,8 +359,8 @@ impl Scheduler {
         if changes {
             self.failure_events.note(key, &uid, now);
         }
-        // Who waits for other pods is told each time: held back for them as well, pods of a spread came up with eleven nodes
-        // where six do (`zones.rs` of the tests); why is not known.
+        // Pods that wait for other pods are reported each time: with reports held back for them as well, pods of a
+        // spread came up with eleven nodes where six are enough (`zones.rs` of the tests); the reason is not known.
         if changes || !error.is_local() || self.failure_events.refused(key, &uid, &message, known, now) {
             self.report_unschedulable(Arc::clone(pod), message, nominate);
         }
@@ -455,7 +455,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_node_waits_for_older_news_of_pods_while_pods_wait() {
+    async fn a_node_waits_for_older_changes_of_pods_while_pods_wait() {
         let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().expect("a time"));
         let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).expect("an API");
         millpond_apiserver::bootstrap(&server, 443).await.expect("the first objects");

@@ -1,9 +1,9 @@
-//! Pods that wait for a place: ready to be tried, backing off, or parked until something changes.
+//! The scheduling queue: pods that are ready to be tried, backing off, or parked until something changes.
 //!
-//! Who has no place is parked until something happens that may help it; then it waits for a moment that grows with each
-//! try. kube-scheduler lets such a pod back off for a second and more, but since 1.33 only as long as there are others
-//! to try; here, where a try takes next to no time, all are tried soon, and the moment keeps a pod that others help in
-//! vain over and over from being all that is done. Only those whose binding failed wait for as long as there.
+//! An unschedulable pod is parked until a change may help it; then it backs off for a moment that grows with each
+//! attempt. kube-scheduler's backoff is a second and more, but since 1.33 only while there are other pods to try. Here
+//! an attempt takes next to no time, so all are tried soon, and the backoff keeps one pod that is retried over and over
+//! from starving the others. Only pods whose binding failed wait as long as in kube-scheduler.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -37,7 +37,7 @@ pub enum Change {
 pub struct Refused {
     /// Another pod may help.
     pub is_gated_by_other_pods: bool,
-    /// Every node refused it for want of room, which is what it is told however many more do.
+    /// Every node failed for lack of resources, and the pod's message says so, however many more nodes fail.
     pub lacks_only_room: bool,
     /// What it asks of nodes, if only nodes can help it.
     pub asks: Option<Interned>,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn parked_pods_come_back_when_something_changes_but_hold_up_nobody() {
+    async fn parked_pods_come_back_after_a_change_and_block_no_others() {
         let start = Instant::now();
         let mut queue = PodQueue::default();
         queue.add(&key("a"), 0, start);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_helped_in_vain_for_long_is_tried_soon_all_the_same() {
+    async fn a_pod_that_failed_for_long_is_still_retried_soon() {
         let mut now = Instant::now();
         let mut queue = PodQueue::default();
         queue.add(&key("a"), 0, now);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_to_be_looked_at_later_can_still_be_woken_at_once() {
+    async fn a_delayed_pod_can_still_be_woken_at_once() {
         let start = Instant::now();
         let mut queue = PodQueue::default();
         for name in ["a", "b", "c"] {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_failed_waits_to_the_end() {
+    async fn a_pod_whose_binding_failed_waits_to_the_end() {
         let start = Instant::now();
         let mut queue = PodQueue::default();
         queue.add(&key("a"), 0, start);

@@ -1,4 +1,4 @@
-//! What a pod's claims demand, read from claims, volumes and classes.
+//! Constraints of a pod's PersistentVolumeClaims, read from claims, volumes and classes.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;

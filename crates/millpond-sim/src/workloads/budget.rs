@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be taken away right now.
+//! PodDisruptionBudgets: how many pods may be evicted right now.
 //!
 //! The API server's eviction handler counts against these numbers and lists the pods that it has
 //! let go; this controller keeps the numbers true.
@@ -36,7 +36,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(cluster: Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
@@ -57,7 +57,7 @@ impl Budgets {
             for budget in budgets.list_in(&namespace) {
                 let selector = selector(&budget);
                 if [old, new].into_iter().flatten().any(|pod| selector.matches(pod.labels())) {
-                    // What gets worse is told at once, what gets better may wait for company.
+                    // A loss is written at once; a gain may wait for further changes.
                     let is_gain = new.is_some_and(|pod| is_ready(pod) && !is_leaving(&**pod));
                     let delay = if is_gain { batch } else { Duration::ZERO };
                     pods.add_after(Key::of(&*budget), delay);

@@ -1,4 +1,4 @@
-//! Who owns what: adopting objects that a selector picks, releasing those that it lost.
+//! Ownership: adopts objects that a selector matches, releases those that it no longer matches.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Making and removing the pods of a workload, and judging whether they do their work.
+//! Creates and deletes the pods of a workload, and judges whether they are available.
 
 use std::sync::Arc;
 use std::time::Duration;

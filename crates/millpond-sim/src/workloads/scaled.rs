@@ -1,4 +1,4 @@
-//! Numbers that may be percentages.
+//! Values that are numbers or percentages.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use millpond_api::capi::IntOrPercent;

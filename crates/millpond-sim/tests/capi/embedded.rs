@@ -38,7 +38,7 @@ async fn change(scene: &Scene, pool: &str, spec: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_delete_waits_for_somebody_to_delete() {
+async fn on_delete_waits_for_a_user_to_delete() {
     let pond = Pond::start().await;
     let scene = &pond.scene;
     scene.cluster("c").await;

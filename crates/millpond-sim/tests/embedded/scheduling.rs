@@ -26,7 +26,7 @@ fn is_running(pod: Option<&Pod>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_told_and_cured() {
+async fn refusals_are_reported_and_cured() {
     let pond = Pond::start().await;
     pond.pod("big", asking("6")).await;
     pond.until("no nodes", |cluster| refusal(cluster, "big").as_deref() == Some("no nodes available to schedule pods"))

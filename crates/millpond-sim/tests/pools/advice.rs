@@ -88,7 +88,7 @@ async fn node(basin: &Basin, name: &str, template: &str, of: &str, zone: &str, c
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_should_come_and_go_are_told_and_nothing_is_touched() {
+async fn nodes_to_add_and_remove_are_advised_and_nothing_is_touched() {
     let basin = Basin::bare().await;
     constraint(&basin, json!({})).await;
     basin.deployment("web", 3, "900m", json!({})).await;

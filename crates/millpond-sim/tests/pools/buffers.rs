@@ -220,7 +220,7 @@ async fn overlays_that_contradict_each_other_are_not_used() {
 const CLASS: (&str, &str, &str) = ("millpond.dev/v1alpha1", "NodeClass", "default");
 
 #[tokio::test(start_paused = true)]
-async fn an_overlay_that_is_not_there_is_told_with_a_like_one() {
+async fn a_missing_overlay_is_reported_with_a_similar_one() {
     let basin = Basin::bare().await;
     let requirements = json!([{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]);
     overlay(&basin, "half", json!({"requirements": requirements, "priceAdjustment": "-50%"})).await;

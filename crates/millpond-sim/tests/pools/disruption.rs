@@ -370,7 +370,7 @@ async fn only_empty_nodes_go_where_the_policy_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_of_nobody_is_taken_off() {
+async fn a_taint_without_a_command_is_removed() {
     let mut basin = Basin::start().await;
     basin.deployment("web", 1, "1", json!({})).await;
     basin.until_running("web", 1).await;

@@ -42,7 +42,7 @@ async fn a_node_that_comes_up_is_a_good_sign_until_the_pool_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_that_never_become_nodes_are_told_of_and_a_restart_forgets_nothing() {
+async fn machines_that_never_become_nodes_are_reported_also_after_a_restart() {
     let mut basin = Basin::bare().await;
     basin.class("default", json!({"sim": {"registrationDelay": "12h"}})).await;
     basin.pool("default", json!({})).await;

@@ -79,7 +79,7 @@ async fn a_leader_that_slept_launches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_refuses_who_led_before() {
+async fn a_cloud_refuses_the_former_leader() {
     let basin = Basin::without_controllers().await;
     let provider = || SimProvider::new(Arc::clone(&basin.cloud), basin.client.clone(), basin.clock.clone());
     let (old, new) = (provider(), provider());

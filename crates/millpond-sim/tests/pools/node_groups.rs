@@ -258,7 +258,7 @@ async fn a_group_whose_machines_fail_is_left_out_and_another_helps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_that_nobody_makes_are_given_up() {
+async fn machines_that_are_not_created_are_given_up() {
     let (basin, yard) = start().await;
     yard.set("cheap", Kind { stalled: true, ..Kind::new("4", "16Gi") });
     yard.set("dear", Kind::new("4", "16Gi"));
@@ -276,7 +276,7 @@ async fn machines_that_nobody_makes_are_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn misspelt_annotations_are_told_and_paused_groups_rest() {
+async fn misspelt_annotations_are_reported_and_paused_groups_rest() {
     let (basin, yard) = start().await;
     yard.set("w", Kind::new("4", "16Gi"));
     basin.create(machine_deployment("w", 0, "worker")).await;

@@ -54,7 +54,7 @@ async fn growth_and_savings_do_not_fight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replacement_that_is_out_of_stock_disturbs_nobody() {
+async fn a_replacement_that_is_out_of_stock_disturbs_no_pods() {
     let basin = Basin::bare().await;
     let out = json!([{"instanceType": "*-2x-*", "until": "2026-01-01T00:20:00Z"}]);
     basin.class("default", json!({"sim": {"stockOuts": out}})).await;

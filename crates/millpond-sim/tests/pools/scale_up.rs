@@ -47,7 +47,7 @@ async fn what_was_planned_is_what_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_a_place_to_others_holds_up_nobody() {
+async fn a_pod_that_loses_its_place_blocks_no_others() {
     let basin = Basin::bare().await;
     basin.class("default", json!({})).await;
     let spec = json!({
@@ -145,7 +145,7 @@ async fn startup_taints_hold_pods_back_until_they_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_nowhere_says_why_and_holds_up_nobody() {
+async fn a_pod_that_fits_nowhere_says_why_and_blocks_no_others() {
     let basin = Basin::start().await;
     basin.deployment("huge", 1, "1000", json!({})).await;
     basin.deployment("web", 2, "1", json!({})).await;

@@ -47,7 +47,7 @@ fn told(cluster: &Cluster) -> Vec<UnavailableOffering> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_out_of_stock_is_told_and_remembered() {
+async fn what_is_out_of_stock_is_reported_and_remembered() {
     let mut basin = Basin::bare().await;
     basin
         .class("default", json!({"sim": {"stockOuts": [{"instanceType": "*-2x-*"}, {"instanceType": "*-1x-*"}]}}))

@@ -13,7 +13,8 @@ use super::pod::{
     Volume,
 };
 use super::storage::{
-    Bound, Claim, ClaimSpec, CsiNode, CsiNodeSpec, PersistentVolume, StorageClass, VolumeAffinity, VolumeSpec,
+    Bound, ClaimSpec, CsiNode, CsiNodeSpec, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAffinity,
+    VolumeSpec,
 };
 use super::text::{Amounts, Annotations, Pairs, Text};
 
@@ -220,9 +221,9 @@ impl<'a> From<VolumeInfo<'a>> for PersistentVolume<'a> {
     }
 }
 
-impl<'a> From<ClaimInfo<'a>> for Claim<'a> {
+impl<'a> From<ClaimInfo<'a>> for PersistentVolumeClaim<'a> {
     fn from(info: ClaimInfo<'a>) -> Self {
-        Claim {
+        PersistentVolumeClaim {
             metadata: Metadata { name: info.name, namespace: info.namespace, ..Metadata::default() },
             spec: ClaimSpec {
                 storage_class_name: info.storage_class_name,

@@ -16,11 +16,11 @@ pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 /// A kind of Cluster API that planning looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ApiKind {
-    /// So many machines alike, replaced step by step when their template changes.
+    /// Machines of one template, replaced step by step when it changes.
     MachineDeployment,
-    /// So many machines alike.
+    /// Machines of one template.
     MachineSet,
-    /// So many machines alike, by the word of a cloud.
+    /// Machines of a cloud's own autoscaling group.
     MachinePool,
     /// A machine.
     Machine,
@@ -35,7 +35,7 @@ pub enum ApiKind {
 /// An object as it is.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Raw {
-    /// The kind as it was written; templates are told apart by it.
+    /// The kind as it was written; it distinguishes templates.
     #[serde(default)]
     pub kind: String,
     /// Name, labels and so on.

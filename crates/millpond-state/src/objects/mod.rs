@@ -1,4 +1,4 @@
-//! Objects as far as planning looks at them, read without copying.
+//! Kubernetes objects, reduced to the fields that planning needs, deserialized without copying.
 //!
 //! These are not the full kinds: a field that is not here is skipped by the reader. Kinds that other crates use as
 //! well (NodePool, NodeClaim, NodeClass, NodeOverlay, CapacityBuffer, ScalingConstraint) are in `millpond-api`.
@@ -23,7 +23,7 @@ use self::cluster::{
 };
 use self::cluster_api::{ApiKind, Raw};
 use self::pod::Pod;
-use self::storage::{Claim, CsiNode, PersistentVolume, StorageClass};
+use self::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// A kind that planning looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ pub enum Kind {
     PodDisruptionBudget,
     /// A pod on every node.
     DaemonSet,
-    /// So many pods.
+    /// A fixed number of pods.
     ReplicaSet,
     /// ReplicaSets one after the other.
     Deployment,
@@ -236,7 +236,7 @@ pub enum Object<'a> {
     /// A volume.
     PersistentVolume(PersistentVolume<'a>),
     /// A claim on a volume.
-    PersistentVolumeClaim(Claim<'a>),
+    PersistentVolumeClaim(PersistentVolumeClaim<'a>),
     /// A class of volumes.
     StorageClass(StorageClass<'a>),
     /// What drivers can attach to a node.
@@ -283,7 +283,7 @@ impl<'a> Object<'a> {
             Kind::Node => Self::Node(Box::new(Node::deserialize(from)?)),
             Kind::Namespace => Self::Namespace(Namespace::deserialize(from)?),
             Kind::PersistentVolume => Self::PersistentVolume(PersistentVolume::deserialize(from)?),
-            Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(Claim::deserialize(from)?),
+            Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(PersistentVolumeClaim::deserialize(from)?),
             Kind::StorageClass => Self::StorageClass(StorageClass::deserialize(from)?),
             Kind::CsiNode => Self::CsiNode(CsiNode::deserialize(from)?),
             Kind::PriorityClass => Self::PriorityClass(PriorityClass::deserialize(from)?),

@@ -55,7 +55,7 @@ pub struct Driver<'a> {
 
 /// A PersistentVolumeClaim.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Claim<'a> {
+pub struct PersistentVolumeClaim<'a> {
     /// Name, labels and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,

@@ -201,7 +201,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Amounts<'a> {
 pub enum CountOrShare {
     /// So many.
     Count(u32),
-    /// So many of a hundred.
+    /// A percentage.
     Percent(u32),
 }
 

@@ -1,4 +1,4 @@
-//! What is said about a file: where, which field, which text, and what is wrong.
+//! Diagnostics about a file: position, field, text and problem.
 
 use std::fmt;
 

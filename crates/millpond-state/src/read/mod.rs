@@ -86,7 +86,7 @@ impl Reader {
         Self::default()
     }
 
-    /// Reads a file of that name. What is wrong in it is told at the end; all else in it is used.
+    /// Reads a file of that name. Errors in it are reported at the end; everything else in it is used.
     pub fn add(&mut self, file: &str, bytes: &[u8]) {
         self.files.push(file.into());
         if bytes.len() > LIMIT_BYTES {

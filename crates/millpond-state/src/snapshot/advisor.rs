@@ -20,14 +20,14 @@ use millpond_plan::model::{
 use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::pools::Catalogs;
 use crate::state::Origin;
 
 /// Pods of a node whose template says nothing of them: kubelet's own limit.
 const DEFAULT_PODS: i64 = 110;
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     pub(super) fn advisor_pools(&mut self, catalogs: &mut Catalogs) {
         let state = self.state;
         let all = state.constraints.iter().flat_map(|(namespace, names)| names.iter().map(move |of| (namespace, of)));

@@ -3,12 +3,12 @@
 
 use millpond_plan::model::PodDisruptionBudget;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::pods::selected;
 use crate::objects::text::CountOrShare;
 use crate::state::{BudgetEntry, PodEntry, PodPhase};
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     pub(super) fn disruption_budgets(&mut self, pods: &[(&str, &str, &PodEntry)]) {
         let state = self.state;
         for (namespace, budgets) in &state.budgets {

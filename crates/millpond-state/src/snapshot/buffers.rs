@@ -1,8 +1,8 @@
-//! Pods that stand for room that CapacityBuffers keep free.
+//! Placeholder pods for the capacity that CapacityBuffers keep free.
 
 use millpond_plan::model::{Pod, PodState};
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::pods::Classes;
 use super::workloads::LIMIT_INVENTED;
 use crate::state::is_active;
@@ -20,8 +20,8 @@ pub fn buffer_of(pod: &str) -> Option<&str> {
     pod.strip_prefix(PREFIX)?.rsplit_once('-').map(|(buffer, _)| buffer)
 }
 
-impl Taking<'_> {
-    /// So many pods for each buffer as it stands for.
+impl SnapshotBuilder<'_> {
+    /// The pods that each buffer stands for.
     pub(super) fn buffers(&mut self, classes: &mut Classes) {
         let state = self.state;
         let mut left = LIMIT_INVENTED;

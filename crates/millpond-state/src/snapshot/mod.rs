@@ -68,7 +68,7 @@ impl State {
         resources.sort_unstable();
         snapshot.limits = Limits { resources, nodes: options.limit_nodes, price: options.limit_price };
         let overlays = self.overlays(options);
-        let mut taking = Taking { state: self, options, overlays, snapshot, notes: Vec::new() };
+        let mut taking = SnapshotBuilder { state: self, options, overlays, snapshot, notes: Vec::new() };
         taking.note_conflicts();
         taking.namespaces();
         let mut catalogs = Catalogs::default();
@@ -83,7 +83,7 @@ impl State {
         taking.limit_groups(&members);
         taking.pods();
         taking.attach_limits(&catalogs);
-        let Taking { snapshot, mut notes, .. } = taking;
+        let SnapshotBuilder { snapshot, mut notes, .. } = taking;
         notes.dedup();
         Taken { snapshot, notes }
     }
@@ -97,7 +97,7 @@ impl State {
 }
 
 /// A snapshot in the making.
-struct Taking<'s> {
+struct SnapshotBuilder<'s> {
     state: &'s State,
     options: &'s Options,
     /// Of the cluster; others are among the options.
@@ -106,7 +106,7 @@ struct Taking<'s> {
     notes: Vec<Note>,
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     fn namespaces(&mut self) {
         for (name, labels) in &self.state.namespaces {
             let name = self.snapshot.symbols.intern(name);

@@ -1,4 +1,4 @@
-//! Nodes and the claims behind them: where each is in its life, and what it costs.
+//! Nodes and their claims: their phase and their price.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use millpond_plan::model::{
 use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::groups::Members;
 use super::pools::Catalogs;
 use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
@@ -60,7 +60,7 @@ impl<'s> ClaimsByNode<'s> {
     }
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     /// All nodes, and claims and machines whose node is not there yet, by name.
     pub(super) fn nodes(&mut self, catalogs: &Catalogs, members: &Members<'_>) {
         let state = self.state;
@@ -274,8 +274,8 @@ impl Taking<'_> {
     }
 }
 
-/// What a node will have: what its claim was promised, and the extended resources that its type has besides by the word
-/// of an overlay. Where nothing was promised, what its type has.
+/// The resources that a node will have: those of its claim, and the extended resources that an overlay adds to its
+/// type. Without resources in the claim, those of its type.
 fn promised(promise: &Amounts, of: Option<&Resources>, snapshot: &mut Snapshot) -> Resources {
     if promise.is_empty() {
         return of.cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What objects do not say themselves.
+//! Options of a snapshot that no object carries.
 
 use std::sync::Arc;
 

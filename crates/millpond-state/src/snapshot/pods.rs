@@ -12,7 +12,7 @@ use millpond_plan::model::{
 use millpond_plan::requirement::Requirements;
 use millpond_plan::symbol::Symbol;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::volumes::Users;
 use crate::lower::pod::{Priority, Scope, Shape, TermPlace, sorted};
 use crate::state::{ClaimRef, PodEntry, PodPhase};
@@ -37,7 +37,7 @@ pub(super) struct Named<'s> {
     pub(super) entry: PodEntry,
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     pub(super) fn pods(&mut self) {
         let mut invented = self.invented();
         let mut pods: Vec<(&str, &str, &PodEntry)> = Vec::with_capacity(self.state.pods());
@@ -238,6 +238,6 @@ impl Taking<'_> {
 }
 
 /// Whether a selector selects the full labels of a pod.
-pub(super) fn selected(selector: &Requirements, labels: &Labels, taking: &Taking<'_>) -> bool {
+pub(super) fn selected(selector: &Requirements, labels: &Labels, taking: &SnapshotBuilder<'_>) -> bool {
     selects(selector, labels, &taking.snapshot.symbols)
 }

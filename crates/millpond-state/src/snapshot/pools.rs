@@ -18,7 +18,7 @@ use millpond_plan::symbol::Symbol;
 use millpond_plan::taint::Taint;
 
 use super::types::{self, Lowered, TypesKey};
-use super::{Options, Taking};
+use super::{Options, SnapshotBuilder};
 use crate::groups::GroupRef;
 use crate::lower::pod::effect;
 use crate::lower::select::{current_name, operator};
@@ -147,7 +147,8 @@ impl State {
     fn unprepared(&self, options: &Options) -> Vec<(TypesKey, Arc<Catalog>)> {
         let mut missing: Vec<(TypesKey, Arc<Catalog>)> = Vec::new();
         let snapshot = Snapshot::new(0);
-        let mut taking = Taking { state: self, options, overlays: self.overlays(options), snapshot, notes: Vec::new() };
+        let mut taking =
+            SnapshotBuilder { state: self, options, overlays: self.overlays(options), snapshot, notes: Vec::new() };
         for (pool, origin) in self.pools.values() {
             let source = taking.source(pool, origin.as_ref());
             let key = source.types_key();
@@ -168,7 +169,7 @@ impl State {
     }
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     pub(super) fn pools(&mut self, catalogs: &mut Catalogs) {
         for (pool, origin) in self.state.pools.values() {
             self.pool(pool, origin.as_ref(), catalogs);
@@ -269,7 +270,7 @@ impl Taking<'_> {
     }
 }
 
-impl<'s> Taking<'s> {
+impl<'s> SnapshotBuilder<'s> {
     /// The catalogue of a pool's node class, and the settings that the class makes.
     fn source(&mut self, pool: &NodePool, origin: Option<&Origin>) -> Source<'s> {
         let (state, options) = (self.state, self.options);

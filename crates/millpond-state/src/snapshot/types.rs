@@ -1,4 +1,4 @@
-//! Types of a catalogue as a pool's nodes would have them: with kubelet's settings and the prices that hold.
+//! Instance types of a catalogue for a pool: with kubelet's settings and the overlays' prices.
 
 use std::collections::HashMap;
 

@@ -1,19 +1,19 @@
-//! What the volumes of a pod ask of a node: where they can be reached, and that they can be attached.
+//! Constraints of a pod's volumes: the nodes that can reach them, and the attach limits.
 
 use std::collections::HashMap;
 
 use millpond_plan::model::{PodClass, Problem, TypeId};
 use millpond_plan::requirement::Requirements;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::pools::Catalogs;
 use crate::state::{ClaimEntry, ClaimRef, PodEntry, PodPhase, StorageClassEntry};
 
 /// What the resource begins with that counts the volumes which a driver can attach.
 const ATTACHABLE: &str = "attachable-volumes-csi-";
 
-/// So many volumes can be attached where nothing limits them. Above any number of volumes on a node, and small
-/// enough to be summed up over a cluster.
+/// The volume limit of nodes without one. Above any number of volumes on a node, and small enough to be summed up over
+/// a cluster.
 const UNLIMITED: i64 = 1_000_000;
 
 /// Volumes without a provisioner: they exist, or not.
@@ -39,7 +39,7 @@ struct Wanted {
     driver: Option<Box<str>>,
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     pub(super) fn claim_users<'p>(&self, pods: &[(&'p str, &'p str, &'p PodEntry)]) -> Users<'p> {
         let mut users = Users::new();
         for (namespace, name, entry) in pods {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::pods::{Named, selected};
 use crate::lower::pod::Shape;
 use crate::objects::Kind;
@@ -11,7 +11,7 @@ use crate::state::{ClaimRef, PodEntry, PodPhase, WorkloadEntry};
 /// The most pods that are made up: a mistyped number of replicas shall not fill the memory.
 pub(super) const LIMIT_INVENTED: u32 = 2_000_000;
 
-impl<'s> Taking<'s> {
+impl<'s> SnapshotBuilder<'s> {
     /// The pods that workloads would make, of those that have no pod and none below them that has.
     pub(super) fn invented(&mut self) -> Vec<Named<'s>> {
         let mut pods = Vec::new();

@@ -127,7 +127,7 @@ pub(crate) fn is_active(buffer: &CapacityBuffer) -> bool {
     buffer.metadata.deletion_timestamp.is_none() && strategy.is_none_or(|strategy| strategy == ACTIVE_STRATEGY)
 }
 
-/// So many of a hundred, rounded up.
+/// A percentage of a number, rounded up.
 fn share(of: u32, percent: u32) -> u32 {
     u32::try_from((u64::from(of) * u64::from(percent)).div_ceil(100)).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! NodeOverlays of a cluster: which are used, which others are in the way of, and catalogues with them on top.
+//! NodeOverlays of a cluster: which apply, which conflict, and catalogues with them applied.
 //!
 //! Judging overlays and laying them over a catalogue looks at every offering there is. What came of it is kept until an
 //! overlay, a pool, a class or a catalogue changes; so are lists of types in the planner's words.

@@ -97,7 +97,7 @@ fn numbers_shares_and_limits() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn what_is_not_there_is_reported() {
     let of = |spec: &str| size(&buffer("b", spec)).unwrap_err().to_string();
     assert_eq!(of("replicas: 1"), "neither `podTemplateRef` nor `scalableRef` is set");
     assert_eq!(of("replicas: 1, podTemplateRef: {name: x}"), "there is no PodTemplate `x` in its namespace");
@@ -134,7 +134,7 @@ fn pods_of_several_buffers_of_one_template_are_alike() {
 }
 
 #[test]
-fn misspelt_fields_are_told() {
+fn misspelt_fields_are_reported() {
     let text = buffer("b", "podTemplateRef: {nmae: chunk, name: x}, replica: 1");
     let warnings: Vec<String> = read(&text).warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 2, "{warnings:?}");

@@ -105,7 +105,7 @@ fn the_order_of_objects_does_not_show() {
 }
 
 #[test]
-fn shapes_that_nobody_has_are_let_go() {
+fn unused_shapes_are_let_go() {
     let mut state = State::new();
     for round in 0..20_000u32 {
         apply(&mut state, &pod("a", round + 1, round));

@@ -57,7 +57,7 @@ fn wrong_types() {
 }
 
 #[test]
-fn kinds_that_nobody_knows() {
+fn unknown_kinds() {
     let text = "apiVersion: karpenter.sh/v1\nkind: Nodepool\nmetadata: {name: a}\n---\napiVersion: karpenter.sh/v1\nkind: Nodepool\n---\napiVersion: v1\nkind: Service\n---\napiVersion: apps/v1beta1\nkind: Pod\n---\napiVersion: example.com/v1\nkind: Teapot\n";
     assert_eq!(
         warnings(text),
@@ -73,7 +73,7 @@ fn kinds_that_nobody_knows() {
 }
 
 #[test]
-fn fields_that_nobody_knows() {
+fn unknown_fields() {
     let yaml = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, lables: {}}\nspec:\n  nodeselector: {}\n  containers:\n  - name: c\n    resources: {request: {cpu: 1}}\n    anything: 5\n  - name: d\n    anything: 5\n";
     let expected = [
         "field `metadata.lables`: is unknown to Pod and skipped; is `labels` meant?",

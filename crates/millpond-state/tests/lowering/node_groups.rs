@@ -85,7 +85,7 @@ fn a_group_is_a_pool_of_one_type() {
 }
 
 #[test]
-fn what_the_kubelet_is_told_to_reserve_is_subtracted() {
+fn reservations_of_the_kubelet_are_subtracted() {
     let template = "metadata: {}, spec: {bootstrap: {configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: k}}, infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: VSphereMachineTemplate, name: v}}";
     let templates = "
 {apiVersion: bootstrap.cluster.x-k8s.io/v1beta1, kind: KubeadmConfigTemplate, metadata: {name: k, namespace: default}, spec: {template: {spec: {joinConfiguration: {nodeRegistration: {kubeletExtraArgs: {kube-reserved: 'cpu=200m,memory=500Mi', eviction-hard: 'memory.available<0', node-labels: 'pool=big', max-pods: '30'}}}}}}}
@@ -241,7 +241,7 @@ fn only_groups_that_are_found_are_scaled() {
 }
 
 #[test]
-fn misspelt_annotations_are_told() {
+fn misspelt_annotations_are_reported() {
     let misspelt = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-minsize: '0', cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size: '5'";
     let text = format!(
         "{}{}{}",

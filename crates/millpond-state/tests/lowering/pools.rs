@@ -310,7 +310,7 @@ fn pools_that_are_not_ready() {
 }
 
 #[test]
-fn a_pool_without_a_usable_type_is_told_with_its_place() {
+fn a_pool_without_a_usable_type_is_reported_with_its_place() {
     let text = format!("\n{}", requirement("{key: karpenter.kwok.sh/instance-family, operator: In, values: [x]}"));
     let expected =
         "test.yaml:2:1: pool `general`: none of the 144 types of catalogue `kwok` satisfies its requirements";

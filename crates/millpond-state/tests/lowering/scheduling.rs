@@ -159,7 +159,7 @@ fn labels_in_which_pods_are_alike_or_not() {
 }
 
 #[test]
-fn labels_that_nobody_asks_about_do_not_make_classes() {
+fn labels_without_selectors_do_not_make_classes() {
     let pods: String = (0..5)
         .map(|index| format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p{index}, labels: {{app: web, index: '{index}'}}}}, spec: {{containers: []}}}}\n"))
         .collect();

@@ -1,4 +1,4 @@
-//! What a machine has written on its disk: the upper directory of its overlay.
+//! The files that a machine has written: the upper directory of its overlay.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt as _;

@@ -23,7 +23,7 @@ use crate::kubeconfig::{Access, client, write_private};
 const HEARTBEAT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// What kubelet is told, by name.
+/// The flags of kubelet, by name.
 struct Flags(BTreeMap<String, String>);
 
 impl Flags {

@@ -6,7 +6,7 @@
 //!                    └─ veth ─ […]
 //! ```
 //!
-//! A machine reboots with another boot id and the same files, can be cut off, and tells what was changed on its disk.
+//! A machine reboots with another boot id and the same files, can be cut off, and reports what was changed on its disk.
 //! `systemctl`, `kubeadm` and `kubelet` on it are stand-ins: see `stand_in`.
 
 mod disk;
@@ -364,7 +364,7 @@ impl Machine {
     pub fn spawn(&self, name: &str, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.command(program)?;
         command.args(args).env("MILLPOND_LOG", "info");
-        Process::spawn(&format!("{}-{name}", self.name), &mut command, &self.folder)
+        Ok(Process::spawn(&format!("{}-{name}", self.name), &mut command, &self.folder)?.wrapping())
     }
 
     /// Runs a shell script on it to the end; gives what it printed.

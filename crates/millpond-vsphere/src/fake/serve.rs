@@ -217,6 +217,14 @@ fn create_view(world: &mut World, call: &Element) -> String {
     soap::reference("returnval", &Reference::new("ContainerView", &id))
 }
 
+/// A fault that concerns neither the account nor the session.
+fn broken(world: &World) -> Result<(), Fault> {
+    if world.fail_reads {
+        return Err(fault("SystemError", "A general system error occurred: the inventory service is starting"));
+    }
+    Ok(())
+}
+
 fn gone() -> Fault {
     fault("ManagedObjectNotFound", "The object has already been deleted or has not been completely created")
 }
@@ -237,6 +245,7 @@ fn watched(spec: &Element) -> Watched {
 }
 
 fn retrieve(world: &mut World, call: &Element) -> Result<String, Fault> {
+    broken(world)?;
     if world.deny_reads {
         let detail = "<object type=\"Folder\">group-d1</object><privilegeId>System.View</privilegeId>";
         let message = "Permission to perform this operation was denied.".to_owned();
@@ -308,6 +317,7 @@ async fn wait(inner: &Inner, this: &Reference, call: &Element, session: &str) ->
             if !world.sessions.contains(session) {
                 return Err(fault("NotAuthenticated", "The session is not authenticated."));
             }
+            broken(&world)?;
             let watched = world.collectors.get(&*this.id).ok_or_else(gone)?;
             let hidden = Watched::default();
             let watched = if world.deny_reads { &hidden } else { watched.as_ref().unwrap_or(&hidden) };

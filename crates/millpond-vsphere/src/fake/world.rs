@@ -25,6 +25,7 @@ pub(super) struct World {
     pub(super) logins: u64,
     pub(super) refuse_logins: bool,
     pub(super) deny_reads: bool,
+    pub(super) fail_reads: bool,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +58,7 @@ impl Watched {
     }
 }
 
-/// A change as a watcher is told of it.
+/// A change as a watcher sees it.
 pub(super) struct Change {
     pub(super) version: u64,
     pub(super) object: Reference,
@@ -123,18 +124,15 @@ impl World {
 
     /// Changes after a version, oldest first, at most `most` of them.
     pub(super) fn changes(&self, watched: &Watched, since: u64, most: usize) -> Vec<Change> {
+        let newest = |object: &Object, path: &str| object.properties.get(path).map(|property| property.changed);
         let mut changes: Vec<Change> = Vec::new();
         for (reference, object) in self.objects.iter().filter(|(reference, _)| watched.selects(reference)) {
             let entered = object.entered > since;
-            let newest = |path: &str| object.properties.get(path).map(|property| property.changed);
-            let last = watched.paths(reference).filter_map(newest).max().unwrap_or_default();
-            if !entered && last <= since {
-                continue;
+            let last = watched.paths(reference).filter_map(|path| newest(object, path)).max().unwrap_or_default();
+            if entered || last > since {
+                let version = last.max(object.entered);
+                changes.push(Change { version, object: reference.clone(), values: Some(Vec::new()), entered });
             }
-            let is_new = |path: &str| entered || newest(path).is_some_and(|changed| changed > since);
-            let values = self.values(reference, watched).into_iter().filter(|(path, _)| is_new(path)).collect();
-            let version = last.max(object.entered);
-            changes.push(Change { version, object: reference.clone(), values: Some(values), entered });
         }
         // A new watcher does not receive removals from before.
         let gone =
@@ -147,6 +145,12 @@ impl World {
         }));
         changes.sort_by_key(|change| change.version);
         changes.truncate(most);
+        // Values of the page alone: a large inventory has dozens of pages.
+        for Change { object, values, entered, .. } in &mut changes {
+            let (Some(values), Some(found)) = (values, self.objects.get(object)) else { continue };
+            let is_new = |path: &str| *entered || newest(found, path).is_some_and(|changed| changed > since);
+            *values = self.values(object, watched).into_iter().filter(|(path, _)| is_new(path)).collect();
+        }
         changes
     }
 }

@@ -1,6 +1,8 @@
 //! The GPUs of a host, joined from its PCI devices, its graphics manager and the machines that hold them.
 
-use super::Inventory;
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Host, Inventory, Vm};
 use crate::reference::Reference;
 
 /// PCI classes of GPUs: VGA and 3D controllers, other display controllers, processing accelerators.
@@ -111,37 +113,60 @@ impl Gpu {
 }
 
 impl Inventory {
-    /// The cards of a host with the machines that hold them, by address.
+    /// The cards of a host with the machines that hold them, by address. For all hosts at once see
+    /// [`all_gpus`](Self::all_gpus).
     pub fn gpus(&self, host: &Reference) -> Vec<Gpu> {
         let Some(found) = self.hosts.get(host) else { return Vec::new() };
-        let mut gpus: Vec<Gpu> = found.pci.iter().map(|device| card(found, device)).collect();
-        gpus.sort_by(|one, other| one.pci_id.cmp(&other.pci_id));
-        let mut unassigned = Vec::new();
-        let on_host = |vm: &&super::Vm| vm.host.as_ref() == Some(host) && vm.powered_on;
-        for (reference, vm) in self.vms.iter().filter(|(_, vm)| on_host(vm)) {
-            for backing in &vm.passthrough {
-                match backing {
-                    Backing::Fixed { id, .. } | Backing::Dynamic { assigned: Some(id), .. } => {
-                        hold(&mut gpus, id, reference);
-                    }
-                    Backing::Dynamic { allowed, assigned: None } => unassigned.push((reference, allowed)),
-                    // The graphics manager lists those.
-                    Backing::Vgpu { .. } => {}
-                }
+        let holders = self.vms.iter().filter(|(_, vm)| holds_card(vm) && vm.host.as_ref() == Some(host));
+        gpus_of(found, holders)
+    }
+
+    /// The cards of every host that has some. Looks at each machine once.
+    pub fn all_gpus(&self) -> BTreeMap<&Reference, Vec<Gpu>> {
+        let mut holders: HashMap<&Reference, Vec<(&Reference, &Vm)>> = HashMap::new();
+        for (reference, vm) in self.vms.iter().filter(|(_, vm)| holds_card(vm)) {
+            if let Some(host) = &vm.host {
+                holders.entry(host).or_default().push((reference, vm));
             }
         }
-        // A machine that runs holds some card, even where the server does not say which.
-        for (vm, allowed) in unassigned {
-            let free = |gpu: &&mut Gpu| gpu.used_by.is_empty() && allowed.contains(&(gpu.vendor, gpu.device));
-            if let Some(gpu) = gpus.iter_mut().find(free) {
-                gpu.used_by.push(vm.clone());
-            }
-        }
-        gpus
+        let with_cards = self.hosts.iter().filter(|(_, host)| !host.pci.is_empty());
+        with_cards.map(|(host, found)| (host, gpus_of(found, holders.remove(host).unwrap_or_default()))).collect()
     }
 }
 
-fn card(host: &super::Host, device: &PciDevice) -> Gpu {
+/// Whether a machine has a card: it runs, and has a device for one.
+fn holds_card(vm: &Vm) -> bool {
+    vm.powered_on && !vm.passthrough.is_empty()
+}
+
+/// The cards of a host, by address; `holders` are machines of this host, in the order of their references.
+fn gpus_of<'i>(host: &Host, holders: impl IntoIterator<Item = (&'i Reference, &'i Vm)>) -> Vec<Gpu> {
+    let mut gpus: Vec<Gpu> = host.pci.iter().map(|device| card(host, device)).collect();
+    gpus.sort_by(|one, other| one.pci_id.cmp(&other.pci_id));
+    let mut unassigned = Vec::new();
+    for (reference, vm) in holders {
+        for backing in &vm.passthrough {
+            match backing {
+                Backing::Fixed { id, .. } | Backing::Dynamic { assigned: Some(id), .. } => {
+                    hold(&mut gpus, id, reference);
+                }
+                Backing::Dynamic { allowed, assigned: None } => unassigned.push((reference, allowed)),
+                // The graphics manager lists those.
+                Backing::Vgpu { .. } => {}
+            }
+        }
+    }
+    // A machine that runs holds some card, even where the server does not say which.
+    for (vm, allowed) in unassigned {
+        let free = |gpu: &&mut Gpu| gpu.used_by.is_empty() && allowed.contains(&(gpu.vendor, gpu.device));
+        if let Some(gpu) = gpus.iter_mut().find(free) {
+            gpu.used_by.push(vm.clone());
+        }
+    }
+    gpus
+}
+
+fn card(host: &Host, device: &PciDevice) -> Gpu {
     let graphics = host.graphics.iter().find(|graphics| graphics.pci_id == device.id);
     let mode = match graphics.map(|graphics| graphics.kind.as_str()) {
         _ if host.passthrough.contains(&device.id) => GpuMode::Passthrough,
@@ -171,7 +196,6 @@ fn hold(gpus: &mut [Gpu], id: &str, vm: &Reference) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Host, Vm};
     use super::*;
 
     fn device(id: &str) -> PciDevice {
@@ -222,5 +246,10 @@ mod tests {
         );
         assert_eq!((cards[2].name.as_str(), cards[0].name.as_str()), ("Tesla T4", "TU104GL"));
         assert_eq!(cards[1].used_by, [vm("vm-3")]);
+        // All hosts at once say the same; a host without cards is left out.
+        let plain = Reference::new("HostSystem", "host-2");
+        inventory.hosts.insert(plain.clone(), Host::default());
+        inventory.vms.insert(vm("vm-4"), Vm { host: Some(plain), ..machine(true, fixed("a")) });
+        assert_eq!(inventory.all_gpus(), BTreeMap::from([(&host, cards)]));
     }
 }

@@ -1,6 +1,6 @@
 //! Formats numbers and durations for sentences and tables.
 
-/// So many things.
+/// A number with its noun: `1 pod`, `2 pods`.
 pub(crate) fn plural(count: usize, noun: &str) -> String {
     format!("{} {noun}{}", grouped(count as f64, 0), if count == 1 { "" } else { "s" })
 }

@@ -64,7 +64,7 @@ pub(crate) enum Purpose {
     Plan,
     /// The same, keeping the objects so that they can be saved.
     PlanAndSave,
-    /// To tell what is there: no pool is made up, and nodes of no pool have prices too.
+    /// For lists: no default pool is added, and nodes of no pool have prices too.
     List,
 }
 

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_without_the_kinds_is_told_how_to_get_them() {
+    async fn a_cluster_without_the_kinds_gets_a_hint_how_to_install_them() {
         let clock = Clock::System;
         let server = Server::new(Store::in_memory(clock), clock, ServerOptions::default()).unwrap();
         millpond_apiserver::bootstrap(&server, 443).await.unwrap();

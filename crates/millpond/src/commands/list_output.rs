@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told_again() {
+    fn only_changes_are_printed_again() {
         let before = grid(&[["a", "Starting", "1s"], ["b", "Ready", "5m"], ["c", "Ready", "9m"]]);
         assert_eq!(before.page().lines().last(), Some("so many nodes"));
         let after = grid(&[["a", "Ready", "3s"], ["b", "Ready", "6m"], ["d", "Starting", "0s"]]);

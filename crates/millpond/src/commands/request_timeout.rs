@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_answers_is_an_error() {
+    async fn a_request_without_an_answer_is_an_error() {
         let pods: Api<Pod> = Api::default_namespaced(client());
         assert_eq!(pods.get("a").await.unwrap().metadata.name.as_deref(), Some("a"));
         for name in ["lost", "half"] {

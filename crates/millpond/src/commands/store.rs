@@ -15,7 +15,7 @@ use millpond_apiserver::store::log::{
 use crate::commands::up::default_data_dir;
 use crate::failure::{Code, Failure};
 
-/// Look after the store of the embedded API
+/// Maintain the store of the embedded API
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Read the whole store: verify every byte of it and read every object

@@ -17,7 +17,7 @@ enum Rank {
 }
 
 impl Rank {
-    /// By how much threads of it stand back, in the words of `nice`: one and a quarter times for each.
+    /// The `nice` value of its threads: each step is about a factor of one and a quarter.
     fn niceness(self) -> i32 {
         match self {
             Self::First => 0,
@@ -26,6 +26,14 @@ impl Rank {
     }
 }
 
+const URGENT: &str = "urgent";
+const CONTROLLERS: &str = "controllers";
+const STAND_INS: &str = "stand-ins";
+/// Threads of controllers and dialects: when one of their tasks panics unhandled, all of them are started anew.
+pub(crate) const OF_CONTROLLERS: &[&str] = &[URGENT, CONTROLLERS];
+/// Threads of stand-ins: the same.
+pub(crate) const OF_STAND_INS: &[&str] = &[STAND_INS];
+
 /// The threads of controllers.
 pub(crate) struct Threads {
     urgent: Runtime,
@@ -33,8 +41,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Beside the processes of a cluster. None of them stands back: it would stand behind all of those, too, and nodes
-    /// would open late on a control plane that is busy.
+    /// For a process beside those of a cluster. None of its threads has a lower priority: they would then have a lower
+    /// priority than those processes, too, and nodes would become ready late on a busy control plane.
     pub(crate) fn beside_others() -> anyhow::Result<Self> {
         Self::start(Rank::First)
     }
@@ -45,7 +53,8 @@ impl Threads {
     }
 
     fn start(rest: Rank) -> anyhow::Result<Self> {
-        Ok(Self { urgent: threads("urgent", Rank::First)?, rest: threads("controllers", rest)? })
+        millpond_runtime::panics::watch_threads(&[URGENT, CONTROLLERS, STAND_INS]);
+        Ok(Self { urgent: threads(URGENT, Rank::First)?, rest: threads(CONTROLLERS, rest)? })
     }
 
     /// For what pods wait for, until a provider is called.
@@ -61,7 +70,7 @@ impl Threads {
 
 /// Threads of the stand-ins for scheduler, kubelets and workload controllers.
 pub(crate) fn of_stand_ins() -> anyhow::Result<Runtime> {
-    threads("stand-ins", Rank::Second)
+    threads(STAND_INS, Rank::Second)
 }
 
 fn threads(name: &str, rank: Rank) -> anyhow::Result<Runtime> {

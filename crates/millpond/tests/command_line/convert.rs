@@ -112,7 +112,7 @@ fn the_report_is_for_people_and_for_programs() {
 }
 
 #[test]
-fn mistakes_are_told_with_the_next_step() {
+fn mistakes_are_reported_with_the_next_step() {
     insta::assert_snapshot!(told("export --to karpentr -f web"), @"
     exit 2
     error: invalid value 'karpentr' for '--to <TOOL>': there is no such tool: one of karpenter, scaling-advisor, cluster-autoscaler-kwok; did you mean `karpenter`?
@@ -160,7 +160,7 @@ fn mistakes_are_told_with_the_next_step() {
 }
 
 #[test]
-fn files_that_cannot_be_are_told_with_their_place() {
+fn impossible_files_are_reported_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let told = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -83,7 +83,7 @@ fn usage() {
     insta::assert_snapshot!(told_with(at, "up", &[("MILLPOND_LOG", "a=b=c")]), @"
     exit 2
     error: `MILLPOND_LOG=a=b=c` does not say what to log
-    hint: give a level (`info`), or levels of rooms (`warn,millpond_apiserver=debug`)
+    hint: give a level (`info`), or levels of crates (`warn,millpond_apiserver=debug`)
     ");
 }
 

@@ -29,6 +29,7 @@ async fn kill_while(stage: &Stage, host: &mut crate::stage::Host, epoch: i64, ph
     let mut last = None;
     let mut kills = 0;
     while kills < 40 {
+        host.agent.ensure_running()?;
         let now = std::fs::read(&journal).ok();
         let reported = stage.byo_host("node10").await?["status"]["plan"].clone();
         if reported["epoch"] == epoch && reported["phase"] == phase {

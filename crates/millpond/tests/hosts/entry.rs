@@ -60,7 +60,7 @@ async fn a_token_lets_one_host_in_and_is_gone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tokens_that_are_over_let_nobody_in() -> Result<()> {
+async fn expired_tokens_let_no_host_in() -> Result<()> {
     let stage = Stage::new().await?;
     let mut machine = stage.network.machine("node10", 10, Path::new(MILLPOND))?;
     machine.boot()?;

@@ -53,6 +53,8 @@ pub(crate) type Right = (String, String, String);
 #[derive(Default, Clone, Copy)]
 struct Seen {
     writes: usize,
+    /// How many different rights requests have needed.
+    rights: usize,
     is_shut: bool,
 }
 
@@ -101,6 +103,22 @@ impl Gate {
     /// The rights that requests have needed so far.
     pub(crate) fn rights_used(&self) -> BTreeSet<Right> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
+    }
+
+    /// Waits until requests have needed these rights, or the time is up: that is an error.
+    pub(crate) async fn until_used(&self, wanted: &[(&str, &str, &str)], time: Duration) -> Result<()> {
+        let mut seen = self.seen.subscribe();
+        let missing = || -> Vec<Right> {
+            let used = self.rights_used();
+            let wanted = wanted
+                .iter()
+                .map(|(group, resource, verb)| ((*group).to_owned(), (*resource).to_owned(), (*verb).to_owned()));
+            wanted.filter(|right| !used.contains(right)).collect()
+        };
+        let all = async { while !missing().is_empty() && seen.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(time, all).await;
+        ensure!(missing().is_empty(), "no request has needed {:?}", missing());
+        Ok(())
     }
 
     /// Fails if the API server has answered 403.
@@ -189,6 +207,8 @@ impl Guard {
                 requests.forbidden.insert(request_line);
             }
             requests.made.extend(right);
+            let rights = requests.made.len();
+            self.seen.send_if_modified(|seen| std::mem::replace(&mut seen.rights, rights) != rights);
         }
         if is_last {
             self.seen.send_modify(|seen| seen.is_shut = true);

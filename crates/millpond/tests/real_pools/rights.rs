@@ -14,26 +14,15 @@ const NOT_PLAYED: &[(&str, &str, &str)] = &[
     // No node group of Cluster API is there.
     ("cluster.x-k8s.io", "*", "*"),
     ("infrastructure.cluster.x-k8s.io", "*", "*"),
-    // No own host joins: kubelet's configuration and the certificate of the API server are not read.
-    ("", "configmaps", "get"),
-    // The metrics are served on loopback only.
+    // The metrics are served on loopback only; `real_nodes` serves them to others.
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
     // `--advise` writes into a namespace of its own.
     ("", "namespaces", "create"),
-    ("sa.gardener.cloud", "scalingadvices", "create"),
-    ("sa.gardener.cloud", "scalingadvices", "patch"),
-    ("sa.gardener.cloud", "scalingadvices/status", "patch"),
-    ("sa.gardener.cloud", "scalingconstraints/status", "patch"),
-    // No buffer, no overlay.
-    ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"),
-    ("karpenter.sh", "nodeoverlays/status", "patch"),
-    // No GPUInfo.
+    // No GPUInfo, no MaintenanceWindow.
     ("topology.corinternal.com", "gpuinfoes/status", "patch"),
+    ("millpond.dev", "maintenancewindows/status", "patch"),
     ("", "pods", "patch"),
-    // The suites have limits of pools, none of the cluster.
-    ("millpond.dev", "clusterlimits", "patch"),
-    ("millpond.dev", "clusterlimits", "get"),
     // Drains ask for these; the settings of the table need not lead to one.
     ("", "nodes", "get"),
     ("", "pods", "get"),
@@ -49,6 +38,11 @@ pub(crate) fn ensure_exact(gate: &Gate) -> Result<()> {
         !NOT_PLAYED.iter().any(|(g, r, v)| *g == group && (*r == "*" || *r == resource) && (*v == "*" || *v == verb))
     };
     let granted = granted()?;
+    let is_granted = |(group, resource, verb): &(&str, &str, &str)| {
+        granted.iter().any(|(g, r, v)| g == group && (*resource == "*" || r == resource) && (*verb == "*" || v == verb))
+    };
+    let stale: Vec<_> = NOT_PLAYED.iter().filter(|rule| !is_granted(rule)).collect();
+    ensure!(stale.is_empty(), "exceptions for rules that are not there: {stale:?}");
     let unused: BTreeSet<&Right> = granted.difference(&used).filter(is_played).collect();
     ensure!(unused.is_empty(), "`millpond install rbac` has rules that no controller used: {unused:#?}");
     Ok(())

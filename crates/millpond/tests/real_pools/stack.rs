@@ -24,13 +24,14 @@ use serde_json::{Value, json};
 use crate::gate::Gate;
 
 /// How long anything may take; only what never happens takes so long.
-const PATIENCE: Duration = Duration::from_mins(4);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// Controllers that die at a write live for at most so many: with one alone they would reserve and never buy.
 const LONGEST_LIFE: usize = 6;
 
 /// Kinds that are in a namespace.
-const NAMESPACED: [&str; 3] = ["Deployment", "Pod", "PodDisruptionBudget"];
+const NAMESPACED: [&str; 6] =
+    ["CapacityBuffer", "Deployment", "Pod", "PodDisruptionBudget", "PodTemplate", "ScalingConstraint"];
 
 /// What the watches tell.
 #[derive(Default)]
@@ -405,7 +406,11 @@ pub(crate) fn merge(target: &mut Value, more: &Value) {
 
 fn api(client: &Client, version: &str, kind: &str) -> Api<DynamicObject> {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let resource = match (GroupVersionKind::gvk(group, version, kind), kind) {
+        // No plural that can be told from the kind.
+        (kind, "ClusterLimits") => ApiResource::from_gvk_with_plural(&kind, "clusterlimits"),
+        (kind, _) => ApiResource::from_gvk(&kind),
+    };
     if NAMESPACED.contains(&kind) {
         Api::default_namespaced_with(client.clone(), &resource)
     } else {

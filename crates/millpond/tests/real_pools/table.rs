@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::rights;
-use crate::stack::{Stack, World, holds, label, merge, requirements};
+use crate::stack::{PATIENCE, Stack, World, holds, label, merge, requirements};
 
 const POOL: &str = "karpenter.sh/nodepool";
 
@@ -33,6 +33,10 @@ async fn real_pools_do_what_their_settings_say() -> Result<()> {
     limits_hold_at_every_instant(&mut stack).await.context("limits")?;
     stack.clear().await?;
     the_next_best_comes_when_the_cheapest_are_gone(&mut stack).await.context("stock-outs")?;
+    stack.clear().await?;
+    advice_is_written_and_kept_true(&mut stack).await.context("advice")?;
+    stack.clear().await?;
+    buffers_overlays_and_limits_are_answered(&mut stack).await.context("buffers, overlays and limits")?;
     stack.clear().await?;
     assert_eq!(stack.machines()?, [""; 0], "machines leaked");
     rights::ensure_exact(&stack.gate)
@@ -262,5 +266,79 @@ async fn the_next_best_comes_when_the_cheapest_are_gone(stack: &mut Stack) -> Re
     stack.until_and("all pods run", |world| world.running("web") == 6, note).await?;
     let came = stack.world.claims.values().filter(|claim| holds(claim, "Launched")).count();
     ensure!(seen.len() <= 2 * came, "{} claims for {came} nodes", seen.len());
+    Ok(())
+}
+
+/// No pool is there: pods wait, and what would help them is advised.
+async fn advice_is_written_and_kept_true(stack: &mut Stack) -> Result<()> {
+    const VERSION: &str = "sa.gardener.cloud/v1alpha1";
+    const GROUP: &str = "sa.gardener.cloud";
+    let template = json!({
+        "name": "small", "architecture": "amd64", "instanceType": "m5.large",
+        "capacity": {"cpu": "2", "memory": "8Gi", "pods": "110"},
+    });
+    stack
+        .create(json!({
+            "apiVersion": VERSION, "kind": "ScalingConstraint", "metadata": {"name": "shop"},
+            "spec": {
+                "consumerID": "gardener",
+                "defaultBackoffPolicy": {"initialBackoff": "10m", "maxBackoff": "1h"},
+                "nodePools": [{
+                    "name": "web", "region": "us-east-1", "availabilityZones": ["us-east-1a"],
+                    "nodeTemplates": [template],
+                }],
+            },
+        }))
+        .await?;
+    stack.deployment("web", 1, "1500m", json!({})).await?;
+    let written = [
+        (GROUP, "scalingadvices", "create"),
+        (GROUP, "scalingadvices/status", "patch"),
+        (GROUP, "scalingconstraints/status", "patch"),
+    ];
+    stack.gate.until_used(&written, PATIENCE).await?;
+    stack.scale("web", 2).await?;
+    stack.gate.until_used(&[(GROUP, "scalingadvices", "patch")], PATIENCE).await?;
+    ensure!(stack.world.nodes.is_empty(), "advice changes no node");
+    stack.delete((VERSION, "ScalingConstraint", "shop")).await
+}
+
+async fn buffers_overlays_and_limits_are_answered(stack: &mut Stack) -> Result<()> {
+    let container = json!({"name": "c", "image": "app:1", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}});
+    let objects = [
+        ("v1", "PodTemplate", json!({"template": {"spec": {"containers": [container]}}})),
+        (
+            "autoscaling.x-k8s.io/v1beta1",
+            "CapacityBuffer",
+            json!({"spec": {"podTemplateRef": {"name": "beside"}, "replicas": 1}}),
+        ),
+        (
+            "karpenter.sh/v1alpha1",
+            "NodeOverlay",
+            json!({"spec": {
+                "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}],
+                "priceAdjustment": "+10%",
+            }}),
+        ),
+        ("millpond.dev/v1alpha1", "ClusterLimits", json!({"spec": {"limits": {"cpu": "8"}}})),
+    ];
+    for (version, kind, mut object) in objects.clone() {
+        merge(&mut object, &json!({"apiVersion": version, "kind": kind, "metadata": {"name": "beside"}}));
+        stack.create(object).await?;
+    }
+    stack.class("default", json!({})).await?;
+    stack.pool("default", of_two_cores(json!({}))).await?;
+    stack.deployment("web", 1, "1500m", json!({})).await?;
+    stack.until_running("web", 1).await?;
+    let written = [
+        ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"),
+        ("karpenter.sh", "nodeoverlays/status", "patch"),
+        ("millpond.dev", "clusterlimits", "get"),
+        ("millpond.dev", "clusterlimits", "patch"),
+    ];
+    stack.gate.until_used(&written, PATIENCE).await?;
+    for (version, kind, _) in objects {
+        stack.delete((version, kind, "beside")).await?;
+    }
     Ok(())
 }

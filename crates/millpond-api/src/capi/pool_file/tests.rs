@@ -1,4 +1,4 @@
-//! Files as people write them, and what they are told about mistakes.
+//! Files as users write them, and the messages about mistakes.
 
 use super::*;
 use crate::capi::gpu::Vendor;
@@ -127,7 +127,7 @@ fn vmx_keys_are_read_in_every_form() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_what_would_be_right() {
+fn mistakes_are_reported_with_their_place_and_what_would_be_right() {
     for (text, expected) in [
         ("", "pool.yaml:1:1: is empty: give at least `name: NAME`"),
         ("replicas: 1", "pool.yaml:1:1: field `name`: is missing: give `name: NAME`"),
@@ -206,7 +206,7 @@ fn mistakes_are_told_with_their_place_and_what_would_be_right() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let told = problems("name: x\nreplicas: a\nvsphere: {numCPUs: 0, folders: /a}\nlabels: 3\n");
     assert_eq!(told.len(), 4, "{told:#?}");
 }

@@ -1,6 +1,5 @@
-//! CSV with a header: one row per type. Four columns are needed (`name`, `cpu`,
-//! `memory`, `price`); [`COLUMNS`] lists all. Columns may stand in any order,
-//! under either name; an unknown one is told and ignored.
+//! CSV with a header: one row per type. Four columns are needed (`name`, `cpu`, `memory`, `price`); [`COLUMNS`] lists
+//! all. Columns may stand in any order, under either name; an unknown one is reported and ignored.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -34,7 +34,7 @@ fn ranges() {
 }
 
 #[test]
-fn wrong_ranges_are_told_apart() {
+fn wrong_ranges_are_distinguished() {
     let problem = |text| Range::parse(text, quantity::parse_milli).unwrap_err().to_string();
     assert_eq!(problem("16..4"), "no number is in the range `16..4`");
     assert_eq!(problem("<0"), "no number is in the range `<0`");

@@ -18,7 +18,7 @@ use crate::labels::{self, current_name};
 use crate::money;
 use crate::scaling_advisor::{POOL_LABEL, TEMPLATE_LABEL};
 
-/// The taint that the provider puts on its nodes unless it is told not to.
+/// The taint that the provider puts on its nodes by default.
 const PROVIDER_TAINT: &str = "kwok-provider";
 /// The annotation by which kwok knows its nodes.
 const KWOK_NODE: &str = "kwok.x-k8s.io/node";

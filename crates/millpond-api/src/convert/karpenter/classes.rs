@@ -204,7 +204,7 @@ impl ClassBuilder {
     }
 }
 
-/// What kubelet can be told to reserve.
+/// The resources that kubelet can be configured to reserve.
 fn settable(amounts: &Amounts) -> Amounts {
     let known = amounts.iter().filter(|(name, amount)| RESERVABLE.contains(name) && *amount > 0);
     Amounts(known.map(|(name, amount)| (name.to_owned(), amount)).collect())

@@ -16,7 +16,7 @@ use crate::selector::Operator;
 /// What Karpenter lets go at once if a pool does not say.
 const DEFAULT_BUDGET: &str = "10%";
 
-/// Makes the NodePool; what Karpenter would not take is left out and told.
+/// Makes the NodePool; fields that Karpenter would reject are left out and reported.
 pub(super) fn write(
     pool: &Pool,
     weight: i32,

@@ -1,4 +1,4 @@
-//! What cannot be converted, and what is said then.
+//! Input that cannot be converted, and the messages about it.
 
 use super::super::{ConvertError, Input, Settings, Target, convert};
 use super::{aws, input, values};

@@ -1,4 +1,4 @@
-//! Every field that a kind has is in the table.
+//! The table covers every field of every kind.
 
 use super::super::report::Report;
 use super::super::table::{self, Source, Verdict};

@@ -1,4 +1,4 @@
-//! What is written, word by word.
+//! The complete output of conversions.
 
 use super::super::Target;
 use super::{CONSTRAINT, converted, page};

@@ -47,7 +47,7 @@ pub(super) struct Validation {
 }
 
 impl Policy {
-    /// Compiles a policy. Expressions that do not compile are told by [`problems`] when the policy is written.
+    /// Compiles a policy. [`problems`] reports expressions that do not compile when the policy is written.
     pub(super) fn of(object: &Value) -> Self {
         let mut errors = Vec::new();
         let mut policy = compile(object.at("spec"), &mut errors);

@@ -1,4 +1,4 @@
-//! Whether a policy or a binding is about a request.
+//! Whether a policy or a binding matches a request.
 
 use serde_json::Value;
 

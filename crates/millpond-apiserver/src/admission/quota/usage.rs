@@ -1,4 +1,4 @@
-//! How much of what an object takes, as quotas count it.
+//! The usage of an object, as quotas count it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

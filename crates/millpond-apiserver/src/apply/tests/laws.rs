@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn who_applies_all_again_prunes_nothing(theirs in config(), mine in config(), more in config()) {
+    fn applying_all_again_prunes_nothing(theirs in config(), mine in config(), more in config()) {
         let schema = schema::thing();
         let target = target(&schema);
         let live = apply(Some(&apply(None, &theirs, "them", false).object), &mine, "me", true).object;
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn every_field_has_the_owner_who_changed_it_last(first in config(), second in config()) {
+    fn every_field_is_owned_by_its_last_writer(first in config(), second in config()) {
         let schema = schema::thing();
         let mut object = first;
         track_create(&mut object, &target(&schema), &manager("first"));

@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, spread, tolerations, gates.
+//! Validates the scheduling constraints of a pod: affinity, spread, tolerations, gates.
 
 use std::collections::HashSet;
 

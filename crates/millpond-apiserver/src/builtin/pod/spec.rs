@@ -1,4 +1,4 @@
-//! What a valid pod spec is, in a pod or in a template of one.
+//! Validates a pod spec, in a pod or in a template of one.
 
 use std::collections::HashSet;
 

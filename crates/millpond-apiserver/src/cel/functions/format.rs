@@ -18,7 +18,7 @@ pub(crate) fn verbs(format: &str) -> Result<Vec<char>, String> {
             rest = after;
             continue;
         }
-        // Too large a precision is told when it is used.
+        // Too large a precision is an error when it is used.
         let after =
             rest.strip_prefix('.').map_or(rest, |digits| digits.trim_start_matches(|c: char| c.is_ascii_digit()));
         let verb = after.chars().next().ok_or("unexpected end of string")?;

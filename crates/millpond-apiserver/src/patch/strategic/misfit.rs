@@ -76,7 +76,7 @@ mod tests {
 
     /// Asked of the real API server, version 1.36.
     #[test]
-    fn misfits_are_told_in_the_words_of_the_converter() {
+    fn misfits_have_the_messages_of_the_converter() {
         let schema = builtin::kind("apps", "v1", "Deployment").unwrap();
         for (object, problem) in [
             (json!({"spec": {"replicas": "x"}}), "unrecognized type: int32"),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::GO_MAP;
 use super::{MergeError, bad_type, no_merge_key};
 
-/// How items of a list are told apart: objects by their merge key, scalars by themselves.
+/// The identity of a list's items: objects by their merge key, scalars by themselves.
 pub(super) struct Identity<'a> {
     merge_key: Option<&'a str>,
     objects: bool,

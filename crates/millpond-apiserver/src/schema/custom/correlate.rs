@@ -1,4 +1,4 @@
-//! Which part of an old object belongs to which part of its successor.
+//! Correlates the parts of an old object with the parts of the new one.
 //!
 //! A change of an object may not be refused for what it leaves alone (ratcheting), and transition rules compare
 //! a value with its former self. Both need pairs of old and new: properties belong together by name, items of a

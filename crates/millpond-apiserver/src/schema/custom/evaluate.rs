@@ -77,7 +77,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The change that a value is part of, if it can be told, and the nearest one around it.
+/// The change that a value is part of, if it is known, and the nearest one around it.
 #[derive(Clone, Copy)]
 struct Changes<'a, 'c> {
     current: Option<&'c Change<'a>>,

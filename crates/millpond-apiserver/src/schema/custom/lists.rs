@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repetitions_are_told_once() {
+    fn repetitions_are_reported_once() {
         let schema = Props::parse(
             &json!({"type": "object", "properties": {
                 "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},

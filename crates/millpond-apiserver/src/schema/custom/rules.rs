@@ -73,7 +73,7 @@ pub(crate) struct CompiledRule {
     pub(crate) field_path: Option<String>,
 }
 
-/// Compiles the rules of one schema, and tells what expressions see of it; none when they see nothing.
+/// Compiles the rules of one schema, and returns the type that expressions see; `None` when they see nothing.
 pub(crate) fn compile_all(schema: &Props, is_resource: bool) -> Option<(Option<SchemaType>, Vec<CompiledRule>)> {
     if schema.rules.is_empty() {
         return Some((None, Vec::new()));

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn each_problem_is_told_as_upstream_tells_it() {
+    fn each_problem_is_reported_as_upstream_reports_it() {
         for (schema, expected) in [
             (json!({}), vec!["s.type: Required value: must not be empty at the root"]),
             (

@@ -1,8 +1,8 @@
 //! Validation of values against a schema, with the words and the order of upstream's OpenAPI validator.
 //!
-//! Every check is one of the validators of kube-openapi. Branches of `anyOf` and `oneOf` are compared by how
-//! many checks they passed ([`Outcome::matches`]), so that the errors of the closest branch are told; that
-//! count follows upstream's bookkeeping to the letter.
+//! Every check is one of the validators of kube-openapi. Branches of `anyOf` and `oneOf` are compared by how many
+//! checks they passed ([`Outcome::matches`]), so that the errors of the closest branch are reported; that count follows
+//! upstream's bookkeeping to the letter.
 
 use serde_json::{Map, Value, json};
 

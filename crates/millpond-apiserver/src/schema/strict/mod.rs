@@ -1,4 +1,5 @@
-//! Bodies read strictly: what is unknown, doubled or of a wrong type is found, and told as Go's decoder tells it.
+//! Strict decoding of bodies: unknown and duplicate fields and wrong types are found, and reported as Go's decoder
+//! reports them.
 //!
 //! [`parse_json`] and [`parse_yaml`] read bytes; [`check_types`] and [`unknown_fields`] judge the result by a
 //! schema, built-in or custom. Whether a finding is an error, a warning or nothing is the caller's business.

@@ -1,4 +1,4 @@
-//! From bytes to a tree, with the fields that occur twice.
+//! Parses bytes to a tree, and records duplicate fields.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -175,7 +175,7 @@ impl State {
     }
 }
 
-/// How keys are read, and how a doubled one is told.
+/// How keys are read, and how a duplicate one is reported.
 trait Keys {
     type Key<'de>: serde::Deserialize<'de>;
 
@@ -184,7 +184,7 @@ trait Keys {
     fn doubled(state: &State, key: &str, line: usize) -> String;
 }
 
-/// Keys of JSON: told by their path.
+/// Keys of JSON: reported by their path.
 struct PlainKeys;
 
 impl Keys for PlainKeys {
@@ -199,7 +199,7 @@ impl Keys for PlainKeys {
     }
 }
 
-/// Keys of YAML: told by their line.
+/// Keys of YAML: reported by their line.
 struct LineKeys;
 
 impl Keys for LineKeys {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatches_are_told_as_go_tells_them() {
+    fn mismatches_are_reported_as_go_reports_them() {
         for (value, expected) in [
             (
                 json!({"spec": {"replicas": "three"}}),

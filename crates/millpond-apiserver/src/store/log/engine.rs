@@ -41,9 +41,9 @@ pub struct Options {
     pub history_records: usize,
     /// Space is taken, and filled with zeros, in steps of this size at most.
     pub allocation_bytes: u64,
-    /// So much space is taken ahead, in steps of this size.
+    /// The space that is allocated ahead, in steps of this size.
     pub ahead_bytes: u64,
-    /// So much space is kept for deletes, should the disk run full.
+    /// The space that is kept for deletes, should the disk run full.
     pub reserve_bytes: u64,
     /// A file with less to give back is not worth a compaction.
     pub compaction_growth_bytes: u64,

@@ -1,4 +1,4 @@
-//! What can go wrong with the store's file, in words for the person at the terminal.
+//! Errors of the store's file, with messages for users.
 //!
 //! Every message names the file; damage also names the offset, what was
 //! expected there and what was found. [`OpenError::hint`] and

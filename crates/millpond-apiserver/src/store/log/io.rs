@@ -192,7 +192,7 @@ pub(super) struct Holder {
     pub(super) process: Option<u32>,
 }
 
-/// Who has the lock of a directory or of its store's file, for commands that only read.
+/// The process that holds the lock of a directory or of its store's file, for commands that only read.
 pub(super) fn lock_holder(directory: &Path) -> Option<Holder> {
     let held = |name: &str| {
         let file = File::open(directory.join(name)).ok()?;

@@ -1,4 +1,4 @@
-//! What opening a log brings back.
+//! The state that opening a log recovers.
 
 use std::fmt;
 

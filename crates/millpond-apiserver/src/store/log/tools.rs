@@ -1,4 +1,4 @@
-//! What `millpond store` does to a store: check it, copy it, bring a copy back.
+//! The operations of `millpond store`: check, copy and restore a store.
 //!
 //! A file that is only appended to can be read while a server writes to it:
 //! everything that its slots call durable stays as it is. So `check` and

@@ -98,7 +98,7 @@ impl KubeDriver {
         for name in names {
             let uid = match api.get(&name).await {
                 Err(error) if is_missing(&error) => continue,
-                // A project of another owner is not told from one that is not there.
+                // A project of another owner looks like one that does not exist.
                 Err(kube::Error::Api(status)) if status.is_forbidden() && self.kind == Driver::OpenShift => continue,
                 found => found.map_err(|error| refused("read the namespace", &error))?.uid().unwrap_or_default(),
             };

@@ -1,7 +1,8 @@
-//! Groups whose machines failed: they get nothing for a while, which grows with every failure in a row.
+//! Backoff of node groups whose machines failed: no scale-up for a while, which grows with every failure in a row.
 //!
-//! Failures are told apart. Where the infrastructure provider is out of capacity or quota ([`TroubleKind::Quota`]), an
-//! early retry cannot succeed; a machine that broke, or took too long, may have been just that one.
+//! Failures are distinguished by kind. Where the infrastructure provider is out of capacity or quota
+//! ([`TroubleKind::Quota`]), an early retry cannot succeed; a machine that broke, or took too long, may have been a
+//! single case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,8 +47,8 @@ impl Health {
         Self(Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed))))
     }
 
-    /// A machine of a group will not become a node; how long the group is left out, if that is news. Machines that fail
-    /// while it is left out failed together with the first.
+    /// Records that a machine of a group will not become a node. Returns how long the group is left out, if this starts
+    /// a backoff: machines that fail during a backoff failed together with the first.
     pub(super) fn failed(&self, of: &GroupRef, machine: &str, trouble: &Trouble) -> Option<Duration> {
         self.fail(of, Some(machine), trouble)
     }
@@ -110,7 +111,7 @@ impl Health {
         let held = entries.0.iter().filter(|(_, entry)| now < entry.until).map(|(of, entry)| {
             let times = if entry.failures == 1 { String::new() } else { format!(" {} times in a row", entry.failures) };
             let reason = match entry.trouble.kind {
-                TroubleKind::Quota => "no more machines are to be had",
+                TroubleKind::Quota => "the infrastructure provider has no more machines",
                 TroubleKind::Failed => "its machines failed",
                 TroubleKind::Late => "its machines did not become nodes in time",
             };
@@ -176,7 +177,7 @@ mod tests {
         health.recovered(&group());
         let long = health.failed(&group(), "b", &trouble(TroubleKind::Quota)).unwrap();
         assert!(long >= Duration::from_mins(10) && short < Duration::from_mins(10));
-        assert!(health.held()[&group()].reason.starts_with("no more machines are to be had"));
+        assert!(health.held()[&group()].reason.starts_with("the infrastructure provider has no more machines"));
         assert!(!health.held()[&group()].stalled);
         health.stalled(&group(), &trouble(TroubleKind::Late));
         assert!(health.held()[&group()].stalled);

@@ -1,4 +1,4 @@
-//! The log of node groups, in the words of the cluster-autoscaler: people who look for `discovered node group` find it.
+//! The log of node groups, with the messages of the cluster-autoscaler: a search for `discovered node group` finds it.
 
 use std::collections::VecDeque;
 

@@ -19,6 +19,7 @@ use super::log::Discovered;
 use super::replicas::Resized;
 use super::scale_down::{mark, marked_at};
 use crate::context::Context;
+use crate::turn::Turn;
 
 /// Groups are looked at this often even when nothing changes: time passes for machines that are late.
 const EVERY: Duration = Duration::from_secs(30);
@@ -46,7 +47,7 @@ pub(crate) struct GroupMaintenance {
 
 /// What is to be done about a group.
 #[derive(Debug, Default)]
-struct Chores {
+struct MaintenanceTasks {
     words: Vec<String>,
     /// Machines that will not become nodes.
     failed: Vec<(String, Trouble)>,
@@ -96,52 +97,53 @@ impl GroupMaintenance {
     }
 
     async fn look(&mut self) -> Result<()> {
-        let chores = self.chores();
+        let _round = self.context.cluster.supervisor.begin("node groups: scale up");
+        let tasks = self.tasks();
         let machines = &self.context.cluster.machines;
-        let known = chores.iter().filter_map(|(of, chores)| {
-            let (min, max) = chores.bounds?;
-            Some(Discovered { group: of.to_string_with_kind(), min, max, replicas: chores.replicas })
+        let known = tasks.iter().filter_map(|(of, tasks)| {
+            let (min, max) = tasks.bounds?;
+            Some(Discovered { group: of.to_string_with_kind(), min, max, replicas: tasks.replicas })
         });
         machines.log.discovered(known.collect(), self.context.cluster.clock.now());
-        self.lacking.retain(|of, _| chores.contains_key(of));
-        self.context.cluster.machines.health.retain(|of| chores.contains_key(of));
-        for (of, chores) in chores {
-            self.maintain_group(&of, chores).await?;
+        self.lacking.retain(|of, _| tasks.contains_key(of));
+        self.context.cluster.machines.health.retain(|of| tasks.contains_key(of));
+        for (of, tasks) in tasks {
+            self.maintain_group(&of, tasks).await?;
         }
         Ok(())
     }
 
-    fn chores(&self) -> BTreeMap<GroupRef, Chores> {
+    fn tasks(&self) -> BTreeMap<GroupRef, MaintenanceTasks> {
         let cluster = &self.context.cluster;
         let options = cluster.machines.as_pools(Use::Closed);
         let now = cluster.now().0;
         cluster.with_node_groups(&options, |groups, state| {
-            groups.iter().map(|group| (group.of.clone(), Chores::of(group, state, now))).collect()
+            groups.iter().map(|group| (group.of.clone(), MaintenanceTasks::of(group, state, now))).collect()
         })
     }
 
-    async fn maintain_group(&mut self, of: &GroupRef, chores: Chores) -> Result<()> {
+    async fn maintain_group(&mut self, of: &GroupRef, tasks: MaintenanceTasks) -> Result<()> {
         let context = Arc::clone(&self.context);
         let machines = &context.cluster.machines;
-        for word in &chores.words {
+        for word in &tasks.words {
             machines.record_event(of, MISREAD, word, true);
         }
-        self.take_note(of, &chores);
-        let late = self.lacks_for_too_long(of, &chores);
-        let surplus = self.worth_removing(of, &chores);
+        self.take_note(of, &tasks);
+        let late = self.lacks_for_too_long(of, &tasks);
+        let surplus = self.worth_removing(of, &tasks);
         if !surplus.is_empty() || late > 0 {
-            let _turn = context.turn.lock().await;
-            self.give_up(of, &chores, &surplus, late).await?;
-        } else if chores.low && context.cluster.machines.options.enforce_min {
-            let _turn = context.turn.lock().await;
-            if machines.resize(of, Some(chores.replicas), chores.min).await? == Resized::Done {
-                let note = format!("replicas {} → {}: the least that the group has", chores.replicas, chores.min);
-                tracing::info!(group = %of, from = chores.replicas, to = chores.min, "a node group gets its least size");
+            let turn = context.turns.take().await;
+            self.give_up(&turn, of, &tasks, &surplus, late).await?;
+        } else if tasks.low && context.cluster.machines.options.enforce_min {
+            let turn = context.turns.take().await;
+            if machines.resize(&turn, of, Some(tasks.replicas), tasks.min).await? == Resized::Done {
+                let note = format!("replicas {} → {}: the least that the group has", tasks.replicas, tasks.min);
+                tracing::info!(group = %of, from = tasks.replicas, to = tasks.min, "a node group gets its least size");
                 machines.record_event(of, RAISED, &note, false);
             }
         }
-        self.take_off_marks(of, &chores.marked).await;
-        if let Some(remember) = &chores.remember {
+        self.take_off_marks(of, &tasks.marked).await;
+        if let Some(remember) = &tasks.remember {
             let text = serde_json::to_string(remember).unwrap_or_default();
             machines.annotate(of, &json!({REMEMBERED_ANNOTATION: text})).await?;
         }
@@ -149,9 +151,9 @@ impl GroupMaintenance {
     }
 
     /// Lets a group wait whose machines fail.
-    fn take_note(&self, of: &GroupRef, chores: &Chores) {
+    fn take_note(&self, of: &GroupRef, tasks: &MaintenanceTasks) {
         let machines = &self.context.cluster.machines;
-        for (machine, trouble) in &chores.failed {
+        for (machine, trouble) in &tasks.failed {
             if !machines.health.knows(of, machine) {
                 self.context.metrics.machine_failed(of, trouble.kind.name());
             }
@@ -160,7 +162,7 @@ impl GroupMaintenance {
                 self.backed_off(of, machine, trouble, wait);
             }
         }
-        if chores.well && machines.health.is_troubled(of) && !machines.health.held().contains_key(of) {
+        if tasks.well && machines.health.is_troubled(of) && !machines.health.held().contains_key(of) {
             machines.health.recovered(of);
         }
     }
@@ -175,8 +177,8 @@ impl GroupMaintenance {
     }
 
     /// How many of the machines that a group lacks are given up.
-    fn lacks_for_too_long(&mut self, of: &GroupRef, chores: &Chores) -> i64 {
-        let Some((count, patience)) = chores.lacking else {
+    fn lacks_for_too_long(&mut self, of: &GroupRef, tasks: &MaintenanceTasks) -> i64 {
+        let Some((count, patience)) = tasks.lacking else {
             self.lacking.remove(of);
             return 0;
         };
@@ -190,18 +192,25 @@ impl GroupMaintenance {
         if let Some(wait) = self.context.cluster.machines.health.stalled(of, &trouble) {
             self.backed_off(of, "", &trouble, wait);
         }
-        i64::try_from(count).unwrap_or(0).min(chores.replicas - chores.min).max(0)
+        i64::try_from(count).unwrap_or(0).min(tasks.replicas - tasks.min).max(0)
     }
 
     /// Failed machines that can be given up without going below the least size. Machines of a pool have no marks.
-    fn worth_removing(&self, of: &GroupRef, chores: &Chores) -> Vec<(String, Trouble)> {
-        let most = usize::try_from(chores.replicas - chores.min).unwrap_or(0);
+    fn worth_removing(&self, of: &GroupRef, tasks: &MaintenanceTasks) -> Vec<(String, Trouble)> {
+        let most = usize::try_from(tasks.replicas - tasks.min).unwrap_or(0);
         let removable = of.kind != GroupKind::MachinePool;
-        chores.failed.iter().filter(|_| removable).take(most).cloned().collect()
+        tasks.failed.iter().filter(|_| removable).take(most).cloned().collect()
     }
 
     /// Marks machines that failed and lets their group have fewer.
-    async fn give_up(&self, of: &GroupRef, chores: &Chores, failed: &[(String, Trouble)], late: i64) -> Result<()> {
+    async fn give_up(
+        &self,
+        turn: &Turn<'_>,
+        of: &GroupRef,
+        tasks: &MaintenanceTasks,
+        failed: &[(String, Trouble)],
+        late: i64,
+    ) -> Result<()> {
         let (cluster, machines) = (&self.context.cluster, &self.context.cluster.machines);
         let value: Value = format!("{}{}", super::scale_down::MARK, cluster.clock.now()).into();
         let mut marked = Vec::new();
@@ -211,13 +220,13 @@ impl GroupMaintenance {
                 marked.push(key);
             }
         }
-        let room = chores.replicas - chores.min;
+        let room = tasks.replicas - tasks.min;
         let fewer = (marked.len() as i64 + late).min(room);
         if fewer <= 0 {
             return Ok(());
         }
-        let (from, to) = (chores.replicas, chores.replicas - fewer);
-        let resized = machines.resize(of, Some(from), to).await;
+        let (from, to) = (tasks.replicas, tasks.replicas - fewer);
+        let resized = machines.resize(turn, of, Some(from), to).await;
         if resized.as_ref().ok() != Some(&Resized::Done) {
             for key in &marked {
                 let _ = machines.machines.patch(key, &mark(Value::Null)).await;
@@ -247,23 +256,23 @@ impl GroupMaintenance {
     }
 }
 
-impl Chores {
+impl MaintenanceTasks {
     fn of(group: &Group<'_>, state: &State, now: i64) -> Self {
-        let mut chores = Self { words: group.warnings.clone(), ..Self::default() };
-        chores.words.extend(group.problem.clone());
-        chores.bounds = group.scaled.as_ref().map(|scaled| (scaled.min, scaled.asked_max));
-        chores.replicas = i64::try_from(group.replicas).unwrap_or(i64::MAX);
-        let Some(scaled) = group.scaled.as_ref().filter(|_| group.resting().is_none()) else { return chores };
-        chores.min = scaled.min;
-        chores.low = chores.replicas < chores.min;
+        let mut tasks = Self { words: group.warnings.clone(), ..Self::default() };
+        tasks.words.extend(group.problem.clone());
+        tasks.bounds = group.scaled.as_ref().map(|scaled| (scaled.min, scaled.asked_max));
+        tasks.replicas = i64::try_from(group.replicas).unwrap_or(i64::MAX);
+        let Some(scaled) = group.scaled.as_ref().filter(|_| group.resting().is_none()) else { return tasks };
+        tasks.min = scaled.min;
+        tasks.low = tasks.replicas < tasks.min;
         let staying = || group.machines.iter().filter(|machine| !machine.leaving);
         let failed = staying().filter_map(|it| Some((it.name.to_owned(), it.trouble_at(now, &group.timing)?)));
-        chores.failed = failed.collect();
-        chores.well = chores.failed.is_empty() && staying().any(|machine| machine.node_name().is_some());
+        tasks.failed = failed.collect();
+        tasks.well = tasks.failed.is_empty() && staying().any(|machine| machine.node_name().is_some());
         let patience = Duration::from_secs(u64::try_from(group.timing.provision_s).unwrap_or(0));
-        chores.lacking = Some((group.lacking(), patience)).filter(|(count, _)| *count > 0);
-        chores.marked = staying().filter(|machine| machine.is_marked()).map(|it| it.name.to_owned()).collect();
-        chores.remember = group.worth_remembering(state);
-        chores
+        tasks.lacking = Some((group.lacking(), patience)).filter(|(count, _)| *count > 0);
+        tasks.marked = staying().filter(|machine| machine.is_marked()).map(|it| it.name.to_owned()).collect();
+        tasks.remember = group.worth_remembering(state);
+        tasks
     }
 }

@@ -1,4 +1,4 @@
-//! Node groups of Cluster API that grow and shrink with their pods, by the cluster-autoscaler's annotations.
+//! Autoscaling of Cluster API's node groups, by the cluster-autoscaler's annotations.
 //!
 //! ```text
 //!  management cluster                       workload cluster (often the same)
@@ -102,7 +102,7 @@ pub struct Machines {
     pub(crate) health: Health,
     /// Which pods the last plan put together on nodes of groups.
     pub(crate) planned_placements: PlannedPlacements,
-    /// Events about machines and groups: they are told where these are.
+    /// Events about machines and groups, written to the management cluster.
     pub(crate) recorder: EventRecorder,
     /// The same, without repeating itself.
     pub(crate) events: DedupingRecorder,

@@ -1,4 +1,4 @@
-//! Finding out whether Cluster API is there, and watching it from then on.
+//! Discovers whether Cluster API is installed, and watches its kinds from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,8 @@ impl Machines {
         });
     }
 
-    /// Looks until it is there, and speaks its version from then on; tells whether MachinePools are, too.
+    /// Waits until Cluster API is installed, and uses its version from then on; returns whether MachinePools are
+    /// served.
     async fn look(&self) -> bool {
         loop {
             match served(&self.plain).await {

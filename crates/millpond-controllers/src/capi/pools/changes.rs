@@ -1,4 +1,4 @@
-//! A raw object while it is changed: what is put in is noted where it differs.
+//! Edits a raw object and records every difference.
 
 use millpond_api::capi::Version;
 use serde_json::{Map, Value, json};

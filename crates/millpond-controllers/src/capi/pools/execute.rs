@@ -1,4 +1,4 @@
-//! Does what a plan says: by server-side apply, as one field manager, at the revision that the plan was made for.
+//! Executes a plan: by server-side apply, as one field manager, at the revision that the plan was made for.
 //!
 //! Templates come first and the pool last, so that nothing ever names what is not there. The pool is one write. When a
 //! write fails, what was made goes again, unless it is named by then. When another client was faster, everything is read
@@ -316,7 +316,7 @@ pub struct Leaving {
     pub deployment: bool,
 }
 
-/// Follows a pool until it is gone; `progress` hears of every change.
+/// Waits until a pool is gone; `progress` is called with every change.
 pub async fn wait_gone(
     connection: &Connection,
     namespace: &str,
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_go_when_nobody_names_them_and_nobody_is_about_to() {
+    fn unreferenced_templates_go_once_they_are_old() {
         let template = |name: &str, created: &str| {
             json!({"kind": "VSphereMachineTemplate", "metadata": {
                 "name": name, "creationTimestamp": created, "labels": {MADE_FOR: "c-a"}}})

@@ -1,4 +1,4 @@
-//! Reads a cluster and all that its pools are made of.
+//! Reads a Cluster and all objects that its pools consist of.
 
 use std::collections::{BTreeMap, BTreeSet};
 

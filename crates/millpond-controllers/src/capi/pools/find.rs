@@ -1,4 +1,4 @@
-//! Which pool a name means.
+//! Finds a pool by its name.
 //!
 //! A pool is called by its MachineDeployment, or by that name without the cluster's name in front of it. Where both
 //! name different pools, the lookup fails; `md/NAME` is the MachineDeployment of exactly that name.
@@ -117,7 +117,7 @@ pub(super) fn all_names(current: &Current) -> Vec<String> {
     }
 }
 
-/// A name that does not tell which pool is meant.
+/// The rejection of a name that matches no pool, or more than one.
 pub(super) fn refuse(current: &Current, field: &str, name: &str, missing: &LookupError) -> RejectedChange {
     match missing {
         LookupError::Ambiguous(short, full) => {

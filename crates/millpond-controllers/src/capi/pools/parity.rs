@@ -1,4 +1,5 @@
-//! Which field of a node pool file does what, where: the one table that planning, its tests and the reference follow.
+//! The parity table: the effect of every field of a node pool file, for each kind of pool. Planning, its tests and the
+//! reference follow it.
 //!
 //! Tanzu does less, and does not say so: `tanzu` marks what it silently leaves out.
 

@@ -1,4 +1,4 @@
-//! From what is there and what a file asks for to a plan, or to why there is none.
+//! Plans a change: from the current objects and a pool file to a plan, or to the reasons why there is none.
 
 use std::collections::BTreeMap;
 

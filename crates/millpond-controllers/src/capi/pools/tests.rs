@@ -457,7 +457,7 @@ fn names_are_exact_and_never_guessed() {
 }
 
 #[test]
-fn bases_and_templates_that_are_not_there_are_told() {
+fn bases_and_templates_that_are_not_there_are_reported() {
     let base = |name: &str| Options { base: Some(name.to_owned()), ..Options::default() };
     let rejections = plan(&plain(), &file("name: new\n"), &base("md-1")).unwrap_err();
     assert_eq!(rejections[0].to_string(), "--base-machine-deployment: there is no pool `md-1` in cluster `c`");
@@ -638,7 +638,7 @@ fn a_new_pool_of_a_supervisor_says_its_classes() {
 }
 
 #[test]
-fn pools_are_told_in_lists_as_the_original_tells_them() {
+fn pools_are_listed_as_by_the_original() {
     let mut current = plain();
     current.deployments[0]["status"] =
         json!({"phase": "Running", "replicas": 2, "readyReplicas": 1, "upToDateReplicas": 2, "availableReplicas": 1});

@@ -1,4 +1,4 @@
-//! What is told of pools.
+//! Pools as the command line shows them.
 
 use std::collections::BTreeMap;
 

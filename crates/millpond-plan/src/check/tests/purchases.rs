@@ -130,7 +130,7 @@ fn the_cluster_has_limits_too() {
 }
 
 #[test]
-fn a_limit_that_is_exceeded_matters_to_those_who_buy() {
+fn an_exceeded_limit_matters_only_to_purchases() {
     let cluster = || {
         shop().pool("full", |pool| pool.limit("cpu=1")).node("one", "small", |node| node.pool("full")).pod(
             "web",

@@ -1,4 +1,4 @@
-//! Nodes that may not be taken away.
+//! Removals that are not allowed.
 
 use super::{broken, planned};
 use crate::model::{DisruptionReason, DoNotDisrupt, NodeId, Nodes, PodKind, Snapshot};

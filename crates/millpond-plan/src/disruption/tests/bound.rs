@@ -1,4 +1,4 @@
-//! What a plan with removals costs at least.
+//! The lower bound of plans with removals.
 
 use super::fixture::{Cluster, count};
 use crate::check::check;

@@ -1,4 +1,4 @@
-//! What is taken away, and what comes in its place.
+//! Consolidation: removed nodes and their replacements.
 
 use super::fixture::{Cluster, NOON, at, carried_out, count, for_reasons};
 use crate::check::check;
@@ -351,7 +351,7 @@ fn every_node_has_a_verdict() {
 }
 
 #[test]
-fn a_node_that_leaves_already_goes_whoever_manages_it() {
+fn a_node_that_leaves_already_goes_also_without_a_pool() {
     let mut cluster = Cluster::new();
     let small = cluster.instance_type("small", 4, 16, 100);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Every way in which a node can be refused.
+//! Every reason why a node cannot be disrupted.
 
 use super::fixture::{Cluster, NOON, at, count, for_reasons};
 use crate::disruption::Accounts;
@@ -165,7 +165,7 @@ fn refusals_of_a_node_with_a_pod() {
         (
             Underutilized,
             |c| c.snapshot.nodes[0].price = None,
-            "Unpriced: its price is not known, so a saving cannot be told",
+            "Unpriced: its price is not known, so savings are unknown",
         ),
         (
             Underutilized,

@@ -1,4 +1,4 @@
-//! What is bought for pods that move holds them in whatever order they are dealt out.
+//! Replacements hold the pods that move in every scheduling order.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What one node can hold at most, by looking at whole pods.
+//! The maximum value of whole pods that one node can hold, by search.
 //!
 //! Prices alone let a node hold fractions of pods, which says little about pods that are large for it.
 //! Here contents are built pod by pod, in a fixed order of rows, so each is met once. Prices still

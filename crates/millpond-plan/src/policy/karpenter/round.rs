@@ -1,4 +1,4 @@
-//! One round: every pod of the queue finds a node, a claim or nothing.
+//! One scheduling round by Karpenter's rules: every pod of the queue gets a node, a claim or nothing.
 //!
 //! The rule is pod by pod, and so is the result; what makes it quick is what need not be asked again. A place
 //! that was too small for a class, or whose pods keep it away, stays so for the round and is not looked at again

@@ -1,4 +1,4 @@
-//! What pods would like, as Karpenter treats it: required at first, given up one by one.
+//! Preferences of pods, as Karpenter treats them: required at first, relaxed one by one.
 //!
 //! A class with wishes gets a row of stand-ins, from the most to the least demanding. The order in which a pod
 //! gives in: alternatives of its required node affinity (of which only the first is looked at), preferred pod

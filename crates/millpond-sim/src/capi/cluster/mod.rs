@@ -34,7 +34,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = capi.queue_of_clusters();
         let batch = capi.cluster.options.batch;

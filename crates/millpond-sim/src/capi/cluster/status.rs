@@ -65,7 +65,7 @@ pub fn compute(cluster: &CapiCluster, deployments: &[Arc<MachineDeployment>], fa
     let provisioned = facts.infrastructure.is("provisioned", "ready");
     let initialized = facts.control_plane.is("controlPlaneInitialized", "initialized");
     status["observedGeneration"] = json!(cluster.metadata.generation);
-    // Once there, they stay: what goes later is told by conditions.
+    // Once set, they stay: a later loss shows in conditions only.
     for (key, holds) in [("infrastructureProvisioned", provisioned), ("controlPlaneInitialized", initialized)] {
         let known = at(&status, &["initialization", key]).as_bool().unwrap_or(false);
         put(&mut status, &["initialization", key], json!(known || holds));

@@ -34,7 +34,7 @@ pub struct TanzuClusters {
 }
 
 impl TanzuClusters {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

@@ -1,4 +1,4 @@
-//! What Cluster API's webhooks fill in on a MachineDeployment, and what its controller adds at once.
+//! Defaults of a MachineDeployment: those of Cluster API's webhooks, and those that its controller adds at once.
 
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_pools_apart_unless_somebody_chose_them() {
+    fn labels_distinguish_pools_unless_the_user_chose_them() {
         let bare = filled(&deployment(&json!({}), &json!({"clusterName": "c", "template": {}})), None);
         let both = json!({"cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/deployment-name": "pool"});
         assert_eq!((&bare["selector"]["matchLabels"], &bare["template"]["metadata"]["labels"]), (&both, &both));

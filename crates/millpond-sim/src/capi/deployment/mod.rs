@@ -34,7 +34,7 @@ pub struct Deployments {
 }
 
 impl Deployments {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
@@ -60,7 +60,7 @@ impl Deployments {
         });
         let (own, batch) = (Arc::clone(&queue), capi.cluster.options.batch);
         capi.machines.on_change(move |_, new| {
-            // Its conditions tell how far a rollout is.
+            // Its conditions show the progress of a rollout.
             if let Some(machine) = new
                 && let Some(name) = machine.labels().get(names::DEPLOYMENT_NAME)
             {

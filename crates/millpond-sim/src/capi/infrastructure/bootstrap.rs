@@ -1,4 +1,4 @@
-//! Bootstrap data, played: a secret that says nothing, and the report that it is there.
+//! Stand-in for bootstrap providers: creates an empty bootstrap secret and reports it ready.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;

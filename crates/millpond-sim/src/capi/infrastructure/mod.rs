@@ -50,7 +50,7 @@ pub fn is_played(providers: &Providers, kind: &str) -> bool {
 }
 
 impl Infrastructure {
-    /// Providers that are told of changes through the returned queue.
+    /// The providers, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);

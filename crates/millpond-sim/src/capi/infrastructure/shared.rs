@@ -25,7 +25,7 @@ pub struct SharedInfrastructure {
 }
 
 impl SharedInfrastructure {
-    /// Providers that are told of changes through the returned queue.
+    /// The providers, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         (Arc::new(Self { capi: Arc::clone(capi) }), capi.queue_of_clusters())
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::{at, put, text};
 use super::status::Stage;
-use super::{Belongings, Machines, Part, drain};
+use super::{Machines, OwnedObjects, Part, drain};
 use crate::clock::after_seconds;
 use crate::error::{Error, Result};
 use crate::meta::{Key, annotation, is_leaving};
@@ -46,14 +46,18 @@ impl Step {
 
 impl Machines {
     /// Moves on as far as possible; gives back what is kept of it in `status.deletion`.
-    pub(super) async fn reconcile_delete(&self, machine: &Machine, has: &Belongings) -> Result<(Step, Option<Value>)> {
+    pub(super) async fn reconcile_delete(
+        &self,
+        machine: &Machine,
+        has: &OwnedObjects,
+    ) -> Result<(Step, Option<Value>)> {
         let mut deletion = at(&machine.status, &["deletion"]).clone();
         let before = deletion.clone();
         let step = self.move_on(machine, has, &mut deletion).await?;
         Ok((step, (deletion != before).then_some(deletion)))
     }
 
-    async fn move_on(&self, machine: &Machine, has: &Belongings, deletion: &mut Value) -> Result<Step> {
+    async fn move_on(&self, machine: &Machine, has: &OwnedObjects, deletion: &mut Value) -> Result<Step> {
         let node = self.node_at_the_end(machine, has);
         if let Some(node) = &node {
             if let Some(hooks) = hooks(machine, PRE_DRAIN) {
@@ -93,7 +97,7 @@ impl Machines {
     }
 
     /// The Node, unless it is left to go with its whole Cluster.
-    fn node_at_the_end(&self, machine: &Machine, has: &Belongings) -> Option<Arc<Node>> {
+    fn node_at_the_end(&self, machine: &Machine, has: &OwnedObjects) -> Option<Arc<Node>> {
         has.cluster.as_ref().filter(|cluster| !is_leaving(&***cluster))?;
         let by_id = || text(&machine.spec, &["providerID"]).and_then(|id| self.capi.node_of(id));
         let name = text(&machine.status, &["nodeRef", "name"]);
@@ -111,7 +115,7 @@ impl Machines {
     }
 
     /// Whether a stage that waits for the Node makes sense: not once the machine is on its way out.
-    fn waits_for_node(machine: &Machine, has: &Belongings, excluded: &str) -> bool {
+    fn waits_for_node(machine: &Machine, has: &OwnedObjects, excluded: &str) -> bool {
         annotation(machine, excluded).is_none()
             && has.infrastructure.found().is_some_and(|found| !found.is_leaving())
             && text(&machine.status, &["deletion", "waitForPreTerminateHookStartTime"]).is_none()
@@ -120,7 +124,7 @@ impl Machines {
     async fn drain_node(
         &self,
         machine: &Machine,
-        has: &Belongings,
+        has: &OwnedObjects,
         node: &Node,
         deletion: &mut Value,
     ) -> Result<Option<Step>> {
@@ -151,7 +155,7 @@ impl Machines {
     async fn wait_for_volumes(
         &self,
         machine: &Machine,
-        has: &Belongings,
+        has: &OwnedObjects,
         node: &Node,
         deletion: &mut Value,
     ) -> Result<Option<Step>> {

@@ -1,4 +1,5 @@
-//! Emptying the Node of a Machine that leaves: which pods are asked to go, which are waited for, and what is told.
+//! Drains the Node of a Machine that is being deleted: which pods are evicted, which are waited for, and what the
+//! condition says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const UNREACHABLE_PATIENCE_S: i64 = 1;
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum DrainAction {
     /// It stays.
     Skip,
     /// It is evicted.
@@ -36,21 +37,21 @@ pub enum Way {
 }
 
 /// What a drain does about a pod.
-pub fn way(pod: &Pod, unreachable: bool, now: Timestamp) -> Way {
+pub fn way(pod: &Pod, unreachable: bool, now: Timestamp) -> DrainAction {
     let owner = controller_of(pod).map(|owner| owner.kind.as_str());
     let label = pod.labels().get(DRAIN_LABEL).map(|value| value.to_ascii_lowercase());
     let end = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     if annotation(pod, MIRROR_ANNOTATION).is_some() || (owner == Some("DaemonSet") && !has_ended(pod)) {
-        return Way::Skip;
+        return DrainAction::Skip;
     }
     if unreachable && end.is_some_and(|end| now.duration_since(end).as_secs() > UNREACHABLE_PATIENCE_S) {
-        return Way::Skip;
+        return DrainAction::Skip;
     }
     match label.as_deref() {
-        Some("skip") => Way::Skip,
-        Some("wait-completed" | "waitcompleted") if !has_ended(pod) => Way::WaitCompleted,
-        _ if is_leaving(pod) => Way::Leaving,
-        _ => Way::Evict,
+        Some("skip") => DrainAction::Skip,
+        Some("wait-completed" | "waitcompleted") if !has_ended(pod) => DrainAction::WaitCompleted,
+        _ if is_leaving(pod) => DrainAction::Leaving,
+        _ => DrainAction::Evict,
     }
 }
 
@@ -113,10 +114,10 @@ pub async fn drain(client: &Client, pods: &[Arc<Pod>], unreachable: bool, now: T
     for pod in pods {
         let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
         match way(pod, unreachable, now) {
-            Way::Skip => {}
-            Way::Leaving => outcome.leaving.push(name),
-            Way::WaitCompleted => outcome.waiting.push(name),
-            Way::Evict => match evict(client, pod, unreachable).await {
+            DrainAction::Skip => {}
+            DrainAction::Leaving => outcome.leaving.push(name),
+            DrainAction::WaitCompleted => outcome.waiting.push(name),
+            DrainAction::Evict => match evict(client, pod, unreachable).await {
                 Ok(true) => outcome.leaving.push(name),
                 Ok(false) => {}
                 Err(problem) => outcome.refused.entry(problem).or_default().push(name),
@@ -161,26 +162,31 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_and_who_stays() {
+    fn pods_that_leave_and_pods_that_stay() {
         let owner =
             |kind: &str| json!([{"kind": kind, "name": "o", "uid": "u", "apiVersion": "apps/v1", "controller": true}]);
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
         let cases = [
-            ("bare", json!({}), "Running", Way::Evict),
-            ("of a set", json!({"ownerReferences": owner("ReplicaSet")}), "Running", Way::Evict),
-            ("of a daemon", json!({"ownerReferences": owner("DaemonSet")}), "Running", Way::Skip),
-            ("an ended daemon", json!({"ownerReferences": owner("DaemonSet")}), "Failed", Way::Evict),
-            ("static", json!({"annotations": {MIRROR_ANNOTATION: "x"}}), "Running", Way::Skip),
-            ("asked to stay", json!({"labels": {DRAIN_LABEL: "Skip"}}), "Running", Way::Skip),
-            ("works to its end", json!({"labels": {DRAIN_LABEL: "wait-completed"}}), "Running", Way::WaitCompleted),
-            ("has ended", json!({"labels": {DRAIN_LABEL: "wait-completed"}}), "Succeeded", Way::Evict),
-            ("leaving", json!({"deletionTimestamp": "2026-01-01T00:59:00Z"}), "Running", Way::Leaving),
+            ("bare", json!({}), "Running", DrainAction::Evict),
+            ("of a set", json!({"ownerReferences": owner("ReplicaSet")}), "Running", DrainAction::Evict),
+            ("of a daemon", json!({"ownerReferences": owner("DaemonSet")}), "Running", DrainAction::Skip),
+            ("an ended daemon", json!({"ownerReferences": owner("DaemonSet")}), "Failed", DrainAction::Evict),
+            ("static", json!({"annotations": {MIRROR_ANNOTATION: "x"}}), "Running", DrainAction::Skip),
+            ("asked to stay", json!({"labels": {DRAIN_LABEL: "Skip"}}), "Running", DrainAction::Skip),
+            (
+                "works to its end",
+                json!({"labels": {DRAIN_LABEL: "wait-completed"}}),
+                "Running",
+                DrainAction::WaitCompleted,
+            ),
+            ("has ended", json!({"labels": {DRAIN_LABEL: "wait-completed"}}), "Succeeded", DrainAction::Evict),
+            ("leaving", json!({"deletionTimestamp": "2026-01-01T00:59:00Z"}), "Running", DrainAction::Leaving),
         ];
         for (name, metadata, phase, expected) in cases {
             assert_eq!(way(&pod(&metadata, phase), false, now), expected, "{name}");
         }
         let stuck = pod(&json!({"deletionTimestamp": "2026-01-01T00:59:00Z"}), "Running");
-        assert_eq!(way(&stuck, true, now), Way::Skip, "no kubelet is there to stop it");
+        assert_eq!(way(&stuck, true, now), DrainAction::Skip, "no kubelet is there to stop it");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct Machines {
 }
 
 /// What belongs to a Machine.
-struct Belongings {
+struct OwnedObjects {
     cluster: Option<Arc<CapiCluster>>,
     set: Option<Arc<MachineSet>>,
     deployment: Option<Arc<MachineDeployment>>,
@@ -75,7 +75,7 @@ impl Part {
 }
 
 impl Machines {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(capi: &Arc<Capi>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
@@ -124,7 +124,7 @@ impl Machines {
         self.capi.cluster.recorder.record(machine, event_reason, note);
     }
 
-    async fn belongings(&self, machine: &Machine, view: &View) -> Result<Belongings> {
+    async fn belongings(&self, machine: &Machine, view: &View) -> Result<OwnedObjects> {
         let namespace = machine.namespace().unwrap_or_default();
         let set = self.capi.set_of(machine);
         let deployment = set.as_ref().and_then(|set| self.capi.deployment_of(set));
@@ -132,7 +132,7 @@ impl Machines {
             Bootstrap::Config(reference) if !is_shared(reference, set.as_deref()) => Some(reference),
             _ => None,
         };
-        Ok(Belongings {
+        Ok(OwnedObjects {
             cluster: self.capi.cluster_of(&namespace, &machine.spec),
             set,
             deployment,
@@ -155,7 +155,7 @@ impl Machines {
     }
 
     /// Takes over what bootstrap and infrastructure report, and adds what every Machine has.
-    async fn fill(&self, machine: Arc<Machine>, has: &Belongings) -> Result<Arc<Machine>> {
+    async fn fill(&self, machine: Arc<Machine>, has: &OwnedObjects) -> Result<Arc<Machine>> {
         let mut spec = machine.spec.clone();
         if text(&spec, &["bootstrap", "dataSecretName"]).is_none() {
             let shared = matches!(View::of(&spec, &Value::Null).spec.bootstrap, Bootstrap::Config(_))
@@ -203,7 +203,7 @@ impl Machines {
     }
 
     /// Brings the Node in line with its Machine.
-    async fn sync_node(&self, machine: &Machine, node: &Node, has: &Belongings) -> Result<()> {
+    async fn sync_node(&self, machine: &Machine, node: &Node, has: &OwnedObjects) -> Result<()> {
         if is_leaving(node) {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Machines {
     }
 
     /// Why a Machine is not what its MachineDeployment asks for; `None` without one.
-    fn outdated(&self, has: &Belongings) -> Option<Vec<String>> {
+    fn outdated(&self, has: &OwnedObjects) -> Option<Vec<String>> {
         let (set, deployment) = (has.set.as_ref()?, has.deployment.as_ref()?);
         let wanted = capi::Deployment::of(&deployment.spec);
         let mut found = template::differences(&capi::MachineSet::of(&set.spec).template, &wanted.template);
@@ -233,7 +233,7 @@ impl Machines {
     async fn write_status(
         &self,
         key: &Key,
-        has: &Belongings,
+        has: &OwnedObjects,
         stage: Option<Stage>,
         deletion: Option<Value>,
     ) -> Result<Option<Duration>> {
@@ -269,7 +269,7 @@ impl Machines {
         Ok(again)
     }
 
-    async fn live(&self, machine: Arc<Machine>, has: &Belongings) -> Result<Option<Duration>> {
+    async fn live(&self, machine: Arc<Machine>, has: &OwnedObjects) -> Result<Option<Duration>> {
         let key = Key::of(&*machine);
         let machine = self.fill(machine, has).await?;
         if let Some(node) = text(&machine.spec, &["providerID"]).and_then(|id| self.capi.node_of(id)) {
@@ -278,7 +278,7 @@ impl Machines {
         self.write_status(&key, has, None, None).await
     }
 
-    async fn leave(&self, machine: Arc<Machine>, has: &Belongings) -> Result<Option<Duration>> {
+    async fn leave(&self, machine: Arc<Machine>, has: &OwnedObjects) -> Result<Option<Duration>> {
         let key = Key::of(&*machine);
         let machine = self.fill(machine, has).await?;
         let (step, deletion) = self.reconcile_delete(&machine, has).await?;

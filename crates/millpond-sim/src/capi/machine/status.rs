@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told() {
+    fn trouble_is_reported() {
         let provisioned = machine(|value| value["spec"]["providerID"] = json!("x://1"));
         let ill = node("False", "v1.34.1");
         let (status, _) = compute(&facts(&provisioned, Some(&ill)));
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_stage_by_stage() {
+    fn the_end_is_reported_stage_by_stage() {
         let leaving = machine(|value| {
             value["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             value["spec"]["providerID"] = json!("x://1");

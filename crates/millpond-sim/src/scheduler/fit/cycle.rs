@@ -9,12 +9,13 @@ use super::spread::SpreadState;
 use super::taints;
 use super::volumes::VolumeDemands;
 
-/// Why a node refuses a pod.
+/// Why a node fails the filters for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterFailure {
     /// The reasons that the first failing rule gave.
     pub reasons: Vec<Reason>,
-    /// Whether removing pods from the node could help.
+    /// Whether removing pods from the node could help; kube-scheduler's Unschedulable, as opposed to
+    /// UnschedulableAndUnresolvable.
     pub resolvable: bool,
 }
 
@@ -163,8 +164,8 @@ impl<'a> Cycle<'a> {
     }
 }
 
-/// Whether a node that came or changed may help a pod that waits and is not expected there, as far as that can be told
-/// without a look at others.
+/// The queueing hint: whether a new or changed node may make a pending pod schedulable that is not nominated to it, as
+/// far as the node alone can show.
 pub fn may_help(snapshot: &Snapshot, slot: Slot, shape: &Shape) -> bool {
     if !(shape.hard_spread.is_empty() && shape.required_affinity.is_empty()) {
         // A node makes a domain.

@@ -1,4 +1,4 @@
-//! What the rules see of a node.
+//! A node as the filters and scores see it.
 
 use k8s_openapi::api::core::v1 as core;
 use kube::ResourceExt;

@@ -1,4 +1,4 @@
-//! Finding the place of one pod, remembering per shape what each node said.
+//! Picks the node for one pod; caches the filter result of each node per shape.
 
 use std::collections::HashMap;
 

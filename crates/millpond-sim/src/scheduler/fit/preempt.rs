@@ -1,4 +1,4 @@
-//! Making room: which pods of lower priority would have to go, and from which node.
+//! Preemption: which pods of lower priority would have to be evicted, and from which node.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Why a pod has no place, as a type and in kube-scheduler's words.
+//! Why a pod is unschedulable, as a type and with kube-scheduler's messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_node_is_and_has_can_be_told_from_that_node() {
+    fn only_reasons_of_the_node_itself_are_local() {
         let mut error = FitError { nodes: 2, ..FitError::default() };
         error.count(&Reason::Insufficient("cpu".into()));
         error.count(&Reason::Taint);

@@ -1,4 +1,4 @@
-//! Which of the nodes that fit is best: kube-scheduler's default weights.
+//! Scores feasible nodes with kube-scheduler's default weights.
 
 use super::affinity::AffinityScores;
 use super::node::Node;

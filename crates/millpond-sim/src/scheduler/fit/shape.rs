@@ -1,4 +1,4 @@
-//! What the rules see of a pod.
+//! A pod as the filters and scores see it.
 
 use std::sync::Arc;
 

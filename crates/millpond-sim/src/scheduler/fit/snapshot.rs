@@ -1,4 +1,4 @@
-//! The cluster as the rules see it, kept up to date one change at a time.
+//! The scheduler's snapshot of the cluster, updated incrementally.
 //!
 //! Nodes live in numbered slots. Pods are counted per shape and slot, so that "how many pods
 //! that match this selector run where" costs one look per shape instead of one per pod. Every

@@ -1,4 +1,4 @@
-//! What a pod's volumes demand of a node.
+//! Constraints that a pod's volumes put on its node.
 //!
 //! Claims, volumes and classes are looked up by the caller; what is left is a list of demands.
 

@@ -102,7 +102,7 @@ fn revisions_count_up_and_remember_rollbacks() {
 }
 
 #[test]
-fn progress_is_told_step_by_step() {
+fn progress_is_reported_step_by_step() {
     let mut deployment = deployment(json!({}));
     let new = set(&deployment, "web-1", 3, json!({"replicas": 0}));
     let (fresh, recheck) = compute(&deployment, &[&new], Some(&new), 0);
@@ -160,7 +160,7 @@ fn a_rollout_that_stands_still_times_out() {
 }
 
 #[test]
-fn pausing_and_resuming_are_told() {
+fn pausing_and_resuming_are_reported() {
     let mut deployment = deployment(json!({"/spec/paused": true}));
     let new = set(&deployment, "web-1", 3, json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3}));
     let paused = status::compute(&Facts {

@@ -35,7 +35,7 @@ use crate::queue::Queue;
 use crate::scheduler::fit::labels::Selector;
 use crate::worker::Reconcile;
 use backoff::Backoff;
-use state::{FINALIZER, INDEX, JobOutcome, Tally, Wishes};
+use state::{FINALIZER, INDEX, JobOptions, JobOutcome, Tally};
 
 const COMPONENT: &str = "job-controller";
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -50,7 +50,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// A controller that is told of changes through the returned queue.
+    /// The controller, and the work queue that watches fill.
     pub fn new(cluster: Arc<Cluster>) -> (Arc<Self>, Arc<Queue<Key>>) {
         let queue = Arc::new(Queue::new());
         let own = Arc::clone(&queue);
@@ -158,7 +158,7 @@ impl Jobs {
 
     /// Creates or deletes pods; says when to look again because of failures.
     async fn manage(&self, job: &Job, tally: &Tally<'_>, backoff: Backoff) -> Result<Option<Duration>> {
-        let wishes = Wishes(job);
+        let wishes = JobOptions(job);
         let active = tally.active();
         let now = self.cluster.clock.now();
         if wishes.is_suspended() {
@@ -283,7 +283,7 @@ impl Reconcile for Jobs {
         let backoff = self.backoffs.lock().get(&uid).copied().unwrap_or_default().after(&succeeded, &failed);
         let now = self.cluster.clock.time();
         let mut status = job.status.clone().unwrap_or_default();
-        let suspended = Wishes(&job).is_suspended();
+        let suspended = JobOptions(&job).is_suspended();
         if status.start_time.is_none() && !suspended {
             status.start_time = Some(now.clone());
         }

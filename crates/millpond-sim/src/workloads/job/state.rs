@@ -49,9 +49,9 @@ impl JobOutcome {
 
 /// Reads a job's wishes with the defaults that the API server fills in.
 #[derive(Clone, Copy)]
-pub struct Wishes<'a>(pub &'a Job);
+pub struct JobOptions<'a>(pub &'a Job);
 
-impl<'a> Wishes<'a> {
+impl<'a> JobOptions<'a> {
     fn spec(self) -> Option<&'a JobSpec> {
         self.0.spec.as_ref()
     }
@@ -129,7 +129,7 @@ pub fn is_tracked(pod: &Pod) -> bool {
 
 /// What the pods of a job did.
 pub struct Tally<'a> {
-    wishes: Wishes<'a>,
+    wishes: JobOptions<'a>,
     /// The pods.
     pub pods: &'a [Arc<Pod>],
     /// Finished pods that were put on the list of those to be counted.
@@ -142,7 +142,7 @@ pub struct Tally<'a> {
 impl<'a> Tally<'a> {
     /// Looks at a job and its pods.
     pub fn new(job: &'a Job, pods: &'a [Arc<Pod>]) -> Self {
-        let wishes = Wishes(job);
+        let wishes = JobOptions(job);
         let uncounted =
             job.status.as_ref().and_then(|status| status.uncounted_terminated_pods.clone()).unwrap_or_default();
         let mut done = Indexes::default();

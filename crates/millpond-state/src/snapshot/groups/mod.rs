@@ -27,7 +27,7 @@ pub(crate) use gather::gather;
 pub use gather::{Group, GroupMachine};
 
 use self::size::Size;
-use super::Taking;
+use super::SnapshotBuilder;
 use crate::groups::Use;
 use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
 use crate::state::Origin;
@@ -38,7 +38,7 @@ pub(super) struct Members<'s> {
     /// Nodes by name.
     nodes: HashMap<&'s str, Member>,
     /// Nodes that are yet to come.
-    coming: Vec<Coming>,
+    coming: Vec<StartingMachine>,
     /// How many more machines each pool may have.
     room: Vec<(PoolId, u64)>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Member {
 }
 
 /// A machine that is no node yet.
-struct Coming {
+struct StartingMachine {
     pool: PoolId,
     name: String,
     created: Seconds,
@@ -65,7 +65,7 @@ impl Members<'_> {
     }
 }
 
-impl<'s> Taking<'s> {
+impl<'s> SnapshotBuilder<'s> {
     /// Adds the pools of all groups; nodes follow.
     pub(super) fn node_groups(&mut self) -> Members<'s> {
         let mut members = Members::default();
@@ -84,7 +84,7 @@ impl<'s> Taking<'s> {
             self.warn(origin, format!("node group `{}`: {warning}", group.of));
         }
         if group.scaled.is_none() && group.problem.is_none() && group.nodes().next().is_none() {
-            // Of another cluster, as far as can be told.
+            // Of another cluster, as far as is known.
             return;
         }
         let size = self.group_size(group);
@@ -186,7 +186,7 @@ impl<'s> Taking<'s> {
                 }
                 None if is_sized && !machine.leaving && machine.trouble_at(now, &group.timing).is_none() => {
                     let created = machine.entry.created;
-                    members.coming.push(Coming { pool, name: machine.name.to_owned(), created });
+                    members.coming.push(StartingMachine { pool, name: machine.name.to_owned(), created });
                 }
                 None => {}
             }
@@ -196,7 +196,7 @@ impl<'s> Taking<'s> {
         }
         let stalled = self.options.node_groups.held.get(&group.of).is_some_and(|held| held.stalled);
         if is_sized && !stalled {
-            let lacking = (0..group.lacking()).map(|number| Coming {
+            let lacking = (0..group.lacking()).map(|number| StartingMachine {
                 pool,
                 name: format!("{}-{:05}", group.of, number + 1),
                 created: now,
@@ -210,7 +210,7 @@ impl<'s> Taking<'s> {
         members.coming.iter().map(|coming| self.coming_node(coming)).collect()
     }
 
-    fn coming_node(&mut self, coming: &Coming) -> Node {
+    fn coming_node(&mut self, coming: &StartingMachine) -> Node {
         let of = self.only_type(coming.pool).cloned();
         let of = of.expect("only groups whose size is known have nodes that are yet to come");
         let names = self.snapshot.names;

@@ -1,4 +1,4 @@
-//! What a node of a group has, costs and is labelled with, before there is one.
+//! The capacity, price and labels of a group's node before one exists.
 //!
 //! A node of the group that is there and ready knows best. Otherwise annotations and templates say what the machine
 //! has; what the node keeps for itself is subtracted: what the bootstrap template tells the kubelet to reserve, and
@@ -13,17 +13,17 @@ use millpond_api::selector::LabelValues;
 use millpond_plan::model::{CPU, MEMORY, Nanos, PODS, Resources, STORAGE, Snapshot};
 use serde_json::Value;
 
-use super::Taking;
+use super::SnapshotBuilder;
 use super::gather::Group;
 use crate::groups::{REMEMBERED_ANNOTATION, Remembered};
 use crate::lower::node::NodeEntry;
 
-/// Memory below which the kubelet evicts, unless it is told otherwise.
+/// Memory below which the kubelet evicts, by default.
 const EVICTION_BYTES: i64 = 100 << 20;
 /// What kernel and firmware keep of a machine's memory, in thousandths: the node reports that much less. Measured values
 /// lie between one and five per cent.
 const KERNEL_MILLI: i64 = 30;
-/// What the kubelet leaves free of the disk, in thousandths, unless it is told otherwise.
+/// What the kubelet leaves free of the disk, in thousandths, by default.
 const DISK_FREE_MILLI: i64 = 100;
 /// What a GPU adds to an estimated price, per hour: more than any machine without one that would do as well.
 const GPU_NANOS: u64 = 1_000_000_000;
@@ -39,7 +39,7 @@ pub(super) struct Size {
     pub(super) price: Nanos,
 }
 
-impl Taking<'_> {
+impl SnapshotBuilder<'_> {
     /// What a node of a group has; `None` where it is unknown.
     pub(super) fn group_size(&mut self, group: &Group<'_>) -> Option<Size> {
         let (mut capacity, mut allocatable) = self.group_capacity(group)?;
@@ -62,7 +62,7 @@ impl Taking<'_> {
     fn group_capacity(&mut self, group: &Group<'_>) -> Option<(Resources, Resources)> {
         if let Some(node) = newest(group) {
             let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
-            // Devices that are promised and not reported are yet to come.
+            // Devices in the group's capacity that the node does not report yet will still come.
             for (name, amount) in group.offer.capacity.iter().filter(|(name, _)| name.contains('/')) {
                 let id = self.snapshot.resources.intern(name);
                 if allocatable.get(id) == 0 {
@@ -208,7 +208,7 @@ pub(super) fn remembered(group: &Group<'_>) -> Option<Remembered> {
     serde_json::from_str(text).ok()
 }
 
-/// What a kubelet is told to keep.
+/// Reservations in a kubelet's configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reserved {
     amounts: BTreeMap<String, i64>,

@@ -40,7 +40,7 @@ enum AgentCommand {
     #[command(after_help = "Examples:
   millpond agent install --server https://10.0.0.1:6443 --token ID.SECRET --ca-hash sha256:0011223344556677889900112233445566778899001122334455667788990011")]
     Install(Box<install::InstallArgs>),
-    /// Stop and remove millpond-agent.service; what the agent knows stays, unless it is told otherwise
+    /// Stop and remove millpond-agent.service; by default the state of the agent stays
     #[command(after_help = "Examples:
   millpond agent uninstall
   millpond agent uninstall --purge")]

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use millpond_apiserver::auth::Identity;
 use millpond_apiserver::{Embedded, EmbeddedOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::load::{Target, node, pod, rate, watch_rate};
 use super::report::{Goal, Report};
@@ -22,6 +23,7 @@ use super::report::{Goal, Report};
   millpond bench api                            the embedded API, in process and over HTTPS
   millpond bench api --against ~/.kube/config   another server, the HTTPS part
   millpond bench api --objects 10000 -o json    smaller, for a program
+  millpond bench api --bindings 1000            and what authorization costs with so many bindings
 
 The other server gets a namespace of its own, `millpond-bench-…`, and nodes `millpond-bench-…`; both are deleted again.")]
 pub(crate) struct ApiArgs {
@@ -37,6 +39,9 @@ pub(crate) struct ApiArgs {
     /// Watches that follow the same pods
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     watchers: usize,
+    /// Bindings beside the one that gives the client of a further measurement its rights
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "against")]
+    bindings: usize,
     /// Form of the result
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -66,6 +71,9 @@ async fn measure(args: &ApiArgs) -> anyhow::Result<Report> {
         Some(kubeconfig) => wire(args, kubeconfig, &mut report).await?,
         None => {
             in_process(args, &mut report).await?;
+            if args.bindings > 0 {
+                authorized(args, &mut report).await?;
+            }
             own_server(args, &mut report).await?;
         }
     }
@@ -131,6 +139,51 @@ async fn in_process(args: &ApiArgs, report: &mut Report) -> anyhow::Result<()> {
     );
     embedded.stop().await;
     Ok(())
+}
+
+/// The same requests of an administrator, whom no rule is looked up for, and of a user whose rights come through one of many
+/// bindings.
+async fn authorized(args: &ApiArgs, report: &mut Report) -> anyhow::Result<()> {
+    let directory = Scratch::new()?;
+    let embedded = Embedded::start(EmbeddedOptions::new(&directory.0)).await?;
+    let administrator = Target::InProcess(embedded.service());
+    for object in rights(args.bindings) {
+        let collection = match object["kind"].as_str() {
+            Some("ClusterRole") => "clusterroles",
+            _ => "clusterrolebindings",
+        };
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/{collection}");
+        administrator.send(Method::POST, &path, object.to_string().into()).await?;
+    }
+    let user = Target::InProcess(embedded.service_for(Identity::new("bench".to_owned(), Vec::new())));
+    for (namespace, target, label) in [
+        ("administrator", &administrator, "in process, system:masters".to_owned()),
+        ("user", &user, format!("in process, by one of {} bindings", args.bindings + 1)),
+    ] {
+        make_namespace(&administrator, namespace).await?;
+        requests(target, namespace, args, &label, report).await?;
+    }
+    embedded.stop().await;
+    Ok(())
+}
+
+/// A role, so many bindings of it to other users, and one to the user of the benchmark, whose name is in the middle.
+fn rights(bindings: usize) -> Vec<Value> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let version = format!("{GROUP}/v1");
+    let bind = |name: &str, user: &str| {
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "bench"},
+            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user}],
+        })
+    };
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get"]}]);
+    let mut all =
+        vec![json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "bench"}, "rules": rules})];
+    all.extend((0..bindings).map(|number| bind(&format!("bench-{number}"), &format!("user-{number}"))));
+    all.push(bind("bench", "bench"));
+    all
 }
 
 /// The same program as a server of its own, so that memory and start-up are those of the server alone.

@@ -2,6 +2,7 @@
 
 mod api;
 mod ci;
+mod gpu;
 mod groups;
 mod hosts;
 mod load;
@@ -10,6 +11,7 @@ mod planner;
 mod pools;
 mod report;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 /// Arguments of `millpond bench`.
@@ -41,6 +43,8 @@ enum What {
     Groups(groups::GroupsArgs),
     /// Give free hosts of one's own to machines that wait
     Hosts(hosts::HostsArgs),
+    /// Let the answer to a GPU job follow a vCenter of a thousand hosts, and time inventory and updates
+    Gpu(gpu::GpuBenchArgs),
     /// Pack the GPU jobs of the openb traces, shares of GPUs included
     Openb(openb::OpenbArgs),
 }
@@ -58,6 +62,15 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
         What::Ci(args) => ci::run(&args),
         What::Groups(args) => groups::run(&args),
         What::Hosts(args) => hosts::run(&args),
+        What::Gpu(args) => gpu::run(&args),
         What::Openb(args) => openb::run(&args),
     }
+}
+
+/// What this process holds in memory, in megabytes.
+fn memory_mb() -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024.0 / 1e6)
 }

@@ -202,7 +202,7 @@ async fn steadily(
     Ok(())
 }
 
-/// The claim that each pod was first promised.
+/// The claim that each pod was first nominated to.
 fn promises(cluster: &Cluster) -> Arc<Mutex<HashMap<String, String>>> {
     let promised: Arc<Mutex<HashMap<String, String>>> = Arc::default();
     let all = Arc::clone(&promised);

@@ -21,7 +21,7 @@ use millpond_api::catalog::{BUILT_IN, Catalog, Provider, built_in};
 use super::{as_json, as_yaml};
 use crate::failure::{Code, Failure};
 
-/// Ask what machines there are and what they cost
+/// Show instance types and their prices
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogCommand {
     /// List instance types that fit
@@ -80,7 +80,7 @@ enum Output {
     Name,
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &CatalogCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         CatalogCommand::Types(args) => types::run(args, out, messages),

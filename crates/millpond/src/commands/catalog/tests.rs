@@ -1,4 +1,4 @@
-//! What a person sees, command by command.
+//! Output of the catalogue commands.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ struct Cli {
     command: CatalogCommand,
 }
 
-/// Runs a command line in a directory: talk first, then data, then the failure.
+/// Runs a command line in a directory: messages first, then data, then the failure.
 fn answer(at: &Path, line: &str) -> String {
     let name = at.to_str().unwrap();
     let words = line.split_whitespace().map(|word| word.replace("DIR", name));

@@ -84,7 +84,7 @@ pub(crate) struct CreateArgs {
     /// The tenant whose limits the nodes count against
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// Who asks
+    /// The requestor
     #[arg(long, value_name = "NAME")]
     requestor: Option<String>,
     /// The provider that the nodes should come from, if it has them

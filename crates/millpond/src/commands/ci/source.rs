@@ -1,4 +1,4 @@
-//! Where verbs read and write: ZooKeeper if the configuration names servers, else the Kubernetes API.
+//! The store that verbs use: ZooKeeper if the configuration names servers, else the Kubernetes API.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Where the web API of a launcher listens, and who its clients are.
+//! The listener of a launcher's web API, and the authorization of its clients.
 //!
 //! On loopback it speaks plain HTTP and answers reads of every client, as Nodepool does. On any other address it speaks
 //! TLS and wants a token for reads as well, but for `/ready`, which probes ask without one. Changes always need a token.
@@ -60,7 +60,7 @@ pub(crate) fn url(listener: &Listener) -> String {
     listener.address().map_or_else(|_| String::new(), |address| format!("{scheme}://{address}"))
 }
 
-/// Serves where the configuration says, and elsewhere when it says so later; `make` is told whether reads need a token.
+/// Serves at the configured address, and moves when the configuration changes; `make` gets whether reads need a token.
 pub(crate) async fn follow(
     mut config: watch::Receiver<Arc<Config>>,
     ends: CancellationToken,

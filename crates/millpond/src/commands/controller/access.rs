@@ -1,4 +1,4 @@
-//! Whether the client of a port may read a path: the API server authenticates its token and authorizes the path.
+//! Authorizes the clients of a port: the API server authenticates their token and authorizes the path.
 //!
 //! This is what controller-runtime's metrics filter does: a TokenReview, then a SubjectAccessReview of the path.
 

@@ -21,7 +21,7 @@ use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
 use super::dialects::ci::CiDialectArgs;
 use super::dialects::gpu::GpuArgs;
 use super::kinds;
-use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult, Monitor, Readiness};
+use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult, Monitor, Readiness, Stuck};
 use super::node_groups::NodeGroupArgs;
 use super::threads::Threads;
 use super::up::{Signals, default_data_dir, say};
@@ -128,7 +128,7 @@ impl Report for Monitor {
             // The panic itself goes to the log: it may name objects.
             Err((name, _)) => Check::fails(controllers, format!("{name} panicked again and again and was given up")),
         };
-        vec![Check::passes("ping"), check]
+        vec![Check::passes("ping"), check, loops(&self.stuck())]
     }
 
     fn ready(&self) -> Vec<Check> {
@@ -151,6 +151,14 @@ impl Report for Monitor {
     }
 }
 
+/// Fails with the controllers that do nothing any more. Names of objects stay in the log.
+fn loops(stuck: &Stuck) -> Check {
+    let stopped = stuck.stopped.iter().map(|name| format!("{name} has ended"));
+    let hanging = stuck.hanging.iter().map(|(name, time)| format!("{name} hangs for {} min", time.as_secs() / 60));
+    let all: Vec<String> = stopped.chain(hanging).collect();
+    if all.is_empty() { Check::passes("loops") } else { Check::fails("loops", all.join(", ")) }
+}
+
 /// How own hosts reach the cluster, as this process does; none where its certificate is not known.
 async fn api_server(args: &ControllerArgs) -> Option<ApiServer> {
     let config = super::cluster::configuration(args.kubeconfig.as_deref(), args.context.as_deref()).await.ok()?;
@@ -170,7 +178,7 @@ async fn connect(args: &ControllerArgs, threads: &Handle) -> anyhow::Result<Clie
     threads.spawn(connected).await.context("cannot speak to the cluster")?
 }
 
-/// What the controllers are told.
+/// The options of the controllers.
 async fn options(args: &ControllerArgs) -> anyhow::Result<Options> {
     let management = match args.management_kubeconfig.as_deref() {
         Some(file) => {
@@ -182,4 +190,19 @@ async fn options(args: &ControllerArgs) -> anyhow::Result<Options> {
     };
     let node_groups = GroupOptions { management, ..args.node_groups.options() };
     Ok(Options { advise: args.advise, node_groups, ..Options::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn liveness_names_the_loops_that_ended_or_hang() {
+        assert_eq!(loops(&Stuck::default()).failure, None);
+        let stuck = Stuck { stopped: vec!["events"], hanging: vec![("provisioner", Duration::from_mins(16))] };
+        let failure = loops(&stuck).failure.unwrap();
+        assert_eq!(failure, "events has ended, provisioner hangs for 16 min");
+    }
 }

@@ -11,7 +11,7 @@ use super::super::catalog::refused;
 use super::super::input::values;
 use crate::failure::Failure;
 
-/// The most bytes that tell what a file is.
+/// The number of bytes that are read to detect the kind of a file.
 const LIMIT_HEAD: usize = 4096;
 
 /// Reads everything; what is odd is said, what is wrong fails.

@@ -1,4 +1,4 @@
-//! What was made, and the report, as texts.
+//! Output of a conversion: the objects and the report.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(super) struct OutputArgs {
     #[arg(long)]
     force: bool,
 
-    /// How fields without an exact counterpart are told on stderr
+    /// How fields without an exact counterpart are reported on stderr
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     report: ReportFormat,
 

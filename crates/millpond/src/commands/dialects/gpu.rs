@@ -58,7 +58,7 @@ pub(crate) struct GpuArgs {
 }
 
 impl GpuArgs {
-    /// What the controller is told; `namespace` is that of the pods that hold reserved GPUs.
+    /// The options of the controller; `namespace` is that of the pods that hold reserved GPUs.
     pub(crate) fn options(&self, namespace: &str) -> Options {
         Options {
             sources: self.vsphere.sources(),
@@ -70,7 +70,7 @@ impl GpuArgs {
     }
 }
 
-/// What the controller is told where the command line says nothing.
+/// The options of the controller without flags.
 pub(super) fn default_options() -> Options {
     Options { sources: Sources::of_environment(), namespace: lead::NAMESPACE.to_owned(), ..Options::default() }
 }

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use super::dialects::gpu::VsphereArgs;
 
-/// See what GPUs there are, find a node for a job, keep its GPUs
+/// Show GPUs, find a node for a job, reserve its GPUs
 #[derive(Debug, Subcommand)]
 pub(crate) enum GpuCommand {
     /// List the GPUs of all nodes, and the spare cards of hosts
@@ -66,7 +66,7 @@ struct ClusterArgs {
     gpu_assumed_hours: u64,
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &GpuCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
     match command {
         GpuCommand::List(args) => list::run(args, out, messages).map(|()| ExitCode::SUCCESS),

@@ -12,10 +12,13 @@ use kube::api::{DeleteParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
 use millpond_api::condition;
-use millpond_api::gpu_info::{CLAIM_LABEL, GPUInfoSpec, MOST_GPUS, MOST_HOURS, NONE_AVAILABLE, RESERVED, Reserve};
-use millpond_gpu::answer::{Ranking, explain};
+use millpond_api::gpu_info::{
+    CLAIM_LABEL, GPUInfoSpec, MOST_GPUS, MOST_HOURS, NONE_AVAILABLE, Proposal, RESERVED, Reserve,
+};
+use millpond_gpu::answer::{Ranking, explain, proposal};
 use millpond_gpu::estate::{Estate, NodeView};
 use millpond_gpu::kinds::GPUInfo;
+use millpond_gpu::pools::Pools;
 use millpond_plan::gpu::Undisturbed;
 use serde_json::{Value, json};
 
@@ -109,6 +112,8 @@ struct Placed<'e> {
     reservation: Option<(String, String, String)>,
     /// Why nothing fits.
     why: String,
+    /// What would help then.
+    proposal: Option<Proposal>,
 }
 
 pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
@@ -117,10 +122,14 @@ pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, messages: &mut impl Wr
         return Err(Failure { message, code: Some(Code::Usage), hint: None }.into());
     }
     runtime()?.block_on(async {
-        let (client, estate) = args.cluster.open(messages).await?;
+        let (client, mut estate) = args.cluster.open(messages).await?;
         if let Some((reason, message)) = estate.stale() {
             let message = format!("the inventory is not fresh ({reason}): {message}");
             return Err(Failure { message, code: None, hint: None }.into());
+        }
+        let fits_none = Ranking::new(&estate, &args.spec(), None, None, None).best().is_none();
+        if let Some(client) = client.as_ref().filter(|_| fits_none) {
+            estate.pools = Some(Pools::fetch(client).await);
         }
         let placed = place(args, client.as_ref(), &estate).await?;
         let text = match args.output {
@@ -132,6 +141,9 @@ pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, messages: &mut impl Wr
             return Ok(ExitCode::SUCCESS);
         }
         writeln!(messages, "error: {}", placed.why)?;
+        if let Some(proposal) = &placed.proposal {
+            writeln!(messages, "hint: {}", proposal.message)?;
+        }
         Ok(ExitCode::FAILURE)
     })
 }
@@ -140,19 +152,20 @@ async fn place<'e>(args: &PlaceArgs, client: Option<&Client>, estate: &'e Estate
     let spec = args.spec();
     let ranking = Ranking::new(estate, &spec, None, None, None);
     let why = ranking.summary();
+    let proposal = proposal(estate, &spec, &ranking);
     let Some(best) = ranking.best() else {
-        return Ok(Placed { node: None, ranking, reservation: None, why });
+        return Ok(Placed { node: None, ranking, reservation: None, why, proposal });
     };
     let Some(client) = client.filter(|_| args.reserve.is_some()) else {
-        return Ok(Placed { node: Some(best), ranking, reservation: None, why });
+        return Ok(Placed { node: Some(best), ranking, reservation: None, why, proposal });
     };
     match reserve(args, client, spec).await? {
         Ok((name, node, until)) => {
             let node = estate.node(&node).unwrap_or(best);
             let reservation = Some((name, node.name.clone(), until));
-            Ok(Placed { node: Some(node), ranking, reservation, why })
+            Ok(Placed { node: Some(node), ranking, reservation, why, proposal })
         }
-        Err(why) => Ok(Placed { node: None, ranking, reservation: None, why }),
+        Err(why) => Ok(Placed { node: None, ranking, reservation: None, why, proposal }),
     }
 }
 
@@ -235,6 +248,7 @@ fn view(args: &PlaceArgs, placed: &Placed<'_>) -> Value {
     if node.is_none() {
         view["message"] = NONE_AVAILABLE.into();
         view["reason"] = placed.why.as_str().into();
+        view["proposal"] = json!(placed.proposal);
     }
     if let Some((name, node, until)) = &placed.reservation {
         view["reservation"] = json!({

@@ -22,7 +22,7 @@ use crate::commands::{cluster, input};
 
 /// Objects of one request.
 const PAGE: u32 = 500;
-/// How long vCenter may take to tell what it has.
+/// The time limit for vCenter's inventory.
 const INVENTORY_WITHIN: Duration = Duration::from_secs(30);
 
 impl ClusterArgs {

@@ -14,6 +14,9 @@ const METRICS_PORT: u16 = 8443;
 const USER: u32 = 65532;
 /// Where the controller keeps what is outside the cluster.
 const DATA_DIR: &str = "/var/lib/millpond";
+/// The end of a namespace's name that kubebuilder leaves out of the names within it, and the end of the Deployment's name.
+const NAMESPACE_SUFFIX: &str = "-system";
+const MANAGER_SUFFIX: &str = "-controller-manager";
 /// The keys of the Secret, and the environment variables with the same names, by which the controller finds vCenter.
 const VSPHERE_KEYS: [&str; 3] = ["GOVMOMI_URL", "GOVMOMI_USERNAME", "GOVMOMI_PASSWORD"];
 
@@ -69,6 +72,17 @@ fn metadata(args: &ControllerArgs, name: &str) -> Value {
     json!({"name": name, "namespace": args.namespace, "labels": labels()})
 }
 
+/// The names of the Deployment and its container. With a vCenter they are those that kubebuilder gives an operator of the
+/// namespace: `gpuinfo-controller-manager` and `manager` in `gpuinfo-system`, as the commands of the GPUInfo tutorial have
+/// them.
+fn names(args: &ControllerArgs) -> (String, &'static str) {
+    if args.vsphere_secret.is_none() {
+        return (NAME.to_owned(), "controller");
+    }
+    let prefix = args.namespace.strip_suffix(NAMESPACE_SUFFIX).unwrap_or(&args.namespace);
+    (format!("{prefix}{MANAGER_SUFFIX}"), "manager")
+}
+
 fn deployment(args: &ControllerArgs) -> Value {
     let affinity = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
         "weight": 100,
@@ -76,7 +90,7 @@ fn deployment(args: &ControllerArgs) -> Value {
     }]}});
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": metadata(args, NAME),
+        "metadata": metadata(args, &names(args).0),
         "spec": {
             "replicas": args.replicas,
             "selector": {"matchLabels": labels()},
@@ -103,7 +117,7 @@ fn deployment(args: &ControllerArgs) -> Value {
 fn container(args: &ControllerArgs) -> Value {
     let probe = |path: &str| json!({"httpGet": {"path": path, "port": "health", "scheme": "HTTPS"}});
     let mut container = json!({
-        "name": "controller",
+        "name": names(args).1,
         "image": args.image,
         "command": ["millpond", "controller"],
         "args": [
@@ -197,6 +211,24 @@ mod tests {
         let policy = printed.iter().position(|kind| kind == "ValidatingAdmissionPolicy");
         assert!(policy.is_some_and(|at| printed[at + 1] == "ValidatingAdmissionPolicyBinding"), "{printed:?}");
         assert_eq!(kinds("--service-monitor").last().unwrap(), "ServiceMonitor");
+    }
+
+    #[test]
+    fn the_deployment_has_the_names_of_the_tutorial() {
+        let names = |line: &str| {
+            let words = format!("controller --image=millpond:1 {line}");
+            let objects = objects(&Cli::parse_from(words.split_whitespace()).args);
+            let deployment = objects.iter().find(|one| one["kind"] == "Deployment").unwrap();
+            let metadata = &deployment["metadata"];
+            let container = &deployment["spec"]["template"]["spec"]["containers"][0]["name"];
+            [&metadata["namespace"], &metadata["name"], container].map(|name| name.as_str().unwrap().to_owned())
+        };
+        let tutorial = names("--namespace=gpuinfo-system --vsphere-secret=vc-creds");
+        assert_eq!(tutorial, ["gpuinfo-system", "gpuinfo-controller-manager", "manager"]);
+        let scaffold = names("--namespace=accelerator-operator-system --vsphere-secret=vc-creds");
+        assert_eq!(scaffold[1..], ["accelerator-operator-controller-manager", "manager"]);
+        assert_eq!(names("--namespace=gpu --vsphere-secret=vc-creds")[1], "gpu-controller-manager");
+        assert_eq!(names(""), ["millpond-system", "millpond-controller", "controller"]);
     }
 
     #[test]

@@ -75,9 +75,10 @@ const RULES: &[(&str, &[&str], &[&str])] = &[
     ("topology.corinternal.com", &["gpuinfoes"], READ),
     ("topology.corinternal.com", &["gpuinfoes/status"], STATUS),
     ("millpond.dev", &["maintenancewindows"], READ),
+    ("millpond.dev", &["maintenancewindows/status"], STATUS),
     ("metrics.k8s.io", &["nodes"], &["list"]),
     ("apiextensions.k8s.io", &["customresourcedefinitions"], READ),
-    // Who may read the metrics.
+    // Authenticates readers of the metrics.
     ("authentication.k8s.io", &["tokenreviews"], &["create"]),
     ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
 ];

@@ -107,7 +107,7 @@ struct Nodes {
     sum: Totals,
 }
 
-/// What is told of a node.
+/// The facts of a node.
 struct Row {
     name: String,
     pool: Option<String>,

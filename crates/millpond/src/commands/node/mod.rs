@@ -6,7 +6,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-/// See what nodes there are, what they cost, and why they are still there
+/// Show nodes, their cost, and why they are kept
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List nodes with price, use, and why each is still there
@@ -23,7 +23,7 @@ pub(crate) enum NodeCommand {
     List(Box<list::NodeListArgs>),
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &NodeCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         NodeCommand::List(args) => list::run(args, out, messages),

@@ -116,7 +116,7 @@ pub(crate) fn schema() -> anyhow::Result<String> {
     as_json(&view::schema())
 }
 
-/// Runs the command: data to `out`, talk to `talk`. Returns whether the plan changes anything and the flags ask to
+/// Runs the command: data to `out`, messages to `messages`. Returns whether the plan changes anything and the flags ask to
 /// know by the exit code.
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<Changes> {
     let purpose = if args.save_snapshot.is_some() { Purpose::PlanAndSave } else { Purpose::Plan };
@@ -175,7 +175,7 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     Ok(match args.output {
         Output::Table | Output::Wide => {
             let wide = args.output == Output::Wide;
-            text::page(snapshot, outcome, &text::Words { policy: args.policy, seconds, wide })
+            text::page(snapshot, outcome, &text::TextOptions { policy: args.policy, seconds, wide })
         }
         Output::Json => as_json(&view::view(snapshot, outcome, args.policy))?,
         Output::Yaml => as_yaml(&view::view(snapshot, outcome, args.policy))?,
@@ -187,7 +187,7 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     })
 }
 
-/// The most violations that are told one by one.
+/// The number of violations that are listed one by one.
 const TOLD: usize = 20;
 
 /// Fails with what the checker found.

@@ -16,29 +16,29 @@ const HOURS_PER_MONTH: f64 = 730.0;
 const SHOWN: usize = 3;
 
 /// What the page says besides the plan.
-pub(super) struct Words {
+pub(super) struct TextOptions {
     pub(super) policy: Policy,
     pub(super) seconds: f64,
     /// Every node by itself.
     pub(super) wide: bool,
 }
 
-pub(super) fn page(snapshot: &Snapshot, outcome: &Outcome, words: &Words) -> String {
+pub(super) fn page(snapshot: &Snapshot, outcome: &Outcome, options: &TextOptions) -> String {
     let mut text = String::new();
-    headline(&mut text, outcome, words);
-    additions(&mut text, snapshot, outcome, words.wide);
+    headline(&mut text, outcome, options);
+    additions(&mut text, snapshot, outcome, options.wide);
     removals(&mut text, snapshot, outcome);
-    room(&mut text, snapshot, outcome, words.wide);
+    room(&mut text, snapshot, outcome, options.wide);
     money(&mut text, outcome);
-    bound(&mut text, outcome, words.policy);
+    bound(&mut text, outcome, options.policy);
     relaxed(&mut text, outcome);
     unplaced(&mut text, snapshot, outcome);
     text
 }
 
-fn headline(text: &mut String, outcome: &Outcome, words: &Words) {
+fn headline(text: &mut String, outcome: &Outcome, options: &TextOptions) {
     let report = &outcome.report;
-    let by = match words.policy {
+    let by = match options.policy {
         Policy::Millpond => String::new(),
         other => format!(" by the rules of {}", other.name()),
     };
@@ -48,7 +48,7 @@ fn headline(text: &mut String, outcome: &Outcome, words: &Words) {
         (1, _) => "The pod gets no place".to_owned(),
         (pods, left) => format!("{} of {} get a place", pods - left, plural(pods, "pod")),
     };
-    _ = writeln!(text, "{pods}{by}. Planned in {}.", time(words.seconds));
+    _ = writeln!(text, "{pods}{by}. Planned in {}.", time(options.seconds));
 }
 
 pub(super) fn time(seconds: f64) -> String {

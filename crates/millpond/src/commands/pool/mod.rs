@@ -17,7 +17,7 @@ use millpond_plan::model::Snapshot;
 
 use crate::failure::{Code, Failure};
 
-/// See what pools there are, what they hold and what they cost; set node pools of Cluster API clusters
+/// Show pools, their usage and their cost; set node pools of Cluster API clusters
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// List pools with nodes, price and what is used of their limits
@@ -64,7 +64,7 @@ pub(crate) enum PoolCommand {
     Delete(cluster_api::DeleteArgs),
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &PoolCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         PoolCommand::List(args) => list::run(args, out, messages),

@@ -22,7 +22,7 @@ An error is one line that begins with `error:`; where there is a next step, a li
 const VARIABLES: &[(&str, &str)] = &[
     (
         crate::LOG_VARIABLE,
-        "what is logged to stderr: a level (`error`, `warn`, `info`, `debug`, `trace`), or levels of rooms \
+        "what is logged to stderr: a level (`error`, `warn`, `info`, `debug`, `trace`), or levels of crates \
          (`warn,millpond_apiserver=debug`). Default: `warn`",
     ),
     ("XDG_DATA_HOME", "where the default data directory lies: `$XDG_DATA_HOME/millpond`"),

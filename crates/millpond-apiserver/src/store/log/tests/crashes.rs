@@ -6,7 +6,7 @@ use rand::SeedableRng as _;
 use super::*;
 use crate::store::log::faulty::{Fault, Tear};
 
-/// What the store must hold, told by what was acknowledged.
+/// What the store must hold, by what was acknowledged.
 #[derive(Debug, Default)]
 struct World {
     acknowledged: Vec<Record>,

@@ -145,7 +145,7 @@ fn bytes_behind_a_closed_store_are_refused_unless_zero() {
     }
 }
 
-/// Offsets of the batches, told by their mark.
+/// Offsets of the batches, found by their mark.
 fn frames(bytes: &[u8]) -> Vec<usize> {
     let starts = |window: &[u8]| window[..3] == [0xfb, 0x6d, 0x70];
     let windows = bytes.windows(4).enumerate();

@@ -299,7 +299,7 @@ fn a_restored_store_has_the_objects_and_a_later_revision() {
 }
 
 #[test]
-fn a_restore_replaces_a_store_only_when_told_and_never_one_in_use() {
+fn a_restore_replaces_a_store_only_on_request_and_never_one_in_use() {
     let source = stored(&some_records());
     let backup = source.path().join(FILE_NAME);
     let target = stored(&[put(1, "mine", "x")]);

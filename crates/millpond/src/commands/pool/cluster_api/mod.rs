@@ -1,4 +1,4 @@
-//! Node pools of a Cluster API cluster: what is asked of `millpond_controllers::capi::pools`, and how it is told.
+//! Node pools of a Cluster API cluster: calls `millpond_controllers::capi::pools` and prints the result.
 
 mod change;
 #[cfg(test)]

@@ -106,13 +106,13 @@ async fn a_pool_is_made_by_one_manager_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_does_at_the_same_time_is_kept() {
+async fn concurrent_changes_are_kept() {
     let connection = example().await;
     set(&connection, POOL).await.unwrap();
     let current = fetch(&connection, "default", "my-cluster").await.unwrap();
     let (file, options) = (file("name: workers\nreplicas: 5\n"), Options::default());
     let made = plan(&current, &file, &options).unwrap();
-    // An autoscaler is told its bounds in between.
+    // The bounds of the autoscaler are set in between.
     let bounds = json!({"metadata": {"annotations": {names::MIN_SIZE: "0", names::MAX_SIZE: "9"}}});
     let other = api(&connection.client, CORE, "MachineDeployment");
     other.patch("my-cluster-workers", &PatchParams::default(), &Patch::Merge(&bounds)).await.unwrap();
@@ -125,7 +125,7 @@ async fn what_somebody_else_does_at_the_same_time_is_kept() {
 }
 
 #[tokio::test]
-async fn labels_go_even_if_somebody_else_owns_them_and_machines_are_replaced_once() {
+async fn labels_of_other_owners_go_too_and_machines_are_replaced_once() {
     let connection = example().await;
     set(&connection, "name: workers\nlabels: {a: '1', b: '2'}\n").await.unwrap();
     // kubectl edit owns everything that it writes.
@@ -366,7 +366,7 @@ async fn pools_are_listed_as_the_original_lists_them() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_not_there_is_told_with_those_that_are() {
+async fn a_missing_cluster_is_reported_with_those_that_exist() {
     let connection = example().await;
     let problem = fetch(&connection, "default", "my-clutser").await.unwrap_err();
     let told = crate::failure::describe(&super::failed(problem));
@@ -425,7 +425,7 @@ async fn named(connection: &Connection) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_change_that_removes_something_is_one_write_whoever_writes_meanwhile() {
+async fn a_change_that_removes_something_is_one_write_despite_other_writers() {
     let connection = example().await;
     set(&connection, "name: workers\nlabels: {a: '1', b: '2'}\n").await.unwrap();
     let (disturbed, writes) = on_the_way(&connection, Way::Overtaken);

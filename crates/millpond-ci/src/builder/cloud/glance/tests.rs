@@ -17,8 +17,9 @@ use tokio::net::TcpListener;
 use super::super::super::files::Checksums;
 use super::super::{CloudError, ImageCloud as _, NewImage};
 use super::*;
+use crate::openstack::CloudsFile;
 
-/// What the fake has been told.
+/// The requests that the fake has received.
 #[derive(Default)]
 struct Fake {
     logins: Vec<Value>,

@@ -110,7 +110,7 @@ async fn a_claim_takes_its_pods_node_and_machine_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_deletes_a_node_deletes_its_claim_and_machine() {
+async fn deleting_a_node_deletes_its_claim_and_machine() {
     let basin = Basin::start().await;
     let claim = one_node(&basin, 1).await;
     basin.delete("v1", "Node", &claim.status.node_name).await;
@@ -400,7 +400,7 @@ async fn machines_and_nodes_without_a_claim_are_collected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_nobody_wrote_down_goes_with_its_claim() {
+async fn a_machine_without_a_recorded_id_goes_with_its_claim() {
     let mut basin = Basin::bare().await;
     basin.class("default", json!({})).await;
     basin.pool("default", json!({})).await;

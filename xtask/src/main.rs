@@ -8,13 +8,16 @@
 mod cargo;
 mod conformance;
 mod dependencies;
+mod fuzz;
 mod generate;
 mod ginkgo;
 mod image;
 mod karpenter;
 mod race;
 mod real_cluster;
+mod repeat;
 mod rival;
+mod suites;
 mod test;
 mod tidy;
 mod tree;
@@ -34,6 +37,10 @@ struct Cli {
 enum Task {
     /// Run every check and test of the tree, and say what ran
     Test(test::Args),
+    /// Run tests many times, on an idle machine and under load
+    Repeat(repeat::Args),
+    /// Run the fuzz tests with further seeds
+    Fuzz(fuzz::Args),
     /// Check the habits of the tree: arrows, dead files, module docs
     Tidy,
     /// Check licences, sources, bans and duplicates of all dependencies, as `deny.toml` states them
@@ -59,6 +66,8 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Repeat(args) => repeat::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Tidy => tidy::run(),
         Task::Dependencies => dependencies::run().map(|summary| println!("{summary}")),
         Task::Generate(args) => generate::run(&args),

@@ -557,7 +557,8 @@ impl Cluster {
         let Some(urgent) = &self.options.urgent else { return self.has_enough(node, pod) };
         let (cluster, node, pod) = (Arc::clone(self), node.to_owned(), Arc::clone(pod));
         // The spawn fails only when the urgent runtime has shut down; then the answer does not matter.
-        urgent.threads.spawn(async move { cluster.has_enough(&node, &pod) }).await.unwrap_or(true)
+        let asked = millpond_runtime::panics::handled(async move { cluster.has_enough(&node, &pod) });
+        urgent.threads.spawn(asked).await.unwrap_or(true)
     }
 
     /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.

@@ -28,6 +28,7 @@ use crate::leader_provider::LeaderProvider;
 use crate::metrics::{Measured, Metrics};
 use crate::stock_outs::StockOuts;
 use crate::termination::TerminationTracker;
+use crate::turn::Turns;
 
 /// The provider of classes that name none.
 const DEFAULT_PROVIDER: &str = "sim";
@@ -68,7 +69,7 @@ pub struct Context {
     /// Events that are not repeated.
     pub events: DedupingRecorder,
     /// Held while a plan is carried out: one plan after the other, so that none changes what another relies on.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) turns: Turns,
     /// Notified when the provider id of a claim was changed by hand: only a listing of all machines can tell whether
     /// the named one exists.
     pub(crate) collect_garbage_now: tokio::sync::Notify,
@@ -107,7 +108,7 @@ impl Context {
         let clouds = providers.values().filter_map(|provider| Some((provider.name(), provider.cloud_id()?)));
         let clouds = Clouds::new(clouds);
         let events = DedupingRecorder::new(cluster.recorder.clone());
-        let turn = tokio::sync::Mutex::default();
+        let turns = Turns::default();
         let (fills, health) = (Fills::default(), Health::default());
         let collect_garbage_now = tokio::sync::Notify::new();
         let market = Mutex::default();
@@ -121,7 +122,7 @@ impl Context {
             metrics,
             terminations,
             events,
-            turn,
+            turns,
             collect_garbage_now,
             clouds,
             market,

@@ -29,6 +29,7 @@ use crate::kinds::NodeClaim;
 use crate::metrics::disrupted_by;
 use crate::nodes;
 use crate::termination::{has_finalizer, release_node};
+use crate::turn::{Fact, delete_after};
 
 /// Time between passes.
 const EVERY: Duration = Duration::from_mins(2);
@@ -122,7 +123,7 @@ impl GarbageCollector {
         for claim in &suspicion.taken_back {
             tracing::info!(claim = claim.name(), "its machine ends by itself");
             context.events.record(&***claim, TAKEN_BACK, "The provider takes the machine back");
-            context.cluster.claims.delete(claim, None).await?;
+            delete_after(Fact::Interrupted, &context.cluster, claim).await?;
         }
         if is_complete {
             let uids = suspicion.unlisted.iter().map(|claim| claim.uid());
@@ -197,7 +198,7 @@ impl GarbageCollector {
         tracing::info!(claim = claim.name(), instance = claim.status.provider_id, "its machine is gone");
         self.context.terminations.instance_gone(claim);
         self.context.metrics.claim_disrupted(claim, disrupted_by::GARBAGE_COLLECTED);
-        cluster.claims.delete(claim, None).await?;
+        delete_after(Fact::MachineGone, &cluster, claim).await?;
         Ok(false)
     }
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::{claim_of_machine, node_of};
 use crate::context::Context;
 use crate::kinds::NodeClaim;
+use crate::turn::{Fact, delete_after};
 
 /// Pods have ended this long before their machine does: ending takes a moment, and clocks differ.
 const LEAD_S: i64 = 5;
@@ -65,7 +66,7 @@ async fn handle(context: &Context, event: &InstanceEvent) -> Result<()> {
             }
             tracing::info!(claim = claim.name(), instance = id, %at, "interrupted");
             record(context, &claim, &format!("The provider takes the machine back at {at}"));
-            context.cluster.claims.delete(&claim, None).await
+            delete_after(Fact::Interrupted, &context.cluster, &claim).await
         }
         InstanceEvent::Gone { id } => {
             context.terminations.instance_gone(&claim);
@@ -74,7 +75,7 @@ async fn handle(context: &Context, event: &InstanceEvent) -> Result<()> {
             }
             tracing::info!(claim = claim.name(), instance = id, "its machine is gone");
             record(context, &claim, "The machine is gone");
-            context.cluster.claims.delete(&claim, None).await
+            delete_after(Fact::MachineGone, &context.cluster, &claim).await
         }
     }
 }

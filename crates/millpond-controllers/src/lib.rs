@@ -50,3 +50,4 @@ pub mod run;
 pub mod static_pools;
 pub mod stock_outs;
 pub mod termination;
+mod turn;

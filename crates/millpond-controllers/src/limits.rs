@@ -38,6 +38,7 @@ use crate::clouds;
 use crate::cluster::{Cluster, FIELD_MANAGER, is_our_class, pool_name};
 use crate::context::Context;
 use crate::kinds::NodeClaim;
+use crate::turn::Turn;
 
 /// Annotation of a claim: what it counts against limits until it says what it has.
 pub const RESERVED_ANNOTATION: &str = "millpond.dev/reserved";
@@ -179,6 +180,7 @@ fn limits_api(cluster: &Cluster) -> Api<DynamicObject> {
 /// of the metric: one of [`crate::metrics::created_for`], or that of the nodes that they replace.
 pub(crate) async fn create(
     context: &Context,
+    turn: &Turn<'_>,
     claims: Vec<Option<NodeClaim>>,
     reason: &str,
 ) -> Result<Vec<Option<String>>> {
@@ -193,7 +195,7 @@ pub(crate) async fn create(
         note_reserved(&mut claim, at);
         clouds::name_cloud(context, &mut claim);
         // A write that waits for its turn is given up in time; one that is on its way is waited for by others.
-        match tokio::time::timeout_at(begun + WRITTEN_WITHIN, cluster.claims.create(&claim)).await {
+        match tokio::time::timeout_at(begun + WRITTEN_WITHIN, turn.create(cluster, &claim)).await {
             Ok(Ok(created)) => {
                 context.metrics.claim_created(&created, reason);
                 Some((index, created.name().to_owned()))

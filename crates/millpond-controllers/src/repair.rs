@@ -26,6 +26,7 @@ use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::metrics::disrupted_by;
 use crate::nodes;
+use crate::turn::Turn;
 
 /// More than this share of a pool, rounded up, is not repaired.
 const MOST_PERCENT: usize = 20;
@@ -87,11 +88,11 @@ impl Reconcile for Repair {
             return Ok(Some(BLOCKED_FOR));
         }
         // Others that decide wait, and so did this one: whether the node is still unwell is asked again.
-        let _turn = self.context.turn.lock().await;
+        let turn = self.context.turns.take().await;
         if cluster.nodes.get(key).and_then(|node| self::illness(&node, &policies)).as_ref() != Some(&illness) {
             return Ok(Some(Duration::ZERO));
         }
-        self.replace(&claim, &node, &illness).await?;
+        self.replace(&turn, &claim, &node, &illness).await?;
         Ok(None)
     }
 }
@@ -117,7 +118,7 @@ impl Repair {
     }
 
     /// The machine cannot be trusted to end its pods: the claim's deadline is now.
-    async fn replace(&self, claim: &NodeClaim, node: &Node, illness: &NodeProblem) -> Result<()> {
+    async fn replace(&self, turn: &Turn<'_>, claim: &NodeClaim, node: &Node, illness: &NodeProblem) -> Result<()> {
         let cluster = &self.context.cluster;
         let now = cluster.clock.now();
         if !is_forced(claim, now) {
@@ -133,7 +134,7 @@ impl Repair {
         self.context.events.record(claim, REPAIRED, format!("Disrupting NodeClaim: {why}"));
         self.context.events.record(node, REPAIRED, format!("Disrupting Node: {why}"));
         self.context.metrics.claim_disrupted(claim, disrupted_by::UNHEALTHY);
-        cluster.claims.delete(claim, None).await
+        turn.delete(cluster, claim).await
     }
 }
 

@@ -30,6 +30,7 @@ use crate::kinds::{NodeClaim, NodePool};
 use crate::limits;
 use crate::metrics::created_for;
 use crate::provision::{ALTERNATIVES, NewClaim, counts_no_more};
+use crate::turn::Turn;
 
 /// Claims that could not be written, or for which nothing is on sale, are tried again after this, unless something
 /// changes before.
@@ -83,22 +84,22 @@ impl Reconcile for StaticPools {
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
         // What is counted stays so until it was acted on: others that decide wait.
-        let _turn = self.context.turn.lock().await;
+        let turn = self.context.turns.take().await;
         let pool = cluster.pools.get(key).filter(|pool| is_ours(pool) && !is_leaving(&**pool));
         let Some((pool, replicas)) = pool.and_then(|pool| Some((pool.clone(), wanted(&pool)?))) else {
             return Ok(None);
         };
         let counted = counted(cluster, &key.name);
         match counted.len().cmp(&replicas) {
-            Ordering::Less => self.add(&pool, replicas - counted.len()).await,
+            Ordering::Less => self.add(&turn, &pool, replicas - counted.len()).await,
             Ordering::Equal => Ok(None),
-            Ordering::Greater => self.remove(&pool, &counted, counted.len() - replicas).await,
+            Ordering::Greater => self.remove(&turn, &pool, &counted, counted.len() - replicas).await,
         }
     }
 }
 
 impl StaticPools {
-    async fn add(&self, pool: &NodePool, missing: usize) -> Result<Option<Duration>> {
+    async fn add(&self, turn: &Turn<'_>, pool: &NodePool, missing: usize) -> Result<Option<Duration>> {
         if !is_true(&pool.status.conditions, READY) {
             return Ok(None);
         }
@@ -122,13 +123,19 @@ impl StaticPools {
             tracing::warn!(pool = pool.name(), missing, "nothing is on sale for a pool of fixed size");
             return Ok(Some(self.context.stock_outs.next_probe().map_or(RETRY, |probe| probe.min(RETRY))));
         }
-        let created = limits::create(&self.context, claims, created_for::REPLICAS).await?;
+        let created = limits::create(&self.context, turn, claims, created_for::REPLICAS).await?;
         let written = created.iter().flatten().count();
         tracing::info!(pool = pool.name(), missing, written, "nodes for a pool of fixed size");
         Ok((written < missing).then_some(RETRY))
     }
 
-    async fn remove(&self, pool: &NodePool, counted: &[Arc<NodeClaim>], excess: usize) -> Result<Option<Duration>> {
+    async fn remove(
+        &self,
+        turn: &Turn<'_>,
+        pool: &NodePool,
+        counted: &[Arc<NodeClaim>],
+        excess: usize,
+    ) -> Result<Option<Duration>> {
         let snapshot = self.context.snapshot();
         // What is in another cloud counts, and cannot be ended here.
         let own = counted.iter().filter(|claim| self.context.clouds.unknown(&***claim).is_none());
@@ -140,7 +147,7 @@ impl StaticPools {
         tracing::info!(pool = pool.name(), claims = ?names, "too many nodes for a pool of fixed size");
         let claims = counted.iter().filter(|claim| names.contains(claim.name())).cloned();
         let delete = |claim: Arc<NodeClaim>| async move {
-            self.context.cluster.claims.delete(&claim, None).await?;
+            turn.delete(&self.context.cluster, &claim).await?;
             self.context.metrics.claim_disrupted(&claim, TOO_MANY);
             Ok(())
         };

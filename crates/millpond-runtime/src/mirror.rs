@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::meta::{Key, version};
 use crate::object_cache::{self, Object, ObjectCache};
+use crate::panics;
 use crate::raw_object::{self, RawObject};
 
 /// What all writes of a process share.
@@ -174,7 +175,8 @@ impl<K: Kind> Mirror<K> {
     /// Objects are read one by one: one that cannot be read would otherwise end every list and watch of its kind.
     pub fn run(self: Arc<Self>, streaming: bool, token: CancellationToken) -> BoxFuture<'static, ()> {
         if let Some(home) = &self.home {
-            let running = home.spawn(self.watch(streaming, token));
+            // A panic goes on in the task that waits.
+            let running = home.spawn(panics::handled(self.watch(streaming, token)));
             return async move {
                 if let Err(error) = running.await
                     && error.is_panic()
@@ -262,7 +264,7 @@ impl<K: Kind> Mirror<K> {
     async fn on_write_threads<T: Send + 'static>(&self, work: impl FnOnce(&ObjectCache) -> T + Send + 'static) -> T {
         let Some(home) = &self.home else { return work(&self.cache) };
         let cache = Arc::clone(&self.cache);
-        match home.spawn(async move { work(&cache) }).await {
+        match home.spawn(panics::handled(async move { work(&cache) })).await {
             Ok(done) => done,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The threads have ended, and with them all that this is for.

@@ -77,7 +77,7 @@ impl Supervisor {
     ) {
         loop {
             // What a panic leaves half done is state of the loop, which is made for being killed at any await point.
-            let ended = AssertUnwindSafe(async { start().await }).catch_unwind().await;
+            let ended = AssertUnwindSafe(panics::handled(async { start().await })).catch_unwind().await;
             let Err(panic) = ended else {
                 if !stop.is_cancelled() {
                     self.ended(name);

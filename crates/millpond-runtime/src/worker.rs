@@ -99,7 +99,8 @@ async fn step<R: Reconcile>(controller: Arc<R>, queue: Arc<Queue<Key>>, key: Key
     let Working { queue, key } = &working;
     tracing::trace!(controller = R::NAME, %key, "looking");
     // What a panic leaves half done is no different from what a kill leaves half done.
-    let outcome = match AssertUnwindSafe(async { controller.reconcile(key).await }).catch_unwind().await {
+    let work = panics::handled(async { controller.reconcile(key).await });
+    let outcome = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(panic) => {
             panics::report(R::NAME, Some(key), &*panic);

@@ -9,6 +9,7 @@ mod modules;
 mod pages;
 mod reasons;
 mod text;
+mod turns;
 mod words;
 
 use std::fmt;
@@ -99,6 +100,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(pages::check(&tree));
     findings.extend(reasons::check(&tree));
     findings.extend(text::check(&tree));
+    findings.extend(turns::check(&tree));
     findings.extend(words::check(&tree));
     findings.sort();
     for finding in &findings {

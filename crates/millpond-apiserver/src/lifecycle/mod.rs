@@ -10,6 +10,7 @@ pub(crate) mod definitions;
 mod garbage;
 mod namespaces;
 mod requests;
+mod supervised;
 mod tokens;
 
 use std::sync::Arc;
@@ -17,8 +18,10 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use self::garbage::Garbage;
+use self::supervised::{Backoff, has_panicked, keep_running};
 use crate::auth::Identity;
 use crate::handlers::call::{Call, split_key};
 use crate::handlers::delete::{self, Options};
@@ -44,16 +47,17 @@ pub struct LifecycleOptions {
 
 /// Runs the life cycles until the server shuts down.
 pub async fn run(server: Arc<Server>, options: LifecycleOptions) {
-    if options.controllers {
-        tokio::join!(
-            follow(server.clone(), options),
-            aggregation::run(server.clone()),
-            tokens::run(server.clone()),
-            requests::run(server)
-        );
-    } else {
-        follow(server, options).await;
+    let shutdown = &server.shutdown;
+    let objects = keep_running("objects", shutdown, || follow(server.clone(), options));
+    if !options.controllers {
+        return objects.await;
     }
+    tokio::join!(
+        objects,
+        keep_running("aggregated roles", shutdown, || aggregation::run(server.clone())),
+        keep_running("bootstrap tokens", shutdown, || tokens::run(server.clone())),
+        keep_running("certificate requests", shutdown, || requests::run(server.clone())),
+    );
 }
 
 async fn follow(server: Arc<Server>, options: LifecycleOptions) {
@@ -64,6 +68,7 @@ async fn follow(server: Arc<Server>, options: LifecycleOptions) {
     };
     let mut changed = server.store.subscribe_all();
     let mut cursor = follower.start();
+    let (mut backoff, mut again) = (Backoff::new(), None);
     loop {
         changed.borrow_and_update();
         match server.store.all_events_after(cursor, BATCH) {
@@ -85,11 +90,27 @@ async fn follow(server: Arc<Server>, options: LifecycleOptions) {
         }
         tokio::select! {
             _ = changed.changed() => {}
-            Some(_) = follower.work.running.join_next() => {}
+            Some(job) = follower.work.running.join_next() => {
+                if has_panicked(job) {
+                    again.get_or_insert_with(|| Instant::now() + backoff.wait());
+                }
+            }
+            () = until(again) => {
+                again = None;
+                cursor = follower.start();
+            }
             () = server.shutdown.cancelled() => break,
         }
     }
     follower.work.running.abort_all();
+}
+
+/// Ends at a moment, if there is one.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 struct Follower {

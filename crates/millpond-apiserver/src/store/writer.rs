@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
-use super::log::{self, CompactError, CompactedFile, LiveObject, Log, Record, RecordKind, Snapshot};
+use super::log::{self, AppendError, CompactError, CompactedFile, LiveObject, Log, Record, RecordKind, Snapshot};
 use super::object::{StoredObject, loaded};
 use super::state::State;
 use super::{CommitError, SetAside, Shared, Write};
@@ -68,6 +68,15 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// Takes the space that is kept for deletes: the disk may be full before the first write. Where it is full already, the
+/// first write tells.
+fn reserve(log: &mut Log) {
+    match log.probe_space() {
+        Ok(()) | Err(AppendError::DiskFull { .. }) => {}
+        Err(problem) => tracing::error!(%problem, "cannot take the space that is kept for deletes"),
+    }
+}
+
 impl Writer {
     pub(super) fn open(
         directory: &Path,
@@ -78,7 +87,8 @@ impl Writer {
         if let Some(bytes) = options.compaction_growth_bytes {
             log_options.compaction_growth_bytes = bytes;
         }
-        let (log, recovered) = Log::open(directory, log_options)?;
+        let (mut log, recovered) = Log::open(directory, log_options)?;
+        reserve(&mut log);
         for note in &recovered.notes {
             tracing::info!(store = %directory.display(), "{note}");
         }
@@ -548,6 +558,19 @@ mod tests {
     }
 
     type Answer = Result<Arc<StoredObject>, CommitError>;
+
+    #[tokio::test]
+    async fn space_for_deletes_is_taken_at_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let length = || std::fs::metadata(directory.path().join(log::FILE_NAME)).unwrap().len();
+        let kept = log::Options::new(0, [7; 16]).reserve_bytes;
+        for start in ["a new file", "a file that was closed, which leaves it as long as its data"] {
+            let (writer, _shared) = Writer::open(directory.path(), StoreOptions::default(), Clock::System).unwrap();
+            assert!(length() > kept, "{start} has {} bytes, nothing was written yet", length());
+            writer.close().await;
+            assert!(length() < kept, "{start} was closed with {} bytes", length());
+        }
+    }
 
     #[test]
     fn a_full_disk_lets_deletes_through_and_health_recovers_without_a_write() {

@@ -1,6 +1,7 @@
 //! Requests to a whole server: what no single module answers for.
 
 mod admission;
+mod bad_input;
 mod certificates;
 mod definitions;
 mod limits;

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::register::effect;
 use super::{Claims, node_of};
 use crate::kinds::NodeClaim;
+use crate::turn::{Fact, delete_after};
 
 /// Taints that a new node has until it works; they go away by themselves.
 const EPHEMERAL: [&str; 4] = [
@@ -35,7 +36,7 @@ impl Claims {
         if is_leaving(&*node) {
             // The node was deleted: the machine goes with it, after its pods.
             tracing::info!(claim = claim.name(), "its node was deleted");
-            cluster.claims.delete(claim, None).await?;
+            delete_after(Fact::NodeDeleted, cluster, claim).await?;
             return Ok(None);
         }
         if is_true(&claim.status.conditions, conditions::INITIALIZED) {

@@ -35,6 +35,7 @@ use crate::cluster::{Cluster, is_our_class};
 use crate::context::Context;
 use crate::kinds::{NodeClaim, NodeClass};
 use crate::termination::has_finalizer;
+use crate::turn::{Fact, delete_after};
 
 /// Brings claims to life.
 pub struct Claims {
@@ -165,7 +166,7 @@ impl Claims {
     ) -> Result<Option<Duration>> {
         tracing::info!(claim = claim.name(), reason = event_reason.reason, why, "claim given up");
         self.context.cluster.recorder.record(claim, event_reason, why);
-        self.context.cluster.claims.delete(claim, None).await?;
+        delete_after(Fact::Failed, &self.context.cluster, claim).await?;
         self.context.metrics.claim_disrupted(claim, reason);
         Ok(None)
     }

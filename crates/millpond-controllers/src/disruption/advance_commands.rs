@@ -21,6 +21,7 @@ use crate::blocking::run_blocking;
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
 use crate::kinds::NodeClaim;
+use crate::turn::Turn;
 
 /// A pod that the scheduler was about to bind when the node was tainted is seen within this time. Then nodes that go
 /// without replacement are asked about once more.
@@ -93,7 +94,7 @@ impl Disruptor {
         }
         // What is asked about stays so until the claims are deleted: others that decide wait.
         let context = Arc::clone(&self.context);
-        let _turn = context.turn.lock().await;
+        let turn = context.turns.take().await;
         let verdicts = self.verify(&ready);
         let mut outcome = Ok(());
         let mut going: Vec<(Arc<NodeClaim>, String)> = Vec::new();
@@ -106,7 +107,7 @@ impl Disruptor {
             }
         }
         let deleted: Vec<Result<()>> = stream::iter(going)
-            .map(|(claim, reason)| self.delete(claim, reason))
+            .map(|(claim, reason)| self.delete(&turn, claim, reason))
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
@@ -129,9 +130,9 @@ impl Disruptor {
         run_blocking(|| verify(&snapshot, &groups))
     }
 
-    async fn delete(&self, claim: Arc<NodeClaim>, reason: String) -> Result<()> {
+    async fn delete(&self, turn: &Turn<'_>, claim: Arc<NodeClaim>, reason: String) -> Result<()> {
         let cluster = &self.context.cluster;
-        cluster.claims.delete(&claim, None).await?;
+        turn.delete(cluster, &claim).await?;
         tracing::info!(claim = claim.name(), reason, "node goes");
         events::terminating(cluster, &claim, &reason);
         self.context.metrics.claim_disrupted(&claim, &reason);

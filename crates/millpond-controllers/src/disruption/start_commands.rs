@@ -27,6 +27,7 @@ use crate::limits;
 use crate::metrics::DISRUPTION;
 use crate::provision::ClaimBuilder;
 use crate::static_pools;
+use crate::turn::Turn;
 
 /// A command before anything of it is written.
 struct Start {
@@ -172,14 +173,14 @@ impl Disruptor {
     /// Writes replacements and marks, for what has not changed since it was planned.
     async fn start(&mut self, mut starts: Vec<Start>) {
         let context = Arc::clone(&self.context);
-        let _turn = context.turn.lock().await;
+        let turn = context.turns.take().await;
         starts.retain(|start| !self.watch.is_stale(start.nodes.iter().map(String::as_str)));
         let mut by_reason: BTreeMap<String, Vec<Start>> = BTreeMap::new();
         for start in starts {
             by_reason.entry(start.reason().to_owned()).or_default().push(start);
         }
         for (reason, starts) in by_reason {
-            match self.replace(&reason, starts).await {
+            match self.replace(&turn, &reason, starts).await {
                 Ok(started) => self.mark_started(started).await,
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "replacements not written, will plan again");
@@ -192,13 +193,13 @@ impl Disruptor {
     }
 
     /// Writes the replacements of commands; gives back those commands that have all of theirs.
-    async fn replace(&mut self, reason: &str, starts: Vec<Start>) -> Result<Vec<Start>> {
+    async fn replace(&mut self, turn: &Turn<'_>, reason: &str, starts: Vec<Start>) -> Result<Vec<Start>> {
         let wanted = starts.iter().flat_map(|start| start.replacements.iter().cloned().map(Some));
         let wanted: Vec<Option<NodeClaim>> = wanted.collect();
         if wanted.is_empty() {
             return Ok(starts);
         }
-        let mut created = limits::create(&self.context, wanted, reason).await?.into_iter();
+        let mut created = limits::create(&self.context, turn, wanted, reason).await?.into_iter();
         let mut complete = Vec::new();
         for start in starts {
             let names: Vec<Option<String>> = created.by_ref().take(start.replacements.len()).collect();
@@ -206,19 +207,19 @@ impl Disruptor {
                 complete.push(start);
             } else {
                 tracing::info!(claims = ?names_of(&start), "a limit leaves no room for all replacements");
-                self.give_up(&start, names.into_iter().flatten()).await?;
+                self.give_up(turn, &start, names.into_iter().flatten()).await?;
             }
         }
         Ok(complete)
     }
 
     /// Some of a command's replacements were not written: the others are not needed.
-    async fn give_up(&mut self, start: &Start, written: impl Iterator<Item = String>) -> Result<()> {
+    async fn give_up(&mut self, turn: &Turn<'_>, start: &Start, written: impl Iterator<Item = String>) -> Result<()> {
         start.nodes.iter().for_each(|node| self.backoffs.add(node, After::Change));
         self.plan_due = earlier(self.plan_due, self.backoffs.next());
-        let claims = &self.context.cluster.claims;
-        for claim in written.filter_map(|name| claims.get(&Key::new("", &name))) {
-            claims.delete(&claim, None).await?;
+        let cluster = &self.context.cluster;
+        for claim in written.filter_map(|name| cluster.claims.get(&Key::new("", &name))) {
+            turn.delete(cluster, &claim).await?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
 use crate::nominations::nominated_pods;
+use crate::turn::Turn;
 
 use super::spread_order::spreads;
 
@@ -41,19 +42,21 @@ enum Kind {
 /// one cannot be launched.
 pub(super) async fn create(
     context: &Context,
+    turn: &Turn<'_>,
     claims: Vec<Option<NodeClaim>>,
     reason: &str,
 ) -> Result<Vec<Option<String>>> {
     let followers = followers(context, &claims);
     if followers.is_empty() {
-        return limits::create(context, claims, reason).await;
+        return limits::create(context, turn, claims, reason).await;
     }
     let mut outcomes = context.launched.subscribe();
     let of = |claims: &[Option<NodeClaim>], take: &dyn Fn(usize) -> bool| -> Vec<Option<NodeClaim>> {
         let all = claims.iter().enumerate();
         all.map(|(index, claim)| claim.clone().filter(|_| take(index))).collect()
     };
-    let mut created = limits::create(context, of(&claims, &|index| !followers.contains_key(&index)), reason).await?;
+    let mut created =
+        limits::create(context, turn, of(&claims, &|index| !followers.contains_key(&index)), reason).await?;
     // A first one that was not written finds nothing out: the others are planned again with it.
     let mut open: BTreeMap<String, usize> = BTreeMap::new();
     for &first in followers.values() {
@@ -78,7 +81,7 @@ pub(super) async fn create(
         good.extend(open.values());
     }
     let rest = of(&claims, &|index| followers.get(&index).is_some_and(|first| good.contains(first)));
-    for (written, name) in created.iter_mut().zip(limits::create(context, rest, reason).await?) {
+    for (written, name) in created.iter_mut().zip(limits::create(context, turn, rest, reason).await?) {
         *written = written.take().or(name);
     }
     Ok(created)

@@ -54,7 +54,7 @@ impl<'c> Round<'c> {
     /// Plans and acts. Returns the plan, whose bound is proved later, when no pod waits; `None` if more pods of a wave
     /// came during planning: then nothing is written, and all of them are planned for together.
     pub(super) async fn run(self) -> Result<Option<UnprovedPlan>> {
-        let _turn = self.context.turn.lock().await;
+        let turn = self.context.turns.take().await;
         self.pending.begin();
         let cluster = &self.context.cluster;
         let metrics = &self.context.metrics;
@@ -70,12 +70,12 @@ impl<'c> Round<'c> {
         }
         metrics.plan_made(&outcome.report);
         let (created, nominations) = futures::join!(
-            probe::create(self.context, claims, created_for::PODS),
+            probe::create(self.context, &turn, claims, created_for::PODS),
             self.annotate_claims(planned_pods.starting)
         );
         let created = created?;
         cluster.machines.planned_placements.remember(&snapshot, &outcome);
-        let scaled_up = scale_up(self.context, &sizes, &snapshot, &outcome, &planned_pods.new).await;
+        let scaled_up = scale_up(self.context, &turn, &sizes, &snapshot, &outcome, &planned_pods.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(
                 pods = outcome.report.pods,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use kube::Client;
 use millpond_controllers::cluster::Options;
 use millpond_controllers::context::Context;
@@ -16,11 +17,14 @@ use millpond_controllers::run::Controllers;
 use millpond_providers::sim::{Cloud, OpenError, SimProvider};
 use millpond_providers::{Provider, ProviderError};
 use millpond_runtime::clock::Clock;
+use millpond_runtime::panics;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dialects::{self, DialectOptions};
+use super::threads::OF_CONTROLLERS;
 
 /// The Lease that decides who leads.
 pub(crate) const LEASE: &str = "millpond-controller";
@@ -77,6 +81,21 @@ fn open_cloud(directory: &Path) -> anyhow::Result<Cloud> {
 
 /// A process whose controllers panic again and again ends after this long, even if some of them do not.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The wait before controllers are started anew after a panic that nothing handled; it doubles with each further one.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+/// So many of these panics within [`REMEMBERED`] end the process.
+const MAX_PANICS: usize = 5;
+/// See [`MAX_PANICS`].
+const REMEMBERED: Duration = Duration::from_mins(10);
+
+/// How a run of the controllers ended.
+enum Ended {
+    /// It was stopped.
+    Stopped,
+    /// One of its tasks panicked, and nothing handled that; the others were ended.
+    Panicked(String),
+}
 
 /// What a process first finds out about its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,40 +256,77 @@ impl ControllerRunner {
         self.serve(Leads::Alone, &stop).await
     }
 
-    /// One term, until the token is cancelled.
+    /// One term, until the token is cancelled. When a task of controllers or dialects panics and nothing handles it, all of
+    /// them are ended and started anew.
     async fn serve(&mut self, leads: Leads, term: &CancellationToken) -> anyhow::Result<()> {
-        let Some(cloud) = self.cloud.open(term).await? else { return Ok(()) };
+        let mut panics = Vec::new();
+        loop {
+            let panic = match self.serve_once(leads.clone(), &term.child_token()).await? {
+                Ended::Stopped => return Ok(()),
+                Ended::Panicked(panic) => panic,
+            };
+            panics.retain(|at: &Instant| at.elapsed() < REMEMBERED);
+            panics.push(Instant::now());
+            if panics.len() >= MAX_PANICS {
+                term.cancel();
+                anyhow::bail!("controllers panicked again and again, the last time with: {panic}");
+            }
+            let wait = FIRST_RESTART * (1 << (panics.len() - 1));
+            tracing::error!(panic, ?wait, "the controllers are started anew");
+            tokio::select! {
+                () = term.cancelled() => return Ok(()),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Runs controllers and dialects until the token is cancelled, or one of their tasks is lost.
+    async fn serve_once(&mut self, leads: Leads, term: &CancellationToken) -> anyhow::Result<Ended> {
+        let Some(cloud) = self.cloud.open(term).await? else { return Ok(Ended::Stopped) };
+        let mut strays = panics::strays(OF_CONTROLLERS);
         let provider = Arc::new(SimProvider::new(cloud, self.client.clone(), Clock::Machine));
         if let Some(leadership) = leads.leadership()
             && !begin_term(&*provider, leadership).await?
         {
-            return Ok(());
+            return Ok(Ended::Stopped);
         }
-        let booting = tokio::spawn(Arc::clone(&provider).run(term.clone()));
         let options = Options { leads, ..self.options.clone() };
         let own_hosts = millpond_hosts::run::Prepared::new(&self.client, &self.dialects.hosts);
-        let providers: [Arc<dyn Provider>; 2] = [provider, own_hosts.provider()];
-        let controllers = Controllers::start(self.client.clone(), options, providers, term);
+        let simulated: Arc<dyn Provider> = Arc::<SimProvider>::clone(&provider);
+        let controllers = Controllers::start(self.client.clone(), options, [simulated, own_hosts.provider()], term);
+        let (supervisor, until) = (controllers.context().cluster.supervisor.clone(), term.clone());
+        let booting = tokio::spawn(async move {
+            let boot = || Arc::clone(&provider).run(until.clone()).boxed();
+            supervisor.run("simulated cloud", &until, boot).await;
+        });
         let dialects = dialects::start(&self.client, &self.dialects, own_hosts, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
         self.settle(ElectionResult::Leads);
-        let failed = tokio::select! {
-            () = term.cancelled() => None,
-            failed = controllers.failed() => Some(failed),
-        };
+        let (mut stray, mut failed) = (None, None);
+        tokio::select! {
+            () = term.cancelled() => {}
+            gave_up = controllers.failed() => failed = Some(gave_up),
+            panic = strays.next() => stray = Some(panic),
+        }
         let ended = async {
             controllers.ended().await;
             dialects.wait().await;
             let _ = booting.await;
         };
-        let Some((name, panic)) = failed else {
+        if stray.is_none() && failed.is_none() {
             ended.await;
-            return Ok(());
-        };
+            return Ok(Ended::Stopped);
+        }
         // What is left of it may hang on what panicked.
         term.cancel();
-        let _ = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await;
-        anyhow::bail!("controller `{name}` panicked again and again, the last time with: {panic}")
+        let all_ended = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await.is_ok();
+        if let Some((name, panic)) = failed {
+            anyhow::bail!("controller `{name}` panicked again and again, the last time with: {panic}");
+        }
+        let panic = stray.unwrap_or_default();
+        // Two sets of controllers must not act side by side.
+        anyhow::ensure!(all_ended, "controllers did not end after a panic: {panic}");
+        Ok(Ended::Panicked(panic))
     }
 
     fn settle(&mut self, standing: ElectionResult) {

@@ -26,6 +26,14 @@ impl Rank {
     }
 }
 
+const URGENT: &str = "urgent";
+const CONTROLLERS: &str = "controllers";
+const STAND_INS: &str = "stand-ins";
+/// Threads of controllers and dialects: when one of their tasks panics unhandled, all of them are started anew.
+pub(crate) const OF_CONTROLLERS: &[&str] = &[URGENT, CONTROLLERS];
+/// Threads of stand-ins: the same.
+pub(crate) const OF_STAND_INS: &[&str] = &[STAND_INS];
+
 /// The threads of controllers.
 pub(crate) struct Threads {
     urgent: Runtime,
@@ -45,7 +53,8 @@ impl Threads {
     }
 
     fn start(rest: Rank) -> anyhow::Result<Self> {
-        Ok(Self { urgent: threads("urgent", Rank::First)?, rest: threads("controllers", rest)? })
+        millpond_runtime::panics::watch_threads(&[URGENT, CONTROLLERS, STAND_INS]);
+        Ok(Self { urgent: threads(URGENT, Rank::First)?, rest: threads(CONTROLLERS, rest)? })
     }
 
     /// For what pods wait for, until a provider is called.
@@ -61,7 +70,7 @@ impl Threads {
 
 /// Threads of the stand-ins for scheduler, kubelets and workload controllers.
 pub(crate) fn of_stand_ins() -> anyhow::Result<Runtime> {
-    threads("stand-ins", Rank::Second)
+    threads(STAND_INS, Rank::Second)
 }
 
 fn threads(name: &str, rank: Rank) -> anyhow::Result<Runtime> {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -14,6 +15,7 @@ use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError
 use millpond_controllers::cluster::{Options as ControllerOptions, Urgent};
 use millpond_hosts::stock::ApiServer;
 use millpond_providers::sim::Cloud;
+use millpond_runtime::panics;
 use millpond_sim::demo::{self, DemoOptions};
 use millpond_sim::options::Providers;
 use millpond_sim::{Nodes, Options, Part, StandIns};
@@ -29,7 +31,7 @@ use super::identities;
 use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
-use super::threads::{self, Threads};
+use super::threads::{self, OF_STAND_INS, Threads};
 use crate::failure::{Code, Failure};
 
 /// Arguments of `millpond up`.
@@ -128,8 +130,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     };
     let stand_ins = (!args.bare).then(|| {
         let client = own_client(of_stand_ins, identities::stand_ins());
-        let _theirs = of_stand_ins.enter();
-        start_stand_ins(client, stop.clone())
+        of_stand_ins.spawn(keep_stand_ins(client, stop.clone()))
     });
     let options = ControllerOptions {
         advise: args.advise,
@@ -192,6 +193,13 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     }
 }
 
+/// The wait before stand-ins are started anew; it doubles with each further panic.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+/// No wait is longer.
+const LONGEST_RESTART: Duration = Duration::from_mins(1);
+/// Stand-ins of which one panicked are waited for so long.
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Controllers that run until they are stopped.
 type Crew = JoinHandle<anyhow::Result<()>>;
 
@@ -202,7 +210,12 @@ async fn failure(crew: &mut Option<Crew>) -> anyhow::Error {
     ended.err().unwrap_or_else(|| anyhow::anyhow!("the controllers ended"))
 }
 
-async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: Option<StandIns>, embedded: Embedded) {
+async fn wind_down(
+    demo: Option<JoinHandle<()>>,
+    crew: Option<Crew>,
+    stand_ins: Option<JoinHandle<()>>,
+    embedded: Embedded,
+) {
     if let Some(demo) = demo {
         let _ = demo.await;
     }
@@ -210,7 +223,7 @@ async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: 
         let _ = crew.await;
     }
     if let Some(stand_ins) = stand_ins {
-        stand_ins.ended().await;
+        let _ = stand_ins.await;
     }
     embedded.stop().await;
 }
@@ -233,6 +246,30 @@ fn api_server(args: &UpArgs, embedded: &Embedded) -> anyhow::Result<ApiServer> {
 
 /// Kinds of own hosts: their machines are real, and `millpond-hosts` looks after them.
 const OWN_HOSTS: [&str; 3] = ["ByoMachine", "ByoCluster", "BootstrapKubeconfig"];
+
+/// Runs stand-ins until they are stopped. When one of their tasks panics and nothing handles it, all of them are ended and
+/// started anew; they are never given up, so that no object can stop the API that they play in.
+async fn keep_stand_ins(client: kube::Client, stop: CancellationToken) {
+    let mut strays = panics::strays(OF_STAND_INS);
+    let mut wait = FIRST_RESTART;
+    loop {
+        let run = stop.child_token();
+        let stand_ins = start_stand_ins(client.clone(), run.clone());
+        let panic = tokio::select! {
+            () = stop.cancelled() => return stand_ins.ended().await,
+            panic = strays.next() => panic,
+        };
+        tracing::error!(panic, ?wait, "the stand-ins are started anew");
+        run.cancel();
+        // What is left may hang on what panicked.
+        let _ = tokio::time::timeout(ENDED_WITHIN, stand_ins.ended()).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        wait = (wait * 2).min(LONGEST_RESTART);
+    }
+}
 
 /// In embedded mode the stand-ins play every kubelet but those of own hosts, and turn Machines into nodes.
 fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {

@@ -19,6 +19,7 @@ use super::log::Discovered;
 use super::replicas::Resized;
 use super::scale_down::{mark, marked_at};
 use crate::context::Context;
+use crate::turn::Turn;
 
 /// Groups are looked at this often even when nothing changes: time passes for machines that are late.
 const EVERY: Duration = Duration::from_secs(30);
@@ -131,11 +132,11 @@ impl GroupMaintenance {
         let late = self.lacks_for_too_long(of, &tasks);
         let surplus = self.worth_removing(of, &tasks);
         if !surplus.is_empty() || late > 0 {
-            let _turn = context.turn.lock().await;
-            self.give_up(of, &tasks, &surplus, late).await?;
+            let turn = context.turns.take().await;
+            self.give_up(&turn, of, &tasks, &surplus, late).await?;
         } else if tasks.low && context.cluster.machines.options.enforce_min {
-            let _turn = context.turn.lock().await;
-            if machines.resize(of, Some(tasks.replicas), tasks.min).await? == Resized::Done {
+            let turn = context.turns.take().await;
+            if machines.resize(&turn, of, Some(tasks.replicas), tasks.min).await? == Resized::Done {
                 let note = format!("replicas {} → {}: the least that the group has", tasks.replicas, tasks.min);
                 tracing::info!(group = %of, from = tasks.replicas, to = tasks.min, "a node group gets its least size");
                 machines.record_event(of, RAISED, &note, false);
@@ -204,6 +205,7 @@ impl GroupMaintenance {
     /// Marks machines that failed and lets their group have fewer.
     async fn give_up(
         &self,
+        turn: &Turn<'_>,
         of: &GroupRef,
         tasks: &MaintenanceTasks,
         failed: &[(String, Trouble)],
@@ -224,7 +226,7 @@ impl GroupMaintenance {
             return Ok(());
         }
         let (from, to) = (tasks.replicas, tasks.replicas - fewer);
-        let resized = machines.resize(of, Some(from), to).await;
+        let resized = machines.resize(turn, of, Some(from), to).await;
         if resized.as_ref().ok() != Some(&Resized::Done) {
             for key in &marked {
                 let _ = machines.machines.patch(key, &mark(Value::Null)).await;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::Machines;
 use crate::kinds::{MachineDeployment, MachinePool, MachineSet};
+use crate::turn::Turn;
 
 /// Tries against others who write the same object: Cluster API writes its status whenever a machine moves.
 const TRIES: usize = 10;
@@ -57,7 +58,7 @@ impl Scalable for MachinePool {
 
 impl Machines {
     /// Changes the size of a group from what it was to something else.
-    pub(super) async fn resize(&self, of: &GroupRef, from: Option<i64>, to: i64) -> Result<Resized> {
+    pub(super) async fn resize(&self, _turn: &Turn<'_>, of: &GroupRef, from: Option<i64>, to: i64) -> Result<Resized> {
         match of.kind {
             GroupKind::MachineDeployment => resize(&self.deployments, of, from, to).await,
             GroupKind::MachineSet => resize(&self.sets, of, from, to).await,

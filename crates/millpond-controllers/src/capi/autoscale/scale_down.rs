@@ -21,6 +21,7 @@ use super::scale_up::ObservedSizes;
 use super::unneeded::{self, Unneeded, UnneededSince};
 use crate::context::Context;
 use crate::kinds::Machine;
+use crate::turn::Turn;
 
 /// Nodes are looked at this often; the cluster-autoscaler's.
 const EVERY: Duration = Duration::from_secs(10);
@@ -81,7 +82,7 @@ impl ScaleDown {
     async fn look(&mut self) -> Result<()> {
         let context = Arc::clone(&self.context);
         let _round = context.cluster.supervisor.begin("node groups: scale down");
-        let _turn = context.turn.lock().await;
+        let turn = context.turns.take().await;
         let machines = &context.cluster.machines;
         let seen = ObservedSizes::now(machines);
         let groups = shrinkable(&context);
@@ -95,13 +96,19 @@ impl ScaleDown {
         machines.unneeded.store(self.list.len(), Ordering::Relaxed);
         let leaving: usize = groups.values().map(|group| group.leaving).sum();
         for (pool, nodes) in chosen(due, &groups, AT_A_TIME.saturating_sub(leaving)) {
-            self.remove(&groups[&pool], &seen, &nodes).await?;
+            self.remove(&turn, &groups[&pool], &seen, &nodes).await?;
         }
         Ok(())
     }
 
     /// Marks the machines of nodes, then lets their group have fewer; a mark that led to nothing is taken off.
-    async fn remove(&self, group: &Shrinkable, seen: &ObservedSizes, nodes: &[Unneeded]) -> Result<()> {
+    async fn remove(
+        &self,
+        turn: &Turn<'_>,
+        group: &Shrinkable,
+        seen: &ObservedSizes,
+        nodes: &[Unneeded],
+    ) -> Result<()> {
         let machines = &self.context.cluster.machines;
         let of = &group.of;
         let mut marked: Vec<Key> = Vec::new();
@@ -118,7 +125,7 @@ impl ScaleDown {
         }
         let from = seen.0.get(of).copied().flatten();
         let to = from.unwrap_or(0) - marked.len() as i64;
-        let resized = machines.resize(of, from, to).await;
+        let resized = machines.resize(turn, of, from, to).await;
         if resized.as_ref().ok() != Some(&Resized::Done) {
             for key in &marked {
                 let _ = machines.machines.patch(key, &mark(Value::Null)).await;

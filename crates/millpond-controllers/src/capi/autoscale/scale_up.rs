@@ -12,6 +12,7 @@ use millpond_state::groups::GroupRef;
 use super::Machines;
 use super::replicas::Resized;
 use crate::context::Context;
+use crate::turn::Turn;
 
 const SCALED_UP: EventReason =
     EventReason { component: "millpond", action: "ScaleUp", reason: "ScaledUpGroup", warning: false };
@@ -54,13 +55,14 @@ pub(crate) fn is_group(snapshot: &Snapshot, pool: PoolId) -> bool {
 /// Writes the new sizes of all groups that a plan grows, as many at a time as the limit on writes allows.
 pub(crate) async fn scale_up(
     context: &Context,
+    turn: &Turn<'_>,
     seen: &ObservedSizes,
     snapshot: &Snapshot,
     outcome: &Outcome,
     pods: &[Vec<Key>],
 ) -> ScaledUp {
     let scale_ups = scale_ups(snapshot, outcome, pods);
-    let written = join_all(scale_ups.into_iter().map(|growth| scale_up_group(context, seen, growth))).await;
+    let written = join_all(scale_ups.into_iter().map(|growth| scale_up_group(context, turn, seen, growth))).await;
     ScaledUp { failed: written.contains(&false) }
 }
 
@@ -75,12 +77,12 @@ fn scale_ups<'p>(snapshot: &Snapshot, outcome: &Outcome, pods: &'p [Vec<Key>]) -
     by_pool.into_values().collect()
 }
 
-async fn scale_up_group(context: &Context, seen: &ObservedSizes, growth: GroupScaleUp<'_>) -> bool {
+async fn scale_up_group(context: &Context, turn: &Turn<'_>, seen: &ObservedSizes, growth: GroupScaleUp<'_>) -> bool {
     let (cluster, machines) = (&context.cluster, &context.cluster.machines);
     let GroupScaleUp { of, nodes, pods } = growth;
     let from = seen.0.get(&of).copied().flatten();
     let to = from.unwrap_or(0) + nodes;
-    match machines.resize(&of, from, to).await {
+    match machines.resize(turn, &of, from, to).await {
         Ok(Resized::Done) => {}
         Ok(Resized::Changed) => {
             tracing::info!(group = %of, "the size of a node group changed meanwhile, its pods are planned for again");

@@ -20,6 +20,7 @@ pub mod engine;
 pub mod launcher;
 pub mod model;
 pub mod objects;
+pub mod openstack;
 pub mod records;
 pub mod view;
 pub mod web;

@@ -68,6 +68,7 @@ fn launch(config: &config::Config, node_id: &str) -> Launch {
         label: "my-pod".to_owned(),
         details,
         request: Some(("200-0000000001".to_owned(), Arc::new(request))),
+        image: None,
     }
 }
 

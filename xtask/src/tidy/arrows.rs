@@ -18,7 +18,8 @@ const NOTHING: &str = "nothing";
 
 /// The tests of any crate may start servers.
 const SERVERS: &[&str] = &["millpond-testkit", "millpond-apiserver"];
-/// The tests of a dialect may run beside the other controllers and the stand-ins.
+/// The tests of a dialect may run beside the other controllers and the stand-ins, and those of the stand-ins beside
+/// dialects.
 const STAGE: &[&str] = &["millpond-controllers", "millpond-sim"];
 const DIALECTS: &[&str] = &["millpond-hosts", "millpond-gpu", "millpond-ci"];
 
@@ -88,6 +89,7 @@ fn may_test_with(arrows: &Arrows, name: &str, other: &str) -> bool {
     SERVERS.contains(&other)
         || name == other
         || (DIALECTS.contains(&name) && STAGE.contains(&other))
+        || (STAGE.contains(&name) && DIALECTS.contains(&other))
         || arrows.get(name).is_some_and(|row| row.iter().any(|below| below == other || stands_on(arrows, below, other)))
 }
 

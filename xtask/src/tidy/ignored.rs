@@ -8,9 +8,6 @@ use crate::test::IGNORED_PREFIX;
 
 /// Tests that another test runs in a process of its own, to kill it.
 const CHILD_PREFIX: &str = "child_";
-/// Tests beside the test command: `cargo test -p millpond-ci -- --ignored slow_`. They take minutes, or do not hold on a
-/// busy machine yet.
-const SLOW_PREFIX: &str = "slow_";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(check_file).collect()
@@ -29,7 +26,7 @@ fn check_file(file: &SourceFile) -> Vec<Finding> {
         let line = 1 + file.text[..found.get_match().end()].matches('\n').count();
         let ignored = found["more"].contains("#[ignore");
         let real = name.starts_with(IGNORED_PREFIX);
-        if ignored && !real && ![CHILD_PREFIX, SLOW_PREFIX].iter().any(|prefix| name.starts_with(prefix)) {
+        if ignored && !real && !name.starts_with(CHILD_PREFIX) {
             let what = format!("`{name}` is ignored, and no step of `cargo xtask test` runs it");
             findings.push(Finding::line(&file.path, line, what));
         }
@@ -57,6 +54,10 @@ mod tests {
         assert_eq!(
             check("\n#[test]\n#[ignore]\nfn forgotten() {}\n"),
             ["a.rs:4: `forgotten` is ignored, and no step of `cargo xtask test` runs it"]
+        );
+        assert_eq!(
+            check("#[test]\n#[ignore]\nfn slow_one() {}\n"),
+            ["a.rs:3: `slow_one` is ignored, and no step of `cargo xtask test` runs it"]
         );
         assert_eq!(
             check("#[tokio::test]\nasync fn real_b() {}\n"),

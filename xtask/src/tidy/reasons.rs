@@ -33,6 +33,8 @@ const FORMS: &[&str] = &[
     r#"\bBlocked::new\(\s*"([A-Z]\w+)""#,
     // What is still missing, with its message.
     r#"\bSome\(\(\s*"([A-Z]\w+)","#,
+    // The reason for each variant of an error, with more about it.
+    r#"=> \(\s*"([A-Z]\w+)","#,
 ];
 
 /// Files that name the variants of an enum (`Self::AtLimit => "AtLimit"`) or hold constants, all of them reasons.
@@ -145,6 +147,7 @@ mod tests {
             r#"Condition::fails(conditions::READY, "Odd", message)"#,
             r#"Condition::new(READY, TRUE, "Odd", message)"#,
             r#"return Some(("Odd", "the node is odd".to_owned()));"#,
+            r#"Self::Odd(_) => ("Odd", "schedule"),"#,
         ];
         for line in lines {
             let message =

@@ -292,6 +292,34 @@ pub(super) const GPU_JOBS: &[Reason] = &[
         "vCenter answers, and the inventory is still out of date",
         "the controller's log has vCenter's answer",
     ),
+    info(
+        "Scheduled",
+        &[Condition("MaintenanceWindow", "Ready=True")],
+        "the times of the window are known, and answers about its nodes respect them",
+    ),
+    info(
+        "Suspended",
+        &[Condition("MaintenanceWindow", "Ready=False")],
+        "`spec.suspend` is set; the window does not take place",
+    ),
+    act(
+        "InvalidSchedule",
+        &[Condition("MaintenanceWindow", "Ready=False")],
+        "`spec.schedule` is no cron expression",
+        "correct the field; the message says what is wrong with it",
+    ),
+    act(
+        "InvalidTimeZone",
+        &[Condition("MaintenanceWindow", "Ready=False")],
+        "`spec.timeZone` is not known",
+        "name a zone of the IANA database, such as `Europe/Berlin`",
+    ),
+    act(
+        "InvalidDuration",
+        &[Condition("MaintenanceWindow", "Ready=False")],
+        "`spec.duration` is no duration",
+        "write it like `2h30m`",
+    ),
     info("Claimed", &[Condition("GPUInfo", "Reserved=True")], "a pod uses the reserved GPUs"),
     info("Reserved", &[Condition("GPUInfo", "Reserved=True")], "the GPUs wait for a pod until the time in the message"),
     act(
@@ -366,6 +394,12 @@ pub(super) const CI_NODES: &[Reason] = &[
         "OutOfCapacity",
         &[Field("NodeRequest", "status.reasons")],
         "the provider has no capacity for the label at the moment",
+    ),
+    act(
+        "NoUpload",
+        &[Field("NodeRequest", "status.reasons")],
+        "no upload of the label's disk image to the provider is ready",
+        "`millpond ci image-list`, and the builder's log",
     ),
     info(
         "MaxConcurrency",

@@ -172,8 +172,7 @@ impl State {
             Write::RemoveUpload(key) => self.remove_upload(&key),
             Write::Pause { image, paused } => self.image(&image).paused = paused,
             Write::RequestBuild { image } => {
-                let request = &mut self.image(&image).request;
-                *request = request.or(Some(now));
+                self.image(&image).request = Some(now);
             }
             Write::ClearRequest { image } => self.image(&image).request = None,
         }

@@ -163,7 +163,7 @@ pub enum Write {
         /// Whether it is to be paused.
         paused: bool,
     },
-    /// Asks for a build.
+    /// Asks for a build. A request that stands already is renewed: it comes after every failure before it.
     RequestBuild {
         /// The image.
         image: String,

@@ -157,7 +157,7 @@ impl ZooKeeperStore {
         let builds = try_join_all(read).await?.into_iter().filter_map(|(id, build)| Some((id, build?))).collect();
         Ok(ImageRecords {
             paused: paused.is_some(),
-            request: request.map(|stat| stat.ctime_ms as f64 / 1000.0),
+            request: request.map(|stat| stat.mtime_ms as f64 / 1000.0),
             locked: lock.is_some_and(|stat| stat.children > 0),
             builds,
         })
@@ -218,7 +218,12 @@ impl ZooKeeperStore {
             Write::RemoveUpload(key) => self.delete_tree(&upload_path(&key)).await?,
             Write::Pause { image, paused: true } => self.ensure(&format!("{IMAGES}/{image}/pause")).await?,
             Write::Pause { image, paused: false } => self.delete_tree(&format!("{IMAGES}/{image}/pause")).await?,
-            Write::RequestBuild { image } => self.ensure(&format!("{IMAGES}/{image}/request-build")).await?,
+            Write::RequestBuild { image } => {
+                let path = format!("{IMAGES}/{image}/request-build");
+                self.ensure(&path).await?;
+                // A request that stands already is younger from here on: it does not wait for a back-off.
+                self.set(&path, Vec::new()).await?;
+            }
             Write::ClearRequest { image } => self.delete_tree(&format!("{IMAGES}/{image}/request-build")).await?,
         }
         Ok(String::new())

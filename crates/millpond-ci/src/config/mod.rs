@@ -20,8 +20,8 @@ use serde::Deserialize;
 
 pub use diskimage::{DiskImage, Origin};
 pub use provider::{
-    CloudImage, Driver, LabelDetails, MetastaticLabel, OpenStackLabel, OpenStackProvider, PodLabel, Pool, PoolLabel,
-    Provider, ProviderDetails, ProviderImage, StaticHost,
+    CloudImage, Driver, LabelDetails, MetastaticLabel, OpenStackLabel, OpenStackPool, OpenStackProvider, PodLabel,
+    Pool, PoolLabel, Provider, ProviderDetails, ProviderImage, StaticHost,
 };
 
 /// Named amounts: `instances`, `cores`, `ram` (MiB), and whatever else a file names. A resource that is absent from a

@@ -89,6 +89,17 @@ pub struct Provider {
     pub pools: Vec<Pool>,
 }
 
+impl Provider {
+    /// How long one attempt to launch a node may take.
+    pub fn launch_timeout_s(&self) -> Option<u64> {
+        match &self.details {
+            ProviderDetails::OpenStack(details) => Some(details.launch_timeout_s),
+            ProviderDetails::Metastatic { launch_timeout_s, .. } => Some(*launch_timeout_s),
+            ProviderDetails::None | ProviderDetails::Pods { .. } => None,
+        }
+    }
+}
+
 /// Settings of a provider that depend on its driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProviderDetails {
@@ -125,6 +136,8 @@ pub struct Pool {
     pub labels: BTreeMap<String, PoolLabel>,
     /// Hosts of a static pool.
     pub hosts: Vec<StaticHost>,
+    /// How servers of it are made, where they come from OpenStack or its simulation.
+    pub openstack: Option<OpenStackPool>,
 }
 
 /// A label of a pool.
@@ -299,6 +312,43 @@ pub struct OpenStackProvider {
     pub post_upload_hook: Option<String>,
 }
 
+/// How the servers of a pool are made.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OpenStackPool {
+    /// Names or ids of networks; those that Nova chooses if empty.
+    #[serde(default)]
+    pub networks: Vec<String>,
+    /// Security groups.
+    #[serde(default)]
+    pub security_groups: Vec<String>,
+    /// Zones, of which each request gets one.
+    #[serde(default)]
+    pub availability_zones: Vec<String>,
+    /// Whether a server without a public address gets a floating one.
+    #[serde(default = "yes")]
+    pub auto_floating_ip: bool,
+    /// Whether host keys are gathered before a server is handed out.
+    #[serde(default = "yes")]
+    pub host_key_checking: bool,
+    /// Whether the project's quota is not looked at.
+    #[serde(default)]
+    pub ignore_provider_quota: bool,
+}
+
+impl Default for OpenStackPool {
+    fn default() -> Self {
+        Self {
+            networks: Vec::new(),
+            security_groups: Vec::new(),
+            availability_zones: Vec::new(),
+            auto_floating_ip: true,
+            host_key_checking: true,
+            ignore_provider_quota: false,
+        }
+    }
+}
+
 /// A disk image of a provider.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -330,6 +380,8 @@ pub struct CloudImage {
     pub image_id: Option<String>,
     /// Its name in the cloud.
     pub image_name: Option<String>,
+    /// Whether servers get a config drive.
+    pub config_drive: Option<bool>,
     /// The user that Zuul logs in as.
     pub username: Option<String>,
     /// Its Python.

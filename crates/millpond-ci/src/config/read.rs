@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::check::Checker;
 use super::diskimage::{self, Entry, Origin, Origins};
 use super::provider::{
-    DEFAULT_PRIORITY, Driver, LabelDetails, MetastaticLabel, OpenStackLabel, OpenStackProvider, PodLabel, Pool,
-    PoolLabel, Provider, ProviderDetails, StaticHost, limited_resource, limits,
+    DEFAULT_PRIORITY, Driver, LabelDetails, MetastaticLabel, OpenStackLabel, OpenStackPool, OpenStackProvider,
+    PodLabel, Pool, PoolLabel, Provider, ProviderDetails, StaticHost, limited_resource, limits,
 };
 use super::substitute::substitute;
 use super::words;
@@ -394,6 +394,10 @@ impl Checker<'_> {
             Some(nodes) => typed(self, nodes, &format!("{path}.nodes"))?,
             None => Vec::new(),
         };
+        let openstack = match driver {
+            Driver::OpenStack | Driver::Fake => Some(typed::<OpenStackPool>(self, entry, path)?),
+            _ => None,
+        };
         let mut labels = BTreeMap::new();
         for host in &hosts {
             for label in &host.labels {
@@ -414,6 +418,7 @@ impl Checker<'_> {
             node_attributes: values.get("node-attributes").and_then(Value::as_object).cloned(),
             labels,
             hosts,
+            openstack,
         })
     }
 

@@ -9,9 +9,11 @@ use parking_lot::Mutex;
 use super::fake::FakeCloud;
 use super::kube::{self, Contexts};
 use super::metastatic::Metastatic;
+use super::openstack::OpenStack;
 use super::{Driver, DriverError, Drivers};
 use crate::config::{self, Config, Provider};
 use crate::launcher::Backend;
+use crate::openstack::Clouds;
 
 /// What drivers need of their process; it outlives a change of the configuration.
 pub struct Context {
@@ -22,6 +24,10 @@ pub struct Context {
     slots: Mutex<BTreeMap<String, (Provider, Arc<Metastatic>)>>,
     /// Simulated clouds keep their servers.
     clouds: Mutex<BTreeMap<String, (Provider, Arc<FakeCloud>)>>,
+    /// Where the credentials of clouds come from.
+    credentials: Clouds,
+    /// Sessions with clouds.
+    servers: Mutex<BTreeMap<String, (Provider, Arc<OpenStack>)>>,
 }
 
 impl Context {
@@ -32,7 +38,20 @@ impl Context {
 
     /// Clusters come from these contexts.
     pub fn with_contexts(contexts: Arc<Contexts>) -> Self {
-        Self { contexts, backend: None, slots: Mutex::default(), clouds: Mutex::default() }
+        Self {
+            contexts,
+            backend: None,
+            slots: Mutex::default(),
+            clouds: Mutex::default(),
+            credentials: Clouds::of_files(),
+            servers: Mutex::default(),
+        }
+    }
+
+    /// Clouds are logged in to with these credentials.
+    #[must_use]
+    pub fn with_clouds(self, credentials: Clouds) -> Self {
+        Self { credentials, ..self }
     }
 
     /// Backing nodes of metastatic providers are requested from this store.
@@ -55,6 +74,16 @@ impl Context {
         Ok(driver)
     }
 
+    fn servers(&self, provider: &Provider) -> Result<Arc<dyn Driver>, DriverError> {
+        let mut servers = self.servers.lock();
+        if let Some((_, driver)) = servers.get(&provider.name).filter(|(known, _)| known == provider) {
+            return Ok(Arc::clone(driver) as Arc<dyn Driver>);
+        }
+        let driver = Arc::new(OpenStack::new(provider, self.credentials.clone())?);
+        servers.insert(provider.name.clone(), (provider.clone(), Arc::clone(&driver)));
+        Ok(driver)
+    }
+
     fn cloud(&self, provider: &Provider) -> Arc<FakeCloud> {
         let mut clouds = self.clouds.lock();
         let known = clouds.get(&provider.name).filter(|(known, _)| known.details == provider.details);
@@ -74,9 +103,7 @@ pub fn all(config: &Config, context: &Context) -> Drivers {
         let driver: Result<Arc<dyn Driver>, DriverError> = match provider.driver {
             config::Driver::Fake => Ok(context.cloud(provider)),
             config::Driver::Metastatic => context.slots(provider),
-            config::Driver::OpenStack => {
-                Err(DriverError::Permanent(format!("the driver `{}` is not there", provider.driver)))
-            }
+            config::Driver::OpenStack => context.servers(provider),
             config::Driver::Static
             | config::Driver::Kubernetes
             | config::Driver::OpenShift

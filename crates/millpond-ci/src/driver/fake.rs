@@ -57,6 +57,8 @@ impl FakeCloud {
             });
             server.external_id.clone()
         };
+        let uploaded = launch.image.as_ref();
+        let (username, python) = (image.and_then(|it| it.username.clone()), image.map(|it| it.python_path.clone()));
         Ok(Launched {
             external_id: id,
             cloud: Some(self.cloud.clone()),
@@ -69,11 +71,18 @@ impl FakeCloud {
             private_ipv4: Some(ADDRESS.to_owned()),
             connection_port: Some(Json::of(&image.map_or(22, |image| image.connection_port))),
             connection_type: Some(image.map_or_else(|| "ssh".to_owned(), |image| image.connection_type.clone())),
-            username: Some(image.and_then(|image| image.username.clone()).unwrap_or_else(|| "zuul".to_owned())),
-            python_path: Some(image.map_or_else(|| "auto".to_owned(), |image| image.python_path.clone())),
-            shell_type: image.and_then(|image| image.shell_type.clone()),
+            username: Some(
+                uploaded.map(|image| image.username.clone()).or(username).unwrap_or_else(|| "zuul".to_owned()),
+            ),
+            python_path: Some(
+                uploaded.map(|image| image.python_path.clone()).or(python).unwrap_or_else(|| "auto".to_owned()),
+            ),
+            shell_type: uploaded.map_or_else(|| image.and_then(|it| it.shell_type.clone()), |it| it.shell_type.clone()),
             host_keys: vec![HOST_KEY.to_owned()],
-            image_id: label.cloud_image.clone().or_else(|| label.diskimage.clone()),
+            image_id: match &launch.image {
+                Some(image) => Some(image.upload.path.clone()),
+                None => label.cloud_image.clone().or_else(|| label.diskimage.clone()),
+            },
             node_properties: Map::new(),
             resources: Some(Resources::from([
                 (CORES.to_owned(), FLAVOR_CORES),

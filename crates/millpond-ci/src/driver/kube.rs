@@ -13,7 +13,6 @@ mod body;
 mod contexts;
 mod namespaces;
 mod pods;
-mod template;
 mod waiting;
 
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use super::{Driver as DriverTrait, DriverError, Drivers, Instance, Launch, Launc
 use crate::config::{Config, Driver, LabelDetails, PodLabel, Provider, ProviderDetails};
 use crate::model::Node;
 
-pub use contexts::{Contexts, providers_secret};
+pub use contexts::{Contexts, ProvidersSecret, providers_secret};
 
 /// The user that Zuul is in a namespace of its own.
 const WORKER: &str = "zuul-worker";

@@ -11,11 +11,15 @@ pub mod hostkeys;
 pub mod hosts;
 pub mod kube;
 mod metastatic;
+mod openstack;
+mod template;
 
 pub use all::{Context, all};
 pub use fake::FakeCloud;
 pub use metastatic::Metastatic;
+pub use openstack::OpenStack;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -48,6 +52,39 @@ pub trait Driver: Send + Sync + 'static {
     fn limits(&self) -> BoxFuture<'_, Result<Resources, DriverError>> {
         Box::pin(std::future::ready(Ok(Resources::new())))
     }
+
+    /// What a node of a label takes, by pool and label, where the provider knows more than the configuration.
+    fn sizes(&self) -> BoxFuture<'_, Result<Sizes, DriverError>> {
+        Box::pin(std::future::ready(Ok(Sizes::new())))
+    }
+}
+
+/// What nodes take of limits, by pool and label.
+pub type Sizes = BTreeMap<(String, String), Resources>;
+
+/// An upload of a disk image that servers can boot from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadedImage {
+    /// The provider's id of it.
+    pub external_id: String,
+    /// Its place among the records, which the node's record names.
+    pub path: String,
+}
+
+/// The newest ready uploads, by image and provider.
+pub type Uploads = BTreeMap<(String, String), UploadedImage>;
+
+/// What a disk image says of its servers, and its newest upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchImage {
+    /// The upload.
+    pub upload: UploadedImage,
+    /// The user that Zuul logs in as.
+    pub username: String,
+    /// Its Python.
+    pub python_path: String,
+    /// Its shell.
+    pub shell_type: Option<String>,
 }
 
 /// What to launch.
@@ -65,6 +102,8 @@ pub struct Launch {
     pub details: Arc<PoolLabel>,
     /// The request that the node is for, with its id; `None` for a node that is kept ready.
     pub request: Option<(String, Arc<NodeRequest>)>,
+    /// What it boots from, if the label names a disk image that is uploaded.
+    pub image: Option<LaunchImage>,
 }
 
 /// Something that exists in the provider.
@@ -154,7 +193,7 @@ impl DriverError {
 pub type Factory = Arc<dyn Fn(&Config) -> Drivers + Send + Sync>;
 
 /// Drivers by the name of their provider.
-pub type Drivers = std::collections::BTreeMap<String, Result<Arc<dyn Driver>, DriverError>>;
+pub type Drivers = BTreeMap<String, Result<Arc<dyn Driver>, DriverError>>;
 
 impl Launched {
     /// Writes what is known into a node's record.

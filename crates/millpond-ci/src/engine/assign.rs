@@ -290,6 +290,9 @@ impl<'s> Round<'s, '_> {
             if self.snapshot.out_of_capacity.contains(&(pool.id.clone(), label.clone())) {
                 return Err(Reason::OutOfCapacity(label.clone()));
             }
+            if let Some(image) = self.snapshot.without_image.get(&(pool.id.clone(), label.clone())) {
+                return Err(Reason::NoUpload(image.clone()));
+            }
             add(&mut launched, &pool.labels[label]);
             nodes.push(Source::Launch(label.clone()));
         }

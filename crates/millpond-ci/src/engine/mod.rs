@@ -48,6 +48,8 @@ pub struct Snapshot {
     pub max_hold_age_s: Option<u64>,
     /// Labels that a pool has no capacity for at the moment.
     pub out_of_capacity: BTreeSet<(String, String)>,
+    /// Labels of a pool whose disk image has no ready upload to the provider, with the image.
+    pub without_image: BTreeMap<(String, String), String>,
     /// Requests by id.
     pub requests: BTreeMap<String, Locked<NodeRequest>>,
     /// Nodes by id.
@@ -100,6 +102,8 @@ pub struct Pool {
     pub hosts: Option<Vec<Host>>,
     /// How many requests the provider handles at a time.
     pub max_concurrency: Option<u64>,
+    /// Whether it may go beyond what the provider allows.
+    pub ignores_provider_limits: bool,
 }
 
 /// A host of a static pool.
@@ -281,6 +285,8 @@ pub enum Reason {
     NoFreeHost,
     /// The provider has no capacity for this label at the moment.
     OutOfCapacity(String),
+    /// The label's disk image has no ready upload to the provider.
+    NoUpload(String),
     /// The provider handles as many requests as it may.
     MaxConcurrency(u64),
     /// The request asks for another provider.
@@ -343,6 +349,7 @@ impl fmt::Display for Reason {
             }
             Self::NoFreeHost => f.write_str("all hosts with these labels are in use"),
             Self::OutOfCapacity(label) => write!(f, "the provider has no capacity for `{label}` at the moment"),
+            Self::NoUpload(image) => write!(f, "no upload of the disk image `{image}` is ready"),
             Self::MaxConcurrency(limit) => {
                 write!(f, "the provider handles {limit} requests already, as many as it may")
             }
@@ -376,6 +383,7 @@ pub fn pools(config: &Config, id: &dyn Fn(&str, &str) -> String) -> Vec<Pool> {
             labels: pool.labels.iter().map(|(name, label)| (name.clone(), label.resources.clone())).collect(),
             hosts: (provider.driver == Driver::Static).then(|| pool.hosts.iter().map(host).collect()),
             max_concurrency: provider.max_concurrency,
+            ignores_provider_limits: pool.openstack.as_ref().is_some_and(|pool| pool.ignore_provider_quota),
         })
     });
     pools.collect()

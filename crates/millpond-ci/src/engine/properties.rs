@@ -64,6 +64,7 @@ impl World {
             labels: labels.iter().map(|label| ((*label).to_owned(), instances(1))).collect(),
             hosts: None,
             max_concurrency: None,
+            ignores_provider_limits: false,
         };
         let host = |name: &str, slots, labels: &[&str]| Host {
             name: name.to_owned(),

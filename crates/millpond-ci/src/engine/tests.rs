@@ -18,6 +18,7 @@ fn pool(provider: &str, limit: u64, labels: &[&str]) -> Pool {
         labels: labels.iter().map(|label| ((*label).to_owned(), instances(1))).collect(),
         hosts: None,
         max_concurrency: None,
+        ignores_provider_limits: false,
     }
 }
 

@@ -185,7 +185,8 @@ pub(super) fn keep_ready(snapshot: &Snapshot, contended: &BTreeSet<usize>, usage
             pools.sort_by_key(|(index, pool)| (pool.priority, *index));
             let fits = |(index, pool): &(usize, &Pool)| {
                 let Some(needed) = pool.labels.get(&label.name).filter(|_| pool.hosts.is_none()) else { return false };
-                let backs_off = snapshot.out_of_capacity.contains(&(pool.id.clone(), label.name.clone()));
+                let key = (pool.id.clone(), label.name.clone());
+                let backs_off = snapshot.out_of_capacity.contains(&key) || snapshot.without_image.contains_key(&key);
                 !backs_off && !contended.contains(index) && usage.check_pool(snapshot, pool, needed).is_ok()
             };
             let Some((_, pool)) = pools.into_iter().find(fits) else { break };

@@ -57,6 +57,9 @@ impl Usage {
         let empty = Resources::new();
         let pool_usage = self.pools.get(&(pool.provider.clone(), pool.name.clone())).unwrap_or(&empty);
         check(&pool.limits, pool_usage, needed, &Scope::Pool)?;
+        if pool.ignores_provider_limits {
+            return Ok(());
+        }
         let limits = snapshot.provider_limits.get(&pool.provider).unwrap_or(&empty);
         check(limits, self.providers.get(&pool.provider).unwrap_or(&empty), needed, &Scope::Provider)
     }

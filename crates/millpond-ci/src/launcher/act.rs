@@ -129,7 +129,9 @@ impl Round<'_> {
         node.labels = vec![label.to_owned()];
         node.launcher = Some(self.context.hostname.clone());
         node.attributes = place.pool.node_attributes.clone();
-        node.resources = place.pool.labels.get(label).map(|label| label.resources.clone());
+        // As the decision counted it: providers know more than the configuration.
+        let pool = self.snapshot.pools.iter().find(|pool| pool.id == place.id);
+        node.resources = pool.and_then(|pool| pool.labels.get(label)).cloned();
         node
     }
 

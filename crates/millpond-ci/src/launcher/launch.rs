@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::act::{Job, LaunchTarget, delete_instance, instance};
 use super::backend::{Key, Write};
 use super::run::{Context, Current, now};
-use crate::driver::{Driver, DriverError, Launch, Launched};
+use crate::config::{LabelDetails, Provider};
+use crate::driver::{Driver, DriverError, Launch, LaunchImage, Launched};
 use crate::model::{Node, NodeRequest, NodeState};
 
 /// Between two attempts; doubles.
@@ -53,8 +54,9 @@ impl Job {
             label: label.clone(),
             details: Arc::new(details.clone()),
             request,
+            image: self.image(&place, &details.details),
         };
-        let result = self.attempt(&*driver, &launch, &record, place.provider.launch_retries).await;
+        let result = self.attempt(&*driver, &launch, &record, &place.provider).await;
         let word = result.as_ref().map_or_else(DriverError::kind, |_| "ready");
         let counted = (provider.clone(), word.to_owned());
         *self.context.counters.lock().launches.entry(counted).or_default() += 1;
@@ -85,13 +87,13 @@ impl Job {
         driver: &dyn Driver,
         launch: &Launch,
         record: &Node,
-        retries: u64,
+        provider: &Provider,
     ) -> Result<Launched, DriverError> {
         let mut pause = RETRY;
         let mut attempt = 1;
         loop {
-            match driver.launch(launch).await {
-                Err(DriverError::Transient(error)) if attempt < retries => {
+            match within(provider.launch_timeout_s(), driver.launch(launch)).await {
+                Err(DriverError::Transient(error)) if attempt < provider.launch_retries => {
                     tracing::warn!(node = launch.node_id, attempt, error, "the launch failed; tries again");
                     delete_instance(driver, &instance(&launch.node_id, record)).await;
                     tokio::time::sleep(pause).await;
@@ -101,6 +103,21 @@ impl Job {
                 result => return result,
             }
         }
+    }
+
+    /// What a server of a label boots from, if that is a disk image with a ready upload.
+    fn image(&self, target: &LaunchTarget, label: &LabelDetails) -> Option<LaunchImage> {
+        let LabelDetails::OpenStack(label) = label else { return None };
+        let name = label.diskimage.as_ref()?;
+        let uploads = self.context.uploads.lock().clone()?;
+        let upload = uploads.get(&(name.clone(), target.provider.name.clone()))?.clone();
+        let settings = self.current.config.diskimages.get(name)?;
+        Some(LaunchImage {
+            upload,
+            username: settings.username.clone(),
+            python_path: settings.python_path.clone(),
+            shell_type: settings.shell_type.clone(),
+        })
     }
 
     async fn ready(&self, id: &str, launched: Launched) {
@@ -125,5 +142,34 @@ impl Job {
     async fn write(&self, id: &str, revision: u64, record: Node, unlock: bool) {
         let write = Write::Node { id: id.to_owned(), revision, record, unlock };
         self.commit_or_unlock(vec![write], &[Key::Node(id.to_owned())]).await;
+    }
+}
+
+/// An attempt that takes longer than `launch-timeout` has failed. What it made is deleted before the next.
+async fn within(
+    limit_s: Option<u64>,
+    launch: impl Future<Output = Result<Launched, DriverError>>,
+) -> Result<Launched, DriverError> {
+    let Some(limit_s) = limit_s else { return launch.await };
+    let ended = tokio::time::timeout(Duration::from_secs(limit_s), launch).await;
+    ended.unwrap_or_else(|_| {
+        Err(DriverError::Transient(format!("the launch took longer than launch-timeout, {limit_s} s")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn launches_end_at_their_timeout() {
+        let slow = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(Launched::default())
+        };
+        let error = within(Some(5), slow).await.unwrap_err();
+        assert_eq!(error, DriverError::Transient("the launch took longer than launch-timeout, 5 s".to_owned()));
+        assert!(within(Some(5), std::future::ready(Ok(Launched::default()))).await.is_ok());
+        assert!(within(None, std::future::ready(Ok(Launched::default()))).await.is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,7 +17,7 @@ use super::snapshot::{self, Surroundings};
 use super::under_way::{Item, UnderWay};
 use super::upkeep;
 use crate::config::{Config, Driver, Resources};
-use crate::driver::{Drivers, Factory};
+use crate::driver::{Drivers, Factory, Sizes, Uploads};
 use crate::engine::{self, Decision, Lock, Snapshot, Verdict};
 use crate::model::RequestState;
 
@@ -41,12 +41,15 @@ pub struct Settings {
     pub drivers: Factory,
     /// The host's name, which nodes carry.
     pub hostname: String,
+    /// The newest uploads of disk images; `None` where no builder's records are read: then labels do not wait for one.
+    pub uploads: Option<watch::Receiver<Arc<Uploads>>>,
 }
 
 /// A launcher.
 pub struct Launcher {
     context: Arc<Context>,
     config: watch::Receiver<Arc<Config>>,
+    uploads: Option<watch::Receiver<Arc<Uploads>>>,
     factory: Factory,
     /// Providers that work.
     usable: BTreeSet<String>,
@@ -61,6 +64,14 @@ pub(super) struct Context {
     pub(super) capacity: Mutex<Capacity>,
     /// Limits that the providers themselves reported.
     pub(super) limits: Mutex<BTreeMap<String, Resources>>,
+    /// What nodes of each provider take, as the providers told.
+    pub(super) sizes: Mutex<BTreeMap<String, Sizes>>,
+    /// What servers boot from, where that is known.
+    pub(super) uploads: Mutex<Option<Arc<Uploads>>>,
+    /// A provider told something new.
+    pub(super) told: Notify,
+    /// There are other drivers.
+    pub(super) reconfigured: Notify,
     /// The configuration and its drivers.
     pub(super) current: Mutex<Current>,
     pub(super) waiting: Mutex<Waiting>,
@@ -143,6 +154,10 @@ impl Launcher {
             under_way: UnderWay::default(),
             capacity: Mutex::default(),
             limits: Mutex::default(),
+            sizes: Mutex::default(),
+            uploads: Mutex::new(settings.uploads.as_ref().map(|uploads| Arc::clone(&uploads.borrow()))),
+            told: Notify::new(),
+            reconfigured: Notify::new(),
             current: Mutex::new(Current { config, drivers }),
             waiting: Mutex::default(),
             counters: Mutex::default(),
@@ -152,6 +167,7 @@ impl Launcher {
         Self {
             context: Arc::new(context),
             config: settings.config,
+            uploads: settings.uploads,
             factory: settings.drivers,
             usable: BTreeSet::new(),
             tasks,
@@ -181,6 +197,8 @@ impl Launcher {
                 () = ends.cancelled() => break,
                 changed = changes.changed() => if changed.is_err() { break },
                 () = next(&mut self.config) => self.configure(),
+                () = next_of(&mut self.uploads) => self.take_uploads(),
+                () = self.context.told.notified() => {}
                 () = self.context.under_way.ended() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
@@ -191,6 +209,12 @@ impl Launcher {
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
             tracing::info!(actions = self.context.under_way.len(), "ends before all actions are done");
         }
+    }
+
+    /// Takes over the uploads of disk images as they are now.
+    fn take_uploads(&mut self) {
+        let uploads = self.uploads.as_mut().map(|uploads| Arc::clone(&uploads.borrow_and_update()));
+        *self.context.uploads.lock() = uploads;
     }
 
     /// Takes over the configuration as it is now.
@@ -225,6 +249,7 @@ impl Launcher {
         });
         self.context.backend.announce(specs.collect());
         *self.context.current.lock() = Current { config, drivers: Arc::new(drivers) };
+        self.context.reconfigured.notify_one();
     }
 
     /// Decides once; gives the time of the next decision if nothing changes.
@@ -240,11 +265,14 @@ impl Launcher {
         let current = self.context.current.lock().clone();
         let moment = Instant::now();
         let snapshot = {
-            let limits = self.context.limits.lock();
+            let (limits, sizes) = (self.context.limits.lock(), self.context.sizes.lock());
+            let uploads = self.context.uploads.lock().clone();
             let around = Surroundings {
                 now: now(),
                 config: &current.config,
                 provider_limits: &limits,
+                sizes: &sizes,
+                uploads: uploads.as_deref(),
                 out_of_capacity: self.context.capacity.lock().backing_off(moment),
                 usable: &self.usable,
                 launcher: &self.context.hostname,
@@ -321,10 +349,18 @@ impl Launcher {
     }
 }
 
-/// Waits for another configuration. There is none any more once its sender is gone.
-async fn next(config: &mut watch::Receiver<Arc<Config>>) {
-    if config.changed().await.is_err() {
+/// Waits for another value. There is none any more once its sender is gone.
+async fn next<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+/// The same of a receiver that may be absent.
+async fn next_of<T>(receiver: &mut Option<watch::Receiver<T>>) {
+    match receiver {
+        Some(receiver) => next(receiver).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::backend::{Key, Records, Stored};
 use super::under_way::Item;
-use crate::config::{Config, Driver, Resources};
+use crate::config::{Config, Driver, LabelDetails, Resources};
+use crate::driver::{Sizes, Uploads};
 use crate::engine::{self, Lock, Locked, Snapshot};
 use crate::model::NodeState;
 
@@ -15,6 +16,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) config: &'a Config,
     /// Limits that the providers themselves reported.
     pub(super) provider_limits: &'a BTreeMap<String, Resources>,
+    /// What nodes take, by provider, as the providers told.
+    pub(super) sizes: &'a BTreeMap<String, Sizes>,
+    /// What servers boot from, where that is known.
+    pub(super) uploads: Option<&'a Uploads>,
     pub(super) out_of_capacity: BTreeSet<(String, String)>,
     /// Providers that work; pools of the others serve nothing.
     pub(super) usable: &'a BTreeSet<String>,
@@ -40,9 +45,11 @@ pub(super) fn snapshot(records: &Records, items: &[Item], around: &Surroundings<
         labels: around.config.labels.clone(),
         max_hold_age_s: around.config.max_hold_age_s,
         out_of_capacity: around.out_of_capacity.clone(),
+        without_image: BTreeMap::new(),
         requests: records.requests.iter().map(|(id, stored)| (id.clone(), locked(stored))).collect(),
         nodes: records.nodes.iter().map(|(id, stored)| (id.clone(), locked(stored))).collect(),
     };
+    snapshot.without_image = without_image(&snapshot.pools, around);
     if items.iter().any(|item| item.is_creating) {
         // Among them are nodes that were created a moment ago, and are about to be locked.
         let ours = |node: &&mut Locked<crate::model::Node>| {
@@ -85,9 +92,34 @@ fn served(records: &Records, around: &Surroundings<'_>) -> Vec<engine::Pool> {
     let pools = pools(around.config, around.usable).into_iter();
     let named = pools.filter_map(|mut pool| {
         pool.id.clone_from(records.ours.get(&(pool.provider.clone(), pool.name.clone()))?);
+        let sizes = around.sizes.get(&pool.provider);
+        for (label, resources) in &mut pool.labels {
+            if let Some(size) = sizes.and_then(|sizes| sizes.get(&(pool.name.clone(), label.clone()))) {
+                resources.clone_from(size);
+            }
+        }
         Some(pool)
     });
     named.collect()
+}
+
+/// Labels whose disk image no server can boot from yet. A simulated cloud needs none.
+fn without_image(pools: &[engine::Pool], around: &Surroundings<'_>) -> BTreeMap<(String, String), String> {
+    let Some(uploads) = around.uploads else { return BTreeMap::new() };
+    let mut without = BTreeMap::new();
+    for provider in around.config.providers.iter().filter(|provider| provider.driver == Driver::OpenStack) {
+        for pool in pools.iter().filter(|pool| pool.provider == provider.name) {
+            let labels = provider.pools.iter().filter(|it| it.name == pool.name).flat_map(|it| &it.labels);
+            for (name, label) in labels {
+                let LabelDetails::OpenStack(details) = &label.details else { continue };
+                let Some(image) = &details.diskimage else { continue };
+                if !uploads.contains_key(&(image.clone(), provider.name.clone())) {
+                    without.insert((pool.id.clone(), name.clone()), image.clone());
+                }
+            }
+        }
+    }
+    without
 }
 
 /// The lower of what the configuration and the provider say.

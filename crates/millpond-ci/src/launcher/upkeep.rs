@@ -21,11 +21,13 @@ pub(super) async fn run(context: Arc<Context>) {
             drivers.iter().filter_map(|(name, driver)| Some((name.clone(), Arc::clone(driver.as_ref().ok()?))));
         for (provider, driver) in working {
             limits(&context, &provider, &*driver).await;
+            sizes(&context, &provider, &*driver).await;
             let seen = suspects.entry(provider.clone()).or_default();
             leaks(&context, &provider, &driver, seen).await;
         }
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
+            () = context.reconfigured.notified() => {}
             () = context.ends.cancelled() => return,
         }
     }
@@ -33,8 +35,25 @@ pub(super) async fn run(context: Arc<Context>) {
 
 async fn limits(context: &Context, provider: &str, driver: &dyn Driver) {
     match driver.limits().await {
-        Ok(limits) => drop(context.limits.lock().insert(provider.to_owned(), limits)),
+        Ok(limits) => {
+            let before = context.limits.lock().insert(provider.to_owned(), limits.clone());
+            if before.unwrap_or_default() != limits {
+                context.told.notify_one();
+            }
+        }
         Err(error) => tracing::warn!(provider, %error, "the provider does not tell its limits"),
+    }
+}
+
+async fn sizes(context: &Context, provider: &str, driver: &dyn Driver) {
+    match driver.sizes().await {
+        Ok(sizes) => {
+            let before = context.sizes.lock().insert(provider.to_owned(), sizes.clone());
+            if before.unwrap_or_default() != sizes {
+                context.told.notify_one();
+            }
+        }
+        Err(error) => tracing::warn!(provider, %error, "the provider does not tell the sizes of its nodes"),
     }
 }
 

@@ -4,6 +4,7 @@
 mod images;
 mod objects;
 mod of_store;
+pub mod uploads;
 mod zookeeper;
 
 use std::collections::BTreeSet;

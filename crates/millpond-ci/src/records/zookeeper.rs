@@ -384,7 +384,12 @@ impl Source for ZooKeeperSource {
     fn request_build<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<()>> {
         async move {
             let path = format!("{IMAGES}/{image}/request-build");
-            self.client.ensure(&path).await.map_err(|error| failed("write", &path, &error))
+            let written = async {
+                self.client.ensure(&path).await?;
+                // One that stands already is renewed: builders tell by its time that it comes after their last failure.
+                self.client.set(&path, Vec::new(), None).await
+            };
+            written.await.map(drop).map_err(|error| failed("write", &path, &error))
         }
         .boxed()
     }

@@ -15,6 +15,7 @@ pub fn reason_code(reason: &Reason) -> &'static str {
         Reason::AtLimit { .. } => "AtLimit",
         Reason::NoFreeHost => "NoFreeHost",
         Reason::OutOfCapacity(_) => "OutOfCapacity",
+        Reason::NoUpload(_) => "NoUpload",
         Reason::MaxConcurrency(_) => "MaxConcurrency",
         Reason::PrefersProvider(_) => "PrefersProvider",
         Reason::YieldsTo(_) => "YieldsTo",

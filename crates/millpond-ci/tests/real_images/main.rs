@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get ends it")]
 
+mod killed;
 mod nodepool;
 mod remote;
 

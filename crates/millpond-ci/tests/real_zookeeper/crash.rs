@@ -8,10 +8,11 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use millpond_ci::config::Config;
 use millpond_ci::driver::{Driver as _, FakeCloud};
-use millpond_ci::launcher::{Backend, BackendError, Key, PoolSpec, Records, Write};
-use millpond_ci::model::{NodeState, RequestState};
+use millpond_ci::launcher::{Backend, BackendError, Key, PoolSpec, Records, Stored, Write};
+use millpond_ci::model::{Node, NodeState, RequestState};
 use millpond_ci::zk::Store;
 use millpond_testkit::ZooKeeper;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::fixture::{CLOUD, Requestor, Running, cloud, configure, hosts};
@@ -117,9 +118,11 @@ async fn crash(config: &Config, uses: usize, is_done: bool) -> Result<()> {
         () = died.notified() => {}
         ended = requestor.ended(&two) => drop(ended?),
     }
+    // In half of the cases two launchers are alive when one ends.
+    let standby = uses.is_multiple_of(2).then(|| Running::start(config.clone(), drivers.clone()));
     first.kill().await;
 
-    let second = Running::start(config.clone(), drivers);
+    let second = standby.unwrap_or_else(|| Running::start(config.clone(), drivers));
     for id in [&two, &one] {
         let request = requestor.ended(id).await?;
         assert_eq!(request.state, RequestState::Fulfilled, "after {uses} uses");
@@ -144,7 +147,7 @@ async fn servers(cloud: &FakeCloud) -> Result<BTreeSet<String>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Java and ZooKeeper"]
-async fn slow_launchers_that_end_at_any_write_leave_nothing_behind() -> Result<()> {
+async fn real_launchers_that_end_at_any_write_leave_nothing_behind() -> Result<()> {
     let server = ZooKeeper::start()?;
     let config = configure(&server, CLOUD);
     for uses in 1..24 {
@@ -175,6 +178,76 @@ async fn real_zookeeper_may_go_away_and_come_back() -> Result<()> {
     check_owners(&requestor.store.records());
     let again = requestor.submit(&["small"], |_| {}).await?;
     assert_eq!(requestor.ended(&again).await?.state, RequestState::Fulfilled);
+    launcher.stop().await;
+    Ok(())
+}
+
+/// A way to ZooKeeper that can be cut.
+struct Line {
+    port: u16,
+    is_open: watch::Sender<bool>,
+}
+
+impl Line {
+    async fn to(server: u16) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (port, is_open) = (listener.local_addr()?.port(), watch::Sender::new(true));
+        let seen = is_open.subscribe();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut seen = seen.clone();
+                if !*seen.borrow() {
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = seen.wait_for(|is_open| !*is_open) => {}
+                    }
+                });
+            }
+        });
+        Ok(Self { port, is_open })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java and ZooKeeper"]
+async fn real_sessions_that_expire_lose_no_node() -> Result<()> {
+    let server = ZooKeeper::start()?;
+    let config = configure(&server, CLOUD);
+    let line = Line::to(server.secure_port()).await?;
+    let mut own = config.clone();
+    own.zookeeper.servers[0].port = line.port;
+    own.zookeeper.timeout_s = 1.0;
+    let (cloud, drivers) = cloud(&own);
+    let launcher = Running::start(own, drivers);
+    let requestor = Requestor::new(&config).await?;
+    let before = requestor.submit(&["vm", "vm"], |_| {}).await?;
+    let used = requestor.take(&before).await?;
+    let waiting = requestor.submit(&["vm", "vm"], |_| {}).await?;
+
+    // The launcher's pool is gone with its session.
+    line.is_open.send_replace(false);
+    requestor.until("the session has expired", |records| records.foreign.is_empty()).await?;
+    requestor.give_back(&used).await?;
+    let meanwhile = requestor.submit(&["vm"], |_| {}).await?;
+    line.is_open.send_replace(true);
+
+    for id in [&waiting, &meanwhile] {
+        assert_eq!(requestor.ended(id).await?.state, RequestState::Fulfilled, "{id}");
+        check_owners(&requestor.store.records());
+        assert!(cloud.list().await?.len() <= 3, "the limit holds");
+        let nodes = requestor.take(id).await?;
+        requestor.give_back(&nodes).await?;
+    }
+    let settled = |records: &Records| {
+        let is_ready = |node: &Stored<Node>| node.record.state == NodeState::Ready;
+        records.nodes.len() == 2 && records.nodes.values().all(is_ready) && records.requests.is_empty()
+    };
+    let records = requestor.until("two ready nodes and no others", settled).await?;
+    assert_eq!(servers(&cloud).await?, records.nodes.into_keys().collect(), "nothing leaks");
     launcher.stop().await;
     Ok(())
 }

@@ -86,6 +86,7 @@ impl Running {
             config: receiver,
             drivers: Arc::new(move |_| given.borrow().clone()),
             hostname: "millpond.example.com".to_owned(),
+            uploads: None,
         };
         let launcher = Launcher::new(settings);
         let (handle, ends) = (launcher.handle(), CancellationToken::new());

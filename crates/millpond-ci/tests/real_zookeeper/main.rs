@@ -8,3 +8,4 @@ mod crash;
 mod fixture;
 mod launcher;
 mod nodepool;
+mod zuul;

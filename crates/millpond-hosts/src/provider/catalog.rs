@@ -1,6 +1,7 @@
 //! Own hosts as instance types: hosts that are alike are one type, and the free ones are what is left of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use millpond_api::amounts::Amounts;
@@ -159,7 +160,7 @@ fn type_name(host: &ByoHost) -> String {
     let mut words = format!("{}cpu-{}gi-{arch}", parts.cpu_milli / 1000, parts.memory_bytes >> 30);
     for (name, count) in &parts.extended {
         let short: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        words.push_str(&format!("-{count}x{short}"));
+        let _ = write!(words, "-{count}x{short}");
     }
     let labels: BTreeMap<&str, &str> = own_labels(host).collect();
     let exact = format!("{:?} {:?} {} {labels:?}", parts.extended, (parts.cpu_milli, parts.memory_bytes), arch);

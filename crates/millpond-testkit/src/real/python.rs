@@ -1,5 +1,5 @@
-//! Nodepool as it comes from PyPI, in a virtual environment of the cache: what Millpond is compared with, and the other
-//! side of its protocol.
+//! Nodepool and Zuul as they come from PyPI, each in a virtual environment of the cache: what Millpond is compared with,
+//! and the other side of its protocol.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,12 +12,20 @@ use super::{Parts, lock_cache};
 /// The last release, a dependency that it forgets to name, and the client of ZooKeeper that it uses.
 const NODEPOOL: &[&str] = &["nodepool==11.0.0", "cachetools", "kazoo"];
 
+/// Zuul, whose scheduler requests nodes, and the tracing that its requests carry.
+const ZUUL: &[&str] = &["zuul==14.3.0", "opentelemetry-sdk"];
+
 /// The engine that runs playbooks, alone.
 const ANSIBLE: &[&str] = &["ansible-core==2.19.14"];
 
 /// The folder of programs of an environment with Nodepool; makes it where it is missing, which takes a minute.
 pub fn nodepool() -> Result<PathBuf> {
     environment("nodepool", "nodepool-11.0.0-venv", NODEPOOL)
+}
+
+/// The folder of programs of an environment with Zuul; makes it where it is missing, which takes minutes.
+pub fn zuul() -> Result<PathBuf> {
+    environment("zuul", "zuul-14.3.0-venv", ZUUL)
 }
 
 /// The folder of programs of an environment with ansible-core; makes it where it is missing.

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use millpond_testkit::real::{Part, Parts};
+use serde_json::Value;
 
 use crate::stage::{Host, MILLPOND, Stage, start, until};
 
@@ -88,6 +89,17 @@ fn nodes_of(purpose: &str) -> String {
     format!("kubectl get nodes -l purpose={purpose} -o jsonpath='{{.items[*].metadata.name}}'")
 }
 
+/// The ByoMachine of a list that no host suits.
+fn without_host(list: &str) -> Option<String> {
+    let list: Value = serde_json::from_str(list).ok()?;
+    let waits = |machine: &&Value| {
+        let mut conditions = machine["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["reason"] == "BYOHostsUnavailable")
+    };
+    let machine = list["items"].as_array()?.iter().find(waits)?;
+    machine["metadata"]["name"].as_str().map(str::to_owned)
+}
+
 #[tokio::test]
 #[ignore = "needs the real parts"]
 async fn real_kubectl_follows_the_walk_through_of_pools_over_own_hosts() -> Result<()> {
@@ -157,13 +169,13 @@ async fn real_kubectl_follows_the_walk_through_of_pools_over_own_hosts() -> Resu
     )?;
     shell.run("kubectl scale machinedeployment worker-pool -n default --replicas=3")?;
     shell.until(&nodes_of("worker"), "node10 node12").await?;
-    let waiting = "kubectl get byomachines -o jsonpath='{.items[?(@.status.conditions[*].reason==\"BYOHostsUnavailable\")].metadata.name}'";
-    let mut machine = String::new();
+    let mut machine = None;
     until("one machine has no host", || {
-        machine = shell.run(waiting).unwrap_or_default();
-        !machine.is_empty() && !machine.contains(' ')
+        machine = shell.run("kubectl get byomachines -o json").ok().and_then(|list| without_host(&list));
+        machine.is_some()
     })
     .await?;
+    let machine = machine.unwrap_or_default();
     let explained = shell.run(&format!("millpond explain machine/{machine}"))?;
     let fix = explained.lines().map(str::trim).find(|line| line.starts_with("kubectl label byohost"));
     assert_eq!(fix, Some("kubectl label byohost node13 -n default purpose=worker --overwrite"), "{explained}");
@@ -173,7 +185,7 @@ async fn real_kubectl_follows_the_walk_through_of_pools_over_own_hosts() -> Resu
 
     // The wrong host: its labels say so, and it stays where it is.
     shell.run("kubectl label byohost node13 -n default purpose=gpu --overwrite")?;
-    let mismatch = |host: &serde_json::Value| {
+    let mismatch = |host: &Value| {
         let conditions = host["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "SelectorMatches" && one["status"] == "False"))
     };

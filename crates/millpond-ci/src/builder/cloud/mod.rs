@@ -5,7 +5,7 @@
 //! found without any record of its own.
 
 mod fake;
-mod openstack;
+mod glance;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,12 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 pub use fake::FakeImages;
-pub use openstack::{CloudSettings, CloudsFile, GlanceImages};
+pub use glance::GlanceImages;
 
 use super::files::Checksums;
 use crate::config::{Driver, Provider, ProviderDetails};
+pub use crate::openstack::CloudError;
+use crate::openstack::Clouds as CloudSource;
 
 /// The property with the build's id.
 pub const BUILD_ID: &str = "nodepool_build_id";
@@ -70,17 +72,6 @@ pub struct CloudImage {
     pub properties: BTreeMap<String, String>,
 }
 
-/// Why a cloud did not do what it was asked for. Messages hold no secrets.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CloudError {
-    /// It may work the next time.
-    #[error("{0}")]
-    Transient(String),
-    /// It will not work until the configuration or the cloud is changed.
-    #[error("{0}")]
-    Permanent(String),
-}
-
 /// Makes the clouds of providers.
 pub trait Clouds: Send + Sync + 'static {
     /// The format that a provider takes.
@@ -104,9 +95,7 @@ impl ProviderClouds {
 impl Clouds for ProviderClouds {
     fn format(&self, provider: &Provider) -> Result<String, CloudError> {
         let ProviderDetails::OpenStack(details) = &provider.details else { return Err(no_images(provider)) };
-        // The file is read each time: it may have changed with the configuration.
-        let clouds = CloudsFile::find()?;
-        match clouds.cloud(&details.cloud) {
+        match CloudSource::of_files().cloud(&details.cloud) {
             Ok(cloud) => Ok(cloud.image_format().to_owned()),
             // A simulated cloud needs no credentials.
             Err(_) if provider.driver == Driver::Fake => Ok("qcow2".to_owned()),
@@ -118,7 +107,7 @@ impl Clouds for ProviderClouds {
         match (provider.driver, &provider.details) {
             (Driver::Fake, _) => Ok(Arc::new(FakeImages::new(images_dir, &provider.name))),
             (Driver::OpenStack, ProviderDetails::OpenStack(details)) => {
-                let cloud = CloudsFile::find()?.cloud(&details.cloud)?.clone();
+                let cloud = CloudSource::of_files().cloud(&details.cloud)?;
                 Ok(Arc::new(GlanceImages::new(cloud, details.region_name.as_deref())?))
             }
             _ => Err(no_images(provider)),

@@ -93,7 +93,13 @@ async fn failed_builds_back_off() {
     fixture.pass(61.0);
     settle(&builder).await;
     assert_eq!(fixture.builds().len(), 2);
-    // What is asked for does not wait, and what succeeds ends it.
+    // What is asked for does not wait, even where an earlier request stands, and what succeeds ends it.
+    for builds in [3, 4] {
+        session.write(Write::RequestBuild { image: "test".to_owned() }).await.unwrap();
+        settle(&builder).await;
+        assert_eq!(fixture.builds().len(), builds);
+        fixture.pass(1.0);
+    }
     session.write(Write::RequestBuild { image: "test".to_owned() }).await.unwrap();
     fixture.script("dib", DIB);
     settle(&builder).await;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::super::Launch;
-use super::{LABEL, NODE_ID, POOL, PROVIDER, template};
+use super::super::template;
+use super::{LABEL, NODE_ID, POOL, PROVIDER};
 use crate::config::{Driver, PodLabel};
 
 /// Labels of what belongs to a node: those of the label, and Nodepool's own.
@@ -131,6 +132,7 @@ mod tests {
             label: name.clone(),
             details: Arc::new(details.clone()),
             request: Some(("200-1".to_owned(), Arc::new(request))),
+            image: None,
         };
         let LabelDetails::Pod(label) = details.details else { panic!("a pod") };
         pod(Driver::OpenShiftPods, &format!("{name}-0000000007"), &launch, &label, Some("my-pod-0000000007"))

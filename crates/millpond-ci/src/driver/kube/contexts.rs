@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::DriverError;
+use crate::openstack::FILE_NAMES;
 
 /// The Secret of Software Factory with the files of providers.
 const PROVIDERS_SECRET: &str = "nodepool-providers-secrets";
@@ -175,13 +176,22 @@ fn in_cluster() -> Result<Cluster, DriverError> {
     Ok(Cluster { client, host, ca, skip_tls, token })
 }
 
-/// Follows `kube.config` in the providers' Secret of a namespace until the token is cancelled.
+/// What the providers' Secret holds, as it is now.
+#[derive(Clone)]
+pub struct ProvidersSecret {
+    /// `kube.config`
+    pub contexts: watch::Receiver<Option<String>>,
+    /// `clouds.yaml`, or `cloud.yaml` where that is absent.
+    pub clouds: watch::Receiver<Option<String>>,
+}
+
+/// Follows the providers' Secret of a namespace until the token is cancelled.
 pub fn providers_secret(
     client: Client,
     namespace: &str,
     stop: CancellationToken,
-) -> (watch::Receiver<Option<String>>, impl Future<Output = ()> + Send + use<>) {
-    let (sender, receiver) = watch::channel(None);
+) -> (ProvidersSecret, impl Future<Output = ()> + Send + use<>) {
+    let ((contexts, contexts_seen), (clouds, clouds_seen)) = (watch::channel(None), watch::channel(None));
     let api = Api::<Secret>::namespaced(client, namespace);
     let follow = async move {
         let config = watcher::Config::default().fields(&format!("metadata.name={PROVIDERS_SECRET}"));
@@ -192,21 +202,25 @@ pub fn providers_secret(
                 Ok(watcher::Event::Init) => listed = false,
                 Ok(watcher::Event::InitApply(secret) | watcher::Event::Apply(secret)) => {
                     listed = true;
-                    sender.send_if_modified(|known| replace(known, contexts_in(&secret)));
+                    contexts.send_if_modified(|known| replace(known, file_in(&secret, &[KUBE_CONFIG])));
+                    clouds.send_if_modified(|known| replace(known, file_in(&secret, &FILE_NAMES)));
                 }
                 Ok(watcher::Event::InitDone) if listed => {}
                 Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => {
-                    sender.send_if_modified(|known| replace(known, None));
+                    contexts.send_if_modified(|known| replace(known, None));
+                    clouds.send_if_modified(|known| replace(known, None));
                 }
                 Err(error) => tracing::debug!(%error, "cannot watch the Secret of providers"),
             }
         }
     };
-    (receiver, follow)
+    (ProvidersSecret { contexts: contexts_seen, clouds: clouds_seen }, follow)
 }
 
-fn contexts_in(secret: &Secret) -> Option<String> {
-    let bytes = secret.data.as_ref()?.get(KUBE_CONFIG)?;
+/// The first of these files that the Secret has.
+fn file_in(secret: &Secret, names: &[&str]) -> Option<String> {
+    let data = secret.data.as_ref()?;
+    let bytes = names.iter().find_map(|name| data.get(*name))?;
     Some(String::from_utf8_lossy(&bytes.0).into_owned())
 }
 
@@ -245,6 +259,18 @@ mod tests {
         std::fs::write(&file, kubeconfig("https://192.0.2.22:6443", "one")).unwrap();
         assert_eq!(contexts.cluster(Some("one")).await.unwrap().host, "https://192.0.2.22:6443");
         assert_eq!(contexts.cluster(None).await.unwrap().host, "https://192.0.2.22:6443");
+    }
+
+    #[test]
+    fn clouds_have_two_names_in_the_secret() {
+        let secret = |names: &[&str]| {
+            let data = names.iter().map(|name| ((*name).to_owned(), k8s_openapi::ByteString(name.as_bytes().to_vec())));
+            Secret { data: Some(data.collect()), ..Secret::default() }
+        };
+        let of = |names: &[&str]| file_in(&secret(names), &FILE_NAMES);
+        assert_eq!(of(&["cloud.yaml", "kube.config"]).as_deref(), Some("cloud.yaml"));
+        assert_eq!(of(&["cloud.yaml", "clouds.yaml"]).as_deref(), Some("clouds.yaml"));
+        assert_eq!(of(&["kube.config"]), None);
     }
 
     #[tokio::test]

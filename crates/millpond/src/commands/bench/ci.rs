@@ -131,6 +131,7 @@ fn launcher(config: Config) -> anyhow::Result<(Store, Launcher)> {
         config: watch::Sender::new(Arc::new(config)).subscribe(),
         drivers: Arc::new(|_| Drivers::new()),
         hostname: "bench".to_owned(),
+        uploads: None,
     };
     Ok((store, Launcher::new(settings)))
 }

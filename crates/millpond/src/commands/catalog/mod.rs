@@ -80,7 +80,7 @@ enum Output {
     Name,
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &CatalogCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         CatalogCommand::Types(args) => types::run(args, out, messages),

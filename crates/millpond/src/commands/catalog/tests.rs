@@ -13,7 +13,7 @@ struct Cli {
     command: CatalogCommand,
 }
 
-/// Runs a command line in a directory: talk first, then data, then the failure.
+/// Runs a command line in a directory: messages first, then data, then the failure.
 fn answer(at: &Path, line: &str) -> String {
     let name = at.to_str().unwrap();
     let words = line.split_whitespace().map(|word| word.replace("DIR", name));

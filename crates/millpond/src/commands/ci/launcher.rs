@@ -11,7 +11,7 @@ use millpond_ci::driver;
 use millpond_ci::launcher::reload::Files;
 use millpond_ci::launcher::{Backend, Handle, Launcher, Settings};
 use millpond_ci::model::ComponentKind;
-use millpond_ci::records::ZooKeeperSource;
+use millpond_ci::records::{ZooKeeperSource, uploads};
 use millpond_ci::web::Web;
 use millpond_ci::zk::{Identity, Store};
 use tokio::signal::unix::{SignalKind, signal};
@@ -93,11 +93,15 @@ async fn serve(files: Files, config: Arc<Config>, args: &LauncherArgs) -> anyhow
     tokio::spawn(warn_of_restart(current.clone()));
     let backend: Arc<dyn Backend> = Arc::new(store.clone());
     let context = driver::Context::new(kubeconfig_files()).with_backend(Arc::clone(&backend));
+    let (sender_of_uploads, uploads) = watch::channel(Arc::default());
+    let images = Arc::new(ZooKeeperSource::new(store.client().clone()));
+    tokio::spawn(uploads::follow(images, sender_of_uploads, ends.clone()));
     let launcher = Launcher::new(Settings {
         backend,
         config: current.clone(),
         drivers: Arc::new(move |config| driver::all(config, &context)),
         hostname,
+        uploads: Some(uploads),
     });
     tokio::spawn(files.clone().follow(sender, ends.clone()));
     let web = web_of(&store, launcher.handle(), current.clone(), args.token_file.clone());

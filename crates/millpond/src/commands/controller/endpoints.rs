@@ -216,7 +216,10 @@ impl Listener {
 fn acceptor(address: IpAddr) -> anyhow::Result<TlsAcceptor> {
     let pki = Pki::ephemeral(&["millpond-controller".to_owned()], &[address], Timestamp::now())
         .context("cannot make a certificate for the health and metrics ports")?;
-    Ok(TlsAcceptor::from(Arc::new(pki.tls_config()?)))
+    let mut config = pki.tls_config()?;
+    // Clients that are offered HTTP/2 speak it, as kubelet's probes do; these ports speak HTTP/1.1 alone.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 async fn connection(
@@ -379,6 +382,12 @@ mod tests {
         let (_, kind, body) = ask(Subject::Metrics, "GET", "/metrics", accept).await;
         assert_eq!(kind, OPENMETRICS);
         assert!(body.ends_with("# EOF\n"), "{body}");
+    }
+
+    #[test]
+    fn tls_offers_the_protocol_that_is_spoken() {
+        let acceptor = acceptor("10.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(acceptor.config().alpn_protocols, [b"http/1.1".to_vec()]);
     }
 
     #[test]

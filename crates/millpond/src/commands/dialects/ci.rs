@@ -11,7 +11,8 @@ use millpond_ci::driver::kube::{Contexts, providers_secret};
 use millpond_ci::launcher::reload::Files;
 use millpond_ci::launcher::{Backend, Launcher, Settings};
 use millpond_ci::objects::ObjectBackend;
-use millpond_ci::records::ObjectSource;
+use millpond_ci::openstack::Clouds;
+use millpond_ci::records::{ObjectSource, uploads};
 use millpond_ci::web::Web;
 use millpond_runtime::clock::Clock;
 use tokio::sync::watch;
@@ -93,13 +94,19 @@ pub(crate) fn start(client: &Client, options: &CiOptions, term: &CancellationTok
     tasks.spawn(options.files.clone().follow(config, term.clone()));
     let (secret, follow) = providers_secret(client.clone(), &options.namespace, term.clone());
     tasks.spawn(follow);
-    let drivers = driver::Context::with_contexts(Contexts::new(kubeconfig_files(), Some(secret)));
+    let drivers = driver::Context::with_contexts(Contexts::new(kubeconfig_files(), Some(secret.contexts)))
+        .with_clouds(Clouds::of_secret(secret.clouds));
     let backend = ObjectBackend::start(client.clone(), lead::NAMESPACE, Clock::Machine, term, tasks);
+    let (sender_of_uploads, uploads) = watch::channel(Arc::default());
+    let labels = Arc::clone(&backend);
+    let images = Arc::new(ObjectSource::new(client.clone(), Arc::new(move || labels.labels())));
+    tasks.spawn(uploads::follow(images, sender_of_uploads, term.clone()));
     let settings = Settings {
         backend: Arc::clone(&backend) as Arc<dyn Backend>,
         config: current.clone(),
         drivers: Arc::new(move |config| driver::all(config, &drivers)),
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        uploads: Some(uploads),
     };
     let launcher = Launcher::new(settings);
     let handle = launcher.handle();

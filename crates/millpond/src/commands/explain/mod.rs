@@ -70,7 +70,7 @@ fn subject(text: &str) -> Result<Subject, String> {
     }
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     if let Subject::Request(name) = &args.subject {
         return super::print(out, &request(args, name)?);

@@ -66,7 +66,7 @@ struct ClusterArgs {
     gpu_assumed_hours: u64,
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &GpuCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
     match command {
         GpuCommand::List(args) => list::run(args, out, messages).map(|()| ExitCode::SUCCESS),

@@ -59,7 +59,7 @@ pub(crate) enum HostCommand {
     Token(token::TokenCommand),
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &HostCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         HostCommand::List(args) => list::run(args, out),

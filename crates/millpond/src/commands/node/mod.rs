@@ -23,7 +23,7 @@ pub(crate) enum NodeCommand {
     List(Box<list::NodeListArgs>),
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &NodeCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         NodeCommand::List(args) => list::run(args, out, messages),

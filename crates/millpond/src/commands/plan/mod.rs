@@ -116,7 +116,7 @@ pub(crate) fn schema() -> anyhow::Result<String> {
     as_json(&view::schema())
 }
 
-/// Runs the command: data to `out`, talk to `talk`. Returns whether the plan changes anything and the flags ask to
+/// Runs the command: data to `out`, messages to `messages`. Returns whether the plan changes anything and the flags ask to
 /// know by the exit code.
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<Changes> {
     let purpose = if args.save_snapshot.is_some() { Purpose::PlanAndSave } else { Purpose::Plan };

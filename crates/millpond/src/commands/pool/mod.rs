@@ -64,7 +64,7 @@ pub(crate) enum PoolCommand {
     Delete(cluster_api::DeleteArgs),
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
+/// Runs the command: data to `out`, messages to `messages`.
 pub(crate) fn run(command: &PoolCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         PoolCommand::List(args) => list::run(args, out, messages),

@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use super::super::super::files::Checksums;
 use super::super::{CloudError, ImageCloud as _, NewImage};
 use super::*;
+use crate::openstack::CloudsFile;
 
 /// The requests that the fake has received.
 #[derive(Default)]

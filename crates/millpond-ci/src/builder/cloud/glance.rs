@@ -1,4 +1,4 @@
-//! Images in Glance v2.
+//! OpenStack's images: Glance v2, with the credentials of `clouds.yaml`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 
-use super::super::super::files;
-use super::super::{CloudError, CloudImage, ImageCloud, NewImage};
-use super::session::{Answer, Body, Session};
-use super::settings::CloudSettings;
+use super::super::files;
+use super::{CloudError, CloudImage, ImageCloud, NewImage};
+use crate::openstack::{Answer, Body, CloudSettings, Service, Session};
+
+#[cfg(test)]
+mod tests;
 
 /// Bytes of an image that are sent at a time.
 const CHUNK: usize = 1 << 20;
@@ -40,8 +42,8 @@ impl GlanceImages {
         let verified = tokio::task::spawn_blocking(move || files::verify(&path)).await;
         let verified = verified.map_err(|error| CloudError::Transient(error.to_string()))?;
         verified.map_err(|error| CloudError::Permanent(error.to_string()))?;
-        let answer = self.session.glance(Method::POST, "/images", Some(&description(image))).await?;
-        let id = match (answer.status, json_of(&answer)["id"].as_str()) {
+        let answer = self.session.call(Service::Image, Method::POST, "/images", Some(&description(image))).await?;
+        let id = match (answer.status, answer.json()["id"].as_str()) {
             (StatusCode::CREATED, Some(id)) => id.to_owned(),
             _ => return Err(refused("create the image", &answer)),
         };
@@ -64,8 +66,8 @@ impl GlanceImages {
             return Err(refused("send the image", &answer));
         }
         loop {
-            let answer = self.session.glance(Method::GET, &format!("/images/{id}"), None).await?;
-            let found = json_of(&answer);
+            let answer = self.session.call(Service::Image, Method::GET, &format!("/images/{id}"), None).await?;
+            let found = answer.json();
             match found["status"].as_str() {
                 Some("active") => return complete(&found, length),
                 Some(status @ ("killed" | "deleted" | "pending_delete" | "deactivated")) => {
@@ -81,7 +83,7 @@ impl GlanceImages {
     }
 
     async fn delete_image(&self, id: &str) -> Result<(), CloudError> {
-        let answer = self.session.glance(Method::DELETE, &format!("/images/{id}"), None).await?;
+        let answer = self.session.call(Service::Image, Method::DELETE, &format!("/images/{id}"), None).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(()),
             status if status.is_success() => Ok(()),
@@ -93,11 +95,11 @@ impl GlanceImages {
         let mut images = Vec::new();
         let mut path = "/images?limit=500".to_owned();
         for _ in 0..LIMIT_PAGES {
-            let answer = self.session.glance(Method::GET, &path, None).await?;
+            let answer = self.session.call(Service::Image, Method::GET, &path, None).await?;
             if !answer.status.is_success() {
                 return Err(refused("list images", &answer));
             }
-            let page = json_of(&answer);
+            let page = answer.json();
             images.extend(page["images"].as_array().into_iter().flatten().filter_map(listed));
             match page["next"].as_str() {
                 // As `/v2/images?marker=…`.
@@ -180,14 +182,8 @@ fn listed(image: &Value) -> Option<CloudImage> {
     })
 }
 
-fn json_of(answer: &Answer) -> Value {
-    serde_json::from_slice(&answer.body).unwrap_or_default()
-}
-
 fn refused(what: &str, answer: &Answer) -> CloudError {
-    let text = String::from_utf8_lossy(&answer.body);
-    let text: String = text.chars().filter(|letter| !letter.is_control()).take(200).collect();
-    let problem = format!("{what}: Glance answers {} {text}", answer.status);
+    let problem = answer.problem(Service::Image, what);
     match answer.status {
         StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT => {
             CloudError::Permanent(problem)

@@ -1,4 +1,4 @@
-//! Templates of `dynamic-labels`: Python's `str.format` over the request, as far as attributes go.
+//! Templates of `dynamic-labels` and `dynamic-instance-properties`: Python's `str.format` over the request, as far as attributes go.
 
 use crate::model::NodeRequest;
 

@@ -1,5 +1,6 @@
-//! A session with Keystone: a token, the place of Glance, and requests with both.
+//! A session with Keystone: a token, the catalogue of services, and requests with both.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,11 +17,11 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use super::super::CloudError;
+use super::CloudError;
 use super::settings::{Auth, CloudSettings};
 
 /// A body to send.
-pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// How long an answer without an image may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -28,7 +29,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const LARGEST_ANSWER: usize = 32 << 20;
 
 /// A cloud that is logged in to when it is first used.
-pub(super) struct Session {
+pub(crate) struct Session {
     settings: CloudSettings,
     region: Option<String>,
     client: Client<HttpsConnector<HttpConnector>, Body>,
@@ -37,21 +38,81 @@ pub(super) struct Session {
 
 /// A token and what it opens.
 #[derive(Clone)]
-pub(super) struct Login {
+struct Login {
     token: String,
-    /// Glance, with its version and without a slash at its end.
-    pub(super) glance: String,
+    catalog: Arc<Value>,
+}
+
+/// A service of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Nova: servers.
+    Compute,
+    /// Glance: images.
+    Image,
+    /// Neutron: networks.
+    Network,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "Nova",
+            Self::Image => "Glance",
+            Self::Network => "Neutron",
+        }
+    }
+
+    /// Its type in the catalogue.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Image => "image",
+            Self::Network => "network",
+        }
+    }
+
+    fn things(self) -> &'static str {
+        match self {
+            Self::Compute => "servers",
+            Self::Image => "images",
+            Self::Network => "networks",
+        }
+    }
+
+    /// What follows an address that has no version.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Compute => "v2.1",
+            Self::Image => "v2",
+            Self::Network => "v2.0",
+        }
+    }
 }
 
 /// An answer.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// Its body; null if that is no JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// What a service says that does not do what it is asked for.
+    pub(crate) fn problem(&self, service: Service, what: &str) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let text: String = text.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        format!("{what}: {} answers {} {text}", service.name(), self.status)
+    }
 }
 
 impl Session {
-    pub(super) fn new(settings: CloudSettings, region: Option<&str>) -> Result<Self, CloudError> {
+    pub(crate) fn new(settings: CloudSettings, region: Option<&str>) -> Result<Self, CloudError> {
         if settings.verify == Some(false) {
             let problem = "clouds.yaml has `verify: false`; name the CA with `cacert` instead";
             return Err(CloudError::Permanent(problem.to_owned()));
@@ -65,7 +126,7 @@ impl Session {
     }
 
     /// The login of now, or a new one.
-    pub(super) async fn login(&self) -> Result<Login, CloudError> {
+    async fn login(&self) -> Result<Login, CloudError> {
         let mut login = self.login.lock().await;
         if let Some(login) = &*login {
             return Ok(login.clone());
@@ -80,11 +141,23 @@ impl Session {
         }
     }
 
-    /// A request to Glance; with a new token if the old one has expired.
-    pub(super) async fn glance(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, CloudError> {
+    /// Whether the catalogue has a service.
+    pub(crate) async fn has(&self, service: Service) -> Result<bool, CloudError> {
+        Ok(self.url(&self.login().await?, service).is_ok())
+    }
+
+    /// A request to a service; with a new token if the old one has expired.
+    pub(crate) async fn call(
+        &self,
+        service: Service,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, CloudError> {
         for attempt in 0..2 {
             let login = self.login().await?;
-            let request = Request::builder().method(method.clone()).uri(format!("{}{path}", login.glance));
+            let url = self.url(&login, service)?;
+            let request = Request::builder().method(method.clone()).uri(format!("{url}{path}"));
             let request = request.header("X-Auth-Token", &login.token).header("Content-Type", "application/json");
             let bytes = body.map(Value::to_string).unwrap_or_default();
             let answer = self.send(request.body(full(bytes)), ANSWER_WITHIN).await?;
@@ -93,11 +166,11 @@ impl Session {
             }
             self.forget(&login).await;
         }
-        Err(CloudError::Permanent("Glance does not take the token".to_owned()))
+        Err(CloudError::Permanent(format!("{} does not take the token", service.name())))
     }
 
     /// Sends a file to Glance.
-    pub(super) async fn put_file(
+    pub(crate) async fn put_file(
         &self,
         path: &str,
         length: u64,
@@ -105,9 +178,10 @@ impl Session {
         within: Duration,
     ) -> Result<Answer, CloudError> {
         let login = self.login().await?;
+        let url = self.url(&login, Service::Image)?;
         let request = Request::builder()
             .method(Method::PUT)
-            .uri(format!("{}{path}", login.glance))
+            .uri(format!("{url}{path}"))
             .header("X-Auth-Token", &login.token)
             .header("Content-Type", "application/octet-stream")
             .header("Content-Length", length);
@@ -138,21 +212,26 @@ impl Session {
         }
         let token = answer.headers.get("X-Subject-Token").and_then(|token| token.to_str().ok());
         let token = token.ok_or_else(|| CloudError::Transient("Keystone gives no token".to_owned()))?.to_owned();
-        let glance = match &self.settings.image_endpoint_override {
-            Some(url) => url.clone(),
-            None => self.endpoint(&serde_json::from_slice(&answer.body).unwrap_or_default())?,
-        };
-        let glance = glance.trim_end_matches('/');
-        let is_versioned = glance.rsplit('/').next().is_some_and(|end| end.starts_with("v2"));
-        let glance = if is_versioned { glance.to_owned() } else { format!("{glance}/v2") };
-        Ok(Login { token, glance })
+        Ok(Login { token, catalog: Arc::new(answer.json()["token"]["catalog"].take()) })
     }
 
-    /// Glance in the catalogue of a token.
-    fn endpoint(&self, token: &Value) -> Result<String, CloudError> {
+    /// The address of a service, with its version and without a slash at its end.
+    fn url(&self, login: &Login, service: Service) -> Result<String, CloudError> {
+        let url = match self.settings.endpoint_override(service) {
+            Some(url) => url.to_owned(),
+            None => self.endpoint(&login.catalog, service)?,
+        };
+        let url = url.trim_end_matches('/');
+        // The version may be followed by the project's id.
+        let is_versioned = url.split('/').skip(3).any(|part| part.starts_with("v2"));
+        Ok(if is_versioned { url.to_owned() } else { format!("{url}/{}", service.version()) })
+    }
+
+    /// A service in the catalogue of a token.
+    fn endpoint(&self, catalog: &Value, service: Service) -> Result<String, CloudError> {
         let wanted = self.settings.interface.as_deref().unwrap_or("public").trim_end_matches("URL");
-        let services = token["token"]["catalog"].as_array().into_iter().flatten();
-        let endpoints = services.filter(|service| service["type"] == "image");
+        let services = catalog.as_array().into_iter().flatten();
+        let endpoints = services.filter(|found| found["type"] == service.kind());
         let mut endpoints = endpoints.flat_map(|service| service["endpoints"].as_array().into_iter().flatten());
         let found = endpoints.find(|endpoint| {
             let region = endpoint["region_id"].as_str().or(endpoint["region"].as_str());
@@ -160,7 +239,8 @@ impl Session {
         });
         found.and_then(|endpoint| endpoint["url"].as_str()).map(ToOwned::to_owned).ok_or_else(|| {
             let region = self.region.as_deref().map(|region| format!(" in region `{region}`")).unwrap_or_default();
-            CloudError::Permanent(format!("the catalogue has no {wanted} endpoint for images{region}"))
+            let things = service.things();
+            CloudError::Permanent(format!("the catalogue has no {wanted} endpoint for {things}{region}"))
         })
     }
 
@@ -206,7 +286,7 @@ fn tls(settings: &CloudSettings) -> Result<ClientConfig, CloudError> {
             }
         }
     }
-    let provider = std::sync::Arc::new(crypto::ring::default_provider());
+    let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| CloudError::Permanent(error.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())

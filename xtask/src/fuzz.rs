@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::suites::{Suite, tests_of};
 
-/// Tests of this name take seeds from `MILLPOND_FUZZ_SEEDS`, or are property tests that take their number of cases from
+/// Tests of this name take seeds from `FUZZ_SEEDS`, or are property tests that take their number of cases from
 /// `PROPTEST_CASES`.
 const PREFIX: &str = "fuzz_";
 /// The crates that have some, with the arguments of `cargo test` that choose them.
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut first = args.seed;
     while first == args.seed || begun.elapsed() < most {
         let end = first + SEEDS;
-        let variables = [("MILLPOND_FUZZ_SEEDS", format!("{first}..{end}")), ("PROPTEST_CASES", CASES.to_string())];
+        let variables = [("FUZZ_SEEDS", format!("{first}..{end}")), ("PROPTEST_CASES", CASES.to_string())];
         let mut tests = 0;
         for suite in &suites {
             let output = suite.run(Some(&args.filter), &variables)?;
             tests += tests_of(&output);
             if !output.status.success() {
                 print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-                bail!("failed with MILLPOND_FUZZ_SEEDS={first}..{end}");
+                bail!("failed with FUZZ_SEEDS={first}..{end}");
             }
         }
         if tests == 0 {

@@ -4,12 +4,12 @@
 //! what to do about it; it never changes anything.
 
 mod arrows;
+mod claim_writes;
 mod ignored;
 mod modules;
 mod pages;
 mod reasons;
 mod text;
-mod turns;
 mod words;
 
 use std::fmt;
@@ -95,12 +95,12 @@ pub(crate) fn run() -> Result<()> {
     let tree = Tree::read(tree::root())?;
     let mut findings = Vec::new();
     findings.extend(arrows::check(&tree));
+    findings.extend(claim_writes::check(&tree));
     findings.extend(ignored::check(&tree));
     findings.extend(modules::check(&tree));
     findings.extend(pages::check(&tree));
     findings.extend(reasons::check(&tree));
     findings.extend(text::check(&tree));
-    findings.extend(turns::check(&tree));
     findings.extend(words::check(&tree));
     findings.sort();
     for finding in &findings {

@@ -29,7 +29,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=met
 /// Requests of one seed.
 const REQUESTS: usize = 500;
 /// The variable that names other seeds: `FIRST..END`.
-const OTHER_SEEDS: &str = "MILLPOND_FUZZ_SEEDS";
+const OTHER_SEEDS: &str = "FUZZ_SEEDS";
 /// Seeds of one run, unless [`OTHER_SEEDS`] names others.
 const SEEDS: std::ops::Range<u64> = 0..2;
 /// Kinds of which no request of these seeds is accepted: they are asked for refusals alone.
@@ -319,9 +319,10 @@ impl Run {
     }
 }
 
-/// What the real server says with 500, too: fields that apply does not know, items of a list without its merge key.
-const FAILURES_OF_THE_REAL_SERVER: [&str; 2] =
-    ["failed to create typed patch object", "does not contain declared merge key"];
+/// What the real server says with 500, too: fields that apply does not know, items of a list without its merge key, words
+/// that a strategic merge patch does not know.
+const FAILURES_OF_THE_REAL_SERVER: [&str; 3] =
+    ["failed to create typed patch object", "does not contain declared merge key", "unknown patch type"];
 
 /// Failures that are meant. What is deliberately absent is answered with 501.
 fn is_as_expected(code: u16, answer: &str) -> bool {
@@ -358,7 +359,7 @@ async fn until_gone(api: &Api, one: &str) {
 
 fn seeds() -> std::ops::Range<u64> {
     let Ok(text) = std::env::var(OTHER_SEEDS) else { return SEEDS };
-    let (first, end) = text.split_once("..").expect("MILLPOND_FUZZ_SEEDS is FIRST..END");
+    let (first, end) = text.split_once("..").expect("FUZZ_SEEDS is FIRST..END");
     first.parse().unwrap()..end.parse().unwrap()
 }
 

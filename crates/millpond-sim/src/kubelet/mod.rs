@@ -26,6 +26,7 @@ use crate::queue::Queue;
 use crate::worker::Reconcile;
 use addresses::Addresses;
 use durations::Durations;
+use node_status::OS_IMAGE;
 use pod_status::{Facts, Step};
 
 /// Provider IDs of own hosts begin with this.
@@ -42,10 +43,13 @@ pub fn is_played(nodes: Nodes, node: &Node) -> bool {
     marked || (nodes == Nodes::All && !provider_id.starts_with(OWN_HOST) && !has_kubelet(node))
 }
 
-/// Whether a kubelet has registered the node: it does so with the port that it serves on.
+/// Whether a real kubelet has registered the node: it does so with its port, as stand-ins do, and with the image of its
+/// operating system.
 fn has_kubelet(node: &Node) -> bool {
-    let endpoints = node.status.as_ref().and_then(|status| status.daemon_endpoints.as_ref());
-    endpoints.and_then(|all| all.kubelet_endpoint.as_ref()).is_some_and(|endpoint| endpoint.port != 0)
+    let Some(status) = &node.status else { return false };
+    let endpoint = status.daemon_endpoints.as_ref().and_then(|all| all.kubelet_endpoint.as_ref());
+    let is_own = status.node_info.as_ref().is_some_and(|info| info.os_image == OS_IMAGE);
+    endpoint.is_some_and(|endpoint| endpoint.port != 0) && !is_own
 }
 
 /// Makes nodes ready.
@@ -198,10 +202,18 @@ mod tests {
         let plain =
             node(json!({"metadata": {"name": "n"}, "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}}}));
         let real = node(json!({"metadata": {"name": "n"}, "status": endpoints}));
+        let info = json!({
+            "osImage": OS_IMAGE, "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "", "architecture": "",
+            "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "",
+        });
+        let own = node(json!({
+            "metadata": {"name": "n"}, "status": {"daemonEndpoints": endpoints["daemonEndpoints"], "nodeInfo": info},
+        }));
         let kwok = json!({"name": "n", "annotations": {annotations::KWOK_NODE: "fake"}});
         let kwok = node(json!({"metadata": kwok, "status": endpoints}));
         assert!(is_played(Nodes::All, &plain));
         assert!(!is_played(Nodes::All, &real));
+        assert!(is_played(Nodes::All, &own), "a stand-in has registered it");
         assert!(is_played(Nodes::All, &kwok) && is_played(Nodes::Marked, &kwok));
     }
 }

@@ -15,6 +15,9 @@ use super::durations;
 use crate::annotations;
 use crate::meta::annotation;
 
+/// `status.nodeInfo.osImage` of nodes that stand-ins play.
+pub(super) const OS_IMAGE: &str = "Millpond stand-in";
+
 /// What a node offers when its maker says nothing.
 const DEFAULT_CAPACITY: [(&str, &str); 4] =
     [("cpu", "4"), ("ephemeral-storage", "100Gi"), ("memory", "16Gi"), ("pods", "110")];
@@ -103,7 +106,7 @@ pub fn node_info(node: &Node) -> NodeSystemInfo {
         kube_proxy_version: KUBELET_VERSION.to_owned(),
         container_runtime_version: "millpond://0".to_owned(),
         kernel_version: "millpond".to_owned(),
-        os_image: "Millpond stand-in".to_owned(),
+        os_image: OS_IMAGE.to_owned(),
         boot_id: uid.clone(),
         machine_id: uid.replace('-', ""),
         system_uuid: uid,

@@ -37,7 +37,7 @@ fn offer(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Viola
         found.push(Violation::ClosedPool { node: name(world, number), why });
     }
     let instance_type = &world.snapshot.types[node.instance_type.index()];
-    if !pool.types.contains(&node.instance_type) {
+    if !pool.types.contains(&node.instance_type) || pool.unnamed.contains(&node.instance_type) {
         let instance_type = world.snapshot.text(instance_type.name).to_owned();
         found.push(Violation::ForeignType { node: name(world, number), instance_type });
     }

@@ -34,7 +34,7 @@ pub enum RegistrationError {
         /// Why.
         message: String,
     },
-    /// Nobody approved the request.
+    /// The request was not approved in time.
     #[error("the request `{0}` for a certificate was not approved within an hour")]
     NotApproved(String),
     /// The certificate is for another key.

@@ -6,5 +6,5 @@ pub mod de;
 pub mod tree;
 pub mod yaml;
 
-pub use tree::{Key, Meaning, Place, Scalar, Tree, Value};
+pub use tree::{Key, Meaning, Position, Scalar, Tree, Value};
 pub use yaml::Broken;

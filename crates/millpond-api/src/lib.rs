@@ -29,6 +29,7 @@ pub mod meta;
 pub mod money;
 pub mod node_class;
 pub mod quantity;
+pub mod reasons;
 pub mod scaling_advisor;
 pub mod selector;
 pub mod sim_script;

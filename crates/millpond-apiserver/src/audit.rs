@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::handlers::Told;
+use crate::handlers::RequestLog;
 
 /// An open audit log.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl AuditLog {
     }
 
     /// Writes one line. A full disk costs lines, never requests.
-    pub(crate) fn write(&self, now: Timestamp, parts: &Parts, told: &Told, status: StatusCode, took: Duration) {
+    pub(crate) fn write(&self, now: Timestamp, parts: &Parts, told: &RequestLog, status: StatusCode, took: Duration) {
         let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
         let mut line = json!({
             "time": now.to_string(),

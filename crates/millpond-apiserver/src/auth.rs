@@ -52,7 +52,7 @@ impl Identity {
         Self::new(user.to_owned(), vec![ADMINISTRATORS.to_owned()])
     }
 
-    /// Whoever sends no credentials.
+    /// The user of requests without credentials.
     pub(crate) fn anonymous() -> Self {
         Self::new(ANONYMOUS.to_owned(), vec![UNAUTHENTICATED.to_owned()])
     }
@@ -144,7 +144,7 @@ impl Tokens {
     }
 }
 
-/// Finds out who asks: the connection's certificate, else the bearer token, else nobody known.
+/// Identifies the user: by the connection's certificate, else the bearer token, else as anonymous.
 pub(crate) fn authenticate(headers: &HeaderMap, caller: &Caller, server: &Server) -> Result<Identity, ApiError> {
     if let Some(identity) = &caller.identity {
         // A connection may outlive the certificate that it was opened with.
@@ -167,7 +167,8 @@ pub(crate) fn end_of_certificate(der: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// Whom a token stands for, and for which of the wanted audiences; the error says why nobody.
+/// The identity that a token stands for, and which of the wanted audiences it is valid for; the error says why it is
+/// invalid.
 pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), String> {
     let known = || server.tokens.identity(token).or_else(|| bootstrap_token::identity(server, token));
     match known() {
@@ -231,8 +232,8 @@ mod tests {
         for none in ["Bearer ", "Bearer", &format!("Basic {TOKEN}"), TOKEN] {
             assert_eq!(with(&server, none).unwrap(), Identity::anonymous(), "{none}");
         }
-        let nobody = authenticate(&HeaderMap::new(), &Caller::of_connection(None), &server).unwrap();
-        assert_eq!((nobody.user.as_str(), &nobody.groups[..]), (ANONYMOUS, &[UNAUTHENTICATED.to_owned()][..]));
+        let anonymous = authenticate(&HeaderMap::new(), &Caller::of_connection(None), &server).unwrap();
+        assert_eq!((anonymous.user.as_str(), &anonymous.groups[..]), (ANONYMOUS, &[UNAUTHENTICATED.to_owned()][..]));
         assert!(!format!("{server:?}").contains(TOKEN));
     }
 

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::handlers::Told;
+use crate::handlers::RequestLog;
 use crate::store::Store;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,7 +33,7 @@ struct ObjectLabels {
     resource: String,
 }
 
-/// Somebody else in this process who has something to tell.
+/// Another part of this process that exports metrics.
 type Source = Box<dyn Fn() -> String + Send + Sync>;
 
 /// Counters of requests. Labels come from the path of known resources only, so their number is bounded.
@@ -51,7 +51,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn observe(&self, told: &Told, status: StatusCode, took: Duration) {
+    pub(crate) fn observe(&self, told: &RequestLog, status: StatusCode, took: Duration) {
         let Some(path) = &told.path else { return };
         let labels = RequestLabels {
             verb: told.verb.to_owned(),

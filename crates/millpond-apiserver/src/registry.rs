@@ -122,8 +122,8 @@ impl Registry {
 
     /// Takes in what a CRD defines now, in place of what it had; `None` stops serving it.
     ///
-    /// `current` is asked while nobody else can change the registry: two writers of one CRD may finish in either
-    /// order, and the later one must not bring back what the store no longer holds.
+    /// `current` is called while the registry is locked: two writers of one CRD may finish in either order, and the
+    /// later one must not restore what the store no longer holds.
     pub fn refresh(&self, crd_name: &str, current: impl FnOnce() -> Option<Vec<Resource>>) {
         let mut inner = self.inner.write();
         match current() {

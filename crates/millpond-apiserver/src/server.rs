@@ -22,7 +22,7 @@ use crate::auth::{self, Identity, Tokens};
 use crate::authz::Authorizer;
 use crate::builtin;
 use crate::clock::Clock;
-use crate::handlers::{self, Told};
+use crate::handlers::{self, RequestLog};
 use crate::http::ApiBody;
 use crate::intake::Intake;
 use crate::lifecycle::definitions;
@@ -175,8 +175,7 @@ impl Server {
         &self.tokens
     }
 
-    /// Adds what somebody else in this process tells to `/metrics`: families in OpenMetrics text, without the line that
-    /// ends it.
+    /// Adds another source of metrics to `/metrics`: families in OpenMetrics text, without the line that ends it.
     pub fn add_metrics(&self, source: impl Fn() -> String + Send + Sync + 'static) {
         self.metrics.add(Box::new(source));
     }
@@ -229,7 +228,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn observe(&self, parts: &Parts, told: &Told, status: StatusCode, took: Duration) {
+    pub(crate) fn observe(&self, parts: &Parts, told: &RequestLog, status: StatusCode, took: Duration) {
         self.metrics.observe(told, status, took);
         if let Some(audit) = &self.audit {
             audit.write(self.clock.now(), parts, told, status, took);

@@ -157,7 +157,8 @@ pub(crate) fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// Whom a token stands for, and for which of the wanted audiences; the error says why nobody.
+/// The identity that a token stands for, and which of the wanted audiences it is valid for; the error says why it is
+/// invalid.
 pub(crate) fn verify(
     server: &Server,
     token: &str,

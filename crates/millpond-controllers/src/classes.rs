@@ -19,11 +19,11 @@ use millpond_state::objects::Kind as StateKind;
 
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClass;
-use crate::stock::Missing;
+use crate::stock_outs::StockOut;
 
 /// Changes of the stock are gathered for this long: forty launches that fail together cost a class one write.
 const GATHER: Duration = Duration::from_secs(1);
-/// What somebody else says of a class stands for this long.
+/// A condition that another controller wrote on a class is left alone for this long.
 const CONTRADICT_AFTER: Duration = Duration::from_secs(10);
 
 /// Keeps the status of classes.
@@ -37,14 +37,14 @@ impl Classes {
         Self { context }
     }
 
-    /// Asks for work on a class whenever it changes, on all of them when the stock changes. What a class that is seen
-    /// for the first time says is out of stock, is: somebody learned it before this controller started.
+    /// Enqueues a class whenever it changes, and all classes when the stock-outs change. Stock-outs in the status of a
+    /// class that is seen for the first time are taken over: an earlier controller process recorded them.
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
         let (classes, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.classes.on_change(move |before, after| {
             let (Some(context), Some(class)) = (weak.upgrade(), after) else { return };
             if before.is_none() {
-                context.stock.restore(&class.status.unavailable);
+                context.stock_outs.restore(&class.status.unavailable);
             }
             let generation = |class: &Arc<NodeClass>| class.metadata.generation;
             if before.map(generation) == Some(generation(class)) {
@@ -64,7 +64,7 @@ impl Classes {
         let (catalogs, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.catalogs.on_change(move |_, _| all(&weak, |class| catalogs.add(class)));
         let (stock, weak) = (Arc::clone(queue), Arc::downgrade(context));
-        context.stock.on_change(move || {
+        context.stock_outs.on_change(move || {
             all(&weak, |class| stock.add_after(class, GATHER));
         });
     }
@@ -83,7 +83,7 @@ impl Classes {
         catalog.map_err(|error| Condition::fails(READY, "NotReady", error.to_string()))
     }
 
-    /// What is wrong with the catalogue that a class names, if somebody brought it and it cannot be read.
+    /// What is wrong with the catalogue that a class names, if it exists and cannot be read.
     fn unreadable(&self, class: &NodeClass) -> Option<Invalid> {
         let (cluster, name) = (&self.context.cluster, class.spec.catalog.as_deref()?);
         if cluster.own_catalogs().iter().any(|catalog| catalog.name == name) {
@@ -113,7 +113,7 @@ impl Reconcile for Classes {
         let catalog = self.catalog(&class);
         status.instance_types = catalog.as_ref().ok().map(|catalog| catalog.types.len() as i64);
         status.unavailable = match &catalog {
-            Ok(catalog) => unavailable(catalog, self.context.stock.missing()),
+            Ok(catalog) => unavailable(catalog, self.context.stock_outs.list()),
             Err(_) => Vec::new(),
         };
         let ready = catalog.map_or_else(|why| why, |_| Condition::holds(READY));
@@ -133,8 +133,8 @@ fn all(context: &Weak<Context>, what: impl Fn(Key)) {
 }
 
 /// What of a catalogue is out of stock, by offering; of too many those that are tried again last.
-fn unavailable(catalog: &Catalog, missing: Vec<Missing>) -> Vec<UnavailableOffering> {
-    let has = |missing: &Missing| {
+fn unavailable(catalog: &Catalog, missing: Vec<StockOut>) -> Vec<UnavailableOffering> {
+    let has = |missing: &StockOut| {
         let of = catalog.find(&missing.offering.instance_type);
         of.is_some_and(|of| {
             of.offerings.iter().any(|offering| {
@@ -143,11 +143,11 @@ fn unavailable(catalog: &Catalog, missing: Vec<Missing>) -> Vec<UnavailableOffer
             })
         })
     };
-    let mut missing: Vec<Missing> = missing.into_iter().filter(has).collect();
+    let mut missing: Vec<StockOut> = missing.into_iter().filter(has).collect();
     missing.sort_by_key(|missing| Reverse(missing.until));
     missing.truncate(LIMIT_UNAVAILABLE);
     missing.sort_by(|a, b| a.offering.cmp(&b.offering));
-    missing.iter().map(Missing::in_status).collect()
+    missing.iter().map(StockOut::to_status).collect()
 }
 
 #[cfg(test)]
@@ -166,8 +166,8 @@ mod tests {
             offerings.map(|one| OfferingKey::new(&*of.name, &*one.zone, one.capacity_type.name()))
         });
         let missing =
-            |offering: OfferingKey, until| Missing { offering, failures: 2, wait: Duration::ZERO, until: Time(until) };
-        let mut known: Vec<Missing> =
+            |offering: OfferingKey, until| StockOut { offering, failures: 2, wait: Duration::ZERO, until: Time(until) };
+        let mut known: Vec<StockOut> =
             all.zip(0..).take(300).map(|(offering, until)| missing(offering, until)).collect();
         known.push(missing(OfferingKey::new("m5.large", "us-east-1a", "spot"), 1000));
         let told = unavailable(catalog, known);

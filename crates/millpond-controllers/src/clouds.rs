@@ -11,7 +11,7 @@ use kube::{Resource, ResourceExt};
 use millpond_api::condition::find;
 use millpond_api::meta::Condition;
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::annotation;
 
 use crate::claims::write_status;
@@ -23,8 +23,8 @@ pub const CLOUD_ANNOTATION: &str = "millpond.dev/cloud";
 /// Condition of a claim, false while the controller that leads does not have its cloud.
 pub const CLOUD_KNOWN: &str = "CloudKnown";
 
-const UNKNOWN_CLOUD: Voice =
-    Voice { component: "millpond", action: "Reconcile", reason: "UnknownCloud", warning: true };
+const UNKNOWN_CLOUD: EventReason =
+    EventReason { component: "millpond", action: "Reconcile", reason: "UnknownCloud", warning: true };
 
 /// The clouds of this controller's providers.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ pub(crate) async fn report_unknown(context: &Context, claim: &NodeClaim, cloud: 
         "the machine is in cloud `{cloud}`, which this controller does not have: the claim is left alone until a \
          controller with the data directory (or account) of that cloud leads"
     );
-    context.news.tell(claim, UNKNOWN_CLOUD, message.clone());
+    context.events.record(claim, UNKNOWN_CLOUD, message.clone());
     let condition = Condition::fails(CLOUD_KNOWN, UNKNOWN_CLOUD.reason, message);
     write_status(&context.cluster, claim, |_| {}, [condition]).await.map(drop)
 }

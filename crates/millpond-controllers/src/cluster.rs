@@ -21,11 +21,11 @@ use millpond_api::meta::Invalid;
 use millpond_api::selector::LabelValues;
 use millpond_api::time::Time;
 use millpond_runtime::clock::Clock;
-use millpond_runtime::events::{Recorder, Sender};
+use millpond_runtime::events::{EventRecorder, Sender};
 use millpond_runtime::kinds::Kind;
 use millpond_runtime::meta::{Key, controller_uid, has_ended, node_name};
 use millpond_runtime::mirror::{Mirror, Writer};
-use millpond_runtime::names::Names;
+use millpond_runtime::name_generator::NameGenerator;
 use millpond_runtime::supervise::Supervisor;
 use millpond_state::groups::NodeGroups;
 use millpond_state::objects::{ClassKind, Kind as StateKind, Object};
@@ -44,7 +44,7 @@ use crate::kinds::{
     ScalingFeedback,
 };
 use crate::leader::Leads;
-use crate::promises::{Promises, nominated};
+use crate::nominations::{Nominations, nominated_node};
 
 /// The name under which controllers own fields.
 pub const FIELD_MANAGER: &str = "millpond";
@@ -120,9 +120,9 @@ pub struct Cluster {
     /// The time.
     pub clock: Clock,
     /// Names and chance.
-    pub names: Names,
+    pub names: NameGenerator,
     /// Events.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// Pods, also found by their node.
     pub pods: Arc<Mirror<Pod>>,
     /// Nodes, also found by the id of their machine.
@@ -166,7 +166,7 @@ pub struct Cluster {
     /// Own catalogues of instance types.
     pub catalogs: Arc<Mirror<ConfigMap>>,
     /// Nodes that pods were promised.
-    pub promises: Arc<Promises>,
+    pub nominations: Arc<Nominations>,
     /// Machines of Cluster API, and groups of them.
     pub machines: Arc<Machines>,
     daemon_sets: Arc<Mirror<DaemonSet>>,
@@ -176,16 +176,16 @@ pub struct Cluster {
     csi_nodes: Arc<Mirror<CSINode>>,
     priorities: Arc<Mirror<PriorityClass>>,
     state: Mutex<Index>,
-    /// Nodes that changed, as text, and those that are gone: whoever looks at the index takes them over first. Threads that
-    /// stand back tell of them, and such a one must not hold what a plan waits for.
-    late_nodes: Mutex<HashMap<Key, Option<Box<RawValue>>>>,
-    taking_pods: Mutex<()>,
+    /// Changed nodes as JSON text, `None` for deleted ones. The next reader of the index applies them first.
+    /// Low-priority watch threads only queue them here, so that they never hold the index lock that a plan waits for.
+    queued_nodes: Mutex<HashMap<Key, Option<Box<RawValue>>>>,
+    pod_order: Mutex<()>,
     changes: watch::Sender<u64>,
 }
 
 /// Whether a pod has no node, and the scheduler knows of none for it.
 fn waits(pod: &Pod) -> bool {
-    node_name(pod).is_none() && nominated(pod).is_none()
+    node_name(pod).is_none() && nominated_node(pod).is_none()
 }
 
 /// Whether planning can tell two states of a pod apart. What the scheduler says of its attempts changes most often, and
@@ -262,14 +262,14 @@ impl Cluster {
         let urgent_client = options.urgent.as_ref().map_or(&client, |urgent| &urgent.client).clone();
         let of_intents = Writer::new(urgent_client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
-        let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
+        let (recorder, sender) = EventRecorder::new(options.events.then(|| client.clone()), clock.clone());
         let of_node = |pod: &Pod| node_name(pod).map(str::to_owned);
         let of_machine = |node: &Node| node.spec.as_ref()?.provider_id.clone();
         let of_pool = |claim: &NodeClaim| pool_name(claim).map(str::to_owned);
         let attached = |attachment: &VolumeAttachment| Some(attachment.spec.node_name.clone());
         let machines = Arc::new(Machines::new(&client, &options, &recorder, &clock));
         let cluster = Arc::new(Self {
-            names: Names::new(options.seed),
+            names: NameGenerator::new(options.seed),
             supervisor: Supervisor::default(),
             clock,
             recorder,
@@ -294,7 +294,7 @@ impl Cluster {
             advices: plain(&writer),
             feedbacks: plain(&writer),
             catalogs: Arc::new(Mirror::new(writer.clone(), None).labelled(config_map::LABEL)),
-            promises: Arc::default(),
+            nominations: Arc::default(),
             machines,
             daemon_sets: plain(&writer),
             namespaces: plain(&writer),
@@ -302,8 +302,8 @@ impl Cluster {
             csi_nodes: plain(&writer),
             priorities: plain(&writer),
             state: Mutex::new(Index { state: State::new(), refused: BTreeMap::new() }),
-            late_nodes: Mutex::default(),
-            taking_pods: Mutex::new(()),
+            queued_nodes: Mutex::default(),
+            pod_order: Mutex::new(()),
             changes: watch::Sender::new(0),
             client,
             urgent_client,
@@ -319,7 +319,7 @@ impl Cluster {
         self.feed_nodes();
         self.feed(&self.pools, StateKind::NodePool, is_ours);
         self.feed_claims();
-        self.feed_promises();
+        self.feed_nominations();
         self.feed(&self.classes, StateKind::NodeClass(ClassKind::Millpond), |_| true);
         self.feed(&self.budgets, StateKind::PodDisruptionBudget, |_| true);
         self.feed(&self.volumes, StateKind::PersistentVolume, |_| true);
@@ -350,13 +350,13 @@ impl Cluster {
             if before.is_some_and(|pod| node_name(pod).is_none())
                 && let Some(node) = after.and_then(|pod| node_name(pod))
             {
-                cluster.take_binding(&key, pod, node);
+                cluster.pod_bound(&key, pod, node);
             }
             if after.is_none_or(|pod| node_name(pod).is_some() || has_ended(pod)) {
-                cluster.promises.take_back(&key);
+                cluster.nominations.remove(&key);
             }
             if before.zip(after).is_none_or(|(before, after)| !are_planned_alike(before, after)) {
-                cluster.take_pod(&key);
+                cluster.apply_pod(&key);
             }
         });
     }
@@ -378,86 +378,87 @@ impl Cluster {
         });
     }
 
-    /// Nodes wait until somebody looks at the index.
+    /// Queues changed nodes until the index is read.
     fn feed_nodes(self: &Arc<Self>) {
         let cluster = Arc::downgrade(self);
         self.nodes.on_change(move |before, after| {
             let (Some(cluster), Some(node)) = (cluster.upgrade(), after.or(before)) else { return };
             // A node can always be written; and if not, it is not planned with.
             let text = after.and_then(|node| node.write().ok());
-            cluster.late_nodes.lock().insert(Key::of(&**node), text);
+            cluster.queued_nodes.lock().insert(Key::of(&**node), text);
             cluster.changes.send_modify(|count| *count += 1);
         });
     }
 
-    /// A pod was bound. Where that is not what was promised, somebody else may have lost its place.
-    fn take_binding(&self, key: &Key, pod: &Pod, node: &str) {
-        if self.promises.is_kept_by(key, node) {
+    /// Handles a bound pod. If it was bound elsewhere than it was nominated, the pods nominated for that node may have
+    /// lost their place.
+    fn pod_bound(&self, key: &Key, pod: &Pod, node: &str) {
+        if self.nominations.is_for(key, node) {
             return;
         }
         // The scheduler cannot tell pods of one kind apart, and who has been told of its node stays with it.
         let kind = controller_uid(pod);
         let is_like = |other: &Key| {
-            let other = self.pods.get(other).filter(|other| nominated(other).is_none());
+            let other = self.pods.get(other).filter(|other| nominated_node(other).is_none());
             kind.is_some() && other.is_some_and(|other| controller_uid(&*other) == kind)
         };
-        match self.promises.trade(key, node, is_like) {
-            Some(other) => self.promise_changed(&other),
-            None => self.promises.pods_on(node).iter().for_each(|pod| self.promises.tell(pod)),
+        match self.nominations.swap(key, node, is_like) {
+            Some(other) => self.nomination_changed(&other),
+            None => self.nominations.pods_on(node).iter().for_each(|pod| self.nominations.notify(pod)),
         }
     }
 
     /// What claims promise, and no longer promise, is planned with.
-    fn feed_promises(self: &Arc<Self>) {
+    fn feed_nominations(self: &Arc<Self>) {
         let cluster = Arc::downgrade(self);
         self.claims.on_change(move |before, after| {
             let Some(cluster) = cluster.upgrade() else { return };
-            let changed = cluster.promises.take_claim(before.map(|claim| &**claim), after.map(|claim| &**claim));
-            changed.iter().for_each(|pod| cluster.promise_changed(pod));
+            let changed = cluster.nominations.claim_changed(before.map(|claim| &**claim), after.map(|claim| &**claim));
+            changed.iter().for_each(|pod| cluster.nomination_changed(pod));
         });
     }
 
-    fn promise_changed(&self, key: &Key) {
-        self.take_promise(key);
-        self.promises.tell(key);
+    fn nomination_changed(&self, key: &Key) {
+        self.apply_nomination(key);
+        self.nominations.notify(key);
     }
 
     /// Brings the index up to date with a pod and what it was promised. Pods and claims change at the same time: who
     /// comes second has to see what the first one saw.
-    fn take_pod(&self, key: &Key) {
+    fn apply_pod(&self, key: &Key) {
         loop {
             // Read before it is this one's turn: others do not wait for that.
             let known = self.pods.get(key);
             let Ok(text) = known.as_ref().map(|pod| pod.write()).transpose() else { return };
             let read = text.as_ref().map(|text| Object::from_json(StateKind::Pod, text.get()));
-            let _turn = self.taking_pods.lock();
+            let _turn = self.pod_order.lock();
             let pod = self.pods.get(key);
             if pod.as_ref().map(Arc::as_ptr) != known.as_ref().map(Arc::as_ptr) {
                 continue;
             }
             let (Some(pod), Some(read)) = (pod, read) else { return self.forget(StateKind::Pod, key) };
-            let promised = waits(&pod).then(|| self.promises.of(&pod));
-            return self.take_read_and(StateKind::Pod, key.clone(), read, |state| {
+            let promised = waits(&pod).then(|| self.nominations.of(&pod));
+            return self.apply_and(StateKind::Pod, key.clone(), read, |state| {
                 if let Some(promised) = promised {
-                    state.promise(&key.namespace, &key.name, promised.as_deref());
+                    state.nominate(&key.namespace, &key.name, promised.as_deref());
                 }
             });
         }
     }
 
     /// Brings the index up to date with what a pod was promised.
-    fn take_promise(&self, key: &Key) {
-        let _turn = self.taking_pods.lock();
+    fn apply_nomination(&self, key: &Key) {
+        let _turn = self.pod_order.lock();
         let Some(pod) = self.pods.get(key).filter(|pod| waits(pod)) else { return };
-        let promised = self.promises.of(&pod);
-        self.state.lock().state.promise(&key.namespace, &key.name, promised.as_deref());
+        let promised = self.nominations.of(&pod);
+        self.state.lock().state.nominate(&key.namespace, &key.name, promised.as_deref());
         self.changes.send_modify(|count| *count += 1);
     }
 
     /// Takes a promise back: the pod is planned for anew.
-    pub(crate) fn take_promise_back(&self, pod: &Key) {
-        self.promises.take_back(pod);
-        self.promise_changed(pod);
+    pub(crate) fn withdraw_nomination(&self, pod: &Key) {
+        self.nominations.remove(pod);
+        self.nomination_changed(pod);
     }
 
     pub(crate) fn feed<K: Kind>(self: &Arc<Self>, mirror: &Mirror<K>, kind: StateKind, takes: fn(&K) -> bool) {
@@ -475,21 +476,21 @@ impl Cluster {
 
     fn take<K: Kind>(&self, kind: StateKind, object: &K) {
         let Ok(text) = object.write() else { return };
-        self.take_text(kind, Key::of(object), text.get());
+        self.apply_text(kind, Key::of(object), text.get());
     }
 
     /// Takes an object of a kind that no mirror is of.
-    pub(crate) fn take_raw(&self, kind: StateKind, key: &Key, object: &impl serde::Serialize) {
+    pub(crate) fn apply_raw(&self, kind: StateKind, key: &Key, object: &impl serde::Serialize) {
         let Ok(text) = serde_json::to_string(object) else { return };
-        self.take_text(kind, key.clone(), &text);
+        self.apply_text(kind, key.clone(), &text);
     }
 
-    fn take_text(&self, kind: StateKind, key: Key, text: &str) {
-        self.take_read_and(kind, key, Object::from_json(kind, text), |_| {});
+    fn apply_text(&self, kind: StateKind, key: Key, text: &str) {
+        self.apply_and(kind, key, Object::from_json(kind, text), |_| {});
     }
 
-    /// Takes an object, and does the rest before anybody sees it.
-    fn take_read_and<E: std::fmt::Display>(
+    /// Applies an object, and runs `rest` before the index is unlocked.
+    fn apply_and<E: std::fmt::Display>(
         &self,
         kind: StateKind,
         key: Key,
@@ -512,7 +513,7 @@ impl Cluster {
     /// The index, with all nodes as they were told of.
     fn index(&self) -> MutexGuard<'_, Index> {
         let mut index = self.state.lock();
-        let late = std::mem::take(&mut *self.late_nodes.lock());
+        let late = std::mem::take(&mut *self.queued_nodes.lock());
         for (key, text) in late {
             match text {
                 Some(text) => drop(index.take(StateKind::Node, key, Object::from_json(StateKind::Node, text.get()))),
@@ -541,17 +542,18 @@ impl Cluster {
     pub(crate) fn has_enough(&self, node: &str, pod: &Pod) -> bool {
         let key = Key::of(pod);
         let there = self.pods.indexed(node).into_iter().filter(|pod| !has_ended(pod)).map(|pod| Key::of(&*pod));
-        let before = self.promises.pods_on(node).into_iter().filter(|other| *other < key);
+        let before = self.nominations.pods_on(node).into_iter().filter(|other| *other < key);
         let others: BTreeSet<Key> = there.chain(before).collect();
         let others = others.iter().map(|key| (key.namespace.as_str(), key.name.as_str()));
         self.index().state.has_enough(node, (&key.namespace, &key.name), others).unwrap_or(true)
     }
 
-    /// The same, asked by a thread that stands back: others wait for whoever looks at the index.
-    pub(crate) async fn has_enough_still(self: &Arc<Self>, node: &str, pod: &Arc<Pod>) -> bool {
+    /// [`Self::has_enough`] for low-priority threads: it runs on the urgent threads, since readers of the index wait
+    /// for each other.
+    pub(crate) async fn has_enough_background(self: &Arc<Self>, node: &str, pod: &Arc<Pod>) -> bool {
         let Some(urgent) = &self.options.urgent else { return self.has_enough(node, pod) };
         let (cluster, node, pod) = (Arc::clone(self), node.to_owned(), Arc::clone(pod));
-        // Threads that have ended have nobody wait for them any more.
+        // The spawn fails only when the urgent runtime has shut down; then the answer does not matter.
         urgent.threads.spawn(async move { cluster.has_enough(&node, &pod) }).await.unwrap_or(true)
     }
 
@@ -705,7 +707,7 @@ impl Cluster {
 /// A mirror whose changes are taken where that is done which pods wait for.
 fn urgent<K: Kind>(options: &Options, mirror: Mirror<K>) -> Arc<Mirror<K>> {
     Arc::new(match &options.urgent {
-        Some(urgent) => mirror.at_home_on(urgent.threads.clone()),
+        Some(urgent) => mirror.handle_writes_on(urgent.threads.clone()),
         None => mirror,
     })
 }

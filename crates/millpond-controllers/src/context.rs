@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use crate::buffers::Fills;
 use crate::clouds::Clouds;
 use crate::cluster::Cluster;
-use crate::end::Endings;
+use crate::events::DedupingRecorder;
 use crate::health::Health;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};
 use crate::launch_backoff::LaunchBackoff;
-use crate::led::Led;
+use crate::leader_provider::LeaderProvider;
 use crate::metrics::{Measured, Metrics};
-use crate::news::News;
-use crate::stock::Stock;
+use crate::stock_outs::StockOuts;
+use crate::termination::TerminationTracker;
 
 /// The provider of classes that name none.
 const DEFAULT_PROVIDER: &str = "sim";
@@ -52,7 +52,7 @@ pub struct Context {
     /// Copies of everything.
     pub cluster: Arc<Cluster>,
     /// Offerings that were not to be had.
-    pub stock: Stock,
+    pub stock_outs: StockOuts,
     /// Pools whose claims fail before they are launched.
     pub(crate) launch_backoff: Arc<LaunchBackoff>,
     /// What came of launches, as it happens: the name of a claim, and whether others like it should be tried.
@@ -64,13 +64,14 @@ pub struct Context {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Claims that are leaving.
-    pub endings: Endings,
+    pub terminations: TerminationTracker,
     /// Events that are not repeated.
-    pub news: News,
-    /// Held by whoever acts on a plan: one after the other, so that none acts on what another is about to change.
+    pub events: DedupingRecorder,
+    /// Held while a plan is carried out: one plan after the other, so that none changes what another relies on.
     pub(crate) turn: tokio::sync::Mutex<()>,
-    /// Somebody named another machine in a claim: whether it is there only a look at all machines can tell.
-    pub(crate) collect_now: tokio::sync::Notify,
+    /// Notified when the provider id of a claim was changed by hand: only a listing of all machines can tell whether
+    /// the named one exists.
+    pub(crate) collect_garbage_now: tokio::sync::Notify,
     /// The clouds of the providers.
     pub(crate) clouds: Clouds,
     /// What can be bought, as of the last plan.
@@ -85,7 +86,7 @@ impl Context {
         let leadership = cluster.options.leads.leadership();
         let measured = |provider: Arc<dyn Provider>| {
             let provider = match leadership {
-                Some(leadership) => Arc::new(Led::new(provider, leadership.clone())),
+                Some(leadership) => Arc::new(LeaderProvider::new(provider, leadership.clone())),
                 None => provider,
             };
             let measured: Arc<dyn Provider> = Arc::new(Measured::new(provider, Arc::clone(&metrics)));
@@ -99,29 +100,29 @@ impl Context {
             let catalogs = weak.upgrade().map(|cluster| cluster.own_catalogs()).unwrap_or_default();
             takers.iter().for_each(|provider| provider.take_catalogs(&catalogs));
         });
-        let stock = Stock::new(cluster.options.seed, cluster.clock.clone());
+        let stock_outs = StockOuts::new(cluster.options.seed, cluster.clock.clone());
         let launch_backoff = Arc::new(LaunchBackoff::new(cluster.options.seed));
         forget_on_change(&cluster, &launch_backoff);
-        let endings = Endings::new(cluster.options.leads.is_exclusive());
+        let terminations = TerminationTracker::new(cluster.options.leads.is_exclusive());
         let clouds = providers.values().filter_map(|provider| Some((provider.name(), provider.cloud_id()?)));
         let clouds = Clouds::new(clouds);
-        let news = News::new(cluster.recorder.clone());
+        let events = DedupingRecorder::new(cluster.recorder.clone());
         let turn = tokio::sync::Mutex::default();
         let (fills, health) = (Fills::default(), Health::default());
-        let collect_now = tokio::sync::Notify::new();
+        let collect_garbage_now = tokio::sync::Notify::new();
         let market = Mutex::default();
         Arc::new(Self {
             cluster,
-            stock,
+            stock_outs,
             launch_backoff,
             launched: broadcast::channel(OUTCOMES).0,
             fills,
             health,
             metrics,
-            endings,
-            news,
+            terminations,
+            events,
             turn,
-            collect_now,
+            collect_garbage_now,
             clouds,
             market,
             providers,
@@ -197,9 +198,9 @@ impl Context {
             add_limits(&limits.spec, &mut options);
         }
         let mut snapshot = self.cluster.snapshot(&options).snapshot;
-        self.stock.mark(&mut snapshot);
+        self.stock_outs.mark_unavailable(&mut snapshot);
         self.launch_backoff.mark(&mut snapshot);
-        self.cluster.machines.meant.tell(&mut snapshot);
+        self.cluster.machines.planned_placements.apply_to(&mut snapshot);
         snapshot
     }
 
@@ -212,7 +213,7 @@ impl Context {
     pub(crate) fn reopenings(&self) -> Vec<Reopening> {
         let now = Instant::now();
         let groups = self.cluster.machines.health.next_release().map(|wait| (now + wait, SOONEST_PROBE));
-        let offerings = self.stock.reopens().into_iter().map(|(at, wait)| (at, wait.min(SOONEST_PROBE)));
+        let offerings = self.stock_outs.reopens().into_iter().map(|(at, wait)| (at, wait.min(SOONEST_PROBE)));
         let pools = self.launch_backoff.reopens().into_iter().map(|at| (at, SOONEST_OPEN));
         let all = offerings.chain(groups).chain(pools);
         all.map(|(at, spacing)| Reopening { at, spacing }).collect()

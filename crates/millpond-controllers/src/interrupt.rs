@@ -10,7 +10,7 @@ use millpond_api::labels;
 use millpond_api::time::Time;
 use millpond_providers::{InstanceEvent, Provider};
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::{Key, annotation, is_leaving};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -24,28 +24,28 @@ use crate::kinds::NodeClaim;
 /// Pods have ended this long before their machine does: ending takes a moment, and clocks differ.
 const LEAD_S: i64 = 5;
 
-const SPOT_INTERRUPTED: Voice =
-    Voice { component: "millpond", action: "Interrupt", reason: "SpotInterrupted", warning: true };
-const INSTANCE_TERMINATING: Voice =
-    Voice { component: "millpond", action: "Interrupt", reason: "InstanceTerminating", warning: true };
+const SPOT_INTERRUPTED: EventReason =
+    EventReason { component: "millpond", action: "Interrupt", reason: "SpotInterrupted", warning: true };
+const INSTANCE_TERMINATING: EventReason =
+    EventReason { component: "millpond", action: "Interrupt", reason: "InstanceTerminating", warning: true };
 
 /// Listens to a provider until the token is cancelled.
 pub async fn run(
     context: Arc<Context>,
     provider: Arc<dyn Provider>,
-    news: Arc<tokio::sync::Mutex<Receiver<InstanceEvent>>>,
+    events: Arc<tokio::sync::Mutex<Receiver<InstanceEvent>>>,
     stop: CancellationToken,
 ) {
-    let mut news = news.lock().await;
+    let mut events = events.lock().await;
     loop {
         let event = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            event = news.recv() => event,
+            event = events.recv() => event,
         };
         match event {
             Ok(event) => {
-                if let Err(error) = heed(&context, &event).await {
+                if let Err(error) = handle(&context, &event).await {
                     tracing::warn!(instance = event.id(), %error, cause = error.cause(), "news not heeded");
                 }
             }
@@ -55,7 +55,7 @@ pub async fn run(
     }
 }
 
-async fn heed(context: &Context, event: &InstanceEvent) -> Result<()> {
+async fn handle(context: &Context, event: &InstanceEvent) -> Result<()> {
     let Some(claim) = claim_of_machine(&context.cluster, event.id()) else { return Ok(()) };
     match event {
         InstanceEvent::Interrupted { id, at } => {
@@ -64,23 +64,23 @@ async fn heed(context: &Context, event: &InstanceEvent) -> Result<()> {
                 return Ok(());
             }
             tracing::info!(claim = claim.name(), instance = id, %at, "interrupted");
-            tell(context, &claim, &format!("The provider takes the machine back at {at}"));
+            record(context, &claim, &format!("The provider takes the machine back at {at}"));
             context.cluster.claims.delete(&claim, None).await
         }
         InstanceEvent::Gone { id } => {
-            context.endings.told_gone(&claim);
+            context.terminations.instance_gone(&claim);
             if is_leaving(&*claim) {
                 return Ok(());
             }
             tracing::info!(claim = claim.name(), instance = id, "its machine is gone");
-            tell(context, &claim, "The machine is gone");
+            record(context, &claim, "The machine is gone");
             context.cluster.claims.delete(&claim, None).await
         }
     }
 }
 
 /// Sets the deadline of a drain to the end of the machine, unless it is earlier already: pods that could not be evicted
-/// by then are told to end while there is still somebody to end them.
+/// by then are deleted while their kubelet can still stop them.
 async fn hurry(context: &Context, claim: &NodeClaim, at: Time) -> Result<()> {
     let Some(deadline) = deadline(claim, at, context.cluster.now()) else { return Ok(()) };
     let patch = json!({"metadata": {"annotations": {TERMINATION_TIMESTAMP_ANNOTATION: deadline.to_string()}}});
@@ -99,13 +99,13 @@ fn deadline(claim: &NodeClaim, at: Time, now: Time) -> Option<Time> {
 }
 
 /// Tells it of the claim and of its node.
-fn tell(context: &Context, claim: &NodeClaim, note: &str) {
+fn record(context: &Context, claim: &NodeClaim, note: &str) {
     let capacity = claim.metadata.labels.as_ref().and_then(|labels| labels.get(labels::CAPACITY_TYPE));
-    let voice =
+    let event_reason =
         if capacity.is_some_and(|capacity| capacity == "spot") { SPOT_INTERRUPTED } else { INSTANCE_TERMINATING };
-    context.news.tell(claim, voice, note);
+    context.events.record(claim, event_reason, note);
     if let Some(node) = node_of(&context.cluster, claim) {
-        context.news.tell(&*node, voice, note);
+        context.events.record(&*node, event_reason, note);
     }
 }
 

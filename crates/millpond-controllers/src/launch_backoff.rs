@@ -1,6 +1,6 @@
 //! Pools whose claims fail before they are launched: left out of plans for a while, longer each time.
 //!
-//! Stock-outs are known by offering ([`crate::stock`]). Everything else that keeps a claim from being launched (a class that
+//! Stock-outs are known by offering ([`crate::stock_outs`]). Everything else that keeps a claim from being launched (a class that
 //! is not ready, credentials that do not allow it, a quota without a name, requirements that no type satisfies) would fail
 //! for the next claim of the pool as well. So the pool takes no part in plans until the wait is over, and then one claim
 //! finds out for all ([`LaunchBackoff::is_probing`]). A change of the pool or of its class is a new try.

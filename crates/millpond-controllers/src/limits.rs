@@ -1,8 +1,8 @@
 //! Strict limits: nothing is intended before it is reserved, and all that is intended counts.
 //!
-//! Every claim that Millpond writes goes through [`create`]. Where a limit holds (of its pool, or of the whole cluster),
-//! the claim is first reserved: its name and what it takes are written into an annotation of the limiting object, on
-//! condition that nobody wrote that object meanwhile. What counts against the limit is
+//! Every claim that Millpond writes goes through [`create`]. Where a limit holds (of its pool, or of the whole
+//! cluster), the claim is first reserved: its name and its usage are written into an annotation of the limiting object,
+//! on condition that the object has not changed meanwhile. What counts against the limit is
 //!
 //! > all claims of a consistent list + all reservations whose claim is not in that list
 //!
@@ -59,7 +59,7 @@ const AT_A_TIME: usize = 64;
 /// What nodes take: resources, nodes and money.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Take {
+pub struct Usage {
     /// Capacity.
     #[serde(default)]
     pub resources: Amounts,
@@ -75,13 +75,13 @@ pub struct Take {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Reserved {
     #[serde(flatten)]
-    take: Take,
+    take: Usage,
     /// When, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<i64>,
 }
 
-impl Take {
+impl Usage {
     fn add(&mut self, other: &Self) {
         for (name, amount) in other.resources.iter() {
             *self.resources.0.entry(name.to_owned()).or_default() += amount;
@@ -103,7 +103,7 @@ impl Take {
 /// A reservation, as it stands in the annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Reservation {
-    take: Take,
+    take: Usage,
     /// Seconds since 1970.
     at: i64,
 }
@@ -248,8 +248,8 @@ async fn reserve_all(context: &Context, claims: &[Option<NodeClaim>]) -> Result<
     Ok(allowed)
 }
 
-/// A claim that ends is in nobody's way: what was reserved for it a short while ago need not lapse first. To be called
-/// while the claim is still there.
+/// Releases the reservation of a claim that ends, so that it need not lapse first. To be called while the claim still
+/// exists.
 pub(crate) async fn release(context: &Context, claim: &NodeClaim) {
     let cluster = &context.cluster;
     let stands = |annotations: &BTreeMap<String, String>| {
@@ -277,9 +277,9 @@ pub(crate) async fn is_overrun(context: &Context, claim: &NodeClaim) -> Result<b
     }
     for scope in scopes(&context.cluster, &[Some(claim.clone())]).await?.into_keys() {
         match tally(&context.cluster, &scope).await? {
-            Counted::Nothing => return Ok(true),
-            Counted::Some(tally) if !tally.taken.within(&tally.limit) => return Ok(true),
-            Counted::All | Counted::Some(_) => {}
+            Headroom::Nothing => return Ok(true),
+            Headroom::Some(tally) if !tally.taken.within(&tally.limit) => return Ok(true),
+            Headroom::All | Headroom::Some(_) => {}
         }
     }
     Ok(false)
@@ -293,13 +293,13 @@ fn is_late(claim: &NodeClaim) -> bool {
 }
 
 /// What machines for a claim may take: no more of what is limited than was reserved for it.
-pub(crate) struct Cover {
-    /// Nothing for claims of somebody else's, for which nothing was reserved.
-    reserved: Option<Take>,
+pub(crate) struct ReservedCapacity {
+    /// `None` for claims that another controller wrote: nothing was reserved for them.
+    reserved: Option<Usage>,
     limits: Vec<Limit>,
 }
 
-impl Cover {
+impl ReservedCapacity {
     /// Of a claim, by the limits that are known here.
     pub(crate) fn of(context: &Context, claim: &NodeClaim) -> Self {
         let reserved = claim.annotations().contains_key(RESERVED_ANNOTATION).then(|| reserved_of(claim).take);
@@ -316,7 +316,7 @@ impl Cover {
     }
 
     /// Whether a machine is within it.
-    pub(crate) fn holds(&self, capacity: &Amounts, nanos_hour: u64) -> bool {
+    pub(crate) fn covers(&self, capacity: &Amounts, nanos_hour: u64) -> bool {
         let Some(reserved) = &self.reserved else { return true };
         let fits = |name: &str| capacity.get(name).unwrap_or(0) <= reserved.resources.get(name).unwrap_or(0);
         self.limits.iter().all(|limit| {
@@ -351,7 +351,7 @@ async fn reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)
     for _ in 0..TRIES {
         match try_reserve(cluster, scope, wanted).await? {
             Some(granted) => return Ok(granted),
-            None => tracing::debug!(scope = scope.name(), "somebody else reserved meanwhile"),
+            None => tracing::debug!(scope = scope.name(), "another writer reserved meanwhile"),
         }
     }
     tracing::warn!(scope = scope.name(), "could not reserve: others wrote it again and again");
@@ -360,18 +360,18 @@ async fn reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)
 
 async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeClaim)]) -> Result<Option<Vec<usize>>> {
     let Tally { object, limit, mut taken, mut standing, written } = match tally(cluster, scope).await? {
-        Counted::Nothing => return Ok(Some(Vec::new())),
-        Counted::All => return Ok(Some(wanted.iter().map(|(index, _)| *index).collect())),
-        Counted::Some(tally) => *tally,
+        Headroom::Nothing => return Ok(Some(Vec::new())),
+        Headroom::All => return Ok(Some(wanted.iter().map(|(index, _)| *index).collect())),
+        Headroom::Some(tally) => *tally,
     };
     let now = cluster.now().0;
     let mut granted = Vec::new();
     for (index, claim) in wanted {
-        // Somebody else's claim of the same name counts for itself.
+        // A claim of the same name from another writer counts for itself.
         if standing.contains_key(claim.name()) || written.contains(claim.name()) {
             continue;
         }
-        let take = take_of(claim);
+        let take = usage_of(claim);
         let mut together = taken.clone();
         together.add(&take);
         if together.within(&limit) {
@@ -392,7 +392,7 @@ struct Tally {
     object: DynamicObject,
     limit: Limit,
     /// What all claims and all reservations without a claim take.
-    taken: Take,
+    taken: Usage,
     /// Reservations without a claim.
     standing: BTreeMap<String, Reservation>,
     /// Names of all claims.
@@ -400,43 +400,43 @@ struct Tally {
 }
 
 /// How much may be bought.
-enum Counted {
+enum Headroom {
     Nothing,
     All,
     Some(Box<Tally>),
 }
 
 /// Counts what there is: first what limits, then the claims.
-async fn tally(cluster: &Cluster, scope: &Scope) -> Result<Counted> {
+async fn tally(cluster: &Cluster, scope: &Scope) -> Result<Headroom> {
     let object = match scope.api(cluster).get_opt(scope.name()).await.map_err(|source| scope.failed("read", source))? {
         Some(object) => object,
         // A pool that is gone buys nothing; limits that are gone limit nothing.
-        None if matches!(scope, Scope::Pool(_)) => return Ok(Counted::Nothing),
-        None => return Ok(Counted::All),
+        None if matches!(scope, Scope::Pool(_)) => return Ok(Headroom::Nothing),
+        None => return Ok(Headroom::All),
     };
     let limit = match limit_of(&object) {
         Ok(limit) => limit,
         Err(why) => {
-            // Nobody knows what was meant: better nothing than too much.
+            // An unreadable limit allows nothing: buying too little is safer than too much.
             tracing::warn!(kind = scope.kind(), name = scope.name(), why, "a limit cannot be read, nothing is bought");
-            return Ok(Counted::Nothing);
+            return Ok(Headroom::Nothing);
         }
     };
     if limit.is_none() {
-        return Ok(Counted::All);
+        return Ok(Headroom::All);
     }
     let claims = list_claims(cluster, scope).await?;
     let now = cluster.now().0;
     let written: HashSet<String> = claims.iter().map(|claim| claim.name().to_owned()).collect();
     let mut standing = reservations(&object);
     standing.retain(|name, reservation| !reservation.is_lapsed(now) && !written.contains(name));
-    let mut taken = Take::default();
-    claims.iter().filter(|claim| scope.counts(claim)).for_each(|claim| taken.add(&take_of(claim)));
+    let mut taken = Usage::default();
+    claims.iter().filter(|claim| scope.counts(claim)).for_each(|claim| taken.add(&usage_of(claim)));
     standing.values().for_each(|reservation| taken.add(&reservation.take));
-    Ok(Counted::Some(Box::new(Tally { object, limit, taken, standing, written })))
+    Ok(Headroom::Some(Box::new(Tally { object, limit, taken, standing, written })))
 }
 
-/// Frees what was reserved for claims that nobody will write. Who fails here leaves it to lapse.
+/// Frees the reservations of claims that will not be written. If that fails, they lapse.
 async fn free(cluster: &Cluster, scope: &Scope, names: &[&str]) {
     if names.is_empty() {
         return;
@@ -464,7 +464,8 @@ async fn try_free(cluster: &Cluster, scope: &Scope, names: &[&str]) -> Result<bo
     write_reservations(&api, scope, &object, &standing).await
 }
 
-/// Writes reservations into what limits, unless somebody else wrote it since it was read; tells whether.
+/// Writes reservations into the limiting object, unless it changed since it was read; returns whether they were
+/// written.
 async fn write_reservations(
     api: &Api<DynamicObject>,
     scope: &Scope,
@@ -531,7 +532,7 @@ fn note_reserved(claim: &mut NodeClaim, at: i64) {
 }
 
 /// What a claim counts: what it has, or what was reserved for it; never less than either.
-fn take_of(claim: &NodeClaim) -> Take {
+fn usage_of(claim: &NodeClaim) -> Usage {
     let mut take = reserved_of(claim).take;
     for (name, amount) in claim.status.capacity.iter() {
         let known = take.resources.0.entry(name.to_owned()).or_default();
@@ -545,8 +546,8 @@ fn take_of(claim: &NodeClaim) -> Take {
 mod tests {
     use super::*;
 
-    fn take(cpu: i64, nanos_hour: u64) -> Take {
-        Take { resources: Amounts([("cpu".to_owned(), cpu)].into()), nanos_hour, nodes: 1 }
+    fn take(cpu: i64, nanos_hour: u64) -> Usage {
+        Usage { resources: Amounts([("cpu".to_owned(), cpu)].into()), nanos_hour, nodes: 1 }
     }
 
     #[test]
@@ -571,7 +572,7 @@ mod tests {
             "status": {"capacity": {"cpu": "2", "memory": "4Gi"}},
         }))
         .unwrap();
-        let take = take_of(&claim);
+        let take = usage_of(&claim);
         assert_eq!((take.resources.get("cpu"), take.nanos_hour, take.nodes), (Some(4000), 5, 1));
         assert_eq!(take.resources.get("memory"), Some(4 << 30));
     }

@@ -14,7 +14,7 @@ use millpond_api::labels;
 use millpond_api::time::Time;
 use millpond_providers::RepairPolicy;
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::{Key, annotation, is_leaving};
 use millpond_runtime::queue::Queue;
 use millpond_runtime::worker::Reconcile;
@@ -32,9 +32,10 @@ const MOST_PERCENT: usize = 20;
 /// While too many are unwell, the next look is after this long.
 const BLOCKED_FOR: Duration = Duration::from_mins(5);
 
-const BLOCKED: Voice = Voice { component: "millpond", action: "Repair", reason: "NodeRepairBlocked", warning: true };
-const REPAIRED: Voice =
-    Voice { component: "millpond", action: "Repair", reason: "DisruptionTerminating", warning: true };
+const BLOCKED: EventReason =
+    EventReason { component: "millpond", action: "Repair", reason: "NodeRepairBlocked", warning: true };
+const REPAIRED: EventReason =
+    EventReason { component: "millpond", action: "Repair", reason: "DisruptionTerminating", warning: true };
 
 /// Replaces broken nodes.
 pub struct Repair {
@@ -82,7 +83,7 @@ impl Reconcile for Repair {
         }
         if let Some(why) = self.too_many_unwell(&node, &policies) {
             tracing::info!(node = key.name, why, "not repaired");
-            self.context.news.tell(&*node, BLOCKED, why);
+            self.context.events.record(&*node, BLOCKED, why);
             return Ok(Some(BLOCKED_FOR));
         }
         // Others that decide wait, and so did this one: whether the node is still unwell is asked again.
@@ -129,8 +130,8 @@ impl Repair {
         }
         let why = format!("the node is unhealthy: {}={}", illness.condition, illness.status);
         tracing::info!(claim = claim.name(), node = node.name_any(), why, "node replaced");
-        self.context.news.tell(claim, REPAIRED, format!("Disrupting NodeClaim: {why}"));
-        self.context.news.tell(node, REPAIRED, format!("Disrupting Node: {why}"));
+        self.context.events.record(claim, REPAIRED, format!("Disrupting NodeClaim: {why}"));
+        self.context.events.record(node, REPAIRED, format!("Disrupting Node: {why}"));
         self.context.metrics.claim_disrupted(claim, disrupted_by::UNHEALTHY);
         cluster.claims.delete(claim, None).await
     }

@@ -15,13 +15,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::advice::Advisor;
 use crate::buffers::Buffers;
-use crate::capi::autoscale::{Shrinker, Tender};
+use crate::capi::autoscale::{GroupMaintenance, ScaleDown};
 use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
-use crate::collect::Collector;
 use crate::context::Context;
-use crate::disruption::{Disruptor, Hashes, Marks};
+use crate::disruption::{ClaimConditions, Disruptor, Hashes};
+use crate::garbage_collection::GarbageCollector;
 use crate::interrupt;
 use crate::metrics;
 use crate::overlays::Overlays;
@@ -34,7 +34,7 @@ use crate::static_pools::StaticPools;
 /// new claims would not be launched while others register. Writes at a time are limited elsewhere.
 const CLAIMS_AT_A_TIME: usize = 1024;
 /// Claims whose marks are looked at, at a time.
-const MARKS_AT_A_TIME: usize = 64;
+const CLAIM_CONDITIONS_AT_A_TIME: usize = 64;
 /// Pods whose nomination is looked at, at a time.
 const NOMINATIONS_AT_A_TIME: usize = 16;
 /// Pools, classes, buffers and overlays that are looked at, at a time.
@@ -91,7 +91,7 @@ impl Controllers {
         Repair::listen(&context, &queue);
         controllers.work(Repair::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
-        controllers.work(Marks::listen(&context, &queue), queue, MARKS_AT_A_TIME, stop);
+        controllers.work(ClaimConditions::listen(&context, &queue), queue, CLAIM_CONDITIONS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
         controllers.work(Hashes::listen(&context, &queue), queue, POOLS_AT_A_TIME, stop);
         let queue = Arc::new(Queue::new());
@@ -104,20 +104,20 @@ impl Controllers {
         Overlays::listen(&context, &queue);
         controllers.work(Overlays::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         metrics::listen(&context);
-        let collector = Collector::new(Arc::clone(&context));
+        let collector = GarbageCollector::new(Arc::clone(&context));
         controllers.run_loop("garbage collection", collector, stop, |it, stop| it.run(stop).boxed());
         for provider in context.providers() {
-            if let Some(news) = provider.events() {
+            if let Some(events) = provider.events() {
                 let (context, provider) = (Arc::clone(&context), Arc::clone(provider));
-                let (news, stopped) = (Arc::new(tokio::sync::Mutex::new(news)), stop.clone());
+                let (events, stopped) = (Arc::new(tokio::sync::Mutex::new(events)), stop.clone());
                 let start = move || {
                     let (context, provider) = (Arc::clone(&context), Arc::clone(&provider));
-                    interrupt::run(context, provider, Arc::clone(&news), stopped.clone()).boxed()
+                    interrupt::run(context, provider, Arc::clone(&events), stopped.clone()).boxed()
                 };
                 controllers.supervise(&Handle::current(), "interruption", stop, start);
             }
         }
-        let (grow, shrink) = (Tender::new(Arc::clone(&context)), Shrinker::new(Arc::clone(&context)));
+        let (grow, shrink) = (GroupMaintenance::new(Arc::clone(&context)), ScaleDown::new(Arc::clone(&context)));
         controllers.run_loop("node groups: scale up", grow, stop, |it, stop| it.run(stop).boxed());
         controllers.run_loop("node groups: scale down", shrink, stop, |it, stop| it.run(stop).boxed());
         let start = restartable(Provisioner::new(context), stop, |it, stop| it.run(stop).boxed());
@@ -179,7 +179,7 @@ impl Controllers {
                 () = context.cluster.wait_until_ready() => {}
             }
             // Before the first of them does anything.
-            context.endings.inherit(context.cluster.claims.list().iter().map(|claim| &**claim));
+            context.terminations.inherit(context.cluster.claims.list().iter().map(|claim| &**claim));
             context.cluster.supervisor.run(name, &stop, start).await;
         };
         self.tracker.spawn_on(task, threads);

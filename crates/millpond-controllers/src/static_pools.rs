@@ -29,7 +29,7 @@ use crate::disruption::command::replaces;
 use crate::kinds::{NodeClaim, NodePool};
 use crate::limits;
 use crate::metrics::created_for;
-use crate::provision::{ALTERNATIVES, Intent, counts_no_more};
+use crate::provision::{ALTERNATIVES, NewClaim, counts_no_more};
 
 /// Claims that could not be written, or for which nothing is on sale, are tried again after this, unless something
 /// changes before.
@@ -120,7 +120,7 @@ impl StaticPools {
             (0..missing).map(|_| zones.claim(&self.context, &snapshot, &market, id)).collect();
         if claims.iter().all(Option::is_none) {
             tracing::warn!(pool = pool.name(), missing, "nothing is on sale for a pool of fixed size");
-            return Ok(Some(self.context.stock.next_probe().map_or(RETRY, |probe| probe.min(RETRY))));
+            return Ok(Some(self.context.stock_outs.next_probe().map_or(RETRY, |probe| probe.min(RETRY))));
         }
         let created = limits::create(&self.context, claims, created_for::REPLICAS).await?;
         let written = created.iter().flatten().count();
@@ -180,7 +180,7 @@ struct Disturbance {
     launched: bool,
     /// Pods run on it that belong elsewhere then.
     busy: bool,
-    /// Somebody asked to leave it, or a pod on it, alone.
+    /// The node or a pod on it has the annotation `karpenter.sh/do-not-disrupt`.
     guarded: bool,
     /// What its pods cost, less as it comes nearer to its end.
     cost: i64,
@@ -268,7 +268,7 @@ impl Zones {
         let pool = context.pool(name)?;
         let (node, offers) = self.choose(snapshot, market, id)?;
         let contents = Contents::new();
-        let intent = Intent { snapshot, market, pool: &pool, node: &node, contents: &contents, offers: &offers };
+        let intent = NewClaim { snapshot, market, pool: &pool, node: &node, contents: &contents, offers: &offers };
         Some(intent.claim(context.cluster.claim_name(name)))
     }
 

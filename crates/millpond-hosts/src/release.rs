@@ -27,7 +27,7 @@ const OF_CLAIM: &[&str] = &[
     "taints",
 ];
 
-/// Takes the claim of a host back, on condition that nobody changed the host since. Label and `machineRef` stay until
+/// Takes the claim of a host back, on condition that the host has not changed since. Label and `machineRef` stay until
 /// the agent has reset the host, so that nothing else gets it.
 pub fn release_patch(host: &ByoHost) -> Value {
     let mut spec: Map<String, Value> = OF_CLAIM.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();

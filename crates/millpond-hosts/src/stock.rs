@@ -10,7 +10,7 @@ use millpond_api::byoh::names;
 use millpond_api::condition;
 use millpond_api::time::Time;
 use millpond_runtime::clock::Clock;
-use millpond_runtime::events::{Recorder, Sender, Voice};
+use millpond_runtime::events::{EventReason, EventRecorder, Sender};
 use millpond_runtime::kinds::Kind;
 use millpond_runtime::meta::Key;
 use millpond_runtime::mirror::{Mirror, Writer};
@@ -77,7 +77,7 @@ pub struct Stock {
     /// The settings.
     pub options: Options,
     /// Writes events.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// Leases of hosts.
     pub heartbeats: Arc<Heartbeats>,
     /// Hosts, found by name too: names are unique over namespaces.
@@ -108,7 +108,7 @@ impl Stock {
     /// Nothing is watched yet; the sender writes events.
     pub fn new(client: &Client, options: &Options) -> (Arc<Self>, Sender) {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
-        let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), options.clock.clone());
+        let (recorder, sender) = EventRecorder::new(options.events.then(|| client.clone()), options.clock.clone());
         let by_host = |machine: &ByoMachine| Some(machine.status.host.clone()).filter(|host| !host.is_empty());
         let stock = Self {
             client: client.clone(),
@@ -227,7 +227,7 @@ impl Stock {
         warning: bool,
         note: impl Into<String>,
     ) {
-        self.recorder.tell(about, Voice { component: COMPONENT, action: "Reconcile", reason, warning }, note);
+        self.recorder.record(about, EventReason { component: COMPONENT, action: "Reconcile", reason, warning }, note);
     }
 }
 

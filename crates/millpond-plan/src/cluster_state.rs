@@ -15,7 +15,7 @@ use crate::plan::Rule;
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 use crate::taint::{self, Taint, Toleration};
-use crate::topology::{Place, Topology};
+use crate::topology::{Topology, TopologyNode};
 
 /// A node in the cluster state: first those of [`Snapshot::nodes`] with the same numbers, then planned ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -341,12 +341,12 @@ impl<'s> ClusterState<'s> {
     }
 
     /// A node as topology sees it.
-    pub fn place_of(&self, spot: NodeSlotId) -> Place<'s> {
+    pub fn place_of(&self, spot: NodeSlotId) -> TopologyNode<'s> {
         place(self.snapshot, self.market, self.spots[spot.index()].offer, spot.index())
     }
 
     /// A node of an offer as topology would see it under a number.
-    pub fn place_on(&self, offer: usize, spot: u32) -> Place<'s> {
+    pub fn place_on(&self, offer: usize, spot: u32) -> TopologyNode<'s> {
         place(self.snapshot, self.market, Some(offer as u32), spot as usize)
     }
 }
@@ -368,7 +368,7 @@ pub(crate) fn kind_needs_place(snapshot: &Snapshot, pod: &Pod, kind: PodKind) ->
     }
 }
 
-fn place<'s>(snapshot: &'s Snapshot, market: &'s Market, offer: Option<u32>, spot: usize) -> Place<'s> {
+fn place<'s>(snapshot: &'s Snapshot, market: &'s Market, offer: Option<u32>, spot: usize) -> TopologyNode<'s> {
     let (labels, taints, has_hostname, name): (&Labels, &[Taint], bool, Option<Symbol>) = match offer {
         Some(offer) => {
             let offer = market.offer(offer as usize);
@@ -380,7 +380,7 @@ fn place<'s>(snapshot: &'s Snapshot, market: &'s Market, offer: Option<u32>, spo
             (&node.labels, &node.taints, has_hostname, snapshot.symbols.find(&node.name))
         }
     };
-    Place { spot: spot as u32, labels, taints, has_hostname, name }
+    TopologyNode { spot: spot as u32, labels, taints, has_hostname, name }
 }
 
 /// Whether a node that is there will do by itself.

@@ -149,7 +149,7 @@ pub struct Topology {
 
 /// A node as topology sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct TopologyNode<'a> {
     /// Its number.
     pub spot: u32,
     /// Its labels.
@@ -265,16 +265,16 @@ impl Topology {
     }
 
     /// Makes a node known: its domains exist from now on, even without pods.
-    pub fn add_node(&mut self, place: Place<'_>, snapshot: &Snapshot) {
+    pub fn add_node(&mut self, place: TopologyNode<'_>, snapshot: &Snapshot) {
         self.change_node(place, snapshot, 1);
     }
 
     /// Forgets a node.
-    pub fn remove_node(&mut self, place: Place<'_>, snapshot: &Snapshot) {
+    pub fn remove_node(&mut self, place: TopologyNode<'_>, snapshot: &Snapshot) {
         self.change_node(place, snapshot, -1);
     }
 
-    fn change_node(&mut self, place: Place<'_>, snapshot: &Snapshot, by: i32) {
+    fn change_node(&mut self, place: TopologyNode<'_>, snapshot: &Snapshot, by: i32) {
         let filters = self.filters.iter().enumerate();
         let counting = filters.filter(|(_, filter)| filter.counts(place, self.hostname, snapshot));
         let counting: BitSet = counting.map(|(index, _)| index).collect();
@@ -295,7 +295,7 @@ impl Topology {
     }
 
     /// Whether a filter counts a node.
-    fn is_counted(&self, filter: u32, place: Place<'_>, snapshot: &Snapshot) -> bool {
+    fn is_counted(&self, filter: u32, place: TopologyNode<'_>, snapshot: &Snapshot) -> bool {
         match self.counted_by.get(place.spot as usize) {
             Some(Some(counting)) => counting.contains(filter as usize),
             _ => self.filters[filter as usize].counts(place, self.hostname, snapshot),
@@ -303,21 +303,21 @@ impl Topology {
     }
 
     /// Counts pods of a class on a node.
-    pub fn add(&mut self, class: ClassId, place: Place<'_>, count: u32, snapshot: &Snapshot) {
+    pub fn add(&mut self, class: ClassId, place: TopologyNode<'_>, count: u32, snapshot: &Snapshot) {
         self.change(class, place, i64::from(count), false, snapshot);
     }
 
     /// Counts pods on their way out.
-    pub fn add_terminating(&mut self, class: ClassId, place: Place<'_>, count: u32, snapshot: &Snapshot) {
+    pub fn add_terminating(&mut self, class: ClassId, place: TopologyNode<'_>, count: u32, snapshot: &Snapshot) {
         self.change(class, place, i64::from(count), true, snapshot);
     }
 
     /// Takes pods of a class off a node.
-    pub fn remove(&mut self, class: ClassId, place: Place<'_>, count: u32, snapshot: &Snapshot) {
+    pub fn remove(&mut self, class: ClassId, place: TopologyNode<'_>, count: u32, snapshot: &Snapshot) {
         self.change(class, place, -i64::from(count), false, snapshot);
     }
 
-    fn change(&mut self, class: ClassId, place: Place<'_>, by: i64, terminating: bool, snapshot: &Snapshot) {
+    fn change(&mut self, class: ClassId, place: TopologyNode<'_>, by: i64, terminating: bool, snapshot: &Snapshot) {
         for &index in &self.rules[class.index()].raises {
             let counter = &self.counters[index];
             let counted = counter.terminating || !terminating;
@@ -391,13 +391,13 @@ impl Topology {
     }
 
     /// Whether the rules between pods allow one more pod of the class on a node.
-    pub fn check(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
+    pub fn check(&self, class: ClassId, place: TopologyNode<'_>) -> Result<(), Rule> {
         let domain = |key| domain_of(place, key, self.hostname);
         self.check_with(class, |key| Some(domain(key)))
     }
 
     /// The same without rules about the host, for pods that may come to any node of the same domains.
-    pub fn check_besides_host(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
+    pub fn check_besides_host(&self, class: ClassId, place: TopologyNode<'_>) -> Result<(), Rule> {
         self.check_with(class, |key| (key != self.hostname).then(|| domain_of(place, key, self.hostname)))
     }
 
@@ -456,7 +456,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Whether the first pod of a group may start a domain: nobody is there yet, and it selects itself.
+    /// Whether the first pod of a group may start a domain: no selected pod is there yet, and it selects itself.
     fn may_start(&self, rules: &ClassRules) -> bool {
         rules.affine_to_itself && rules.affinity.iter().all(|rule| self.counters[rule.counter].total == 0)
     }
@@ -481,7 +481,7 @@ impl Topology {
 
     /// Whether pods of the class that are on a node satisfy their spread and affinity as things stand now; if not, the
     /// rule that they break.
-    pub fn holds(&self, class: ClassId, place: Place<'_>) -> Result<(), Rule> {
+    pub fn holds(&self, class: ClassId, place: TopologyNode<'_>) -> Result<(), Rule> {
         let rules = &self.rules[class.index()];
         let domain = |key| domain_of(place, key, self.hostname);
         let even = |rule: &SpreadRule| {
@@ -492,7 +492,7 @@ impl Topology {
         };
         let near = |rule: &AffinityRule| {
             domain(rule.key).is_some_and(|domain| {
-                // Without a founder the group started here, which it may do only where nobody is elsewhere.
+                // Without a founder the group started here, which it may do only if no selected pod is elsewhere.
                 let counter = &self.counters[rule.counter];
                 let count = counter.count(domain);
                 counter.founders.contains_key(&domain) || count > 0 && u64::from(count) == counter.total
@@ -506,7 +506,12 @@ impl Topology {
 
     /// Whether a pod of the class has those near that its affinity asks for, others than `floating` ones: pods that
     /// need company themselves, by counter and domain.
-    pub fn has_company(&self, class: ClassId, place: Place<'_>, floating: &HashMap<(usize, Domain), u32>) -> bool {
+    pub fn has_company(
+        &self,
+        class: ClassId,
+        place: TopologyNode<'_>,
+        floating: &HashMap<(usize, Domain), u32>,
+    ) -> bool {
         self.rules[class.index()].affinity.iter().all(|rule| {
             domain_of(place, rule.key, self.hostname).is_some_and(|domain| {
                 let unsteady = floating.get(&(rule.counter, domain)).copied().unwrap_or(0);
@@ -516,7 +521,7 @@ impl Topology {
     }
 
     /// What a pod of the class on a node counts for: counters by number, and its domain there.
-    pub fn counted_at(&self, class: ClassId, place: Place<'_>) -> impl Iterator<Item = (usize, Domain)> {
+    pub fn counted_at(&self, class: ClassId, place: TopologyNode<'_>) -> impl Iterator<Item = (usize, Domain)> {
         let raises = self.rules[class.index()].raises.iter();
         raises.filter_map(move |&counter| Some((counter, domain_of(place, self.counters[counter].key, self.hostname)?)))
     }
@@ -527,7 +532,7 @@ impl Topology {
     }
 
     /// Whether all pods that the affinity of the class asks for are near, wherever they could be.
-    pub fn has_everybody(&self, class: ClassId, place: Place<'_>) -> bool {
+    pub fn has_everybody(&self, class: ClassId, place: TopologyNode<'_>) -> bool {
         self.rules[class.index()].affinity.iter().all(|rule| {
             let counter = &self.counters[rule.counter];
             let near = domain_of(place, rule.key, self.hostname).map(|domain| counter.count(domain));
@@ -603,7 +608,7 @@ fn change_count(counts: &mut Counts, domain: Domain, by: i64) {
 }
 
 impl NodeFilter {
-    fn counts(&self, place: Place<'_>, hostname: Symbol, snapshot: &Snapshot) -> bool {
+    fn counts(&self, place: TopologyNode<'_>, hostname: Symbol, snapshot: &Snapshot) -> bool {
         let has = |key: &Symbol| domain_of(place, *key, hostname).is_some();
         let symbols = &snapshot.symbols;
         let own = snapshot.names.node_name;
@@ -618,7 +623,7 @@ impl NodeFilter {
     }
 }
 
-fn domain_of(place: Place<'_>, key: Symbol, hostname: Symbol) -> Option<Domain> {
+fn domain_of(place: TopologyNode<'_>, key: Symbol, hostname: Symbol) -> Option<Domain> {
     if key == hostname {
         return place.has_hostname.then_some(Domain(place.spot));
     }

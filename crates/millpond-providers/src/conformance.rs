@@ -14,8 +14,8 @@
 //! Waiting is `tokio::time`: under paused time a cloud with minutes of delay passes in no time.
 
 mod create;
+mod deletion;
 mod describe;
-mod end;
 mod tools;
 
 use std::sync::Arc;
@@ -93,11 +93,11 @@ const CHECKS: &[(&str, Run)] = &[
     }),
     ("when nothing is to be had, every choice is named", |stage| Box::pin(create::nothing_left(stage))),
     ("a launch without choices makes nothing", |stage| Box::pin(create::no_choices(stage))),
-    ("an end can be asked for until the instance is gone", |stage| Box::pin(end::until_gone(stage))),
-    ("the end of what was never there is `NotFound`", |stage| Box::pin(end::unknown(stage))),
-    ("an end that is given up at any point can be asked for again", |stage| Box::pin(end::given_up(stage))),
-    ("a token whose instance is gone makes no other one", |stage| Box::pin(end::token_of_gone(stage))),
-    ("who led before is refused, also after a restart", |stage| Box::pin(end::older_term(stage))),
+    ("an end can be asked for until the instance is gone", |stage| Box::pin(deletion::until_gone(stage))),
+    ("the end of what was never there is `NotFound`", |stage| Box::pin(deletion::unknown(stage))),
+    ("an end that is given up at any point can be asked for again", |stage| Box::pin(deletion::given_up(stage))),
+    ("a token whose instance is gone makes no other one", |stage| Box::pin(deletion::token_of_gone(stage))),
+    ("who led before is refused, also after a restart", |stage| Box::pin(deletion::older_term(stage))),
     ("get and list tell the same", |stage| Box::pin(describe::get_and_list(stage))),
     ("every instance is listed once", |stage| Box::pin(describe::listed_once(stage))),
     ("the catalogue has every offering that can be chosen", |stage| Box::pin(describe::catalog(stage))),

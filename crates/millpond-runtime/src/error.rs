@@ -64,7 +64,7 @@ impl Error {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }
 
-    /// Somebody else wrote first, or the object is another one now.
+    /// Another writer was first, or the object with that name has another uid now.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }

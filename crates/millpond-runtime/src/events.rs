@@ -27,7 +27,7 @@ const LONGEST_NOTE: usize = 1024;
 
 /// Who speaks, and in which tone.
 #[derive(Clone, Copy, Debug)]
-pub struct Voice {
+pub struct EventReason {
     /// The component in whose name the event is written.
     pub component: &'static str,
     /// What it was doing.
@@ -40,13 +40,13 @@ pub struct Voice {
 
 /// Takes events.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct EventRecorder {
     clock: Clock,
     sender: Option<mpsc::Sender<Event>>,
     count: Arc<AtomicU64>,
 }
 
-impl Recorder {
+impl EventRecorder {
     /// A recorder and the task that sends; without a client nothing is sent.
     pub fn new(client: Option<Client>, clock: Clock) -> (Self, Sender) {
         let (sender, receiver) = mpsc::channel(WAITING_EVENTS);
@@ -55,17 +55,17 @@ impl Recorder {
     }
 
     /// Tells something about an object.
-    pub fn tell<K: Resource<DynamicType = ()>>(&self, about: &K, voice: Voice, note: impl Into<String>) {
+    pub fn record<K: Resource<DynamicType = ()>>(&self, about: &K, reason: EventReason, note: impl Into<String>) {
         let Some(sender) = &self.sender else {
             return;
         };
-        let event = self.event(&about.object_ref(&()), voice, note.into());
+        let event = self.event(&about.object_ref(&()), reason, note.into());
         if sender.try_send(event).is_err() {
-            tracing::debug!(reason = voice.reason, "event dropped");
+            tracing::debug!(reason = reason.reason, "event dropped");
         }
     }
 
-    fn event(&self, about: &ObjectReference, voice: Voice, mut note: String) -> Event {
+    fn event(&self, about: &ObjectReference, reason: EventReason, mut note: String) -> Event {
         if note.len() > LONGEST_NOTE {
             let mut end = LONGEST_NOTE - " ...".len();
             while !note.is_char_boundary(end) {
@@ -84,14 +84,14 @@ impl Recorder {
                 namespace: Some(namespace),
                 ..ObjectMeta::default()
             },
-            action: Some(voice.action.to_owned()),
+            action: Some(reason.action.to_owned()),
             event_time: Some(self.clock.micro_time()),
             note: Some(note),
-            reason: Some(voice.reason.to_owned()),
+            reason: Some(reason.reason.to_owned()),
             regarding: Some(about.clone()),
-            reporting_controller: Some(voice.component.to_owned()),
-            reporting_instance: Some(format!("{}-millpond", voice.component)),
-            type_: Some(if voice.warning { "Warning" } else { "Normal" }.to_owned()),
+            reporting_controller: Some(reason.component.to_owned()),
+            reporting_instance: Some(format!("{}-millpond", reason.component)),
+            type_: Some(if reason.warning { "Warning" } else { "Normal" }.to_owned()),
             ..Event::default()
         }
     }

@@ -19,7 +19,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::raw::Raw;
+use crate::raw_object::RawObject;
 
 /// A kind with its place in the API, and the only reader and writer of its JSON.
 ///
@@ -36,7 +36,7 @@ pub trait Kind: kube::Resource<DynamicType = ()> + Clone + Debug + Send + Sync +
     fn write(&self) -> serde_json::Result<Box<RawValue>>;
 
     /// The API for objects of a namespace, as text; cluster-scoped kinds ignore it.
-    fn api(client: &Client, namespace: &str) -> Api<Raw> {
+    fn api(client: &Client, namespace: &str) -> Api<RawObject> {
         let kind = ApiResource::erase::<Self>(&());
         if Self::NAMESPACED {
             Api::namespaced_with(client.clone(), namespace, &kind)

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All waiting is `tokio::time`, the time that objects show comes from [`clock::Clock`] and all chance from
-//! [`names::Names`], so that everything above runs under paused time and repeats itself.
+//! [`names::NameGenerator`], so that everything above runs under paused time and repeats itself.
 //!
 //! This room knows no kind of Millpond's own; who wants one mirrored implements [`kinds::Kind`] for it.
 
@@ -17,10 +17,10 @@ pub mod events;
 pub mod kinds;
 pub mod meta;
 pub mod mirror;
-pub mod names;
+pub mod name_generator;
+mod object_cache;
 pub mod panics;
 pub mod queue;
-pub mod raw;
-mod shelf;
+pub mod raw_object;
 pub mod supervise;
 pub mod worker;

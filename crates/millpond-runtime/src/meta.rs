@@ -79,9 +79,8 @@ pub fn is_leaving<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
-/// A patch of the status subresource with the changes from `old` to `new`; `None` when there are
-/// none. It holds the resource version, since lists are replaced as a whole and somebody else's
-/// condition must not be lost.
+/// A patch of the status subresource with the changes from `old` to `new`; `None` when there are none. It carries the
+/// resource version: lists are replaced as a whole, and another writer's condition must not be lost.
 ///
 /// A merge patch is used because it is the cheapest write on either server: no schema walk as
 /// for a strategic patch, no field ownership to compute as for an apply, and a body that holds

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::meta::{Key, version};
-use crate::raw::{self, Raw};
-use crate::shelf::{self, Object, Shelf};
+use crate::object_cache::{self, Object, ObjectCache};
+use crate::raw_object::{self, RawObject};
 
 /// What all writes of a process share.
 #[derive(Clone)]
@@ -53,9 +53,9 @@ pub struct Mirror<K> {
     writer: Writer,
     /// For what others wait for, and for the watch.
     urgent: Writer,
-    /// Where answers of the usual writer are taken, if not by whoever wrote.
+    /// Runtime on which answers of the usual writer are applied to the cache; `None` applies them on the calling task.
     home: Option<Handle>,
-    shelf: Arc<Shelf>,
+    cache: Arc<ObjectCache>,
     labelled: Option<&'static str>,
     kind: PhantomData<fn() -> K>,
 }
@@ -63,11 +63,12 @@ pub struct Mirror<K> {
 impl<K: Kind> Mirror<K> {
     /// An empty copy.
     pub fn new(writer: Writer, index_by: Option<IndexBy<K>>) -> Self {
-        let read: shelf::Read = |text| text.read::<K>().map(|object| Arc::new(trimmed(object)) as Object);
-        let index_by =
-            index_by.map(|index_by| -> shelf::IndexBy { Box::new(move |object| index_by(&typed(Arc::clone(object)))) });
-        let shelf = Arc::new(Shelf::new(K::kind(&()), read, index_by));
-        Self { urgent: writer.clone(), writer, home: None, shelf, labelled: None, kind: PhantomData }
+        let read: object_cache::Read =
+            |text| text.read::<K>().map(|object| Arc::new(without_managed_fields(object)) as Object);
+        let index_by = index_by
+            .map(|index_by| -> object_cache::IndexBy { Box::new(move |object| index_by(&typed(Arc::clone(object)))) });
+        let cache = Arc::new(ObjectCache::new(K::kind(&()), read, index_by));
+        Self { urgent: writer.clone(), writer, home: None, cache, labelled: None, kind: PhantomData }
     }
 
     /// Only of objects with a label.
@@ -85,10 +86,10 @@ impl<K: Kind> Mirror<K> {
         self
     }
 
-    /// Changes are taken on these threads. Whoever takes one has the turn until all listeners know of it, and others wait
-    /// for that: it must not be a thread that stands back.
+    /// Applies answers on these threads. The task that applies a change holds the cache's order until all listeners
+    /// have run, and others wait for it: it must not run on low-priority threads.
     #[must_use]
-    pub fn at_home_on(mut self, threads: Handle) -> Self {
+    pub fn handle_writes_on(mut self, threads: Handle) -> Self {
         self.home = Some(threads);
         self
     }
@@ -97,42 +98,42 @@ impl<K: Kind> Mirror<K> {
 
     /// One object.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.shelf.get(key).map(typed)
+        self.cache.get(key).map(typed)
     }
 
     /// All objects, by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
-        all_typed(self.shelf.list())
+        all_typed(self.cache.list())
     }
 
     /// All objects of a namespace, by name.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
-        all_typed(self.shelf.list_in(namespace))
+        all_typed(self.cache.list_in(namespace))
     }
 
     /// The objects that a controller owns, by name.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
-        all_typed(self.shelf.owned_by(uid))
+        all_typed(self.cache.owned_by(uid))
     }
 
     /// How many objects a controller owns.
     pub fn count_owned_by(&self, uid: &str) -> usize {
-        self.shelf.count_owned_by(uid)
+        self.cache.count_owned_by(uid)
     }
 
     /// The objects of a namespace that no controller owns, by name.
     pub fn ownerless(&self, namespace: &str) -> Vec<Arc<K>> {
-        all_typed(self.shelf.ownerless(namespace))
+        all_typed(self.cache.ownerless(namespace))
     }
 
     /// The objects under a value of the own index.
     pub fn indexed(&self, value: &str) -> Vec<Arc<K>> {
-        all_typed(self.shelf.indexed(value))
+        all_typed(self.cache.indexed(value))
     }
 
     /// The number of objects.
     pub fn len(&self) -> usize {
-        self.shelf.len()
+        self.cache.len()
     }
 
     /// Whether there is none.
@@ -143,29 +144,29 @@ impl<K: Kind> Mirror<K> {
     /// Calls `listener` on every later change.
     pub fn on_change(&self, listener: impl Fn(Option<&Arc<K>>, Option<&Arc<K>>) + Send + Sync + 'static) {
         let of = |object: Option<&Object>| object.map(|object| typed(Arc::clone(object)));
-        self.shelf.on_change(Box::new(move |before, after| listener(of(before).as_ref(), of(after).as_ref())));
+        self.cache.on_change(Box::new(move |before, after| listener(of(before).as_ref(), of(after).as_ref())));
     }
 
     /// Waits until the first listing is complete.
     pub async fn wait_until_ready(&self) {
-        self.shelf.wait_until_ready().await;
+        self.cache.wait_until_ready().await;
     }
 
     /// The newest version that the watch has told of.
-    pub fn told(&self) -> u64 {
-        self.shelf.told()
+    pub fn observed_version(&self) -> u64 {
+        self.cache.observed_version()
     }
 
     /// Waits until the watch has told of a version that was written: others who watch have most likely heard of it too.
-    pub async fn wait_until_told(&self, written: &K) {
-        self.shelf.wait_until_told(version(written.meta())).await;
+    pub async fn wait_until_observed(&self, written: &K) {
+        self.cache.wait_until_observed(version(written.meta())).await;
     }
 
     /// The same for all that were written. A watch tells in order, so that only the last one is waited for: of a crowd
     /// that waits for one each, all would be woken by every event.
-    pub async fn wait_until_all_told(&self, written: &[Arc<K>]) {
+    pub async fn wait_until_all_observed(&self, written: &[Arc<K>]) {
         let last = written.iter().map(|object| version(object.meta())).max();
-        self.shelf.wait_until_told(last.unwrap_or_default()).await;
+        self.cache.wait_until_observed(last.unwrap_or_default()).await;
     }
 
     /// Keeps the copy up to date until the token is cancelled.
@@ -193,7 +194,7 @@ impl<K: Kind> Mirror<K> {
             None => config,
         };
         let everywhere = Api::all_with(self.urgent.client.clone(), &ApiResource::erase::<K>(&()));
-        Arc::clone(&self.shelf).run(everywhere, config, token)
+        Arc::clone(&self.cache).run(everywhere, config, token)
     }
 
     // Writing
@@ -201,11 +202,11 @@ impl<K: Kind> Mirror<K> {
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>> {
         let key = Key::of(object);
-        let created = match Raw::of(object) {
+        let created = match RawObject::of(object) {
             Ok(object) => self.urgent.create(K::api(&self.urgent.client, &key.namespace), object).await,
             Err(error) => Err(kube::Error::SerdeError(error)),
         };
-        take(&self.shelf, "create", &key, created.and_then(read))
+        take(&self.cache, "create", &key, created.and_then(read))
     }
 
     /// Merges a patch into an object.
@@ -214,10 +215,10 @@ impl<K: Kind> Mirror<K> {
         self.written("patch", key, patched).await
     }
 
-    /// The same, before what nobody waits for.
+    /// [`Self::patch`] through the urgent writer, ahead of background writes.
     pub async fn patch_urgently(&self, key: &Key, patch: &Value) -> Result<Arc<K>> {
         let patched = self.urgent.patch(K::api(&self.urgent.client, &key.namespace), &key.name, None, patch).await;
-        take(&self.shelf, "patch", key, patched.and_then(read))
+        take(&self.cache, "patch", key, patched.and_then(read))
     }
 
     /// Merges a patch into the status of an object.
@@ -236,30 +237,32 @@ impl<K: Kind> Mirror<K> {
             ..DeleteParams::background()
         };
         let deleted = self.writer.delete(self.api(&key), &key.name, params).await;
-        self.at_home(move |shelf| take_end(shelf, &key, &uid, deleted.and_then(|left| left.map(read::<K>).transpose())))
-            .await
+        self.on_write_threads(move |cache| {
+            record_deletion(cache, &key, &uid, deleted.and_then(|left| left.map(read::<K>).transpose()))
+        })
+        .await
     }
 
-    /// Reads an object as it is now: the copy lags behind somebody else's write.
+    /// Reads the object from the server: the cache lags behind other writers.
     pub async fn fetch(&self, key: &Key) -> Result<K> {
-        let fetched = raw::fetch(self.api(key), &key.name).await;
+        let fetched = raw_object::fetch(self.api(key), &key.name).await;
         fetched.and_then(read).map_err(|source| Self::failed("read", key, source))
     }
 
-    fn api(&self, key: &Key) -> Api<Raw> {
+    fn api(&self, key: &Key) -> Api<RawObject> {
         K::api(&self.writer.client, &key.namespace)
     }
 
-    async fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<Raw>) -> Result<Arc<K>> {
+    async fn written(&self, verb: &'static str, key: &Key, outcome: kube::Result<RawObject>) -> Result<Arc<K>> {
         let key = key.clone();
-        self.at_home(move |shelf| take(shelf, verb, &key, outcome.and_then(read))).await
+        self.on_write_threads(move |cache| take(cache, verb, &key, outcome.and_then(read))).await
     }
 
     /// Does something with the objects where changes are taken.
-    async fn at_home<T: Send + 'static>(&self, work: impl FnOnce(&Shelf) -> T + Send + 'static) -> T {
-        let Some(home) = &self.home else { return work(&self.shelf) };
-        let shelf = Arc::clone(&self.shelf);
-        match home.spawn(async move { work(&shelf) }).await {
+    async fn on_write_threads<T: Send + 'static>(&self, work: impl FnOnce(&ObjectCache) -> T + Send + 'static) -> T {
+        let Some(home) = &self.home else { return work(&self.cache) };
+        let cache = Arc::clone(&self.cache);
+        match home.spawn(async move { work(&cache) }).await {
             Ok(done) => done,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The threads have ended, and with them all that this is for.
@@ -273,25 +276,25 @@ impl<K: Kind> Mirror<K> {
 }
 
 /// Takes over what a write answered; gives it back as it is kept.
-fn take<K: Kind>(shelf: &Shelf, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
+fn take<K: Kind>(cache: &ObjectCache, verb: &'static str, key: &Key, outcome: kube::Result<K>) -> Result<Arc<K>> {
     match outcome {
-        // Whoever takes away the last finalizer of what was deleted ends it, and is told how it looked.
-        Ok(object) if object.meta().deletion_timestamp.is_some() && !lives_on(&object) => {
-            shelf.bury(key, object.meta().uid.as_deref().unwrap_or_default());
+        // Removing the last finalizer of a deleted object ends it; the answer shows its last state.
+        Ok(object) if object.meta().deletion_timestamp.is_some() && !has_finalizers(&object) => {
+            cache.forget_deleted(key, object.meta().uid.as_deref().unwrap_or_default());
             Ok(Arc::new(object))
         }
-        Ok(object) => Ok(put(shelf, object, true)),
+        Ok(object) => Ok(put(cache, object, true)),
         Err(source) => Err(failed::<K>(verb, key, source)),
     }
 }
 
 /// Takes over what came of deleting an object of this uid: what is left of it, if something is.
-fn take_end<K: Kind>(shelf: &Shelf, key: &Key, uid: &str, left: kube::Result<Option<K>>) -> Result<()> {
+fn record_deletion<K: Kind>(cache: &ObjectCache, key: &Key, uid: &str, left: kube::Result<Option<K>>) -> Result<()> {
     match left {
         Ok(left) => {
-            match left.filter(lives_on) {
-                Some(leaving) => drop(put(shelf, leaving, true)),
-                None => shelf.bury(key, uid),
+            match left.filter(has_finalizers) {
+                Some(leaving) => drop(put(cache, leaving, true)),
+                None => cache.forget_deleted(key, uid),
             }
             Ok(())
         }
@@ -299,7 +302,7 @@ fn take_end<K: Kind>(shelf: &Shelf, key: &Key, uid: &str, left: kube::Result<Opt
             let error = failed::<K>("delete", key, source);
             // Another object of that name is a conflict on the uid: ours is gone as well.
             if error.is_not_found() || error.is_conflict() {
-                shelf.bury(key, uid);
+                cache.forget_deleted(key, uid);
                 return Ok(());
             }
             Err(error)
@@ -308,9 +311,9 @@ fn take_end<K: Kind>(shelf: &Shelf, key: &Key, uid: &str, left: kube::Result<Opt
 }
 
 /// Takes over an object unless a newer version is known; gives it back as it would be kept.
-fn put<K: Kind>(shelf: &Shelf, object: K, written: bool) -> Arc<K> {
-    let object = Arc::new(trimmed(object));
-    shelf.put(&(Arc::clone(&object) as Object), written);
+fn put<K: Kind>(cache: &ObjectCache, object: K, written: bool) -> Arc<K> {
+    let object = Arc::new(without_managed_fields(object));
+    cache.put(&(Arc::clone(&object) as Object), written);
     object
 }
 
@@ -318,8 +321,8 @@ fn failed<K: Kind>(verb: &'static str, key: &Key, source: kube::Error) -> Error 
     Error::Api { verb, kind: K::kind(&()).into_owned(), key: key.clone(), source: Box::new(source) }
 }
 
-/// An object without what nobody here asks for.
-fn trimmed<K: Kind>(mut object: K) -> K {
+/// An object without its managed fields, which no controller reads.
+fn without_managed_fields<K: Kind>(mut object: K) -> K {
     object.managed_fields_mut().clear();
     object
 }
@@ -334,13 +337,13 @@ fn all_typed<K: Kind>(objects: Vec<Object>) -> Vec<Arc<K>> {
 }
 
 /// Whether a deleted object waits for a grace period or for finalizers.
-fn lives_on<K: Kind>(object: &K) -> bool {
+fn has_finalizers<K: Kind>(object: &K) -> bool {
     let meta = object.meta();
     let has_grace = meta.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
     meta.deletion_timestamp.is_some() && (has_grace || !object.finalizers().is_empty())
 }
 
-fn read<K: Kind>(object: Raw) -> kube::Result<K> {
+fn read<K: Kind>(object: RawObject) -> kube::Result<K> {
     object.read().map_err(kube::Error::SerdeError)
 }
 
@@ -373,8 +376,8 @@ mod tests {
     }
 
     fn hear(mirror: &Mirror<Pod>, event: Event<Pod>) {
-        let held = |pod| Arc::new(trimmed(pod)) as Object;
-        mirror.shelf.take_event(match event {
+        let held = |pod| Arc::new(without_managed_fields(pod)) as Object;
+        mirror.cache.apply_event(match event {
             Event::Init => Event::Init,
             Event::InitDone => Event::InitDone,
             Event::InitApply(pod) => Event::InitApply(held(pod)),
@@ -395,7 +398,7 @@ mod tests {
         mirror.on_change(move |before, after| {
             let version = |pod: Option<&Arc<Pod>>| pod.map_or(0, |pod| version(&pod.metadata));
             let before = version(before);
-            // Whoever is overtaken is overtaken here.
+            // If the other thread overtakes, it does so here.
             std::thread::yield_now();
             let mut heard = hears.lock();
             assert_eq!(heard.last().copied().unwrap_or_default(), before);
@@ -406,7 +409,7 @@ mod tests {
                 let mirror = &mirror;
                 scope.spawn(move || {
                     for step in 1..=500 {
-                        put(&mirror.shelf, pod("a", "1", step * 4 + thread, None), thread % 2 == 0);
+                        put(&mirror.cache, pod("a", "1", step * 4 + thread, None), thread % 2 == 0);
                     }
                 });
             }
@@ -417,7 +420,7 @@ mod tests {
     #[tokio::test]
     async fn older_news_are_ignored() {
         let mirror = mirror();
-        put(&mirror.shelf, pod("a", "1", 10, Some("n2")), true);
+        put(&mirror.cache, pod("a", "1", 10, Some("n2")), true);
         hear(&mirror, Event::Apply(pod("a", "1", 8, Some("n1"))));
         assert_eq!(names(&mirror.indexed("n2")), ["a"]);
         assert!(mirror.indexed("n1").is_empty());
@@ -430,8 +433,8 @@ mod tests {
     #[tokio::test]
     async fn buried_objects_do_not_come_back() {
         let mirror = mirror();
-        put(&mirror.shelf, pod("a", "1", 10, None), false);
-        mirror.shelf.bury(&Key::new("ns", "a"), "1");
+        put(&mirror.cache, pod("a", "1", 10, None), false);
+        mirror.cache.forget_deleted(&Key::new("ns", "a"), "1");
         hear(&mirror, Event::Apply(pod("a", "1", 12, None)));
         assert!(mirror.is_empty());
         hear(&mirror, Event::Apply(pod("a", "2", 20, None)));
@@ -446,9 +449,9 @@ mod tests {
         let key = Key::new("ns", "a");
         hear(&mirror, Event::Apply(pod("a", "1", 10, None)));
         hear(&mirror, Event::Delete(pod("a", "1", 12, None)));
-        take(&mirror.shelf, "patch", &key, Ok(pod("a", "1", 11, None))).unwrap();
+        take(&mirror.cache, "patch", &key, Ok(pod("a", "1", 11, None))).unwrap();
         assert!(mirror.is_empty(), "the write was before the end");
-        take(&mirror.shelf, "create", &key, Ok(pod("a", "2", 20, None))).unwrap();
+        take(&mirror.cache, "create", &key, Ok(pod("a", "2", 20, None))).unwrap();
         assert_eq!(mirror.len(), 1, "another object of that name");
     }
 
@@ -464,14 +467,14 @@ mod tests {
             pod
         };
         hear(&mirror, Event::Apply(leaving(10, &["mine", "yours"])));
-        take(&mirror.shelf, "patch", &key, Ok(leaving(11, &["yours"]))).unwrap();
+        take(&mirror.cache, "patch", &key, Ok(leaving(11, &["yours"]))).unwrap();
         assert_eq!(mirror.len(), 1);
-        take(&mirror.shelf, "patch", &key, Ok(leaving(12, &[]))).unwrap();
+        take(&mirror.cache, "patch", &key, Ok(leaving(12, &[]))).unwrap();
         assert!(mirror.is_empty());
         hear(&mirror, Event::Apply(leaving(11, &["yours"])));
         assert!(mirror.is_empty(), "old news");
         hear(&mirror, Event::Delete(leaving(12, &[])));
-        take(&mirror.shelf, "patch", &key, Ok(leaving(12, &[]))).unwrap();
+        take(&mirror.cache, "patch", &key, Ok(leaving(12, &[]))).unwrap();
         assert!(mirror.is_empty());
     }
 
@@ -479,11 +482,11 @@ mod tests {
     async fn a_new_listing_drops_what_is_gone_but_not_what_was_just_written() {
         let mirror = mirror();
         for name in ["old", "kept"] {
-            put(&mirror.shelf, pod(name, name, 5, None), false);
+            put(&mirror.cache, pod(name, name, 5, None), false);
         }
         hear(&mirror, Event::Init);
         hear(&mirror, Event::InitApply(pod("kept", "kept", 5, None)));
-        put(&mirror.shelf, pod("fresh", "fresh", 30, None), true);
+        put(&mirror.cache, pod("fresh", "fresh", 30, None), true);
         hear(&mirror, Event::InitDone);
         assert_eq!(names(&mirror.list()), ["fresh", "kept"]);
         mirror.wait_until_ready().await;
@@ -497,13 +500,13 @@ mod tests {
             metadata: kube::api::ObjectMeta { name: Some("o".into()), uid: Some("u".into()), ..Default::default() },
             ..Default::default()
         })]);
-        put(&mirror.shelf, owned, false);
-        put(&mirror.shelf, pod("b", "2", 1, None), false);
+        put(&mirror.cache, owned, false);
+        put(&mirror.cache, pod("b", "2", 1, None), false);
         assert_eq!(names(&mirror.owned_by("u")), ["a"]);
         assert_eq!(names(&mirror.ownerless("ns")), ["b"]);
         assert_eq!(names(&mirror.list_in("ns")), ["a", "b"]);
         assert!(mirror.list_in("other").is_empty());
-        put(&mirror.shelf, pod("a", "1", 2, None), false);
+        put(&mirror.cache, pod("a", "1", 2, None), false);
         assert!(mirror.owned_by("u").is_empty());
     }
 }

@@ -20,7 +20,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 pub enum Lane {
     /// With all the others.
     Usual,
-    /// Where there are few: somebody waits for it.
+    /// For few keys that another part of the program waits for.
     Urgent,
 }
 

@@ -12,11 +12,11 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 
 use crate::clock::Clock;
-use crate::events::{Recorder, Sender};
+use crate::events::{EventRecorder, Sender};
 use crate::kinds::Kind;
 use crate::meta::node_name;
 use crate::mirror::{Mirror, Writer};
-use crate::names::Names;
+use crate::name_generator::NameGenerator;
 use crate::options::Options;
 
 /// The name under which stand-ins own fields.
@@ -33,9 +33,9 @@ pub struct Cluster {
     /// The time.
     pub clock: Clock,
     /// Names and chance.
-    pub names: Names,
+    pub names: NameGenerator,
     /// Events.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// Pods, also found by their node.
     pub pods: Arc<Mirror<Pod>>,
     /// Nodes, also found by the id of their machine.
@@ -75,11 +75,11 @@ impl Cluster {
     pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let clock = options.virtual_start.map_or(Clock::Machine, Clock::virtual_from);
-        let (recorder, sender) = Recorder::new(options.events.then(|| client.clone()), clock.clone());
+        let (recorder, sender) = EventRecorder::new(options.events.then(|| client.clone()), clock.clone());
         let by_node = |pod: &Pod| node_name(pod).map(str::to_owned);
         let by_provider_id = |node: &Node| node.spec.as_ref()?.provider_id.clone();
         let cluster = Self {
-            names: Names::new(options.seed),
+            names: NameGenerator::new(options.seed),
             clock,
             recorder,
             pods: Arc::new(Mirror::new(writer.clone(), Some(by_node))),

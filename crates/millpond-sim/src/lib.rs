@@ -27,19 +27,19 @@
 //!
 //! The guide for users is `docs/guides/stand-ins.md`.
 
+pub mod annotations;
 pub mod capi;
 pub mod cluster;
 pub mod demo;
 pub mod kubelet;
 pub mod lifecycle;
-pub mod marks;
 pub mod options;
 pub mod rights;
 pub mod scheduler;
 pub mod standins;
 pub mod workloads;
 
-pub use millpond_runtime::{clock, error, events, kinds, meta, mirror, names, queue, worker};
+pub use millpond_runtime::{clock, error, events, kinds, meta, mirror, name_generator, queue, worker};
 pub use options::{Nodes, Options, Providers};
 pub use standins::{Builder, Part, StandIns};
 

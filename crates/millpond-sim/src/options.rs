@@ -7,7 +7,7 @@ use jiff::Timestamp;
 /// The nodes that the kubelets play.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nodes {
-    /// Those that say so: [`crate::marks::NODE`] as a label or annotation, or kwok's
+    /// Those that say so: [`crate::annotations::NODE`] as a label or annotation, or kwok's
     /// `kwok.x-k8s.io/node: fake`.
     #[default]
     Marked,

@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Leaves a part to somebody else.
+    /// Does not play this part.
     pub fn without(mut self, part: Part) -> Self {
         self.parts.remove(&part);
         self
@@ -260,7 +260,7 @@ impl Start {
         self.run(Machines::new(capi), KUBELET_CONCURRENCY);
         self.run(HealthChecks::new(capi), 1);
         self.run(TanzuClusters::new(capi), 1);
-        // Nobody refers to Tanzu's clusters: looking for the kind begins its watch.
+        // No object refers to Tanzu's clusters: looking up the kind starts its watch.
         let externals = Arc::clone(&capi.externals);
         self.begin(async move {
             if let Err(error) = externals.resource(tanzu::GROUP, tanzu::KIND).await {

@@ -165,8 +165,8 @@ impl NodeGroups {
     }
 }
 
-/// Annotation of a group: what its last node had. The group can then grow from nothing though nobody says elsewhere what
-/// its nodes offer.
+/// Annotation of a group: the capacity of its last node. With it the group can grow from zero, although no other object
+/// says what its nodes offer.
 pub const REMEMBERED_ANNOTATION: &str = "millpond.dev/observed-node";
 
 /// What a node had, as it is remembered.

@@ -24,6 +24,6 @@ mod snapshot;
 mod state;
 
 pub use objects::text::PODS_LISTED;
-pub use read::{Diagnostic, LIMIT_BYTES, Place, Reader, Reading, Severity};
+pub use read::{Diagnostic, LIMIT_BYTES, Position, Reader, Reading, Severity};
 pub use snapshot::{DefaultSpread, Group, GroupMachine, Note, Options, PoolsOf, Taken, add_types, buffer_of};
 pub use state::{Applied, Origin, Overlays, State, Unresolved, pool_labels};

@@ -20,7 +20,7 @@
 //! `MILLPOND_KEEP` to keep those folders.
 //!
 //! Children never outlive the process that started them, not even when it is
-//! killed or holds them in a `static`: see `warden.rs`.
+//! killed or holds them in a `static`: see `child_reaper.rs`.
 //!
 //! Tests that need the real parts are named `real_…` and marked `#[ignore]`,
 //! so that a plain `cargo test` counts them as ignored, and
@@ -28,6 +28,7 @@
 //!
 //! Not here: what is tested. This room only starts and stops.
 
+mod child_reaper;
 mod cluster_api;
 mod controllers;
 mod embedded;
@@ -41,7 +42,6 @@ pub mod real;
 mod real_cluster;
 mod scratch;
 mod sshd;
-mod warden;
 mod zookeeper;
 
 pub use cluster_api::ClusterApi;

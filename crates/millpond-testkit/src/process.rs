@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::warden;
+use crate::child_reaper;
 
 /// How long [`Process::stop`] waits for a clean end. A kube-apiserver drains
 /// for many seconds after SIGTERM; tests do not wait for that.
@@ -66,7 +66,7 @@ impl Process {
             .spawn()
             .with_context(|| format!("start `{}`", command.get_program().display()))?;
         let process = Self { name: name.to_owned(), child, log, ended: None };
-        warden::watch(process.id())?;
+        child_reaper::watch(process.id())?;
         Ok(process)
     }
 
@@ -190,8 +190,8 @@ impl Process {
         if self.ended.replace(status).is_some() {
             return;
         }
-        // The warden only misses a process that is gone.
-        let _ = warden::forget(self.child.id());
+        // The reaper ignores a process that is already gone.
+        let _ = child_reaper::forget(self.child.id());
     }
 }
 

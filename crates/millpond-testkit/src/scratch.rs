@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use crate::warden;
+use crate::child_reaper;
 
 /// A temporary folder, readable by its owner alone.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Scratch {
         if kept {
             folder.disable_cleanup(true);
         } else {
-            warden::folder(folder.path())?;
+            child_reaper::folder(folder.path())?;
         }
         Ok(Self { folder, kept })
     }
@@ -41,7 +41,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.kept {
             // The folder itself goes with the field, right after this.
-            let _ = warden::leave(self.folder.path());
+            let _ = child_reaper::leave(self.folder.path());
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
         "usage: an unknown command or option, a value that cannot be; for `plan --detailed-exitcode`: done, and the plan changes something",
     ),
     (Code::NotFound as u8, "there is nothing of that name"),
-    (Code::Conflict as u8, "conflict or limit: a directory, port or file that somebody else has"),
+    (Code::Conflict as u8, "conflict or limit: a directory, port or file that is in use"),
     (Code::Timeout as u8, "timeout: it takes longer than `--timeout` allows, and goes on by itself"),
     (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),
     (Code::Unplaced as u8, "for `plan --detailed-exitcode`: done, and some pods get no place"),

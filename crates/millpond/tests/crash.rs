@@ -96,7 +96,7 @@ struct Writer {
     client: Client,
     number: usize,
     shared: Arc<Shared>,
-    /// The server is gone, and whoever has no answer by now gets none.
+    /// The server is gone; requests without an answer by now get none.
     gone: CancellationToken,
 }
 

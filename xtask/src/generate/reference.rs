@@ -1,5 +1,5 @@
 //! Files of `docs/reference` that the binary writes about itself: its command line, its conversions, its
-//! custom kinds, its metrics, node pool files, the schema of a plan.
+//! custom kinds, its metrics, node pool files, the schema of a plan, the reasons that it writes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,6 +17,7 @@ const PAGES: &[(&str, &str)] = &[
     ("metrics", "metrics.md"),
     ("node-pool-files", "node-pool-files.md"),
     ("plan-schema", "plan.schema.json"),
+    ("reasons", "reasons.md"),
 ];
 
 /// Asks the binary of this tree for its pages.

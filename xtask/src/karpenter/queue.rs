@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// These start a controller of their own, whose metrics listen on a port that
-/// nobody can choose: one at a time.
+/// the runner cannot choose: one at a time.
 const WITH_PORT: &str = "Chaos Runaway Scale-Up ";
 
 /// Specs that wait.

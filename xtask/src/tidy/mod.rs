@@ -6,7 +6,10 @@
 mod arrows;
 mod ignored;
 mod modules;
+mod pages;
+mod reasons;
 mod text;
+mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -93,7 +96,10 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(arrows::check(&tree));
     findings.extend(ignored::check(&tree));
     findings.extend(modules::check(&tree));
+    findings.extend(pages::check(&tree));
+    findings.extend(reasons::check(&tree));
     findings.extend(text::check(&tree));
+    findings.extend(words::check(&tree));
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -39,7 +39,7 @@ fn check_file(file: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let first = file.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if !first.starts_with("//!") {
-        findings.push(Finding::file(&file.path, "does not open with `//!`: what does this room hold?"));
+        findings.push(Finding::file(&file.path, "does not open with `//!`: what does this module hold?"));
     }
     let lines = file.text.lines().count();
     let listed = LONG_FILES.iter().any(|(path, _)| Path::new(path) == file.path);

@@ -6,6 +6,7 @@
 //! cluster ([`config_map`]);
 //! [`overlay`] changes prices, [`query`] selects and sorts.
 
+pub mod catalog_set;
 pub mod config_map;
 mod ec2;
 pub mod import;
@@ -14,7 +15,6 @@ mod node;
 pub mod overhead;
 pub mod overlay;
 pub mod query;
-pub mod shelf;
 mod shipped;
 pub mod synthetic;
 #[cfg(test)]
@@ -31,8 +31,8 @@ use crate::labels;
 use crate::selector::{LabelValues, Operator};
 use crate::spelling::nearest;
 
+pub use catalog_set::CatalogSet;
 pub use overhead::Overhead;
-pub use shelf::Shelf;
 pub use shipped::{BUILT_IN, built_in};
 
 /// Whose machines these are: decides the names of labels, how a type's name is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::import::build::{Basics, instance_type};
 use super::overhead::GIB;
-use super::text::{Spot, grid};
+use super::text::{SpotPrice, grid};
 use super::{CapacityType, Catalog, Offering, Provider};
 
 /// Cores of the KWOK types.
@@ -40,7 +40,7 @@ pub fn kwok() -> Catalog {
                     // In thousandths of a nano-dollar, so that spot is rounded once.
                     let price = cores * 25_000_000_000 + made.memory_bytes;
                     let spot = (price * 7 / 10 + 500) / 1000;
-                    made.offerings = grid(&zones, Some((price + 500) / 1000), Some(Spot::Price(spot)));
+                    made.offerings = grid(&zones, Some((price + 500) / 1000), Some(SpotPrice::Price(spot)));
                     types.push(made);
                 }
             }

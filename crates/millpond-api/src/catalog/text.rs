@@ -32,7 +32,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::import::build::{self, Basics};
-use super::import::{FileError, Place};
+use super::import::{FileError, FileLine};
 use super::overhead::Reserved;
 use super::{CapacityType, Catalog, Gpu, InstanceType, Offering, Provider};
 use crate::{money, quantity};
@@ -42,7 +42,7 @@ pub const MAGIC: &str = "millpond-catalog 1";
 
 /// Reads a file; `file` is its name in messages.
 pub fn parse(file: &str, text: &str) -> Result<Catalog, FileError> {
-    let place = |line: usize| Place { file, line: line as u64 + 1 };
+    let place = |line: usize| FileLine { file, line: line as u64 + 1 };
     let mut lines = text.lines().enumerate();
     match lines.next() {
         Some((_, MAGIC)) => {}
@@ -89,7 +89,7 @@ pub fn parse(file: &str, text: &str) -> Result<Catalog, FileError> {
     build::finish(file, catalog)
 }
 
-fn header_line(place: Place<'_>, catalog: &mut Catalog, line: &str) -> Result<(), FileError> {
+fn header_line(place: FileLine<'_>, catalog: &mut Catalog, line: &str) -> Result<(), FileError> {
     let (key, value) = line.split_once(' ').unwrap_or((line, ""));
     let column = key.len() as u64 + 2;
     match key {
@@ -131,7 +131,7 @@ fn words(line: &str) -> impl Iterator<Item = Word<'_>> {
         .map(move |text| Word { column: (text.as_ptr() as usize - start) as u64 + 1, text })
 }
 
-fn type_line(place: Place<'_>, catalog: &Catalog, line: &str) -> Result<InstanceType, FileError> {
+fn type_line(place: FileLine<'_>, catalog: &Catalog, line: &str) -> Result<InstanceType, FileError> {
     let mut words = words(line);
     let mut next = |field: &'static str| {
         let end = line.len() as u64 + 1;
@@ -160,7 +160,7 @@ fn type_line(place: Place<'_>, catalog: &Catalog, line: &str) -> Result<Instance
         }
     }
     let mut made = build::instance_type(catalog.provider, basics, disk);
-    let mut spot = catalog.spot_per_mille.map(Spot::PerMille);
+    let mut spot = catalog.spot_per_mille.map(SpotPrice::PerMille);
     for (key, value) in options {
         option(place, &mut made, &mut spot, key, value)?;
     }
@@ -177,9 +177,9 @@ fn type_line(place: Place<'_>, catalog: &Catalog, line: &str) -> Result<Instance
 }
 
 fn option(
-    place: Place<'_>,
+    place: FileLine<'_>,
     made: &mut InstanceType,
-    spot: &mut Option<Spot>,
+    spot: &mut Option<SpotPrice>,
     key: &str,
     value: Word<'_>,
 ) -> Result<(), FileError> {
@@ -188,7 +188,7 @@ fn option(
     let pair = || text.split_once(':').ok_or_else(|| place.at(column, text, "is not `name:value`"));
     match key {
         "spot" if text == "none" => *spot = None,
-        "spot" => *spot = Some(Spot::Price(build::price(place, column, "spot", text)?)),
+        "spot" => *spot = Some(SpotPrice::Price(build::price(place, column, "spot", text)?)),
         "net" => made.network_mbps = Some(whole("net")?),
         "nvme" => made.local_nvme_gb = Some(whole("nvme")?),
         "gpu" => made.gpu = Some(gpu(place, value)?),
@@ -229,7 +229,7 @@ fn option(
     Ok(())
 }
 
-fn gpu(place: Place<'_>, value: Word<'_>) -> Result<Gpu, FileError> {
+fn gpu(place: FileLine<'_>, value: Word<'_>) -> Result<Gpu, FileError> {
     let parts: Vec<_> = value.text.splitn(5, ':').collect();
     let [count, manufacturer, name, memory, resource] = parts[..] else {
         return Err(place.at(value.column, value.text, "is not `count:manufacturer:name:memory:resource`"));
@@ -247,7 +247,7 @@ fn gpu(place: Place<'_>, value: Word<'_>) -> Result<Gpu, FileError> {
     })
 }
 
-fn reserved(place: Place<'_>, value: Word<'_>) -> Result<Reserved, FileError> {
+fn reserved(place: FileLine<'_>, value: Word<'_>) -> Result<Reserved, FileError> {
     let parts: Vec<_> = value.text.split(':').collect();
     let [cpu, memory, disk] = parts[..] else {
         return Err(place.at(value.column, value.text, "is not `cpu:memory:disk`"));
@@ -261,7 +261,7 @@ fn reserved(place: Place<'_>, value: Word<'_>) -> Result<Reserved, FileError> {
     })
 }
 
-fn offer(place: Place<'_>, value: Word<'_>) -> Result<Offering, FileError> {
+fn offer(place: FileLine<'_>, value: Word<'_>) -> Result<Offering, FileError> {
     let parts: Vec<_> = value.text.split(':').collect();
     let (zone, kind, price, flags) = match parts[..] {
         [zone, kind, price] => (zone, kind, price, ""),
@@ -298,7 +298,7 @@ fn offer(place: Place<'_>, value: Word<'_>) -> Result<Offering, FileError> {
 
 /// Where the spot price of a type comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum SpotPrice {
     /// A published price.
     Price(u64),
     /// So many thousandths of on-demand: an estimate.
@@ -306,10 +306,10 @@ pub(super) enum Spot {
 }
 
 /// The same prices in every zone.
-pub(super) fn grid(zones: &[Arc<str>], on_demand: Option<u64>, spot: Option<Spot>) -> Vec<Offering> {
+pub(super) fn grid(zones: &[Arc<str>], on_demand: Option<u64>, spot: Option<SpotPrice>) -> Vec<Offering> {
     let (spot_price, estimated) = match (spot, on_demand) {
-        (Some(Spot::Price(price)), _) => (Some(price), false),
-        (Some(Spot::PerMille(share)), Some(price)) => {
+        (Some(SpotPrice::Price(price)), _) => (Some(price), false),
+        (Some(SpotPrice::PerMille(share)), Some(price)) => {
             (Some((u128::from(price) * u128::from(share)).div_ceil(1000) as u64), true)
         }
         _ => (None, false),
@@ -425,12 +425,12 @@ struct Offers {
 fn encode_offerings(catalog: &Catalog, offerings: &[Offering]) -> Offers {
     let of_kind = |kind| offerings.iter().find(|offering| offering.capacity_type == kind);
     if let Some(on_demand) = of_kind(CapacityType::OnDemand).map(|offering| offering.price_nanos_hour) {
-        let spot = of_kind(CapacityType::Spot).map(|offering| Spot::Price(offering.price_nanos_hour));
-        let inherited = catalog.spot_per_mille.map(Spot::PerMille);
+        let spot = of_kind(CapacityType::Spot).map(|offering| SpotPrice::Price(offering.price_nanos_hour));
+        let inherited = catalog.spot_per_mille.map(SpotPrice::PerMille);
         for spot in [inherited, spot] {
             if grid(&catalog.zones, Some(on_demand), spot) == offerings {
                 let option = match spot {
-                    Some(Spot::Price(price)) => Some(money::exact(price)),
+                    Some(SpotPrice::Price(price)) => Some(money::exact(price)),
                     None if inherited.is_some() => Some("none".to_owned()),
                     _ => None,
                 };

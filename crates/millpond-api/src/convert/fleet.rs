@@ -28,14 +28,14 @@ pub(super) struct Fleet {
 
 /// Where something was read: an object and the field of it that all else is below.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Place {
+pub(super) struct SourceField {
     /// `ScalingConstraint/shop`.
     pub(super) object: String,
     /// `spec.nodePools[0]`; empty for the whole object.
     pub(super) field: String,
 }
 
-impl Place {
+impl SourceField {
     /// A field below this one.
     pub(super) fn field(&self, field: &str) -> String {
         if self.field.is_empty() { field.to_owned() } else { format!("{}.{field}", self.field) }
@@ -93,7 +93,7 @@ impl Dialect {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Pool {
     pub(super) dialect: Dialect,
-    pub(super) place: Place,
+    pub(super) place: SourceField,
     pub(super) name: String,
     pub(super) region: String,
     /// Higher first.

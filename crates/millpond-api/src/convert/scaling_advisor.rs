@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::fleet::{Dialect, Field, Fleet, Machine, Offer, Place, Pool, distinct};
+use super::fleet::{Dialect, Field, Fleet, Machine, Offer, Pool, SourceField, distinct};
 use super::gather::title;
 use super::prices::Prices;
 use super::report::{Action, Report};
@@ -42,7 +42,7 @@ pub(super) fn read(
         fleet.consumer_id.clone_from(consumer_id);
     }
     for (index, pool) in node_pools.iter().enumerate() {
-        let place = Place { object: title(object), field: format!("spec.nodePools[{index}]") };
+        let place = SourceField { object: title(object), field: format!("spec.nodePools[{index}]") };
         let backoff = pool.backoff_policy.or(*default_backoff_policy);
         let read = read_pool(pool, place, backoff, settings, report);
         fleet.pools.push(read);
@@ -51,7 +51,7 @@ pub(super) fn read(
 
 fn read_pool(
     pool: &NodePool,
-    place: Place,
+    place: SourceField,
     backoff: Option<BackoffPolicy>,
     settings: &Settings<'_>,
     report: &mut Report,
@@ -85,7 +85,7 @@ fn read_pool(
 }
 
 /// Labels of nodes; where they come from and what they belong to is not for the labels of a pool to say.
-fn own_labels(pool: &NodePool, place: &Place, report: &mut Report) -> BTreeMap<String, String> {
+fn own_labels(pool: &NodePool, place: &SourceField, report: &mut Report) -> BTreeMap<String, String> {
     let mut own = pool.labels.clone();
     let said = [(labels::NODE_POOL, &pool.name), (POOL_LABEL, &pool.name), (labels::REGION, &pool.region)];
     for (key, value) in said {

@@ -91,7 +91,7 @@ const SAME: Verdict = Kept("the same");
 const OF_THE_OBJECT: Verdict = Dropped("it is about the object, not about nodes");
 const OF_THE_CLUSTER: Verdict = Dropped("NodePools are in no namespace");
 const NAMED_THERE: Verdict = Dropped("Cluster Autoscaler's ConfigMaps have names of their own");
-const NOBODY_TO_ADVISE: Verdict = Dropped("who reads pools acts by itself: there is nobody to advise");
+const NO_ADVICE_CONSUMER: Verdict = Dropped("controllers that read pools act on them: there is no consumer of advice");
 const NO_POLICY_YET: Verdict = Dropped("Scaling Advisor has not said what it means; `WhenEmpty` is written");
 const BY_PRICE: Verdict = Dropped("the types of a NodePool have no order: the price decides");
 const BY_DRIVER: Verdict = Dropped("the volume driver of a node tells it, in CSINode");
@@ -104,7 +104,7 @@ const CONSTRAINT: &[Row] = &[
     row("metadata.namespace", [OF_THE_CLUSTER, OF_THE_CLUSTER, SAME, NAMED_THERE]),
     row("metadata.labels", [OF_THE_OBJECT, OF_THE_OBJECT, SAME, OF_THE_OBJECT]),
     row("metadata.annotations", [OF_THE_OBJECT, OF_THE_OBJECT, SAME, OF_THE_OBJECT]),
-    row("spec.consumerID", [NOBODY_TO_ADVISE, NOBODY_TO_ADVISE, SAME, NOBODY_TO_ADVISE]),
+    row("spec.consumerID", [NO_ADVICE_CONSUMER, NO_ADVICE_CONSUMER, SAME, NO_ADVICE_CONSUMER]),
     row("spec.defaultBackoffPolicy", [Kept("NodeClass `spec.backoff`"), THREE_MINUTES, SAME, BY_FLAGS]),
     row("spec.scaleInPolicy", [NO_POLICY_YET, NO_POLICY_YET, SAME, NO_POLICY_YET]),
     row(

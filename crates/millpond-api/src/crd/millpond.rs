@@ -152,7 +152,7 @@ fn call_fault() -> Schema {
         .field("delay", span("So long before the answer"))
         .field("error", error)
         .field("retryAfter", span("How long to wait, with throttled"))
-        .field("lost", boolean("It is done, and nobody is told"))
+        .field("lost", boolean("The call is carried out, and its answer is lost"))
         .rule(
             "has(self.delay) || has(self.error) || (has(self.lost) && self.lost)",
             "does nothing: give 'delay', 'error' or 'lost'",

@@ -10,13 +10,13 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::tree::{Key, Meaning, Place, Tree, Value};
+use super::tree::{Key, Meaning, Position, Tree, Value};
 
 /// A value that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Where.
-    pub place: Option<Place>,
+    pub place: Option<Position>,
     /// In which field, from the outermost on.
     pub field: String,
     /// What stands there.

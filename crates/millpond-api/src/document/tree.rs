@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 /// A place in a file, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// The line.
     pub line: u32,
     /// The column, in characters.
     pub column: u32,
 }
 
-impl Place {
+impl Position {
     /// The start of a file.
     pub const START: Self = Self { line: 1, column: 1 };
 }
@@ -21,7 +21,7 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct Tree<'a> {
     /// Where it begins.
-    pub place: Place,
+    pub place: Position,
     /// What it is.
     pub value: Value<'a>,
 }
@@ -41,7 +41,7 @@ pub enum Value<'a> {
 #[derive(Debug, Clone)]
 pub struct Key<'a> {
     /// Where it stands.
-    pub place: Place,
+    pub place: Position,
     /// What it is.
     pub text: Cow<'a, str>,
 }
@@ -147,7 +147,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Where a field such as `spec.requirements[2].key` is, or else the innermost part of its path that is there.
-    pub fn locate(&self, field: &str) -> (Place, &str) {
+    pub fn locate(&self, field: &str) -> (Position, &str) {
         let (mut here, mut place, mut rest) = (self, self.place, field);
         while !rest.is_empty() {
             let step = match (&here.value, rest.strip_prefix('[')) {

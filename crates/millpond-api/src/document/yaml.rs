@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 
-use super::tree::{Key, Place, Scalar, Tree, Value};
+use super::tree::{Key, Position, Scalar, Tree, Value};
 
 /// The most values that aliases may add to a file. Ten thousand uses of a template of a hundred values fit.
 pub const LIMIT_ALIASED: usize = 1_000_000;
@@ -19,7 +19,7 @@ pub const LIMIT_DEPTH: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// Where.
-    pub place: Place,
+    pub place: Position,
     /// What is wrong there.
     pub problem: String,
 }
@@ -42,9 +42,9 @@ pub fn read<'a>(text: &'a str, each: &mut dyn FnMut(Tree<'a>, bool)) -> Result<(
     Ok(())
 }
 
-fn place(marker: &granit_parser::Marker) -> Place {
+fn place(marker: &granit_parser::Marker) -> Position {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Place { line: number(marker.line()).max(1), column: number(marker.col()).saturating_add(1) }
+    Position { line: number(marker.line()).max(1), column: number(marker.col()).saturating_add(1) }
 }
 
 struct Builder<'a, 'f> {
@@ -57,7 +57,7 @@ struct Builder<'a, 'f> {
 }
 
 struct Open<'a> {
-    place: Place,
+    place: Position,
     anchor: usize,
     content: Content<'a>,
 }
@@ -91,7 +91,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn open(&mut self, place: Place, anchor: usize, content: Content<'a>) -> Result<(), Broken> {
+    fn open(&mut self, place: Position, anchor: usize, content: Content<'a>) -> Result<(), Broken> {
         if self.open.len() >= LIMIT_DEPTH {
             return Err(Broken { place, problem: format!("lies more than {LIMIT_DEPTH} values deep") });
         }
@@ -108,7 +108,7 @@ impl<'a> Builder<'a, '_> {
         self.add(Tree { place, value }, anchor)
     }
 
-    fn repeat(&mut self, anchor: usize, place: Place) -> Result<(), Broken> {
+    fn repeat(&mut self, anchor: usize, place: Position) -> Result<(), Broken> {
         let Some(tree) = self.anchors.get(&anchor) else {
             return Err(Broken { place, problem: "is an alias of a value that it is part of".to_owned() });
         };
@@ -122,7 +122,7 @@ impl<'a> Builder<'a, '_> {
     }
 
     /// Counts what is about to be copied.
-    fn count(&mut self, weight: usize, place: Place) -> Result<(), Broken> {
+    fn count(&mut self, weight: usize, place: Position) -> Result<(), Broken> {
         self.aliased = self.aliased.saturating_add(weight);
         if self.aliased > LIMIT_ALIASED {
             return Err(Broken { place, problem: format!("aliases add up to more than {LIMIT_ALIASED} values") });

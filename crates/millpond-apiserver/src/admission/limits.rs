@@ -126,7 +126,7 @@ fn pod_problems(range: &Value, pod: &Value) -> Vec<String> {
     problems
 }
 
-/// What somebody asks for, to be held against a limit.
+/// Requested amounts, to be compared with a limit.
 struct Asked {
     kind: &'static str,
     requests: Amounts,

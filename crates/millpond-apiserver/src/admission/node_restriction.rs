@@ -23,7 +23,7 @@ pub(super) fn on_create(call: &Call, object: &Value) -> Result<(), ApiError> {
     create(call, object).map_err(|refusal| refusal.into_error(call, object.at("metadata").text("name")))
 }
 
-fn create(call: &Call, object: &Value) -> Result<(), Refusal> {
+fn create(call: &Call, object: &Value) -> Result<(), Denial> {
     let Some(node) = node_of(call)? else { return Ok(()) };
     let name = object.at("metadata").text("name");
     match &*call.resource.storage {
@@ -45,7 +45,7 @@ pub(super) fn on_update(call: &Call, new: &Value, old: &Value, part: Part) -> Re
     update(call, new, old, part).map_err(|refusal| refusal.into_error(call, call.name()))
 }
 
-fn update(call: &Call, new: &Value, old: &Value, part: Part) -> Result<(), Refusal> {
+fn update(call: &Call, new: &Value, old: &Value, part: Part) -> Result<(), Denial> {
     let Some(node) = node_of(call)? else { return Ok(()) };
     match (&*call.resource.storage, part) {
         // Evictions are looked at by themselves.
@@ -73,7 +73,7 @@ pub(super) fn on_delete(call: &Call, name: &str) -> Result<(), ApiError> {
     delete(call, name).map_err(|refusal| refusal.into_error(call, name))
 }
 
-fn delete(call: &Call, name: &str) -> Result<(), Refusal> {
+fn delete(call: &Call, name: &str) -> Result<(), Denial> {
     let Some(node) = node_of(call)? else { return Ok(()) };
     let object = || {
         let key = crate::handlers::call::key_of(&call.resource, call.namespace(), name);
@@ -99,7 +99,7 @@ pub(crate) fn on_evict(call: &Call, pod: &Value) -> Result<(), ApiError> {
     evict(call, pod).map_err(|refusal| refusal.into_error(call, call.name()))
 }
 
-fn evict(call: &Call, pod: &Value) -> Result<(), Refusal> {
+fn evict(call: &Call, pod: &Value) -> Result<(), Denial> {
     match node_of(call)? {
         Some(node) if pod.at("spec").text("nodeName") != node => {
             refuse(format!("node {node} can only evict pods with spec.nodeName set to itself"))
@@ -113,7 +113,7 @@ pub(crate) fn on_token(call: &Call, request: &Value) -> Result<(), ApiError> {
     token(call, request).map_err(|refusal| refusal.into_error(call, call.name()))
 }
 
-fn token(call: &Call, request: &Value) -> Result<(), Refusal> {
+fn token(call: &Call, request: &Value) -> Result<(), Denial> {
     let Some(node) = node_of(call)? else { return Ok(()) };
     let spec = request.at("spec");
     let reference = spec.at("boundObjectRef");
@@ -126,7 +126,7 @@ fn token(call: &Call, request: &Value) -> Result<(), Refusal> {
         return refuse("node requested token with a pod binding without a uid");
     }
     let pod = call.server.store.get("pods", &format!("{}/{name}", call.namespace()));
-    let pod = pod.ok_or_else(|| Refusal::Other(ApiError::not_found("", "pods", name)))?;
+    let pod = pod.ok_or_else(|| Denial::Other(ApiError::not_found("", "pods", name)))?;
     if *pod.index.uid != *uid {
         return refuse(format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have \
@@ -141,7 +141,7 @@ fn token(call: &Call, request: &Value) -> Result<(), Refusal> {
 }
 
 /// The audience of a token must be one that a volume of the pod asks for.
-fn audience(call: &Call, pod: &Value, audiences: &[Value]) -> Result<(), Refusal> {
+fn audience(call: &Call, pod: &Value, audiences: &[Value]) -> Result<(), Denial> {
     let audience = match audiences {
         [] => "",
         [one] => one.as_str().unwrap_or_default(),
@@ -197,7 +197,7 @@ fn volume_has_audience(call: &Call, pod: &Value, volume: &Value, audience: &str)
 }
 
 /// The node that makes the request, if one does.
-fn node_of(call: &Call) -> Result<Option<&str>, Refusal> {
+fn node_of(call: &Call) -> Result<Option<&str>, Denial> {
     match node_identity(&call.identity) {
         Some("") => refuse(format!("could not determine node from user {:?}", call.identity.user)),
         node => Ok(node),
@@ -205,12 +205,12 @@ fn node_of(call: &Call) -> Result<Option<&str>, Refusal> {
 }
 
 /// Why something is refused.
-enum Refusal {
+enum Denial {
     Forbidden(String),
     Other(ApiError),
 }
 
-impl Refusal {
+impl Denial {
     fn into_error(self, call: &Call, name: &str) -> ApiError {
         match self {
             Self::Forbidden(why) => ApiError::forbidden(&call.resource.group, &call.resource.plural, name, &why),
@@ -219,11 +219,11 @@ impl Refusal {
     }
 }
 
-fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::Forbidden(why.into()))
+fn refuse<T>(why: impl Into<String>) -> Result<T, Denial> {
+    Err(Denial::Forbidden(why.into()))
 }
 
-fn pod(call: &Call, node: &str, pod: &Value) -> Result<(), Refusal> {
+fn pod(call: &Call, node: &str, pod: &Value) -> Result<(), Denial> {
     let metadata = pod.at("metadata");
     if !metadata.at("annotations").has(MIRROR) {
         let why = format!("pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods");
@@ -248,7 +248,7 @@ fn pod(call: &Call, node: &str, pod: &Value) -> Result<(), Refusal> {
         return refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
     }
     let found =
-        call.server.store.get("nodes", node).ok_or_else(|| Refusal::Other(ApiError::not_found("", "nodes", node)))?;
+        call.server.store.get("nodes", node).ok_or_else(|| Denial::Other(ApiError::not_found("", "nodes", node)))?;
     let uid = owner.text("uid");
     if *found.index.uid != *uid {
         return refuse(format!("node {node} UID mismatch: expected {uid} got {}", found.index.uid));
@@ -313,7 +313,7 @@ fn referenced_by_volume(volume: &Value) -> Option<&'static str> {
     sources.flat_map(|source| known.iter().filter(|(key, _)| source.has(key))).map(|(_, what)| *what).next()
 }
 
-fn pod_status(node: &str, new: &Value, old: &Value) -> Result<(), Refusal> {
+fn pod_status(node: &str, new: &Value, old: &Value) -> Result<(), Denial> {
     if old.at("spec").text("nodeName") != node {
         let why = format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
         return refuse(why);
@@ -331,7 +331,7 @@ fn pod_status(node: &str, new: &Value, old: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn claim_status(node: &str, new: &Value, old: &Value) -> Result<(), Refusal> {
+fn claim_status(node: &str, new: &Value, old: &Value) -> Result<(), Denial> {
     let rest = |claim: &Value| {
         let mut claim = claim.clone();
         if let Some(status) = claim["status"].as_object_mut() {
@@ -352,7 +352,7 @@ fn claim_status(node: &str, new: &Value, old: &Value) -> Result<(), Refusal> {
     refuse(why)
 }
 
-fn own_node(node: &str, name: &str, new: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+fn own_node(node: &str, name: &str, new: &Value, old: Option<&Value>) -> Result<(), Denial> {
     if name != node {
         return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
     }
@@ -416,7 +416,7 @@ fn is_forbidden(label: &str) -> bool {
     (within("kubernetes.io") || within("k8s.io")) && !is_own
 }
 
-fn lease(call: &Call, node: &str, name: &str) -> Result<(), Refusal> {
+fn lease(call: &Call, node: &str, name: &str) -> Result<(), Denial> {
     if call.namespace() != "kube-node-lease" {
         return refuse("can only access leases in the \"kube-node-lease\" system namespace");
     }
@@ -426,14 +426,14 @@ fn lease(call: &Call, node: &str, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn csi_node(node: &str, name: &str) -> Result<(), Refusal> {
+fn csi_node(node: &str, name: &str) -> Result<(), Denial> {
     if name != node {
         return refuse("can only access CSINode with the same name as the requesting node");
     }
     Ok(())
 }
 
-fn signing_request(node: &str, object: &Value) -> Result<(), Refusal> {
+fn signing_request(node: &str, object: &Value) -> Result<(), Denial> {
     let spec = object.at("spec");
     if ![KUBELET_CLIENT, KUBELET_SERVING].contains(&spec.text("signerName")) {
         return Ok(());

@@ -2,11 +2,11 @@
 
 use super::fields::FieldSet;
 use super::path::PathElement;
-use super::typed::{Form, Place, Relation};
+use super::typed::{FieldType, Form, Relation};
 
 /// The set with all named fields on the way to its members as members. What is named by the schema is not
 /// owned for itself; when fields are removed, an object that was only there for them goes with them.
-pub(super) fn with_named_fields<'a>(set: &FieldSet<'a>, place: Place<'_>) -> FieldSet<'a> {
+pub(super) fn with_named_fields<'a>(set: &FieldSet<'a>, place: FieldType<'_>) -> FieldSet<'a> {
     let mut out = FieldSet::new();
     for (element, member, below) in set.nodes() {
         let (named, below_place) = match element {
@@ -15,7 +15,7 @@ pub(super) fn with_named_fields<'a>(set: &FieldSet<'a>, place: Place<'_>) -> Fie
                 (field.named, field.place)
             }
             PathElement::Key(_) if place.takes_lists() => (false, place.item()),
-            _ => (false, Place::Undeclared),
+            _ => (false, FieldType::Undeclared),
         };
         let member = member || (named && !below.is_empty());
         out.push(element.clone(), member, with_named_fields(below, below_place));
@@ -25,7 +25,7 @@ pub(super) fn with_named_fields<'a>(set: &FieldSet<'a>, place: Place<'_>) -> Fie
 
 /// Adapts a set to a schema in which something is now owned as a whole: who owned a part of it owns it.
 /// Returns whether anything changed.
-pub(super) fn reconcile(set: &mut FieldSet<'_>, place: Place<'_>) -> bool {
+pub(super) fn reconcile(set: &mut FieldSet<'_>, place: FieldType<'_>) -> bool {
     let form = place.general_form();
     if form == Some(Form::Map) && place.is_free_map() {
         return false;

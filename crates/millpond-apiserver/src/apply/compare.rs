@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{FieldSet, MAX_DEPTH};
 use super::path::PathElement;
-use super::typed::{Form, Place, Relation};
+use super::typed::{FieldType, Form, Relation};
 use super::value::equal;
 use super::walk::sort_items;
 
@@ -62,11 +62,16 @@ struct Own {
 }
 
 /// Compares two objects of the same type.
-pub(super) fn compare<'a>(old: &'a Value, new: &'a Value, place: Place<'a>) -> Comparison<'a> {
+pub(super) fn compare<'a>(old: &'a Value, new: &'a Value, place: FieldType<'a>) -> Comparison<'a> {
     compare_values(Some(old), Some(new), place, 0).below
 }
 
-fn compare_values<'a>(old: Option<&'a Value>, new: Option<&'a Value>, place: Place<'a>, depth: usize) -> Change<'a> {
+fn compare_values<'a>(
+    old: Option<&'a Value>,
+    new: Option<&'a Value>,
+    place: FieldType<'a>,
+    depth: usize,
+) -> Change<'a> {
     let mut change = Change::default();
     if depth >= MAX_DEPTH {
         change.leaf(old, new);
@@ -98,7 +103,7 @@ impl<'a> Change<'a> {
         form: Option<Form>,
         old: Option<&'a Value>,
         new: Option<&'a Value>,
-        place: Place<'a>,
+        place: FieldType<'a>,
         depth: usize,
     ) {
         match form {
@@ -148,7 +153,7 @@ fn list(value: Option<&Value>) -> &[Value] {
 fn compare_maps<'a>(
     old: Option<&'a Map<String, Value>>,
     new: Option<&'a Map<String, Value>>,
-    place: Place<'a>,
+    place: FieldType<'a>,
     depth: usize,
 ) -> Comparison<'a> {
     let mut comparison = Comparison::default();
@@ -173,7 +178,7 @@ fn compare_maps<'a>(
 fn compare_lists<'a>(
     old: &'a [Value],
     new: &'a [Value],
-    place: Place<'a>,
+    place: FieldType<'a>,
     relation: Relation<'a>,
     depth: usize,
 ) -> Comparison<'a> {
@@ -202,7 +207,7 @@ fn compare_lists<'a>(
 
 /// Compares the items that share an element. Two or more of them are one field; an item that became unique,
 /// or stopped being so, is a new field with new parts.
-fn compare_items<'a>(old: &[&'a Value], new: &[&'a Value], place: Place<'a>, depth: usize) -> Change<'a> {
+fn compare_items<'a>(old: &[&'a Value], new: &[&'a Value], place: FieldType<'a>, depth: usize) -> Change<'a> {
     match (old, new) {
         ([] | [_], [] | [_]) => compare_values(old.first().copied(), new.first().copied(), place.item(), depth + 1),
         ([_, _, ..], [_, _, ..]) => {

@@ -10,7 +10,7 @@ use super::fields::MAX_DEPTH;
 use super::path::{Escape, PathElement, write_escaped};
 use super::reset::Reset;
 use super::strip;
-use super::typed::{Field, Form, Place, Relation};
+use super::typed::{Field, FieldType, Form, Relation};
 use super::walk::sort_items;
 use crate::schema::{Schema, Type, Zero};
 
@@ -27,11 +27,11 @@ enum Before {
     Object,
 }
 
-/// The fields of a new object as FieldsV1 text, without the metadata that nobody owns. None if the reset
-/// fields of the resource go below the top level: then the sets have to be computed.
+/// The fields of a new object as FieldsV1 text, without the metadata that has no owner. `None` if the reset fields of
+/// the resource go below the top level: then the sets have to be computed.
 pub fn encode_all_fields(object: &Value, schema: &Schema, reset: &Reset) -> Option<String> {
     let Value::Object(map) = object else { return None };
-    let place = Place::object(schema);
+    let place = FieldType::object(schema);
     let mut encoder = Encoder { out: String::with_capacity(2048), scratch: String::new() };
     encoder.out.push('{');
     let mut first = true;
@@ -90,8 +90,8 @@ impl Encoder {
         wrote == Wrote::Something
     }
 
-    /// Metadata is owned by nobody, and some of its fields are not either.
-    fn metadata(&mut self, map: &Map<String, Value>, place: Place<'_>) -> Wrote {
+    /// Metadata as a whole has no owner, and neither do some of its fields.
+    fn metadata(&mut self, map: &Map<String, Value>, place: FieldType<'_>) -> Wrote {
         let mut first = true;
         for (name, value) in in_order(map) {
             if strip::in_metadata(name) {
@@ -105,7 +105,7 @@ impl Encoder {
     }
 
     /// Writes what is inside the braces of a value.
-    fn value(&mut self, value: &Value, place: Place<'_>, before: Before, depth: usize) -> Wrote {
+    fn value(&mut self, value: &Value, place: FieldType<'_>, before: Before, depth: usize) -> Wrote {
         match (place.forms(value).first(), value) {
             (Some(Form::Map), Value::Object(map)) if !map.is_empty() && !place.whole_map() && depth < MAX_DEPTH => {
                 self.map(map, place, before, depth)
@@ -128,7 +128,7 @@ impl Encoder {
         before != Before::Absent
     }
 
-    fn map(&mut self, map: &Map<String, Value>, place: Place<'_>, before: Before, depth: usize) -> Wrote {
+    fn map(&mut self, map: &Map<String, Value>, place: FieldType<'_>, before: Before, depth: usize) -> Wrote {
         let mut first = self.own(before);
         for (name, value) in in_order(map) {
             let field = place.field(name);
@@ -143,7 +143,7 @@ impl Encoder {
     fn list(
         &mut self,
         items: &[Value],
-        place: Place<'_>,
+        place: FieldType<'_>,
         relation: Relation<'_>,
         before: Before,
         depth: usize,
@@ -170,7 +170,7 @@ impl Encoder {
 }
 
 /// A value that is owned as a whole is a member if it differs from what was there before.
-fn leaf(value: &Value, place: Place<'_>, before: Before) -> Wrote {
+fn leaf(value: &Value, place: FieldType<'_>, before: Before) -> Wrote {
     let same = match before {
         Before::Absent => false,
         Before::Null => value.is_null(),
@@ -190,7 +190,7 @@ fn is_empty_scalar(value: &Value) -> bool {
 }
 
 /// Whether an object is what every empty object of its type is.
-fn is_empty_object(value: &Value, place: Place<'_>) -> bool {
+fn is_empty_object(value: &Value, place: FieldType<'_>) -> bool {
     let Value::Object(map) = value else { return false };
     map.iter().all(|(name, value)| {
         let field = place.field(name);

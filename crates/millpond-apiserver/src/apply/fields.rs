@@ -1,4 +1,4 @@
-//! Field sets: which fields of an object somebody owns, and their form in FieldsV1.
+//! Field sets: which fields of an object a manager owns, and their form in FieldsV1.
 //!
 //! A set is a trie of [`PathElement`]s. Every node says whether the path that ends there is a member, and
 //! holds the nodes below it; a node that is neither a member nor a parent does not exist. Nodes are sorted,
@@ -72,7 +72,7 @@ impl<'a> FieldSet<'a> {
         self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
     }
 
-    /// Makes a path a member. The empty path stands for the whole object, which nobody owns.
+    /// Makes a path a member. The empty path stands for the whole object, which has no owner.
     pub fn insert(&mut self, path: impl IntoIterator<Item = PathElement<'a>>) {
         let mut path = path.into_iter().peekable();
         let mut set = self;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::conflict::Conflict;
 use super::fields::FieldSet;
-use super::typed::Place;
+use super::typed::FieldType;
 use super::update::Version;
 use super::walk::{Duplicates, check, fields_at};
 use crate::go::text;
@@ -46,7 +46,7 @@ fn last_config(live: &Value, version: Version<'_>, api_version: &str) -> Option<
 
 /// The fields of a configuration that have the same value in the live object.
 fn unchanged_fields<'a>(config: &'a Value, live: &'a Value, version: Version<'a>) -> FieldSet<'a> {
-    let place = Place::object(version.schema);
+    let place = FieldType::object(version.schema);
     let mut fields = fields_at(config, place);
     let comparison = super::compare::compare(config, live, place);
     fields.subtract(&comparison.modified);

@@ -48,7 +48,7 @@ pub enum EntryError {
     /// No type of fields.
     #[error("missing fieldsType in managed fields entry {0}")]
     MissingFieldsType(usize),
-    /// A type of fields that nobody knows.
+    /// An unknown `fieldsType`.
     #[error("invalid fieldsType {} in managed fields entry {place}", quote(.fields_type))]
     FieldsType {
         /// The type.

@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use super::fields::{FieldSet, MAX_DEPTH};
 use super::path::PathElement;
-use super::typed::{Form, Place, Relation};
+use super::typed::{FieldType, Form, Relation};
 
 static NULL: Value = Value::Null;
 
 /// The live object with the configuration laid over it. Nothing is removed.
-pub(super) fn merge(live: &Value, config: &Value, place: Place<'_>) -> Value {
+pub(super) fn merge(live: &Value, config: &Value, place: FieldType<'_>) -> Value {
     merge_values(Some(live), Some(config), place, 0).unwrap_or_default()
 }
 
 fn merge_values<'a>(
     live: Option<&'a Value>,
     config: Option<&'a Value>,
-    place: Place<'a>,
+    place: FieldType<'a>,
     depth: usize,
 ) -> Option<Value> {
     let leaf = || config.or(live).cloned();
@@ -50,7 +50,7 @@ fn merge_values<'a>(
 fn merge_maps<'a>(
     live: Option<&'a Map<String, Value>>,
     config: Option<&'a Map<String, Value>>,
-    place: Place<'a>,
+    place: FieldType<'a>,
     depth: usize,
 ) -> Option<Value> {
     let mut out = Map::new();
@@ -76,7 +76,7 @@ fn merge_maps<'a>(
 fn merge_lists<'a>(
     live: &'a [Value],
     config: &'a [Value],
-    place: Place<'a>,
+    place: FieldType<'a>,
     relation: Relation<'a>,
     depth: usize,
 ) -> Option<Value> {
@@ -144,7 +144,7 @@ fn index<'i, 'a>(items: &'i [(PathElement<'a>, &'a Value)]) -> BTreeMap<&'i Path
 
 /// Takes fields out of an object. A map or list that loses its last part becomes null, and so does one that
 /// is owned as a whole and had a part taken out.
-pub(super) fn remove(object: &Value, fields: &FieldSet<'_>, place: Place<'_>) -> Value {
+pub(super) fn remove(object: &Value, fields: &FieldSet<'_>, place: FieldType<'_>) -> Value {
     let mut object = object.clone();
     if !fields.is_empty() {
         remove_from(&mut object, fields, place);
@@ -152,7 +152,7 @@ pub(super) fn remove(object: &Value, fields: &FieldSet<'_>, place: Place<'_>) ->
     object
 }
 
-fn remove_from(value: &mut Value, fields: &FieldSet<'_>, place: Place<'_>) {
+fn remove_from(value: &mut Value, fields: &FieldSet<'_>, place: FieldType<'_>) {
     let emptied = match (place.forms(value).first(), &mut *value) {
         (None | Some(Form::Scalar), _) => return,
         (Some(Form::Map), Value::Object(map)) if !map.is_empty() && !place.whole_map() => {
@@ -173,7 +173,7 @@ fn remove_from(value: &mut Value, fields: &FieldSet<'_>, place: Place<'_>) {
     }
 }
 
-fn remove_from_map(map: &mut Map<String, Value>, fields: &FieldSet<'_>, place: Place<'_>) {
+fn remove_from_map(map: &mut Map<String, Value>, fields: &FieldSet<'_>, place: FieldType<'_>) {
     for (element, member, below) in fields.nodes() {
         let PathElement::Field(name) = element else { continue };
         if member {
@@ -184,7 +184,7 @@ fn remove_from_map(map: &mut Map<String, Value>, fields: &FieldSet<'_>, place: P
     }
 }
 
-fn remove_from_list(items: &mut Vec<Value>, fields: &FieldSet<'_>, place: Place<'_>, relation: Relation<'_>) {
+fn remove_from_list(items: &mut Vec<Value>, fields: &FieldSet<'_>, place: FieldType<'_>, relation: Relation<'_>) {
     items.retain_mut(|item| {
         let Ok(element) = place.element(relation, item) else { return true };
         if fields.has_element(&element) {

@@ -56,7 +56,7 @@ use managers::{Entry, Managed, assemble, is_reset, time_text};
 use update::{Change, Scope};
 use walk::{Duplicates, check};
 
-/// The manager of whatever an object had before its first apply, when nobody was on record.
+/// The manager of the fields that an object had before its first apply, when no manager was recorded.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// A manager without a name.

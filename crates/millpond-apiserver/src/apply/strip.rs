@@ -17,12 +17,12 @@ const METADATA: [&str; 9] = [
     "uid",
 ];
 
-/// Whether nobody owns a top-level field.
+/// Whether a top-level field never has an owner.
 pub(super) fn at_top(name: &str) -> bool {
     TOP.contains(&name)
 }
 
-/// Whether nobody owns a field of the metadata.
+/// Whether a field of the metadata never has an owner.
 pub(super) fn in_metadata(name: &str) -> bool {
     METADATA.contains(&name)
 }

@@ -20,7 +20,7 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// What may stand at a place of an object.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'s> {
+pub(super) enum FieldType<'s> {
     /// Described by a schema.
     Described(Described<'s>),
     /// Anything; maps are owned key by key, lists as a whole.
@@ -85,13 +85,13 @@ pub(super) enum Relation<'s> {
 /// A field of a map or object.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'s> {
-    pub place: Place<'s>,
+    pub place: FieldType<'s>,
     /// A field of the schema, not a key of a map.
     pub named: bool,
     pub property: Option<&'s Property>,
 }
 
-impl<'s> Place<'s> {
+impl<'s> FieldType<'s> {
     /// The place of a whole object.
     pub(super) fn object(schema: &'s Schema) -> Self {
         Self::Described(Described { schema, open: schema.preserve_unknown, object: true })
@@ -281,24 +281,24 @@ impl<'s> Described<'s> {
         if self.object && name == "metadata" {
             let property = self.schema.properties.get(name);
             if property.is_none_or(|property| property.schema.name.as_deref() != Some(OBJECT_META)) {
-                return Field { place: Place::of(&OBJECT_META_SCHEMA, false), named: true, property: None };
+                return Field { place: FieldType::of(&OBJECT_META_SCHEMA, false), named: true, property: None };
             }
         }
         if let Some(property) = self.schema.properties.get(name) {
-            return Field { place: Place::of(&property.schema, self.open), named: true, property: Some(property) };
+            return Field { place: FieldType::of(&property.schema, self.open), named: true, property: Some(property) };
         }
         if self.object && (name == "apiVersion" || name == "kind") {
-            return Field { place: Place::of(&TEXT, false), named: true, property: None };
+            return Field { place: FieldType::of(&TEXT, false), named: true, property: None };
         }
         Field { place: self.others(), named: false, property: None }
     }
 
     /// The place of keys that are not declared.
-    fn others(self) -> Place<'s> {
+    fn others(self) -> FieldType<'s> {
         match &self.schema.additional {
-            Some(additional) => Place::of(additional, self.open),
-            None if self.open || (self.schema.properties.is_empty() && !self.object) => Place::Free,
-            None => Place::Undeclared,
+            Some(additional) => FieldType::of(additional, self.open),
+            None if self.open || (self.schema.properties.is_empty() && !self.object) => FieldType::Free,
+            None => FieldType::Undeclared,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a write does to the managers of an object, and what an apply does to the object itself.
 //!
-//! These are the rules of structured merge: who changes a field owns it, and nobody else does any longer;
-//! who applies a field that another manager owns with another value is in conflict with it; a field that its
-//! last applier no longer applies, and that nobody else owns, goes away.
+//! These are the rules of structured merge: a manager that changes a field becomes its only owner; a manager that
+//! applies a field which another manager owns with another value is in conflict with it; a field that its last applier
+//! no longer applies, and that no other manager owns, is removed.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use super::managers::{Entry, Managed};
 use super::merge::{merge, remove};
 use super::reset::Reset;
 use super::strip;
-use super::typed::Place;
+use super::typed::FieldType;
 use super::value::equal;
 use super::walk::fields_at;
 use crate::schema::SchemaRef;
@@ -73,8 +73,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-fn place(version: Version<'_>) -> Place<'_> {
-    Place::object(version.schema)
+fn place(version: Version<'_>) -> FieldType<'_> {
+    FieldType::object(version.schema)
 }
 
 /// A manager whose fields another one wants to change.
@@ -173,7 +173,7 @@ impl<'a> Change<'a> {
         self.changed
     }
 
-    /// Whether nothing has changed but fields that nobody owns.
+    /// Whether nothing has changed but fields without an owner.
     pub(super) fn is_idle(&self) -> bool {
         [&self.changed, &self.removed].into_iter().all(|set| {
             let mut owned = set.clone();
@@ -192,8 +192,8 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Records a change. Returns the fields that its author owns by it, which are no longer owned by anyone else
-/// (and not yet by the author).
+/// Records a change. Returns the fields that its author owns by it, which no other manager owns any longer (nor the
+/// author yet).
 pub(super) fn update<'a>(managed: &mut Managed<'a>, change: Change<'a>, scope: Scope<'a>) -> FieldSet<'a> {
     reconcile_all(managed, scope);
     let taken = take_from_others(managed, &change, scope, None, true);
@@ -202,8 +202,8 @@ pub(super) fn update<'a>(managed: &mut Managed<'a>, change: Change<'a>, scope: S
     change.changed
 }
 
-/// Applies a configuration to an object. Returns the new object, or none if it stays as it is; the managers
-/// are then up to date, apart from times and from fields that nobody owns.
+/// Applies a configuration to an object. Returns the new object, or `None` if it stays as it is; the managers are then
+/// up to date, apart from times and from fields without an owner.
 pub(super) fn apply<'a>(
     managed: &mut Managed<'a>,
     live: &Value,
@@ -217,7 +217,7 @@ pub(super) fn apply<'a>(
     let mut applied = fields_at(config, place(scope.version));
     scope.version.reset.filter(&mut applied);
     let (own, last) = record_applied(managed, applier, applied);
-    // Whoever applies all that they applied before removes nothing.
+    // An applier that applies all the fields of its last apply removes nothing.
     let keeps_all =
         |last: &Entry<'_>| last.api_version == scope.api_version && last.fields.is_subset(&managed.entries[own].fields);
     let merged = match last {
@@ -248,7 +248,7 @@ fn record_applied<'a>(
     (place, Some(last))
 }
 
-/// Removes what the applier applied last time and not this time, unless somebody else owns it.
+/// Removes the fields that the applier applied last time and not this time, unless another manager owns them.
 pub(super) fn prune(merged: Value, managed: &Managed<'_>, last: &Entry<'_>, scope: Scope<'_>) -> Value {
     let Some(version) = scope.find(&last.api_version) else { return merged };
     let converted = scope.convert(&merged, &last.api_version);

@@ -4,22 +4,22 @@ use serde_json::{Map, Value};
 
 use super::fields::{FieldSet, MAX_DEPTH};
 use super::path::PathElement;
-use super::typed::{Form, Forms, Place, Relation};
+use super::typed::{FieldType, Form, Forms, Relation};
 use super::value::{go_display, go_syntax, go_type};
 use crate::schema::{Schema, Type};
 
 /// All fields that a configuration mentions: every leaf, every item of a list or map, and no object that is
 /// merely on the way.
 pub fn fields_of<'a>(object: &'a Value, schema: &'a Schema) -> FieldSet<'a> {
-    fields_at(object, Place::object(schema))
+    fields_at(object, FieldType::object(schema))
 }
 
-pub(super) fn fields_at<'a>(value: &'a Value, place: Place<'a>) -> FieldSet<'a> {
+pub(super) fn fields_at<'a>(value: &'a Value, place: FieldType<'a>) -> FieldSet<'a> {
     fields(value, place, 0).1
 }
 
 /// Whether the value itself is a field of the set, and the set below it.
-fn fields<'a>(value: &'a Value, place: Place<'a>, depth: usize) -> (bool, FieldSet<'a>) {
+fn fields<'a>(value: &'a Value, place: FieldType<'a>, depth: usize) -> (bool, FieldSet<'a>) {
     let leaf = (true, FieldSet::new());
     if depth >= MAX_DEPTH {
         return leaf;
@@ -37,7 +37,7 @@ fn fields<'a>(value: &'a Value, place: Place<'a>, depth: usize) -> (bool, FieldS
     }
 }
 
-fn fields_of_map<'a>(map: &'a Map<String, Value>, place: Place<'a>, depth: usize) -> FieldSet<'a> {
+fn fields_of_map<'a>(map: &'a Map<String, Value>, place: FieldType<'a>, depth: usize) -> FieldSet<'a> {
     let mut set = FieldSet::new();
     for (name, value) in map {
         let field = place.field(name);
@@ -49,7 +49,7 @@ fn fields_of_map<'a>(map: &'a Map<String, Value>, place: Place<'a>, depth: usize
     set
 }
 
-fn fields_of_list<'a>(items: &'a [Value], place: Place<'a>, relation: Relation<'a>, depth: usize) -> FieldSet<'a> {
+fn fields_of_list<'a>(items: &'a [Value], place: FieldType<'a>, relation: Relation<'a>, depth: usize) -> FieldSet<'a> {
     let mut elements: Vec<(PathElement<'a>, &'a Value)> =
         items.iter().filter_map(|item| Some((place.element(relation, item).ok()?, item))).collect();
     sort_items(&mut elements);
@@ -97,7 +97,7 @@ pub(super) enum Duplicates {
 /// Checks that an object has the structure of its schema. Values are not checked: validation does that.
 pub(super) fn check(object: &Value, schema: &Schema, duplicates: Duplicates) -> Result<(), Misfits> {
     let mut check = Check { duplicates, path: Vec::new(), misfits: Vec::new() };
-    check.value(object, Place::object(schema));
+    check.value(object, FieldType::object(schema));
     if check.misfits.is_empty() { Ok(()) } else { Err(Misfits(check.misfits)) }
 }
 
@@ -113,7 +113,7 @@ impl<'a> Check<'a> {
         self.misfits.push(if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") });
     }
 
-    fn value(&mut self, value: &'a Value, place: Place<'a>) {
+    fn value(&mut self, value: &'a Value, place: FieldType<'a>) {
         if value.is_null() || self.path.len() >= MAX_DEPTH {
             return;
         }
@@ -127,7 +127,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn scalar(&mut self, value: &Value, place: Place<'a>) {
+    fn scalar(&mut self, value: &Value, place: FieldType<'a>) {
         let Some(schema) = place.schema() else { return };
         let text = schema.format.as_deref().is_none_or(|format| format.is_empty() || format == "byte");
         match schema.ty {
@@ -147,11 +147,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn map(&mut self, map: &'a Map<String, Value>, place: Place<'a>) {
+    fn map(&mut self, map: &'a Map<String, Value>, place: FieldType<'a>) {
         for (name, value) in map {
             let field = place.field(name);
             self.path.push(PathElement::field(name.as_str()));
-            let undeclared = !field.named && matches!(field.place, Place::Undeclared);
+            let undeclared = !field.named && matches!(field.place, FieldType::Undeclared);
             if undeclared {
                 self.report("field not declared in schema");
             } else {
@@ -164,7 +164,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn list(&mut self, items: &'a [Value], place: Place<'a>) {
+    fn list(&mut self, items: &'a [Value], place: FieldType<'a>) {
         let relation = place.relation();
         let mut seen = Vec::new();
         for (index, item) in items.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! Impersonation (`kubectl --as`): a user acts as another one, if they may.
 //!
-//! Kubernetes 1.36 knows several modes and takes the first that allows it. Each of the newer ones asks two things: may
-//! the user do this request as somebody else (`impersonate-on:MODE:VERB`), and may they be this somebody
-//! (`impersonate:MODE`). The oldest mode asks only the latter (`impersonate`). The first refusal is the answer.
+//! Kubernetes 1.36 knows several modes and takes the first that allows the request. Each of the newer ones asks two
+//! questions: may the user make this request as another user (`impersonate-on:MODE:VERB`), and may they impersonate
+//! that user (`impersonate:MODE`)? The oldest mode asks only the latter (`impersonate`). The first refusal is the
+//! answer.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const API_GROUP: &str = "authentication.k8s.io";
-/// From so many names on, whoever may be all of them is not asked one by one.
+/// From this many names on, one check for all names comes first; if it passes, the names are not checked one by one.
 const MANY: usize = 4;
 const NODE_KEY: &str = "authentication.kubernetes.io/node-name";
 
@@ -182,7 +183,7 @@ impl Question<'_> {
         }
         if let Some(node) = node_of(&wanted.user).filter(|_| self.is_constrained()) {
             assumed.groups = vec!["system:nodes".to_owned()];
-            // Whoever may be their own node may be it wherever they run.
+            // A pod that may impersonate its own node may do so on any node.
             let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
             return self.ask_for(group, "nodes", "", name);
         }

@@ -13,7 +13,7 @@ use super::rule::{self, Rule};
 use crate::clock::rfc3339;
 use crate::server::Server;
 use crate::status::ApiError;
-use crate::store::{CommitError, Draft, Expect, Limits, StoredObject, Write};
+use crate::store::{CommitError, EncodedObject, Expect, Limits, StoredObject, Write};
 
 const OBJECTS: &str = include_str!("default_roles.jsonl");
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -65,7 +65,7 @@ fn write(server: &Server, mut wanted: Value) -> Option<Write> {
     let Some(stored) = server.store.get(&collection, &key) else {
         wanted["metadata"]["uid"] = json!(uuid::Uuid::new_v4().to_string());
         wanted["metadata"]["creationTimestamp"] = json!(rfc3339(server.clock.now()));
-        let draft = Draft::encode(&wanted, None, Limits::NEW).expect("default roles are small");
+        let draft = EncodedObject::encode(&wanted, None, Limits::NEW).expect("default roles are small");
         return Some(Write { collection, key, expect: Expect::Absent, draft, delete: false });
     };
     let (draft, expect) = completed(&stored, &wanted)?;
@@ -73,7 +73,7 @@ fn write(server: &Server, mut wanted: Value) -> Option<Write> {
 }
 
 /// What is stored, with what it lacks.
-fn completed(stored: &StoredObject, wanted: &Value) -> Option<(Draft, Expect)> {
+fn completed(stored: &StoredObject, wanted: &Value) -> Option<(EncodedObject, Expect)> {
     let old = stored.to_value();
     if old["metadata"]["annotations"][AUTO_UPDATE].as_str().is_some_and(|flag| flag != "true") {
         return None;
@@ -100,7 +100,7 @@ fn completed(stored: &StoredObject, wanted: &Value) -> Option<(Draft, Expect)> {
     if new == old {
         return None;
     }
-    let draft = Draft::update_of(stored, &new).expect("default roles are small");
+    let draft = EncodedObject::update_of(stored, &new).expect("default roles are small");
     Some((draft, Expect::Revision(stored.revision)))
 }
 

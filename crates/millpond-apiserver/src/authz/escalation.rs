@@ -1,4 +1,4 @@
-//! Escalation: nobody gives what they do not have.
+//! Escalation checks: users can grant only rights that they have.
 //!
 //! Who writes a role must hold every right in it, or may `escalate` that role; who writes a binding must hold every
 //! right of its role, or may `bind` that role.
@@ -94,7 +94,7 @@ fn refuse(call: &Call, object: &Value, why: &str) -> ApiError {
     ApiError::forbidden(GROUP, &call.resource.plural, name, why)
 }
 
-/// The garbage collector and finalizers change these, which gives nobody anything.
+/// The garbage collector and finalizers change these fields; that grants no rights.
 fn changes_only_collection_fields(new: &Value, old: &Value) -> bool {
     let without = |object: &Value| {
         let mut object = object.clone();

@@ -46,7 +46,7 @@ struct Compiled {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
     Allow(String),
-    /// Nobody has allowed it.
+    /// No rule allows it.
     NoOpinion(String),
 }
 

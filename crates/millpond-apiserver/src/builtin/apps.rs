@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
@@ -286,7 +286,7 @@ fn deployment_strategy(strategy: &Value, path: Path<'_>, errors: &mut Errors) {
 fn unknown_strategy(strategy: &Value, known: &[&str], path: Path<'_>, errors: &mut Errors) {
     let mut error = FieldError::not_supported(path, "", known);
     error.problem = FieldProblem::NotSupported(strategy.clone());
-    errors.tell(error);
+    errors.report(error);
 }
 
 /// The number in a number or percentage.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::{Errors, NOT_NEGATIVE, Tell, quantity};
+use super::check::{Errors, NOT_NEGATIVE, ReportError, quantity};
 use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;

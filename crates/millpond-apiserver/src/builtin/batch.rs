@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::cron;
 use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
@@ -188,7 +188,7 @@ fn job_spec(spec: &Value, path: Path<'_>, errors: &mut Errors) {
 fn managed_by(name: &str, path: Path<'_>, errors: &mut Errors) {
     check::domain_prefixed_path(name, path, errors);
     if name.len() > 63 {
-        errors.tell(FieldError::too_long(path, 63));
+        errors.report(FieldError::too_long(path, 63));
     }
 }
 
@@ -259,7 +259,7 @@ fn failure_policy(spec: &Value, path: Path<'_>, errors: &mut Errors) {
     let rules = spec.at("podFailurePolicy").items("rules");
     let list = path.child("rules");
     if rules.len() > 20 {
-        errors.tell(FieldError::too_many(list, rules.len(), 20));
+        errors.report(FieldError::too_many(list, rules.len(), 20));
     }
     let pod = spec.at("template").at("spec");
     let containers: HashSet<&str> =
@@ -284,7 +284,7 @@ fn failure_policy(spec: &Value, path: Path<'_>, errors: &mut Errors) {
             (false, true) => "specifying one of OnExitCodes and OnPodConditions is required",
             _ => continue,
         };
-        errors.tell(FieldError {
+        errors.report(FieldError {
             field: place.to_string(),
             problem: FieldProblem::InvalidAs(String::new()),
             detail: detail.to_owned(),
@@ -307,7 +307,7 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: Path<'_>, errors:
     if values.is_empty() {
         errors.invalid(list, json!([]), "at least one value is required");
     } else if values.len() > 255 {
-        errors.tell(FieldError::too_many(list, values.len(), 255));
+        errors.report(FieldError::too_many(list, values.len(), 255));
     }
     let mut seen = HashSet::new();
     for (index, value) in values.iter().enumerate() {
@@ -325,7 +325,7 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: Path<'_>, errors:
 
 fn pod_conditions(conditions: &[Value], path: Path<'_>, errors: &mut Errors) {
     if conditions.len() > 20 {
-        errors.tell(FieldError::too_many(path, conditions.len(), 20));
+        errors.report(FieldError::too_many(path, conditions.len(), 20));
     }
     for (index, pattern) in conditions.iter().enumerate() {
         let place = path.index(index);
@@ -350,7 +350,7 @@ fn success_policy(spec: &Value, path: Path<'_>, errors: &mut Errors) {
         errors.required(list, "at least one rules must be specified when the successPolicy is specified");
     }
     if rules.len() > 20 {
-        errors.tell(FieldError::too_many(list, rules.len(), 20));
+        errors.report(FieldError::too_many(list, rules.len(), 20));
     }
     for (index, rule) in rules.iter().enumerate() {
         let place = list.index(index);
@@ -458,7 +458,7 @@ fn job_template(template: &Value, path: Path<'_>, errors: &mut Errors) {
     if spec.flag("manualSelector") {
         let mut error = FieldError::not_supported(place.child("manualSelector"), "", &["nil", "false"]);
         error.problem = FieldProblem::NotSupported(true.into());
-        errors.tell(error);
+        errors.report(error);
     }
 }
 

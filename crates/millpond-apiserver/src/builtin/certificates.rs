@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::check::{Errors, Tell};
+use super::check::{Errors, ReportError};
 use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;

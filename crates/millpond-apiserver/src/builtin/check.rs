@@ -18,31 +18,31 @@ pub(super) const IMMUTABLE: &str = "field is immutable";
 pub(super) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// Telling a problem in few words.
-pub(super) trait Tell {
-    fn tell(&mut self, error: FieldError);
+pub(super) trait ReportError {
+    fn report(&mut self, error: FieldError);
 
     fn required(&mut self, path: Path<'_>, detail: &str) {
-        self.tell(FieldError::required(path, detail));
+        self.report(FieldError::required(path, detail));
     }
 
     fn invalid(&mut self, path: Path<'_>, value: impl Into<Value>, detail: impl Into<String>) {
-        self.tell(FieldError::invalid(path, value, detail));
+        self.report(FieldError::invalid(path, value, detail));
     }
 
     fn forbidden(&mut self, path: Path<'_>, detail: impl Into<String>) {
-        self.tell(FieldError::forbidden(path, detail));
+        self.report(FieldError::forbidden(path, detail));
     }
 
     fn not_supported(&mut self, path: Path<'_>, value: &str, supported: &[&str]) {
-        self.tell(FieldError::not_supported(path, value, supported));
+        self.report(FieldError::not_supported(path, value, supported));
     }
 
     fn duplicate(&mut self, path: Path<'_>, value: impl Into<Value>) {
-        self.tell(FieldError::duplicate(path, value));
+        self.report(FieldError::duplicate(path, value));
     }
 
     fn not_found(&mut self, path: Path<'_>, value: &str, detail: &str) {
-        self.tell(FieldError {
+        self.report(FieldError {
             field: path.to_string(),
             problem: FieldProblem::NotFound(value.into()),
             detail: detail.to_owned(),
@@ -94,8 +94,8 @@ pub(super) trait Tell {
     }
 }
 
-impl Tell for Errors {
-    fn tell(&mut self, error: FieldError) {
+impl ReportError for Errors {
+    fn report(&mut self, error: FieldError) {
         self.push(error);
     }
 }
@@ -332,7 +332,7 @@ pub(super) fn conditions(status: &Value, path: Path<'_>, errors: &mut Errors) {
             errors.each(place.child("reason"), reason, reason_problems(reason));
         }
         if condition.text("message").len() > 32 * 1024 {
-            errors.tell(FieldError::too_long(place.child("message"), 32 * 1024));
+            errors.report(FieldError::too_long(place.child("message"), 32 * 1024));
         }
     }
 }

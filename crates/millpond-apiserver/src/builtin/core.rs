@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::hooks::{self, PLAIN};
 use super::ip;
 use super::json::{Fields, Fill};
@@ -183,7 +183,7 @@ fn taints(node: &Value, errors: &mut Errors) {
             taint_effect(effect, place.child("effect"), errors);
         }
         if !seen.insert((key, effect)) {
-            errors.tell(FieldError {
+            errors.report(FieldError {
                 field: place.to_string(),
                 problem: FieldProblem::Duplicate(taint.clone()),
                 detail: "taints must be unique by key and effect pair".to_owned(),
@@ -239,7 +239,7 @@ fn validate_config_map(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         size += base64_len(value);
     }
     if size > MAX_DATA {
-        errors.tell(FieldError::too_long(Path::root(""), MAX_DATA));
+        errors.report(FieldError::too_long(Path::root(""), MAX_DATA));
     }
     errors
 }
@@ -271,7 +271,7 @@ fn validate_secret(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         size += base64_len(value);
     }
     if size > MAX_DATA {
-        errors.tell(FieldError::too_long(path, MAX_DATA));
+        errors.report(FieldError::too_long(path, MAX_DATA));
     }
     secret_of_type(new, path, &mut errors);
     errors

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::hooks::{self, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
@@ -74,7 +74,7 @@ fn claim_spec(spec: &Value, path: Path<'_>, errors: &mut Errors) {
     let list = devices.child("requests");
     let requests = spec.at("devices").items("requests");
     if requests.len() > MAX_REQUESTS {
-        errors.tell(FieldError::too_many(list, requests.len(), MAX_REQUESTS));
+        errors.report(FieldError::too_many(list, requests.len(), MAX_REQUESTS));
     }
     let mut seen = HashSet::new();
     for (index, request) in requests.iter().enumerate() {

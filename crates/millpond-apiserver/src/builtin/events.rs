@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::{Errors, Tell};
+use super::check::{Errors, ReportError};
 use super::conversion;
 use super::hooks::UPSERTED;
 use super::json::Fields;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::hooks::{self, CAUTIOUS, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;

@@ -1,9 +1,8 @@
 //! The built-in kinds of Kubernetes 1.36: descriptors, defaults, preparation and validation.
 //!
-//! [`resources()`] is the whole interface to the generic handlers: one [`Resource`] per kind, with hooks. The
-//! hooks are pure functions over JSON in the served version; nothing here stores, looks up or talks to anybody.
-//! What needs a look at other objects (priority classes, free service addresses) is a helper that takes what
-//! was looked up.
+//! [`resources()`] is the whole interface to the generic handlers: one [`Resource`] per kind, with hooks. The hooks are
+//! pure functions over JSON in the served version: they do no I/O. What depends on other objects (priority classes,
+//! free service addresses) is a helper that takes those objects as arguments.
 //!
 //! Read on in [`table`] (which kinds there are) and [`fields`] (what field selectors read).
 

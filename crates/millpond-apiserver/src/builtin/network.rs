@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{self, Errors, IMMUTABLE, Tell};
+use super::check::{self, Errors, IMMUTABLE, ReportError};
 use super::hooks::{self, PLAIN};
 use super::ip;
 use super::json::{Fields, Fill};
@@ -262,7 +262,7 @@ fn validate_ingress_class(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     let controller = spec.text("controller");
     if controller.len() > 250 {
-        errors.tell(FieldError::too_long(path, 250));
+        errors.report(FieldError::too_long(path, 250));
     }
     check::domain_prefixed_path(controller, path, &mut errors);
     let parameters = spec.at("parameters");
@@ -400,7 +400,7 @@ fn slice_ports(slice: &Value, errors: &mut Errors) {
     let path = Path::root("ports");
     let ports = slice.items("ports");
     if ports.len() > 20000 {
-        errors.tell(FieldError::too_many(path, ports.len(), 20000));
+        errors.report(FieldError::too_many(path, ports.len(), 20000));
         return;
     }
     let mut seen = HashSet::new();
@@ -425,7 +425,7 @@ fn slice_endpoints(slice: &Value, kind: &str, errors: &mut Errors) {
     let path = Path::root("endpoints");
     let endpoints = slice.items("endpoints");
     if endpoints.len() > 1000 {
-        errors.tell(FieldError::too_many(path, endpoints.len(), 1000));
+        errors.report(FieldError::too_many(path, endpoints.len(), 1000));
         return;
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
@@ -435,7 +435,7 @@ fn slice_endpoints(slice: &Value, kind: &str, errors: &mut Errors) {
         if addresses.is_empty() {
             errors.required(list, "must contain at least 1 address");
         } else if addresses.len() > 100 {
-            errors.tell(FieldError::too_many(list, addresses.len(), 100));
+            errors.report(FieldError::too_many(list, addresses.len(), 100));
         }
         for (at, address) in addresses.into_iter().enumerate() {
             slice_address(address, kind, list, list.index(at), errors);
@@ -478,7 +478,7 @@ fn hints(hints: &Value, path: Path<'_>, errors: &mut Errors) {
         let list = path.child(field);
         let items = hints.items(field);
         if items.len() > 8 {
-            errors.tell(FieldError::too_many(list, items.len(), 8));
+            errors.report(FieldError::too_many(list, items.len(), 8));
             return;
         }
         let mut seen = HashSet::new();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::hooks::{self, CAUTIOUS, LEASE as LEASE_HOOKS, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::check::{Errors, Tell, quantity};
+use super::check::{Errors, ReportError, quantity};
 use super::hooks::{self, PLAIN, UPSERTED};
 use super::json::{Fields, Fill};
 use super::path::Path;

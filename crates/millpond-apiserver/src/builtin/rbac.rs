@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::{self, Errors, Tell};
+use super::check::{self, Errors, ReportError};
 use super::hooks::UPSERTED;
 use super::json::Fields;
 use super::path::Path;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::check::{self, Errors, IMMUTABLE, Tell, quantity};
+use super::check::{self, Errors, IMMUTABLE, ReportError, quantity};
 use super::hooks::{self, CAUTIOUS, PLAIN};
 use super::json::{Fields, Fill};
 use super::path::Path;
@@ -297,7 +297,7 @@ fn volume_spec(spec: &Value, path: Path<'_>, errors: &mut Errors) {
         errors.required(place, "");
     }
     if !capacity.has("storage") || capacity.as_object().is_some_and(|map| map.len() > 1) {
-        errors.tell(FieldError {
+        errors.report(FieldError {
             field: place.to_string(),
             problem: FieldProblem::NotSupported(capacity.clone()),
             detail: "supported values: \"storage\"".to_owned(),
@@ -412,9 +412,9 @@ fn parameters(object: &Value, required: bool, errors: &mut Errors) {
         count += 1;
     }
     if count > 512 {
-        errors.tell(FieldError::too_long(path, 512));
+        errors.report(FieldError::too_long(path, 512));
     } else if size > 256 * 1024 {
-        errors.tell(FieldError::too_long(path, 256 * 1024));
+        errors.report(FieldError::too_long(path, 256 * 1024));
     }
     if required && count == 0 {
         errors.required(path, "must contain at least one key/value pair");

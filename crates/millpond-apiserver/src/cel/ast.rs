@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     /// `Name{field: value}`.
     Struct { name: Arc<str> },
     /// What a macro like `all` becomes.
-    Fold(Box<Fold>),
+    Comprehension(Box<Comprehension>),
 }
 
 /// An item of a list; optional ones are left out when they have no value.
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
 
 /// A loop: an accumulator takes a step for each element of the range, as long as the condition holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Fold {
+pub(crate) struct Comprehension {
     pub(crate) range: Expr,
     /// The element of a list or key of a map; with a second variable, the index or key.
     pub(crate) variable: Arc<str>,

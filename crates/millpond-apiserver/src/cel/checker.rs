@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::ast::{Expr, Kind, Literal, operators};
-use super::declarations::{self, Overload};
 use super::issues::Issues;
+use super::stdlib::{self, Overload};
 use super::types::{Bindings, Type};
 
 /// What is known about each node, by its number.
@@ -71,7 +71,7 @@ impl Checker<'_> {
     fn lookup(&self, name: &str) -> Option<Type> {
         let name = name.strip_prefix('.').unwrap_or(name);
         let variable = self.scope.iter().rev().find(|(known, _)| &**known == name);
-        variable.map(|(_, ty)| ty.clone()).or_else(|| declarations::type_name(name))
+        variable.map(|(_, ty)| ty.clone()).or_else(|| stdlib::type_name(name))
     }
 
     fn undeclared(&mut self, expression: &Expr, name: &str) {
@@ -98,7 +98,7 @@ impl Checker<'_> {
             Kind::Call { .. } => self.check_call(expression),
             Kind::List { .. } => self.check_list(expression),
             Kind::Map { .. } => self.check_map(expression),
-            Kind::Fold(_) => self.check_fold(expression),
+            Kind::Comprehension(_) => self.check_fold(expression),
         }
     }
 
@@ -172,7 +172,7 @@ impl Checker<'_> {
             self.check(argument);
         }
         let qualified = target.as_deref().and_then(Expr::qualified_name).map(|prefix| format!("{prefix}.{function}"));
-        let namespaced = qualified.filter(|name| declarations::overloads(name).is_some());
+        let namespaced = qualified.filter(|name| stdlib::overloads(name).is_some());
         if let Some(name) = namespaced {
             *function = name.into();
             *target = None;
@@ -180,7 +180,7 @@ impl Checker<'_> {
             self.check(target);
         }
         let name = function.strip_prefix('.').unwrap_or(function).to_owned();
-        match declarations::overloads(&name) {
+        match stdlib::overloads(&name) {
             Some(overloads) => self.resolve_overload(expression, &name, overloads),
             None => self.undeclared(expression, &name),
         }
@@ -312,7 +312,7 @@ impl Checker<'_> {
     }
 
     fn check_fold(&mut self, expression: &mut Expr) {
-        let Kind::Fold(fold) = &mut expression.kind else { return };
+        let Kind::Comprehension(fold) = &mut expression.kind else { return };
         self.check(&mut fold.range);
         self.check(&mut fold.init);
         let range_type = self.bindings.resolve(&self.get(&fold.range), false);

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::ast::{Expr, Fold, Kind, Literal, operators};
+use super::ast::{Comprehension, Expr, Kind, Literal, operators};
 use super::checker::Facts;
-use super::decl::Decl;
+use super::schema_type::SchemaType;
 use super::types::{Named, Type};
 
 /// Cost of traversing text, per character.
@@ -90,8 +90,8 @@ struct Local {
 }
 
 /// The cost of an expression over a variable with the given schema.
-pub(super) fn estimate(expression: &Expr, facts: &Facts, root: &Decl, nodes: usize) -> Range {
-    let mut coster = Coster {
+pub(super) fn estimate(expression: &Expr, facts: &Facts, root: &SchemaType, nodes: usize) -> Range {
+    let mut estimator = CostEstimator {
         facts,
         root,
         paths: vec![None; nodes],
@@ -99,12 +99,12 @@ pub(super) fn estimate(expression: &Expr, facts: &Facts, root: &Decl, nodes: usi
         entries: vec![None; nodes],
         locals: Vec::new(),
     };
-    coster.cost(expression)
+    estimator.cost(expression)
 }
 
-struct Coster<'a> {
+struct CostEstimator<'a> {
     facts: &'a Facts,
-    root: &'a Decl,
+    root: &'a SchemaType,
     paths: Vec<Path>,
     sizes: Vec<Option<Range>>,
     entries: Vec<Option<EntrySizes>>,
@@ -119,7 +119,7 @@ struct Node<'a> {
     size: Option<Range>,
 }
 
-impl<'a> Coster<'a> {
+impl<'a> CostEstimator<'a> {
     fn cost(&mut self, expression: &'a Expr) -> Range {
         match &expression.kind {
             Kind::Literal(_) | Kind::Struct { .. } => Range::default(),
@@ -135,7 +135,7 @@ impl<'a> Coster<'a> {
                 let parts = entries.iter().map(|entry| (&entry.key, &entry.value));
                 self.map(expression, parts)
             }
-            Kind::Fold(fold) => self.fold(expression, fold),
+            Kind::Comprehension(fold) => self.fold(expression, fold),
         }
     }
 
@@ -240,7 +240,7 @@ impl<'a> Coster<'a> {
         cost
     }
 
-    fn fold(&mut self, expression: &'a Expr, fold: &'a Fold) -> Range {
+    fn fold(&mut self, expression: &'a Expr, fold: &'a Comprehension) -> Range {
         if fold.is_bind() {
             return self.bind(expression, fold);
         }
@@ -266,7 +266,7 @@ impl<'a> Coster<'a> {
         cost
     }
 
-    fn bind(&mut self, expression: &'a Expr, fold: &'a Fold) -> Range {
+    fn bind(&mut self, expression: &'a Expr, fold: &'a Comprehension) -> Range {
         let mut cost = self.cost(&fold.range).add(self.cost(&fold.init));
         self.push_bound(&fold.accumulator, &fold.init);
         cost = cost.add(self.cost(&fold.result));
@@ -291,7 +291,7 @@ impl<'a> Coster<'a> {
     }
 
     /// The variables of a loop.
-    fn push_variables(&mut self, fold: &Fold) {
+    fn push_variables(&mut self, fold: &Comprehension) {
         let entries = self.entries_of(&fold.range);
         let is_list =
             entries.map_or_else(|| matches!(self.facts.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
@@ -596,7 +596,7 @@ impl EntrySizes {
     }
 }
 
-impl Fold {
+impl Comprehension {
     /// Whether this only gives a name to a value.
     pub(crate) fn is_bind(&self) -> bool {
         matches!(&self.range.kind, Kind::List { items } if items.is_empty())

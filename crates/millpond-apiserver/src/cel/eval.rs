@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::ast::{Entry, Expr, Fold, Item, Kind, Literal, operators};
+use super::ast::{Comprehension, Entry, Expr, Item, Kind, Literal, operators};
 use super::checker::Facts;
 use super::compare;
 use super::cost::{LIST_COST, MAP_COST};
-use super::declarations;
 use super::functions;
 use super::meter::Meter;
+use super::stdlib;
 use super::value::{Error, Evaluated, Key, List, Map, Text, Value};
 
 /// Work of finding out one constant.
@@ -50,7 +50,7 @@ impl Prepared {
                     self.visit(&entry.value, facts)?;
                 }
             }
-            Kind::Fold(fold) => {
+            Kind::Comprehension(fold) => {
                 for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
                     self.visit(part, facts)?;
                 }
@@ -68,7 +68,7 @@ impl Prepared {
         let known = |part: &Expr| self.constants.contains_key(&part.id);
         match &expression.kind {
             Kind::Literal(_) => true,
-            Kind::Ident(name) => declarations::type_name(name).is_some(),
+            Kind::Ident(name) => stdlib::type_name(name).is_some(),
             Kind::List { items } => items.iter().all(|item| !item.optional && known(&item.value)),
             Kind::Map { entries } => {
                 entries.iter().all(|entry| !entry.optional && known(&entry.key) && known(&entry.value))
@@ -126,7 +126,7 @@ pub(super) fn evaluate<'a>(
     (result, evaluator.meter)
 }
 
-/// A variable: known, or an expression that nobody asked for yet.
+/// A variable: evaluated, or an expression that is evaluated on first use.
 enum Variable<'p, 'a> {
     Known(Evaluated<'a>),
     Bound(&'p Expr),
@@ -158,7 +158,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
             Kind::Call { function, target, arguments } => self.call(expression, function, target.as_deref(), arguments),
             Kind::List { items } => self.list(items),
             Kind::Map { entries } => self.map(entries),
-            Kind::Fold(fold) => self.fold(fold),
+            Kind::Comprehension(fold) => self.fold(fold),
         }
     }
 
@@ -168,7 +168,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         if let Some(index) = self.variables.iter().rposition(|(known, _)| &**known == plain) {
             return self.variable(index);
         }
-        match declarations::type_name(plain) {
+        match stdlib::type_name(plain) {
             Some(_) => Ok(Value::Type(plain.into())),
             None => Err(Error::new(format!("no such attribute(s): {plain}"))),
         }
@@ -410,7 +410,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         }
     }
 
-    fn fold(&mut self, fold: &'p Fold) -> Evaluated<'a> {
+    fn fold(&mut self, fold: &'p Comprehension) -> Evaluated<'a> {
         if fold.is_bind() {
             self.variables.push((fold.accumulator.clone(), Variable::Bound(&fold.init)));
             let result = self.evaluate(&fold.result);
@@ -428,7 +428,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
     }
 
     /// The turns of a loop; the accumulator is the variable at `outer`.
-    fn run(&mut self, fold: &'p Fold, range: Value<'a>, outer: usize) -> Result<(), Error> {
+    fn run(&mut self, fold: &'p Comprehension, range: Value<'a>, outer: usize) -> Result<(), Error> {
         match range {
             Value::List(list) => {
                 for index in 0..list.len() {
@@ -459,7 +459,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
     /// One turn; false when the loop is over.
     fn turn(
         &mut self,
-        fold: &'p Fold,
+        fold: &'p Comprehension,
         outer: usize,
         first: Evaluated<'a>,
         second: Option<Evaluated<'a>>,

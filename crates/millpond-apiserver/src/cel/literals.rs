@@ -46,7 +46,7 @@ impl Check<'_> {
                     self.visit(&entry.value, in_format);
                 }
             }
-            Kind::Fold(fold) => {
+            Kind::Comprehension(fold) => {
                 for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
                     self.visit(part, in_format);
                 }

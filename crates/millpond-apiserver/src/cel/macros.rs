@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ast::{ACCUMULATOR, Expr, Fold, Item, Kind, Literal, operators};
+use super::ast::{ACCUMULATOR, Comprehension, Expr, Item, Kind, Literal, operators};
 use super::parser::{Builder, Stop};
 
 /// What became of a call.
@@ -97,7 +97,7 @@ impl At<'_> {
         step: Expr,
         result: Expr,
     ) -> Expand<Expr> {
-        self.node(Kind::Fold(Box::new(Fold {
+        self.node(Kind::Comprehension(Box::new(Comprehension {
             range,
             variable: names.first,
             second_variable: names.second,
@@ -249,7 +249,7 @@ impl At<'_> {
         let range = self.node(Kind::List { items: Vec::new() })?;
         let condition = self.literal(Literal::Bool(false))?;
         let step = self.node(Kind::Ident(name.clone()))?;
-        self.node(Kind::Fold(Box::new(Fold {
+        self.node(Kind::Comprehension(Box::new(Comprehension {
             range,
             variable: "#unused".into(),
             second_variable: None,

@@ -6,10 +6,10 @@
 //!                               decl (schema) ┘
 //! ```
 //!
-//! Rules come from whoever may create a CRD, and are run on every write of its objects, so nothing here trusts
-//! them: texts, nesting, nodes, cost and work all have limits, and there is no input that makes the server wait
-//! or panic. That, Kubernetes' own messages and its cost model are why this engine exists beside the crates for
-//! CEL: those neither know types nor count, and end the process on some inputs.
+//! Rules come from any user who may create a CRD, and run on every write of its objects, so they are not trusted:
+//! texts, nesting, nodes, cost and work all have limits, and no input makes the server wait or panic. That, Kubernetes'
+//! own messages and its cost model are why this engine exists beside the crates for CEL: those neither check types nor
+//! count cost, and some inputs make them abort the process.
 //!
 //! Missing on purpose: protocol buffer messages and the authorizer, which rules of CRDs do not have.
 
@@ -17,8 +17,6 @@ mod ast;
 mod checker;
 mod compare;
 mod cost;
-mod decl;
-mod declarations;
 mod eval;
 mod functions;
 mod issues;
@@ -27,13 +25,15 @@ mod literals;
 mod macros;
 mod meter;
 mod parser;
+mod schema_type;
+mod stdlib;
 mod types;
 mod value;
 
 use std::sync::Arc;
 use std::thread;
 
-pub(crate) use decl::{Decl, MAX_REQUEST_BYTES};
+pub(crate) use schema_type::{MAX_REQUEST_BYTES, SchemaType};
 pub(crate) use types::{ObjectType, Type};
 pub(crate) use value::{Error, Evaluated, Value};
 
@@ -119,7 +119,7 @@ impl Program {
     }
 
     /// The most that an evaluation can cost, by the schema of its variables.
-    pub(crate) fn max_cost(&self, schema: &Decl) -> u64 {
+    pub(crate) fn max_cost(&self, schema: &SchemaType) -> u64 {
         let estimate = || cost::estimate(&self.expression, &self.facts, schema, self.nodes).max;
         with_room(self.is_deep, estimate).unwrap_or(u64::MAX)
     }
@@ -165,7 +165,7 @@ fn uses(expression: &Expr, variable: &str) -> bool {
         }
         Kind::List { items } => items.iter().any(|item| uses(&item.value, variable)),
         Kind::Map { entries } => entries.iter().any(|entry| uses(&entry.key, variable) || uses(&entry.value, variable)),
-        Kind::Fold(fold) => [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
+        Kind::Comprehension(fold) => [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
             .into_iter()
             .any(|part| uses(part, variable)),
     }

@@ -130,7 +130,7 @@ impl Builder {
             Kind::Call { target, arguments, .. } => deepest(&mut target.as_deref().into_iter().chain(arguments)),
             Kind::List { items } => deepest(&mut items.iter().map(|item| &item.value)),
             Kind::Map { entries } => deepest(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
-            Kind::Fold(fold) => {
+            Kind::Comprehension(fold) => {
                 deepest(&mut [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result].into_iter())
             }
         }
@@ -172,12 +172,12 @@ impl Builder {
                     })
                     .collect::<Parse<_>>()?,
             },
-            Kind::Fold(fold) => {
+            Kind::Comprehension(fold) => {
                 let mut copy = fold.clone();
                 for part in [&mut copy.range, &mut copy.init, &mut copy.condition, &mut copy.step, &mut copy.result] {
                     *part = self.copy(part)?;
                 }
-                Kind::Fold(copy)
+                Kind::Comprehension(copy)
             }
         };
         self.node(expression.position, kind)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::decl::{escape, is_keyword};
+use super::schema_type::{escape, is_keyword};
 
 /// How many types one may be made of. Maps of maps double with each level, as values of variables do not.
 const MAX_WEIGHT: u32 = 1000;

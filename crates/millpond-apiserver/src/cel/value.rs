@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::compare::scalar_key;
-use super::decl::{escape, meta_fields, unescape};
 use super::functions::{NamedFormat, Semver};
+use super::schema_type::{escape, meta_fields, unescape};
 use crate::go::net::Network;
 use crate::go::time;
 use crate::go::url::Url;
@@ -143,7 +143,7 @@ impl<'a> List<'a> {
         self.iter().collect()
     }
 
-    /// Appends to a list that nobody else holds, without copying it.
+    /// Appends to a list; a list with one reference is not copied.
     pub(crate) fn push(&mut self, item: Value<'a>) {
         match &mut self.repr {
             ListRepr::Made(items) => Arc::make_mut(items).push(item),

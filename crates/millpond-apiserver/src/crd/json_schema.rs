@@ -128,12 +128,12 @@ impl Context {
 
 /// Problems of the schema itself, and of its rules.
 #[derive(Default)]
-struct Found {
+struct SchemaErrors {
     schema: Vec<FieldError>,
     rules: Vec<FieldError>,
 }
 
-impl Found {
+impl SchemaErrors {
     fn append(&mut self, other: Self) {
         self.schema.extend(other.schema);
         self.rules.extend(other.rules);
@@ -146,8 +146,8 @@ struct Checker {
 }
 
 impl Checker {
-    fn check(&mut self, props: &Props, path: &str, context: &Context, is_root: bool) -> Found {
-        let mut found = Found::default();
+    fn check(&mut self, props: &Props, path: &str, context: &Context, is_root: bool) -> SchemaErrors {
+        let mut found = SchemaErrors::default();
         check_keywords(props, path, context, &mut found.schema);
         if props.unique_items {
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -173,7 +173,7 @@ impl Checker {
             check_rule_texts(props, rule, &format!("{path}.x-kubernetes-validations[{index}]"), &mut found.schema);
         }
         if let Some(costs) = self.costs.as_mut().filter(|_| found.schema.is_empty() && !context.in_branch) {
-            let place = rules::Place {
+            let place = rules::SchemaLocation {
                 path,
                 is_resource: is_root || props.embedded_resource,
                 cardinality: context.cardinality,
@@ -184,7 +184,7 @@ impl Checker {
         found
     }
 
-    fn check_additional(&mut self, props: &Props, path: &str, context: &Context, found: &mut Found) {
+    fn check_additional(&mut self, props: &Props, path: &str, context: &Context, found: &mut SchemaErrors) {
         let path = format!("{path}.additionalProperties");
         if !props.properties.is_empty() && !matches!(props.additional, None | Some(Additional::Allowed(true))) {
             let detail = "additionalProperties and properties are mutual exclusive";
@@ -201,7 +201,14 @@ impl Checker {
         }
     }
 
-    fn check_properties(&mut self, props: &Props, path: &str, context: &Context, is_root: bool, found: &mut Found) {
+    fn check_properties(
+        &mut self,
+        props: &Props,
+        path: &str,
+        context: &Context,
+        is_root: bool,
+        found: &mut SchemaErrors,
+    ) {
         for (name, property) in &props.properties {
             let mut below = context.clone();
             below.cardinality = cardinality_below(props, context.cardinality);
@@ -219,7 +226,7 @@ impl Checker {
         }
     }
 
-    fn check_branches(&mut self, props: &Props, path: &str, context: &Context, found: &mut Found) {
+    fn check_branches(&mut self, props: &Props, path: &str, context: &Context, found: &mut SchemaErrors) {
         let context = &Context { in_branch: true, ..context.clone() };
         if let Some(not) = &props.not {
             found.append(self.check(not, &format!("{path}.not"), context, false));

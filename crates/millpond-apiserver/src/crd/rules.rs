@@ -16,7 +16,7 @@ const SCHEMA_LIMIT: u64 = 100_000_000;
 const NAMED: usize = 4;
 
 /// Where a schema stands, as far as its rules are concerned.
-pub(super) struct Place<'a> {
+pub(super) struct SchemaLocation<'a> {
     pub(super) path: &'a str,
     /// Values are whole objects.
     pub(super) is_resource: bool,
@@ -40,7 +40,7 @@ impl Costs {
     }
 
     /// Problems of the rules of one schema.
-    pub(super) fn check(&mut self, schema: &Props, place: &Place<'_>) -> Vec<FieldError> {
+    pub(super) fn check(&mut self, schema: &Props, place: &SchemaLocation<'_>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if schema.rules.is_empty() {
             return errors;
@@ -125,7 +125,13 @@ fn check_programs(rule: &Rule, compiled: &CompiledRule, path: &str, errors: &mut
     }
 }
 
-fn check_old_self(rule: &Rule, compiled: &CompiledRule, place: &Place<'_>, path: &str, errors: &mut Vec<FieldError>) {
+fn check_old_self(
+    rule: &Rule,
+    compiled: &CompiledRule,
+    place: &SchemaLocation<'_>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if !compiled.uses_old_self {
         if let Some(flag) = rule.optional_old_self {
             let detail = "may not be set if oldSelf is not used in rule";

@@ -16,7 +16,7 @@ use crate::lifecycle::definitions;
 use crate::long_work::{self, LONG_BYTES};
 use crate::resource::Verbs;
 use crate::status::ApiError;
-use crate::store::{CommitError, Draft, DraftError, Expect, Limits, StoredObject, Write};
+use crate::store::{CommitError, EncodeError, EncodedObject, Expect, Limits, StoredObject, Write};
 use crate::{admission, convert, kind, meta};
 
 /// How often a generated name that is taken is generated anew.
@@ -118,7 +118,7 @@ async fn try_create(call: &mut Call, mut object: Value, track: bool) -> Result<O
     let served = call.query.dry_run.then(|| object.clone());
     let draft = long_work::run(call.body_bytes > LONG_BYTES, || {
         convert::to_stored(&resource, &mut object);
-        Draft::encode(&object, managed_fields.as_deref(), Limits::NEW)
+        EncodedObject::encode(&object, managed_fields.as_deref(), Limits::NEW)
     });
     let draft = draft.map_err(|error| not_storable(&error))?;
     if let Some(served) = served {
@@ -207,10 +207,10 @@ pub(crate) fn unavailable(error: &CommitError) -> ApiError {
 }
 
 /// The answer to an object that is too deep or too large to be stored.
-pub(crate) fn not_storable(error: &DraftError) -> ApiError {
+pub(crate) fn not_storable(error: &EncodeError) -> ApiError {
     match error {
-        DraftError::TooDeep { .. } => ApiError::bad_request(format!("exceeded max depth: {error}")),
-        DraftError::TooLarge { .. } => ApiError::new(
+        EncodeError::TooDeep { .. } => ApiError::bad_request(format!("exceeded max depth: {error}")),
+        EncodeError::TooLarge { .. } => ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
             format!("Request entity too large: {error}"),

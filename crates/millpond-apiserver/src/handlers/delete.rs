@@ -16,7 +16,7 @@ use super::update::is_finished;
 use crate::clock::rfc3339;
 use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
-use crate::store::{CommitError, Draft, Expect, Limits, SetAside, StoredObject, Write};
+use crate::store::{CommitError, EncodedObject, Expect, Limits, SetAside, StoredObject, Write};
 use crate::{admission, convert};
 
 /// Collections whose delete answers with the object instead of a Status.
@@ -196,11 +196,11 @@ async fn write(
 ) -> Result<Arc<StoredObject>, CommitError> {
     let mut changed = object.clone();
     convert::to_stored(&call.resource, &mut changed);
-    let draft = Draft::encode(&changed, None, Limits::REMOVED).or_else(|_| {
+    let draft = EncodedObject::encode(&changed, None, Limits::REMOVED).or_else(|_| {
         // Defaults that a CRD got after the object was written can make it too deep. The delete does not need them.
         let mut stored = stored.to_value();
         stored["metadata"] = changed["metadata"].take();
-        Draft::encode(&stored, None, Limits::REMOVED)
+        EncodedObject::encode(&stored, None, Limits::REMOVED)
     })?;
     call.server
         .store
@@ -227,7 +227,7 @@ async fn delete_unreadable(call: &Call, key: &Arc<str>, options: &Options) -> Re
         collection: resource.storage.clone(),
         key: key.clone(),
         expect: Expect::Revision(unreadable.revision),
-        draft: Draft::new(&object).map_err(|error| unavailable(&error.into()))?,
+        draft: EncodedObject::new(&object).map_err(|error| unavailable(&error.into()))?,
         delete: true,
     };
     match call.server.store.commit(write).await {

@@ -45,7 +45,7 @@ where
 {
     let started = tokio::time::Instant::now();
     let (parts, body) = request.into_parts();
-    let mut told = Told::default();
+    let mut told = RequestLog::default();
     let result = answer(&server, &parts, body, caller, &mut told).await;
     let mut response = result.unwrap_or_else(|error| respond::error(&error));
     for value in warning::headers(&told.warnings) {
@@ -60,7 +60,7 @@ where
 
 /// What is told about a request in metrics, logs and the audit log.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RequestLog {
     pub(crate) verb: &'static str,
     pub(crate) user: String,
     has_credentials: bool,
@@ -75,7 +75,7 @@ async fn answer<B>(
     parts: &Parts,
     body: B,
     caller: Caller,
-    told: &mut Told,
+    told: &mut RequestLog,
 ) -> Result<ApiResponse, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -116,7 +116,7 @@ async fn resource<B>(
     body: B,
     (identity, origin): (Identity, Origin),
     path: ResourcePath,
-    told: &mut Told,
+    told: &mut RequestLog,
 ) -> Result<ApiResponse, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Send,

@@ -21,7 +21,7 @@ use crate::kind;
 use crate::patch;
 use crate::selector::LabelSelector;
 use crate::status::{ApiError, Cause};
-use crate::store::{CommitError, Draft, Expect, Write};
+use crate::store::{CommitError, EncodedObject, Expect, Write};
 
 /// Dispatches a request for a subresource other than `status`.
 pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<ApiResponse, ApiError> {
@@ -359,7 +359,7 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), Api
             collection: Arc::from(BUDGETS),
             key,
             expect: Expect::Revision(stored.revision),
-            draft: Draft::update_of(&stored, &budget).map_err(|error| create::not_storable(&error))?,
+            draft: EncodedObject::update_of(&stored, &budget).map_err(|error| create::not_storable(&error))?,
             delete: false,
         };
         match store.commit(write).await {

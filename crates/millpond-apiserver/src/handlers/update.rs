@@ -1,4 +1,4 @@
-//! Update and patch: read, change, check, write; and again when somebody was faster.
+//! Update and patch: read, change, check, write; retried after a conflict.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::long_work::{self, LONG_BYTES};
 use crate::patch;
 use crate::resource::{Behaviour, Resource};
 use crate::status::{ApiError, FieldError};
-use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::store::{CommitError, EncodedObject, Expect, StoredObject, Write};
 use crate::{admission, convert, kind, meta};
 
-/// How often a change is tried again when others change the same object. Each round means that somebody else
-/// made progress.
+/// How often a change is retried when other writers change the same object. Each round means that another writer made
+/// progress.
 const RETRIES: usize = 64;
 
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
@@ -302,7 +302,7 @@ async fn create_by_apply(
     Ok(outcome.respond(call, StatusCode::CREATED))
 }
 
-/// Changes the object that the path names by `make`, again and again until nobody interferes.
+/// Changes the object that the path names by `make`, retried until there is no conflict.
 pub(crate) async fn change(
     call: &mut Call,
     part: Part,
@@ -384,7 +384,7 @@ async fn write_change(
     let served = call.query.dry_run.then(|| new.clone());
     let draft = long_work::run(call.body_bytes > LONG_BYTES || stored.bytes.len() > LONG_BYTES, || {
         convert::to_stored(&resource, &mut new);
-        Draft::update_of(stored, &new)
+        EncodedObject::update_of(stored, &new)
     });
     let draft = draft.map_err(|error| not_storable(&error))?;
     if let Some(served) = served {

@@ -31,8 +31,8 @@ const DEFAULT_TIMEOUT_S: u64 = 1800;
 const MAX_TIMEOUT_S: u64 = 365 * 24 * 60 * 60;
 /// How often an idle watcher that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// Events written in one piece at most. A burst is delivered in few writes; but whoever reads the first of a piece waits
-/// until the last is in it.
+/// Events written in one piece at most. A burst is delivered in few writes; but the reader gets the first event of a
+/// piece only once the last is in it.
 const EVENTS_PER_PIECE: usize = 32;
 /// A piece with this many bytes gets no more events: larger ones are memory that is fetched and cleared anew each time.
 const PIECE_BYTES: usize = 32 << 10;

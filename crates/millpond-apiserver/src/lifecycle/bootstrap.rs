@@ -137,7 +137,7 @@ pub async fn run(server: &Arc<Server>, port: u16) -> Result<(), ApiError> {
     ensure(server, "services", "default/kubernetes", service).await
 }
 
-/// Says of the range of service addresses that it is in use, unless somebody has said something already.
+/// Sets the condition of the service address range to in use, unless it has a status already.
 async fn set_ready(server: &Arc<Server>) -> Result<(), ApiError> {
     let resource = resource_of(server, RANGES).expect("a built-in kind is served");
     let mut call = internal_call(server, &resource, "kubernetes");

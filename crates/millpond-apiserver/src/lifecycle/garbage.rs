@@ -14,7 +14,7 @@ use crate::handlers::update::{Changed, Part, change};
 use crate::server::Server;
 use crate::store::StoredObject;
 
-type Place = (Arc<str>, Arc<str>);
+type ObjectRef = (Arc<str>, Arc<str>);
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -25,9 +25,9 @@ pub(super) struct Garbage {
     /// Uids of all objects there are.
     live: HashSet<Box<str>>,
     /// Owner uid → its dependents.
-    dependents: HashMap<Box<str>, HashSet<Place>>,
+    dependents: HashMap<Box<str>, HashSet<ObjectRef>>,
     /// Dependent → uids of its owners, to undo the above.
-    owners: HashMap<Place, Vec<Box<str>>>,
+    owners: HashMap<ObjectRef, Vec<Box<str>>>,
 }
 
 impl Garbage {
@@ -54,7 +54,7 @@ impl Garbage {
         self.unlink(&(collection.clone(), key.clone()));
     }
 
-    fn unlink(&mut self, place: &Place) {
+    fn unlink(&mut self, place: &ObjectRef) {
         for owner in self.owners.remove(place).unwrap_or_default() {
             if let Some(dependents) = self.dependents.get_mut(&owner) {
                 dependents.remove(place);
@@ -106,7 +106,7 @@ impl Garbage {
         let has =
             |name: &str| value["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|f| f == name));
         let (collection, key, uid) = (collection.clone(), key.clone(), object.index.uid.clone());
-        let dependents: Vec<Place> = self.dependents.get(&uid).into_iter().flatten().cloned().collect();
+        let dependents: Vec<ObjectRef> = self.dependents.get(&uid).into_iter().flatten().cloned().collect();
         if has(ORPHAN) {
             work.spawn(move |server| async move {
                 for (collection, key) in &dependents {
@@ -115,7 +115,7 @@ impl Garbage {
                 drop_finalizer(&server, &collection, &key, ORPHAN).await;
             });
         } else if has(FOREGROUND) {
-            let blocking: Vec<Place> =
+            let blocking: Vec<ObjectRef> =
                 dependents.into_iter().filter(|place| blocks(&work.server, place, &uid)).collect();
             if blocking.is_empty() {
                 work.spawn(move |server| async move { drop_finalizer(&server, &collection, &key, FOREGROUND).await });
@@ -142,7 +142,7 @@ impl Garbage {
     }
 
     /// Finds an owner that waits; only waiting ones are looked for, and they are few.
-    fn find(&self, server: &Server, uid: &str) -> Option<(Place, Arc<StoredObject>)> {
+    fn find(&self, server: &Server, uid: &str) -> Option<(ObjectRef, Arc<StoredObject>)> {
         if !self.live.contains(uid) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Garbage {
     }
 }
 
-fn blocks(server: &Server, place: &Place, owner: &str) -> bool {
+fn blocks(server: &Server, place: &ObjectRef, owner: &str) -> bool {
     server.store.get(&place.0, &place.1).is_some_and(|dependent| {
         dependent.index.owners.iter().any(|reference| &*reference.uid == owner && reference.blocks_deletion)
     })

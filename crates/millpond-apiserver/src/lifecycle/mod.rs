@@ -1,5 +1,4 @@
-//! What happens to objects without anybody asking: CRDs are served and cleaned up after, garbage is collected,
-//! namespaces end.
+//! Background work on objects: CRDs are served and cleaned up after, garbage is collected, namespaces end.
 //!
 //! One task follows every change in the store. The clean-up of CRDs belongs to the API itself and always runs;
 //! garbage collection, the end of namespaces, bootstrap tokens and certificate signing requests are

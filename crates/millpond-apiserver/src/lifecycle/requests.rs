@@ -25,7 +25,7 @@ const COLLECTION: &str = "certificatesigningrequests.certificates.k8s.io";
 const CLEANING: Duration = Duration::from_secs(3600);
 /// How long a settled request is kept,
 const SETTLED: SignedDuration = SignedDuration::from_hours(1);
-/// and one that nobody has settled.
+/// and one that is neither approved nor denied.
 const PENDING: SignedDuration = SignedDuration::from_hours(24);
 /// Certificates live this long unless less is asked for.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
@@ -261,7 +261,7 @@ mod tests {
             assert!(!is_old(&request(yesterday, kind, "2026-11-18T11:00:00Z"), now), "{kind}");
         }
         let mut approved = request(yesterday, "Approved", "2026-11-18T10:59:59Z");
-        assert!(!is_old(&approved, now), "nobody has signed it yet");
+        assert!(!is_old(&approved, now), "it is not signed yet");
         approved["status"]["certificate"] = json!("LS0=");
         assert!(is_old(&approved, now));
     }

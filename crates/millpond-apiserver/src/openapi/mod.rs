@@ -61,7 +61,7 @@ struct Made {
     /// What it was made from.
     resources: Vec<Arc<Resource>>,
     tag: String,
-    /// Kept once somebody has asked for it; the index alone only needs tags.
+    /// Rendered on the first request; the index alone only needs tags.
     text: Option<Bytes>,
 }
 

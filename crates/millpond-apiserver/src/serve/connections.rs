@@ -23,13 +23,13 @@ pub(super) struct Connections {
 
 #[derive(Debug, Default)]
 struct Table {
-    places: HashMap<u64, Place>,
+    places: HashMap<u64, OpenConnection>,
     per_address: HashMap<IpAddr, usize>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct OpenConnection {
     address: IpAddr,
     activity: Arc<Activity>,
     evict: CancellationToken,
@@ -64,7 +64,7 @@ impl Connections {
         table.next += 1;
         *table.per_address.entry(address).or_default() += 1;
         let (activity, evict) = (Arc::new(Activity::new()), CancellationToken::new());
-        table.places.insert(number, Place { address, activity: activity.clone(), evict: evict.clone() });
+        table.places.insert(number, OpenConnection { address, activity: activity.clone(), evict: evict.clone() });
         Some(Entry { table: self.table.clone(), number, activity, evict })
     }
 
@@ -90,7 +90,7 @@ impl Table {
         Some(())
     }
 
-    fn remove(&mut self, number: u64) -> Option<Place> {
+    fn remove(&mut self, number: u64) -> Option<OpenConnection> {
         let place = self.places.remove(&number)?;
         if let Some(count) = self.per_address.get_mut(&place.address) {
             *count -= 1;

@@ -5,10 +5,10 @@
 //! reader  ◀──────────────────────────────────────────────────────────────────────────── state ◀─┘   └▶ watchers
 //! ```
 //!
-//! A change becomes visible only after it is durable, so nobody ever saw a revision that a crash takes back.
-//! Handlers prepare changes side by side and the writer only compares revisions: who lost the race reads
-//! again and retries. Without a log (`Store::in_memory`) a commit happens in place, which keeps virtual time
-//! exact: no other thread is ever waited for.
+//! A change becomes visible only after it is durable, so a crash never takes back a revision that a client saw.
+//! Handlers prepare changes side by side and the writer only compares revisions: a handler that lost the race reads
+//! again and retries. Without a log (`Store::in_memory`) a commit happens in place, which keeps virtual time exact: no
+//! other thread is ever waited for.
 
 pub mod log;
 mod object;
@@ -25,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 pub use self::object::{
-    Draft, DraftError, Index, Limits, MAX_OBJECT_BYTES, MAX_OBJECT_DEPTH, Owner, READABLE_DEPTH, StoredObject,
+    EncodeError, EncodedObject, Index, Limits, MAX_OBJECT_BYTES, MAX_OBJECT_DEPTH, Owner, READABLE_DEPTH, StoredObject,
 };
 pub use self::set_aside::SetAside;
 use self::state::State;
@@ -63,7 +63,7 @@ pub struct Write {
     /// Condition.
     pub expect: Expect,
     /// The new state, or the last one.
-    pub draft: Draft,
+    pub draft: EncodedObject,
     /// The object goes away; the draft is what its last event shows.
     pub delete: bool,
 }
@@ -76,7 +76,7 @@ pub enum CommitError {
     Raced,
     /// The object cannot be stored.
     #[error(transparent)]
-    Refused(#[from] DraftError),
+    Refused(#[from] EncodeError),
     /// The log cannot take writes.
     #[error("the store cannot write: {0}")]
     Unavailable(Arc<str>),

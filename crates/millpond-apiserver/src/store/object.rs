@@ -73,7 +73,7 @@ impl StoredObject {
 
 /// Why an object is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DraftError {
+pub enum EncodeError {
     /// It could not be read back.
     #[error("the object as stored is nested {depth} levels deep, limit is {limit}")]
     TooDeep {
@@ -106,13 +106,13 @@ impl Limits {
     /// For the last state of an object that is removed: a removal must not fail because of the object's size.
     pub const REMOVED: Self = Self { depth: READABLE_DEPTH, bytes: usize::MAX };
 
-    fn check(self, text: &[u8]) -> Result<(), DraftError> {
+    fn check(self, text: &[u8]) -> Result<(), EncodeError> {
         if text.len() > self.bytes {
-            return Err(DraftError::TooLarge { bytes: text.len(), limit: self.bytes });
+            return Err(EncodeError::TooLarge { bytes: text.len(), limit: self.bytes });
         }
         let depth = verify::depth(text);
         if depth > self.depth {
-            return Err(DraftError::TooDeep { depth, limit: self.depth });
+            return Err(EncodeError::TooDeep { depth, limit: self.depth });
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Limits {
 ///
 /// Every write goes through here, so here is checked that the object can be read back.
 #[derive(Debug)]
-pub struct Draft {
+pub struct EncodedObject {
     text: Vec<u8>,
     /// Where the digits of the revision go.
     hole: usize,
@@ -131,19 +131,19 @@ pub struct Draft {
 
 const REVISION_OPEN: &[u8] = b"{\"resourceVersion\":\"";
 
-impl Draft {
+impl EncodedObject {
     /// Encodes a new object; any `metadata.resourceVersion` in it is left out.
-    pub fn new(object: &Value) -> Result<Self, DraftError> {
+    pub fn new(object: &Value) -> Result<Self, EncodeError> {
         Self::encode(object, None, Limits::NEW)
     }
 
     /// Encodes an object within limits; `managed_fields` is the JSON of those that are not in it.
-    pub fn encode(object: &Value, managed_fields: Option<&str>, limits: Limits) -> Result<Self, DraftError> {
+    pub fn encode(object: &Value, managed_fields: Option<&str>, limits: Limits) -> Result<Self, EncodeError> {
         Self::write(object, managed_fields).within(limits)
     }
 
     /// Encodes a change of an object. One from a time without limits may stay as deep and as large as it is.
-    pub fn update_of(stored: &StoredObject, object: &Value) -> Result<Self, DraftError> {
+    pub fn update_of(stored: &StoredObject, object: &Value) -> Result<Self, EncodeError> {
         let draft = Self::write(object, None);
         let mut limits = Limits::NEW;
         if limits.check(&draft.text).is_err() {
@@ -153,7 +153,7 @@ impl Draft {
         draft.within(limits)
     }
 
-    fn within(self, limits: Limits) -> Result<Self, DraftError> {
+    fn within(self, limits: Limits) -> Result<Self, EncodeError> {
         limits.check(&self.text)?;
         debug_assert!(verify::index(&self.text).is_ok(), "what is stored can be read back");
         Ok(self)
@@ -268,7 +268,7 @@ mod tests {
     fn a_draft_gets_its_revision_and_keeps_everything_else() {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"a": "\"resourceVersion\":\""},
             "metadata": {"name": "x", "resourceVersion": "7", "labels": {"b": "2", "a": "1"}, "uid": "u"}});
-        let stored = Draft::new(&object).unwrap().seal(42);
+        let stored = EncodedObject::new(&object).unwrap().seal(42);
         let mut expected = object;
         expected["metadata"]["resourceVersion"] = json!("42");
         assert_eq!(stored.to_value(), expected);
@@ -281,7 +281,7 @@ mod tests {
         let object = json!({"metadata": {"uid": "u", "labels": {"b": "2", "a": "1"}, "finalizers": ["f"],
             "deletionTimestamp": "2026-01-01T00:00:00Z",
             "ownerReferences": [{"uid": "o", "blockOwnerDeletion": true, "name": "n"}]}});
-        let stored = Draft::new(&object).unwrap().seal(1);
+        let stored = EncodedObject::new(&object).unwrap().seal(1);
         let read = verify::index(&stored.bytes).unwrap();
         assert_eq!(format!("{:?}", stored.index), format!("{read:?}"));
         assert!(read.deleting && read.has_finalizers && read.owners[0].blocks_deletion);
@@ -290,22 +290,25 @@ mod tests {
     #[test]
     fn what_is_too_deep_or_too_large_is_not_stored() {
         let nested = |levels: usize| json!({"spec": (1..levels).fold(json!(1), |inner, _| json!([inner]))});
-        assert!(Draft::new(&nested(MAX_OBJECT_DEPTH)).is_ok());
-        let too_deep = DraftError::TooDeep { depth: MAX_OBJECT_DEPTH + 1, limit: MAX_OBJECT_DEPTH };
-        assert_eq!(Draft::new(&nested(MAX_OBJECT_DEPTH + 1)).unwrap_err(), too_deep);
+        assert!(EncodedObject::new(&nested(MAX_OBJECT_DEPTH)).is_ok());
+        let too_deep = EncodeError::TooDeep { depth: MAX_OBJECT_DEPTH + 1, limit: MAX_OBJECT_DEPTH };
+        assert_eq!(EncodedObject::new(&nested(MAX_OBJECT_DEPTH + 1)).unwrap_err(), too_deep);
         let managed = format!("{}1{}", "[".repeat(MAX_OBJECT_DEPTH - 1), "]".repeat(MAX_OBJECT_DEPTH - 1));
-        assert_eq!(Draft::encode(&json!({}), Some(&managed), Limits::NEW).unwrap_err(), too_deep);
+        assert_eq!(EncodedObject::encode(&json!({}), Some(&managed), Limits::NEW).unwrap_err(), too_deep);
         let large = json!({"data": "x".repeat(MAX_OBJECT_BYTES)});
-        assert!(matches!(Draft::new(&large).unwrap_err(), DraftError::TooLarge { .. }));
+        assert!(matches!(EncodedObject::new(&large).unwrap_err(), EncodeError::TooLarge { .. }));
     }
 
     #[test]
     fn what_was_too_deep_or_too_large_may_stay_so() {
         let nested = (0..MAX_OBJECT_DEPTH).fold(json!("x".repeat(MAX_OBJECT_BYTES)), |inner, _| json!([inner]));
         let object = |note: &str| json!({"metadata": {"note": note}, "spec": nested});
-        let stored = Draft::encode(&object("12"), None, Limits::REMOVED).unwrap().seal(1);
-        assert!(Draft::update_of(&stored, &object("1")).is_ok());
-        assert!(matches!(Draft::update_of(&stored, &object("1234")).unwrap_err(), DraftError::TooLarge { .. }));
-        assert!(Draft::update_of(&stored, &json!({"spec": [nested]})).is_err(), "but not grow");
+        let stored = EncodedObject::encode(&object("12"), None, Limits::REMOVED).unwrap().seal(1);
+        assert!(EncodedObject::update_of(&stored, &object("1")).is_ok());
+        assert!(matches!(
+            EncodedObject::update_of(&stored, &object("1234")).unwrap_err(),
+            EncodeError::TooLarge { .. }
+        ));
+        assert!(EncodedObject::update_of(&stored, &json!({"spec": [nested]})).is_err(), "but not grow");
     }
 }

@@ -351,13 +351,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::store::Draft;
+    use crate::store::EncodedObject;
 
     #[test]
     fn what_a_compaction_would_keep_follows_the_writes() {
         let mut state = State::default();
         let write = |state: &mut State, deleted: bool, note: &str| {
-            let object = Draft::new(&json!({"metadata": {"uid": "u", "note": note}})).unwrap().seal(state.revision + 1);
+            let object =
+                EncodedObject::new(&json!({"metadata": {"uid": "u", "note": note}})).unwrap().seal(state.revision + 1);
             let bytes = object.bytes.len() as u64;
             state.apply(&"things".into(), "a".into(), deleted, Arc::new(object), 0);
             bytes

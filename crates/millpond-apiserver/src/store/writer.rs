@@ -357,7 +357,7 @@ impl Thread {
         }
     }
 
-    /// Everybody has been answered: whoever commits next finds space.
+    /// All callers have been answered; the space is ready for the next commit.
     fn fill_ahead(&mut self) {
         let filled = self.log.as_mut().map_or(Ok(()), Log::fill_ahead);
         if let Err(problem) = filled {
@@ -474,7 +474,7 @@ impl State {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Draft, Expect};
+    use super::super::{EncodedObject, Expect};
     use super::*;
 
     /// One turn of the thread with so many writers under way: the first has queued its write, the others do so
@@ -518,7 +518,7 @@ mod tests {
             collection: "things".into(),
             key: number.to_string().into(),
             expect: Expect::Absent,
-            draft: Draft::new(&json!({"metadata": {"uid": number.to_string()}})).unwrap(),
+            draft: EncodedObject::new(&json!({"metadata": {"uid": number.to_string()}})).unwrap(),
             delete: false,
         };
         (Job::Write(Box::new(write), reply), answer)
@@ -543,7 +543,7 @@ mod tests {
     fn job(key: &str, expect: Expect, size: usize, delete: bool) -> (Job, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         let object = json!({"metadata": {"uid": key}, "data": "x".repeat(size)});
-        let (collection, draft) = ("things".into(), Draft::new(&object).unwrap());
+        let (collection, draft) = ("things".into(), EncodedObject::new(&object).unwrap());
         (Job::Write(Box::new(Write { collection, key: key.into(), expect, draft, delete }), reply), answer)
     }
 

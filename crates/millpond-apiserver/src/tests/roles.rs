@@ -299,7 +299,7 @@ async fn reviews_tell_what_the_authorizer_says() {
     let mut about = can("get");
     let reviews = format!("{group}/subjectaccessreviews");
     assert_eq!(ask(&api.server, &jane, "POST", &reviews, &about).await.0, 403);
-    assert_eq!(api.refuse("POST", &reviews, &about).await.0, 422, "nobody is named");
+    assert_eq!(api.refuse("POST", &reviews, &about).await.0, 422, "no user is named");
     about["spec"]["user"] = json!("jane");
     assert_eq!(api.accept("POST", &reviews, &about).await["status"]["allowed"], true);
     let url = json!({"spec": {"user": "jane", "groups": ["system:authenticated"], "nonResourceAttributes": {"verb": "get", "path": "/api/v1"}}});

@@ -1,7 +1,7 @@
 //! Compares a file with its schema and collects every mistake, each with its line and column.
 
 use millpond_api::catalog::import::FileError;
-use millpond_api::document::{Meaning, Place, Tree, Value, de};
+use millpond_api::document::{Meaning, Position, Tree, Value, de};
 use millpond_api::spelling::nearest;
 
 use super::schema::{Kind, Schema};
@@ -19,19 +19,19 @@ pub(super) struct Checker<'f> {
 }
 
 impl Checker<'_> {
-    pub(super) fn fail(&mut self, place: Place, field: &str, text: &str, problem: impl Into<String>) {
+    pub(super) fn fail(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
         if self.errors.len() < LIMIT_ERRORS {
             let error = self.at(place, field, text, problem.into());
             self.errors.push(error);
         }
     }
 
-    pub(super) fn warn(&mut self, place: Place, field: &str, text: &str, problem: impl Into<String>) {
+    pub(super) fn warn(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
         let warning = self.at(place, field, text, problem.into());
         self.warnings.push(warning);
     }
 
-    fn at(&self, place: Place, field: &str, text: &str, problem: String) -> FileError {
+    fn at(&self, place: Position, field: &str, text: &str, problem: String) -> FileError {
         let place = self.source.original(place);
         FileError {
             file: self.file.to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use millpond_api::document::Place;
+use millpond_api::document::Position;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -180,7 +180,7 @@ pub(super) struct Origins {
 }
 
 impl Origin {
-    pub(super) fn new(file: &str, place: Place) -> Self {
+    pub(super) fn new(file: &str, place: Position) -> Self {
         Self { file: file.to_owned(), line: place.line.into(), column: place.column.into() }
     }
 }

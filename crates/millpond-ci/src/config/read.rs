@@ -68,7 +68,7 @@ fn read_file<T>(
 ) -> Partial<T> {
     let source = substitute(file.text, env);
     let mut checker = Checker { file: file.name, source: &source, errors: Vec::new(), warnings: Vec::new() };
-    let start = millpond_api::document::Place::START;
+    let start = millpond_api::document::Position::START;
     let config = 'config: {
         if file.text.len() > LIMIT_BYTES {
             checker.fail(start, "", "", format!("larger than {} MiB", LIMIT_BYTES >> 20));

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use millpond_api::document::Place;
+use millpond_api::document::Position;
 
 /// Variables that may be used have this prefix.
 const PREFIX: &str = "NODEPOOL_";
@@ -15,7 +15,7 @@ pub(super) struct Substituted<'a> {
     pub(super) text: Cow<'a, str>,
     edits: Vec<Edit>,
     /// Variables that are not set, with their offset in the original. They are left as they are.
-    pub(super) unset: Vec<(String, Place)>,
+    pub(super) unset: Vec<(String, Position)>,
 }
 
 /// One replacement, in bytes.
@@ -55,7 +55,7 @@ pub(super) fn substitute<'a>(original: &'a str, env: &dyn Fn(&str) -> Option<Str
 
 impl Substituted<'_> {
     /// The place in the file that a place in the result comes from. Within a replacement it is the variable's start.
-    pub(super) fn original(&self, place: Place) -> Place {
+    pub(super) fn original(&self, place: Position) -> Position {
         if self.edits.is_empty() {
             return place;
         }
@@ -71,7 +71,7 @@ impl Substituted<'_> {
     }
 }
 
-fn offset_of(text: &str, place: Place) -> usize {
+fn offset_of(text: &str, place: Position) -> usize {
     let line_start = match place.line {
         0 | 1 => 0,
         line => text.match_indices('\n').nth(line as usize - 2).map_or(text.len(), |(at, _)| at + 1),
@@ -80,12 +80,12 @@ fn offset_of(text: &str, place: Place) -> usize {
     text[line_start..].char_indices().nth(column).map_or(text.len(), |(at, _)| line_start + at)
 }
 
-fn place_of(text: &str, offset: usize) -> Place {
+fn place_of(text: &str, offset: usize) -> Position {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Place { line: number(line), column: number(column) }
+    Position { line: number(line), column: number(column) }
 }
 
 #[cfg(test)]
@@ -104,14 +104,14 @@ mod tests {
     fn known_variables_are_replaced_and_others_left() {
         let result = substitute("a: %(NODEPOOL_HOST)\nb: %(NODEPOOL_NONE) %(HOME) %(x", &env);
         assert_eq!(result.text, "a: zookeeper.example.com\nb: %(NODEPOOL_NONE) %(HOME) %(x");
-        assert_eq!(result.unset, [("NODEPOOL_NONE".to_owned(), Place { line: 2, column: 4 })]);
+        assert_eq!(result.unset, [("NODEPOOL_NONE".to_owned(), Position { line: 2, column: 4 })]);
     }
 
     #[test]
     fn places_after_a_replacement_are_those_of_the_file() {
         let file = "{a: %(NODEPOOL_HOST), b: 1}\nc: %(NODEPOOL_LINES) d\ne: f";
         let result = substitute(file, &env);
-        let place = |line, column| Place { line, column };
+        let place = |line, column| Position { line, column };
         let find = |text: &str, needle: &str| place_of(text, text.find(needle).unwrap());
         for needle in ["{a", "b: 1", "c:", " d", "e: f", "f"] {
             assert_eq!(result.original(find(&result.text, needle)), find(file, needle), "{needle}");

@@ -46,7 +46,7 @@ pub(super) struct Job {
 
 /// A pool with its provider.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct LaunchTarget {
     pub(super) id: String,
     pub(super) provider: Arc<config::Provider>,
     pub(super) pool: Arc<config::Pool>,
@@ -86,11 +86,11 @@ impl Round<'_> {
         self.context.tasks.spawn(job);
     }
 
-    fn place(&self, id: &str) -> Option<Place> {
+    fn place(&self, id: &str) -> Option<LaunchTarget> {
         let pool = self.snapshot.pools.iter().find(|pool| pool.id == id)?;
         let provider = self.current.config.providers.iter().find(|it| it.name == pool.provider)?;
         let config = provider.pools.iter().find(|it| it.name == pool.name)?;
-        Some(Place { id: id.to_owned(), provider: Arc::new(provider.clone()), pool: Arc::new(config.clone()) })
+        Some(LaunchTarget { id: id.to_owned(), provider: Arc::new(provider.clone()), pool: Arc::new(config.clone()) })
     }
 
     fn assign(&self, request: String, pool: &str, sources: Vec<Source>) -> Option<()> {
@@ -122,7 +122,7 @@ impl Round<'_> {
     }
 
     /// The record of a node that is to be launched.
-    fn new_record(&self, place: &Place, label: &str) -> Node {
+    fn new_record(&self, place: &LaunchTarget, label: &str) -> Node {
         let mut node = Node::new(NodeState::Init, now());
         node.provider = Some(place.provider.name.clone());
         node.pool = Some(place.pool.name.clone());
@@ -280,7 +280,7 @@ fn host_of<'a>(pool: &'a config::Pool, node: &Node) -> Option<&'a StaticHost> {
     pool.hosts.iter().find(is_same)
 }
 
-fn host_record(place: &Place, host: &StaticHost, slot: u32) -> Node {
+fn host_record(place: &LaunchTarget, host: &StaticHost, slot: u32) -> Node {
     let mut node = Node::new(NodeState::Ready, now());
     node.provider = Some(place.provider.name.clone());
     node.pool = Some(place.pool.name.clone());
@@ -381,7 +381,7 @@ impl Job {
         self.commit_or_unlock(nodes, &locks).await.is_some()
     }
 
-    async fn assign(self, id: String, stored: Stored<NodeRequest>, place: Place, parts: Vec<Part>) {
+    async fn assign(self, id: String, stored: Stored<NodeRequest>, place: LaunchTarget, parts: Vec<Part>) {
         let mut locks = vec![Key::Request(id.clone())];
         locks.extend(parts.iter().filter_map(|part| match part {
             Part::Ready { id, .. } => Some(Key::Node(id.clone())),
@@ -437,7 +437,7 @@ impl Job {
         self,
         id: String,
         stored: Stored<NodeRequest>,
-        place: Place,
+        place: LaunchTarget,
         parts: Vec<Part>,
         mut locks: Vec<Key>,
     ) {
@@ -501,7 +501,7 @@ impl Job {
         Some(ids)
     }
 
-    async fn keep_ready(self, place: Place, mut record: Node) {
+    async fn keep_ready(self, place: LaunchTarget, mut record: Node) {
         let Some(id) = self.create(vec![record.clone()], &[]).await.and_then(|ids| ids.into_iter().next()) else {
             return;
         };

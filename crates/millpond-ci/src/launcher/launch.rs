@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::act::{Job, Place, delete_instance, instance};
+use super::act::{Job, LaunchTarget, delete_instance, instance};
 use super::backend::{Key, Write};
 use super::run::{Context, Current, now};
 use crate::driver::{Driver, DriverError, Launch, Launched};
@@ -20,7 +20,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 pub(super) fn start(
     context: &Arc<Context>,
     current: &Current,
-    place: Place,
+    place: LaunchTarget,
     id: String,
     record: Node,
     request: Option<(String, Arc<NodeRequest>)>,
@@ -41,7 +41,7 @@ pub(super) fn start(
 }
 
 impl Job {
-    async fn launch(&self, place: Place, id: String, record: Node, request: Option<(String, Arc<NodeRequest>)>) {
+    async fn launch(&self, place: LaunchTarget, id: String, record: Node, request: Option<(String, Arc<NodeRequest>)>) {
         let label = record.labels.first().cloned().unwrap_or_default();
         let provider = &place.provider.name;
         let driver = self.current.drivers.get(provider).and_then(|driver| driver.as_ref().ok()).cloned();

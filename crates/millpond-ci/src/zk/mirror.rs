@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::paths::{self, Place};
+use super::paths::{self, NodePath};
 use super::wire::Stat;
 use crate::engine::{ForeignPool, Lock};
 use crate::launcher::{Key, PoolId, Records, Stored};
@@ -65,28 +65,28 @@ impl Mirror {
     /// Takes in what is at a path now. What was read later stays.
     pub(super) fn set(&mut self, path: &str, data: &[u8], stat: Stat) {
         match paths::place(path) {
-            Place::Request(id) => {
+            NodePath::Request(id) => {
                 if let Some(record) = read(path, data, &mut self.damaged) {
                     put(&mut self.requests, id, record, stat);
                 }
             }
-            Place::Node(id) => {
+            NodePath::Node(id) => {
                 if let Some(record) = read(path, data, &mut self.damaged) {
                     put(&mut self.nodes, id, record, stat);
                 }
             }
-            Place::Pool => {
+            NodePath::Pool => {
                 let newer = self.pools.get(path).is_some_and(|(_, mzxid)| *mzxid > stat.mzxid);
                 if let Some(record) = read(path, data, &mut self.damaged).filter(|_| !newer) {
                     self.pools.insert(path.to_owned(), (record, stat.mzxid));
                 }
             }
-            Place::Contender(folder, name) => {
+            NodePath::Contender(folder, name) => {
                 if let Some(turn) = turn(name) {
                     self.contenders.entry(folder.to_owned()).or_default().insert(turn.to_owned(), name.to_owned());
                 }
             }
-            Place::Folder | Place::Other => {}
+            NodePath::Folder | NodePath::Other => {}
         }
     }
 
@@ -100,18 +100,18 @@ impl Mirror {
 
     pub(super) fn remove(&mut self, path: &str) {
         match paths::place(path) {
-            Place::Request(id) => {
+            NodePath::Request(id) => {
                 if self.requests.remove(id).is_some() {
                     self.removed_requests.push(id.to_owned());
                 }
             }
-            Place::Node(id) => {
+            NodePath::Node(id) => {
                 self.nodes.remove(id);
             }
-            Place::Pool => {
+            NodePath::Pool => {
                 self.pools.remove(path);
             }
-            Place::Contender(folder, name) => {
+            NodePath::Contender(folder, name) => {
                 if let (Some(turn), Some(contenders)) = (turn(name), self.contenders.get_mut(folder)) {
                     contenders.remove(turn);
                     if contenders.is_empty() {
@@ -119,7 +119,7 @@ impl Mirror {
                     }
                 }
             }
-            Place::Folder | Place::Other => {}
+            NodePath::Folder | NodePath::Other => {}
         }
         self.damaged.remove(path);
     }

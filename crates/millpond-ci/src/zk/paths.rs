@@ -44,7 +44,7 @@ pub(super) fn election(provider: &str) -> String {
 
 /// What a path is to a launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum NodePath<'a> {
     /// A folder that may have something of interest below.
     Folder,
     /// A request.
@@ -60,18 +60,18 @@ pub(super) enum Place<'a> {
 }
 
 /// Tells what a path is.
-pub(super) fn place(path: &str) -> Place<'_> {
-    let Some(rest) = path.strip_prefix(ROOT) else { return Place::Other };
+pub(super) fn place(path: &str) -> NodePath<'_> {
+    let Some(rest) = path.strip_prefix(ROOT) else { return NodePath::Other };
     let parts: Vec<&str> = rest.split('/').skip(1).collect();
-    let contender = |name| Place::Contender(&path[..path.len() - str::len(name) - 1], name);
+    let contender = |name| NodePath::Contender(&path[..path.len() - str::len(name) - 1], name);
     match parts[..] {
-        [] | ["requests" | "requests-lock" | "nodes" | "elections" | "components"] => Place::Folder,
-        ["requests-lock" | "elections", _] | ["components", "pool"] | ["nodes", _, "lock"] => Place::Folder,
-        ["requests", id] => Place::Request(id),
-        ["nodes", id] => Place::Node(id),
-        ["components", "pool", _] => Place::Pool,
+        [] | ["requests" | "requests-lock" | "nodes" | "elections" | "components"] => NodePath::Folder,
+        ["requests-lock" | "elections", _] | ["components", "pool"] | ["nodes", _, "lock"] => NodePath::Folder,
+        ["requests", id] => NodePath::Request(id),
+        ["nodes", id] => NodePath::Node(id),
+        ["components", "pool", _] => NodePath::Pool,
         ["requests-lock" | "elections", _, name] | ["nodes", _, "lock", name] => contender(name),
-        _ => Place::Other,
+        _ => NodePath::Other,
     }
 }
 
@@ -81,14 +81,14 @@ mod tests {
 
     #[test]
     fn places_are_told_by_their_paths() {
-        assert_eq!(place("/nodepool"), Place::Folder);
-        assert_eq!(place("/nodepool/requests/100-0000000001"), Place::Request("100-0000000001"));
-        assert_eq!(place("/nodepool/nodes/0000000001"), Place::Node("0000000001"));
-        assert_eq!(place("/nodepool/nodes/0000000001/lock"), Place::Folder);
+        assert_eq!(place("/nodepool"), NodePath::Folder);
+        assert_eq!(place("/nodepool/requests/100-0000000001"), NodePath::Request("100-0000000001"));
+        assert_eq!(place("/nodepool/nodes/0000000001"), NodePath::Node("0000000001"));
+        assert_eq!(place("/nodepool/nodes/0000000001/lock"), NodePath::Folder);
         let contender = "/nodepool/nodes/0000000001/lock/x__lock__0000000000";
-        assert_eq!(place(contender), Place::Contender("/nodepool/nodes/0000000001/lock", "x__lock__0000000000"));
-        assert_eq!(place("/nodepool/images/a"), Place::Other);
-        assert_eq!(place("/zuul"), Place::Other);
+        assert_eq!(place(contender), NodePath::Contender("/nodepool/nodes/0000000001/lock", "x__lock__0000000000"));
+        assert_eq!(place("/nodepool/images/a"), NodePath::Other);
+        assert_eq!(place("/zuul"), NodePath::Other);
         assert_eq!(election("a/b"), "/nodepool/elections/millpond-a%2Fb");
     }
 }

@@ -4,7 +4,7 @@
 //! last is what is there.
 
 use super::mirror::Mirror;
-use super::paths::{self, Place};
+use super::paths::{self, NodePath};
 use super::wire::{Change, Op, Response, ZkError};
 
 /// What the tree learns.
@@ -73,8 +73,10 @@ impl Tree {
 fn changed(change: Change, path: &str, mirror: &mut Mirror) -> Vec<Op> {
     match (paths::place(path), change) {
         (_, Change::Deleted) => mirror.remove(path),
-        (Place::Contender(..), Change::Created) => mirror.set(path, &[], super::Stat::default()),
-        (Place::Request(_) | Place::Node(_) | Place::Pool, _) => return vec![Op::GetData { path: path.to_owned() }],
+        (NodePath::Contender(..), Change::Created) => mirror.set(path, &[], super::Stat::default()),
+        (NodePath::Request(_) | NodePath::Node(_) | NodePath::Pool, _) => {
+            return vec![Op::GetData { path: path.to_owned() }];
+        }
         _ => {}
     }
     Vec::new()
@@ -95,16 +97,16 @@ fn answered(op: Op, result: Result<Response, ZkError>, mirror: &mut Mirror) -> V
 /// What to read of a znode that the walk comes to.
 fn visit(path: String, mirror: &mut Mirror) -> Vec<Op> {
     match paths::place(&path) {
-        Place::Folder => vec![Op::GetChildren { path }],
-        Place::Request(_) | Place::Pool => vec![Op::GetData { path }],
-        Place::Node(_) => {
+        NodePath::Folder => vec![Op::GetChildren { path }],
+        NodePath::Request(_) | NodePath::Pool => vec![Op::GetData { path }],
+        NodePath::Node(_) => {
             let lock = format!("{path}/lock");
             vec![Op::GetData { path }, Op::GetChildren { path: lock }]
         }
-        Place::Contender(..) => {
+        NodePath::Contender(..) => {
             mirror.set(&path, &[], super::Stat::default());
             Vec::new()
         }
-        Place::Other => Vec::new(),
+        NodePath::Other => Vec::new(),
     }
 }

@@ -145,7 +145,7 @@ async fn real_records_commands_and_locks_are_the_originals() {
     let works = tokio::spawn(ours.run(stop.clone()));
     store.write(Write::RequestBuild { image: "test".to_owned() }).await.unwrap();
     eventually(async || (image(&store).await.builds.len() == 2, image(&store).await)).await;
-    // Whoever took the lock, the other one does not build beside it.
+    // One builder took the lock; the other one does not build beside it.
     std::fs::remove_file(fixture.path("hold")).unwrap();
     eventually(async || {
         let image = image(&store).await;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::kinds::{ScalingConstraint, ScalingFeedback};
-use crate::stock::Backoff;
+use crate::stock_outs::Backoff;
 
 /// What was learned.
 pub(super) struct Feedback {
@@ -65,7 +65,7 @@ impl Feedback {
             let capacity_type = CapacityType::OnDemand.name();
             let offering = OfferingKey::new(&*error.instance_type, &*error.availability_zone, capacity_type);
             tracing::info!(%offering, constraint = about.name, why = ?error.error_type, "could not be had, by feedback");
-            context.stock.failed_at(time, [&offering], backoff);
+            context.stock_outs.failed_at(time, [&offering], backoff);
         }
         let wait = backoff(constraint.as_deref(), "").initial;
         let ago = Duration::try_from(context.cluster.clock.now().duration_since(time)).unwrap_or_default();

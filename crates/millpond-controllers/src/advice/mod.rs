@@ -1,5 +1,5 @@
-//! Advice only: what Millpond would do for the pools of a ScalingConstraint, as a ScalingAdvice. Somebody else acts on
-//! it and tells in a ScalingFeedback what could not be done.
+//! Advice only: what Millpond would do for the pools of a ScalingConstraint, as a ScalingAdvice. The consumer of the
+//! advice acts on it and reports in a ScalingFeedback what could not be done.
 //!
 //! ```text
 //! ScalingConstraint ─▶ snapshot with its pools ─▶ plan ─▶ ScalingAdvice (same name, owned by the constraint)
@@ -29,7 +29,7 @@ use millpond_api::scaling_advisor::{
 use millpond_plan::model::Snapshot;
 use millpond_plan::plan::{Outcome, Settings};
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::{Key, controller_reference, is_leaving, merge_diff, status_patch};
 use millpond_state::objects::Kind as StateKind;
 use millpond_state::{PoolsOf, advice};
@@ -53,7 +53,7 @@ const NODE_POOLS: (&str, &str) = ("millpond-system", "nodepools");
 /// What `Ready` of a constraint depends on.
 const OF_CONSTRAINT: &[&str] = &[VALIDATION_SUCCEEDED];
 
-const ADVISED: Voice = Voice { component: "millpond", action: "Advise", reason: "Advised", warning: false };
+const ADVISED: EventReason = EventReason { component: "millpond", action: "Advise", reason: "Advised", warning: false };
 
 /// Gives advice.
 pub struct Advisor {
@@ -63,7 +63,7 @@ pub struct Advisor {
     woken: Arc<Notify>,
 }
 
-/// Advice for somebody.
+/// Advice for one consumer.
 struct Advice {
     key: Key,
     metadata: ObjectMeta,
@@ -76,7 +76,7 @@ impl Advisor {
     pub fn new(context: Arc<Context>) -> Self {
         let woken = Arc::new(Notify::new());
         let (stock, feedback, advice) = (Arc::clone(&woken), Arc::clone(&woken), Arc::clone(&woken));
-        context.stock.on_change(move || stock.notify_one());
+        context.stock_outs.on_change(move || stock.notify_one());
         context.cluster.feedbacks.on_change(move |_, _| feedback.notify_one());
         context.cluster.advices.on_change(move |_, after| {
             if after.is_none() {
@@ -122,7 +122,7 @@ impl Advisor {
         if !is_asked {
             return None;
         }
-        [self.context.stock.next_probe(), self.feedback.next_release()].into_iter().flatten().min()
+        [self.context.stock_outs.next_probe(), self.feedback.next_release()].into_iter().flatten().min()
     }
 
     /// Thinks everything over; tells whether a write failed.
@@ -174,7 +174,7 @@ impl Advisor {
         let diagnostic = asked.then(|| advice::diagnostic(&snapshot, &outcome));
         let told = sentence(&spec);
         if self.write(Advice { key, metadata, spec, diagnostic }).await? {
-            self.context.news.tell(&**constraint, ADVISED, told);
+            self.context.events.record(&**constraint, ADVISED, told);
         }
         Ok(())
     }

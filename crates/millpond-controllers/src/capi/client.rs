@@ -62,7 +62,7 @@ pub(crate) async fn served(client: &Client) -> kube::Result<Option<Served>> {
     Ok(None)
 }
 
-/// Which version requests go to. Whoever watches has its client before it is known what is served.
+/// Which version requests go to. Watches are set up with their client before the served versions are known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Switch(Arc<AtomicBool>);
 

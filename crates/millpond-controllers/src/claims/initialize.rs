@@ -23,8 +23,8 @@ const EPHEMERAL: [&str; 4] = [
     UNREGISTERED_TAINT,
 ];
 
-/// What a node lacks is told when it has lacked something for this long: most nodes get it one after the other within
-/// moments, and each of these would be a write that nobody reads.
+/// A node's missing parts are reported once they have been missing for this long: most nodes get them one after the
+/// other within moments, and each of these states would cost a write.
 const TOLD_AFTER: Duration = Duration::from_secs(2);
 
 impl Claims {
@@ -32,7 +32,7 @@ impl Claims {
         let cluster = &self.context.cluster;
         let Some(node) = node_of(cluster, claim) else { return Ok(None) };
         if is_leaving(&*node) {
-            // Somebody deleted the node: the machine goes with it, after its pods.
+            // The node was deleted: the machine goes with it, after its pods.
             tracing::info!(claim = claim.name(), "its node was deleted");
             cluster.claims.delete(claim, None).await?;
             return Ok(None);

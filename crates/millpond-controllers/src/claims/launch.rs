@@ -9,7 +9,7 @@ use millpond_api::labels;
 use millpond_api::meta::Condition;
 use millpond_providers::{Choice, LaunchRequest, Launched, OfferingKey, ProviderError, choices};
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::{Key, annotation};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -22,7 +22,7 @@ use crate::health::Launch;
 use crate::kinds::{NodeClaim, NodeClass};
 use crate::limits;
 use crate::metrics::disrupted_by;
-use crate::stock::Backoff;
+use crate::stock_outs::Backoff;
 
 /// A claim that could not be launched for this long is given up, as Karpenter does.
 const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -33,13 +33,16 @@ const LONGEST_RETRY: Duration = Duration::from_mins(1);
 /// Offerings that one call may try.
 const MOST_CHOICES: usize = 60;
 
-const OUT_OF_STOCK: Voice =
-    Voice { component: "millpond", action: "Launch", reason: "InsufficientCapacityError", warning: true };
-const CLASS_NOT_READY: Voice =
-    Voice { component: "millpond", action: "Launch", reason: "NodeClassNotReady", warning: true };
-const TIMED_OUT: Voice = Voice { component: "millpond", action: "Launch", reason: "LaunchTimeout", warning: true };
-const OVER_LIMITS: Voice = Voice { component: "millpond", action: "Launch", reason: "LimitsExceeded", warning: true };
-const LAUNCH_FAILED: Voice = Voice { component: "millpond", action: "Launch", reason: "LaunchFailed", warning: true };
+const OUT_OF_STOCK: EventReason =
+    EventReason { component: "millpond", action: "Launch", reason: "InsufficientCapacityError", warning: true };
+const CLASS_NOT_READY: EventReason =
+    EventReason { component: "millpond", action: "Launch", reason: "NodeClassNotReady", warning: true };
+const TIMED_OUT: EventReason =
+    EventReason { component: "millpond", action: "Launch", reason: "LaunchTimeout", warning: true };
+const OVER_LIMITS: EventReason =
+    EventReason { component: "millpond", action: "Launch", reason: "LimitsExceeded", warning: true };
+const LAUNCH_FAILED: EventReason =
+    EventReason { component: "millpond", action: "Launch", reason: "LaunchFailed", warning: true };
 /// A launch that failed so often in a row, for a reason that may pass, speaks of the whole pool.
 const FAILURES_OF_POOL: u32 = 3;
 /// So many pods of a claim get an event of its launch.
@@ -124,14 +127,14 @@ impl Claims {
         let backoff = backoff(&class);
         let request = self.request(claim, &class, provider.as_ref())?;
         let taken: Vec<OfferingKey> = request.choices.iter().map(|choice| choice.offering.clone()).collect();
-        self.context.endings.launches(claim);
+        self.context.terminations.launch_started(claim);
         let outcome = provider.create(&request).await;
         // Who has made a machine for a token before gives that one: a refusal says that there is none.
         use ProviderError::{CapacityUnavailable, NotFound, Quota};
         if matches!(&outcome, Err(CapacityUnavailable { .. } | Quota { .. } | NotFound { .. })) {
-            self.context.endings.launched_nothing(claim);
+            self.context.terminations.launch_failed(claim);
         }
-        let stock = &self.context.stock;
+        let stock = &self.context.stock_outs;
         let missing: &[OfferingKey] = match &outcome {
             Ok(launched) => &launched.unavailable,
             Err(ProviderError::CapacityUnavailable { offerings, .. } | ProviderError::Quota { offerings, .. }) => {
@@ -139,7 +142,7 @@ impl Claims {
             }
             Err(_) => &[],
         };
-        taken.iter().filter(|offering| !missing.contains(offering)).for_each(|offering| stock.put_back(offering));
+        taken.iter().filter(|offering| !missing.contains(offering)).for_each(|offering| stock.release(offering));
         stock.failed(missing, backoff);
         if let Ok(launched) = &outcome {
             stock.succeeded(&launched.instance.offering);
@@ -177,16 +180,16 @@ impl Claims {
         let requests = &claim.spec.resources.requests;
         let mut all = choices(&overlaid, &class, &claim.spec.requirements, requests);
         // Types, zones and capacity types of a claim make more pairs than were planned.
-        let cover = limits::Cover::of(&self.context, claim);
-        all.retain(|choice| cover.holds(&choice.shape.capacity, choice.price_nanos_hour));
+        let reserved = limits::ReservedCapacity::of(&self.context, claim);
+        all.retain(|choice| reserved.covers(&choice.shape.capacity, choice.price_nanos_hour));
         if all.is_empty() {
             let message = "no instance type of the catalogue satisfies the requirements and holds the requests";
             return Err(ProviderError::CapacityUnavailable { offerings: Vec::new(), message: message.to_owned() });
         }
-        let stock = &self.context.stock;
+        let stock = &self.context.stock_outs;
         let closed: Vec<OfferingKey> = all.iter().map(|choice| choice.offering.clone()).collect();
         let open: Vec<Choice> =
-            all.into_iter().filter(|choice| stock.take(&choice.offering)).take(MOST_CHOICES).collect();
+            all.into_iter().filter(|choice| stock.acquire(&choice.offering)).take(MOST_CHOICES).collect();
         if open.is_empty() {
             let message = "every offering that would do was out of stock a short while ago";
             return Err(ProviderError::CapacityUnavailable { offerings: closed, message: message.to_owned() });
@@ -283,12 +286,12 @@ impl Claims {
     async fn give_up_launch(
         &self,
         claim: &NodeClaim,
-        voice: Voice,
+        event_reason: EventReason,
         reason: &'static str,
         why: &str,
     ) -> Result<Option<Duration>> {
-        self.report_to_pods(claim, voice, why);
-        let given_up = self.give_up(claim, voice, reason, why).await;
+        self.report_to_pods(claim, event_reason, why);
+        let given_up = self.give_up(claim, event_reason, reason, why).await;
         self.report_outcome(claim, false);
         given_up
     }
@@ -307,17 +310,17 @@ impl Claims {
     }
 
     /// Says on a claim, and on pods that were promised its node, what came of a launch; not with every try.
-    fn report_launch(&self, claim: &NodeClaim, voice: Voice, why: &str) {
-        self.context.news.tell(claim, voice, why);
-        self.report_to_pods(claim, voice, why);
+    fn report_launch(&self, claim: &NodeClaim, event_reason: EventReason, why: &str) {
+        self.context.events.record(claim, event_reason, why);
+        self.report_to_pods(claim, event_reason, why);
     }
 
-    fn report_to_pods(&self, claim: &NodeClaim, voice: Voice, why: &str) {
+    fn report_to_pods(&self, claim: &NodeClaim, event_reason: EventReason, why: &str) {
         let cluster = &self.context.cluster;
         let note = format!("nodeclaim/{} could not be launched: {why}", claim.name());
-        let pods = cluster.promises.pods_of(claim);
+        let pods = cluster.nominations.pods_of(claim);
         for pod in pods.iter().take(PODS_REPORTED).filter_map(|pod| cluster.pods.get(pod)) {
-            self.context.news.tell(&*pod, voice, note.clone());
+            self.context.events.record(&*pod, event_reason, note.clone());
         }
     }
 }

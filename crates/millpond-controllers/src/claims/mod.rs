@@ -9,11 +9,11 @@
 //! The claim is the intent: it is there before a provider is asked, its uid is the token of every call, and every step
 //! can be repeated after a crash.
 
-mod domains;
 mod initialize;
 mod launch;
+mod readiness_batch;
 mod register;
-mod together;
+mod spread_domains;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use millpond_api::condition::{Conditions, is_true};
 use millpond_api::karpenter::{NodeClaimStatus, TERMINATION_FINALIZER, conditions};
 use millpond_api::meta::Condition;
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::{Key, is_leaving, status_patch};
 use millpond_runtime::queue::{Lane, Queue};
 use millpond_runtime::worker::Reconcile;
@@ -33,15 +33,15 @@ use serde_json::json;
 use crate::clouds;
 use crate::cluster::{Cluster, is_our_class};
 use crate::context::Context;
-use crate::end::has_finalizer;
 use crate::kinds::{NodeClaim, NodeClass};
+use crate::termination::has_finalizer;
 
 /// Brings claims to life.
 pub struct Claims {
     context: Arc<Context>,
     launches: launch::Launches,
-    together: together::Together,
-    lacking: Arc<domains::Lacking>,
+    readiness_batch: readiness_batch::ReadinessBatch,
+    missing_domains: Arc<spread_domains::ClaimsMissingDomains>,
 }
 
 impl Claims {
@@ -77,12 +77,12 @@ impl Claims {
                 }
             }
         });
-        crate::end::listen(context, queue);
+        crate::termination::listen(context, queue);
         Self {
             context: Arc::clone(context),
             launches: launch::Launches::default(),
-            together: together::Together::default(),
-            lacking: domains::Lacking::listen(&context.cluster, queue),
+            readiness_batch: readiness_batch::ReadinessBatch::default(),
+            missing_domains: spread_domains::ClaimsMissingDomains::listen(&context.cluster, queue),
         }
     }
 }
@@ -111,7 +111,7 @@ impl Reconcile for Claims {
         }
         clouds::report_known(&self.context, &claim).await?;
         if is_leaving(&*claim) {
-            return crate::end::reconcile(&self.context, &claim).await;
+            return crate::termination::reconcile(&self.context, &claim).await;
         }
         let claim = self.ensure_marks(claim).await?;
         if !is_true(&claim.status.conditions, conditions::LAUNCHED) {
@@ -159,12 +159,12 @@ impl Claims {
     async fn give_up(
         &self,
         claim: &NodeClaim,
-        voice: Voice,
+        event_reason: EventReason,
         reason: &'static str,
         why: &str,
     ) -> Result<Option<Duration>> {
-        tracing::info!(claim = claim.name(), reason = voice.reason, why, "claim given up");
-        self.context.cluster.recorder.tell(claim, voice, why);
+        tracing::info!(claim = claim.name(), reason = event_reason.reason, why, "claim given up");
+        self.context.cluster.recorder.record(claim, event_reason, why);
         self.context.cluster.claims.delete(claim, None).await?;
         self.context.metrics.claim_disrupted(claim, reason);
         Ok(None)

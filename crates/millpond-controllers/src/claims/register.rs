@@ -12,7 +12,7 @@ use millpond_api::karpenter::{
 };
 use millpond_api::meta::Condition;
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::Key;
 use serde_json::{Value, json};
 
@@ -23,17 +23,17 @@ use crate::health::Launch;
 use crate::kinds::NodeClaim;
 use crate::limits::RESERVED_ANNOTATION;
 use crate::metrics::disrupted_by;
-use crate::promises::PROMISED_ANNOTATION;
+use crate::nominations::NOMINATED_PODS_ANNOTATION;
 use crate::provision::nominate;
 
 /// A machine that has not become a node after this long is given up, as Karpenter does.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Annotations that say something about the claim only.
-const OF_CLAIMS: [&str; 3] = [RESERVED_ANNOTATION, REPLACES_ANNOTATION, PROMISED_ANNOTATION];
+const OF_CLAIMS: [&str; 3] = [RESERVED_ANNOTATION, REPLACES_ANNOTATION, NOMINATED_PODS_ANNOTATION];
 
-const TIMED_OUT: Voice =
-    Voice { component: "millpond", action: "Register", reason: "RegistrationTimeout", warning: true };
+const TIMED_OUT: EventReason =
+    EventReason { component: "millpond", action: "Register", reason: "RegistrationTimeout", warning: true };
 
 impl Claims {
     pub(super) async fn register(&self, claim: &NodeClaim) -> Result<Option<Duration>> {
@@ -49,8 +49,8 @@ impl Claims {
             }
             return Ok(Some(left));
         };
-        let promised = cluster.promises.pods_of(claim);
-        if let Some(again) = self.lacks_domains(claim, &node, &promised) {
+        let promised = cluster.nominations.pods_of(claim);
+        if let Some(again) = self.wait_for_domains(claim, &node, &promised) {
             return Ok(Some(again));
         }
         let node = if promised.is_empty() { node } else { self.tell_scheduler(claim, node, &promised).await };
@@ -75,7 +75,7 @@ impl Claims {
     /// node is ready. Gives the node as it is by then.
     async fn tell_scheduler(&self, claim: &NodeClaim, node: Arc<Node>, promised: &[Key]) -> Arc<Node> {
         let cluster = &self.context.cluster;
-        let busy = self.together.enter();
+        let busy = self.readiness_batch.enter();
         nominate(cluster, promised, &node.name_any()).await;
         busy.wait_for_others().await;
         node_of(cluster, claim).unwrap_or(node)
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(initialized(&claim, &node), Value::Null, "its devices are not there yet");
         claim.spec.resources.requests.0.clear();
         claim.spec.startup_taints = super::tests::claim().spec.startup_taints;
-        assert_eq!(initialized(&claim, &node), Value::Null, "somebody has to take the startup taint off first");
+        assert_eq!(initialized(&claim, &node), Value::Null, "the startup taint has to be removed first");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Why it goes; a word that nobody knows counts as the reason that is held to most rules.
+    /// The reason of the disruption; an unknown reason counts as the one that is held to most rules.
     pub fn reason(&self) -> DisruptionReason {
         let known = REASONS.into_iter().find(|reason| reason.name() == self.reason);
         known.unwrap_or(DisruptionReason::Underutilized)

@@ -1,11 +1,11 @@
-//! From a plan to what is done now. Pure.
+//! Turns a plan into commands. Pure.
 //!
 //! The steps of a plan are not independent of each other: a pod may move to a node that a later step empties again, and
 //! end up on what that step buys. So steps that share a new node become one command, which waits for all of its nodes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use millpond_plan::disruption::Refusal;
+use millpond_plan::disruption::DisruptionBlocker;
 use millpond_plan::model::{
     DisruptionReason, Drift, Node, NodeId, NodeState, PodId, PodState, Pool, Seconds, Snapshot,
 };
@@ -13,7 +13,7 @@ use millpond_plan::plan::{Plan, Target};
 
 /// Nodes that are to go together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Draft {
+pub(super) struct CommandDraft {
     /// Which, and why each.
     pub(super) nodes: Vec<(NodeId, DisruptionReason)>,
     /// Those of the plan's new nodes that must be ready first.
@@ -26,9 +26,9 @@ pub(super) struct Draft {
 
 /// Pods that wait, as a plan sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum PendingPods {
     /// None that could be helped.
-    Nobody,
+    None,
     /// For the scheduler, which should bind them at any moment.
     Binding,
     /// For nodes that are about to be bought.
@@ -37,10 +37,10 @@ pub(super) enum Waiting {
 
 /// What pods wait for. Those of buffers wait for ever where there is room for them, and where nodes that go are replaced
 /// for them; only what is to be bought besides comes first.
-pub(super) fn waiting(snapshot: &Snapshot, plan: &Plan) -> Waiting {
+pub(super) fn pending_pods(snapshot: &Snapshot, plan: &Plan) -> PendingPods {
     let replacements: HashSet<u32> =
         plan.removals.iter().flat_map(|removal| removal.replacements.iter().copied()).collect();
-    let mut waiting = Waiting::Nobody;
+    let mut pending = PendingPods::None;
     for (pod, target) in &plan.placements {
         if snapshot.pods[pod.index()].state != PodState::Pending {
             continue;
@@ -48,20 +48,20 @@ pub(super) fn waiting(snapshot: &Snapshot, plan: &Plan) -> Waiting {
         let is_buffer = snapshot.class_of(*pod).is_buffer();
         match target {
             Target::New(node) if is_buffer && replacements.contains(node) => {}
-            Target::New(_) => return Waiting::Buying,
+            Target::New(_) => return PendingPods::Buying,
             Target::Existing(_) if is_buffer => {}
             Target::Existing(node) if snapshot.nodes[node.index()].state == NodeState::Running => {
-                waiting = Waiting::Binding;
+                pending = PendingPods::Binding;
             }
             Target::Existing(_) => {}
         }
     }
-    waiting
+    pending
 }
 
-/// The commands of a plan. Steps that rely on nodes which are bought for somebody else are left for the next plan.
-/// `buffers` tells where pods of buffers were before.
-pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan, buffers: &HashMap<PodId, NodeId>) -> Vec<Draft> {
+/// Groups the steps of a plan into commands. Steps that rely on nodes which are bought for pending pods are left for
+/// the next plan. `buffers` tells where pods of buffers were before.
+pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan, buffers: &HashMap<PodId, NodeId>) -> Vec<CommandDraft> {
     let mut step_of: HashMap<NodeId, usize> = HashMap::new();
     let mut buyer_of: HashMap<u32, usize> = HashMap::new();
     for (step, removal) in plan.removals.iter().enumerate() {
@@ -82,7 +82,7 @@ pub(super) fn drafts(snapshot: &Snapshot, plan: &Plan, buffers: &HashMap<PodId, 
             },
         }
     }
-    let mut drafts: BTreeMap<usize, (Draft, bool)> = BTreeMap::new();
+    let mut drafts: BTreeMap<usize, (CommandDraft, bool)> = BTreeMap::new();
     for (step, removal) in plan.removals.iter().enumerate() {
         let (draft, waits) = drafts.entry(groups.find(step)).or_default();
         draft.nodes.extend(removal.nodes.iter().map(|node| (*node, removal.reason)));
@@ -119,36 +119,36 @@ impl Groups {
 
 /// The most that an offer may cost which is bought in the place of a planned node, so that the command still saves
 /// something; none where saving is not the point.
-pub(super) fn price_limit(draft: &Draft, planned: u64) -> Option<u64> {
+pub(super) fn price_limit(draft: &CommandDraft, planned: u64) -> Option<u64> {
     let saves = draft.nodes.iter().all(|(_, reason)| *reason == DisruptionReason::Underutilized);
     let share = u64::try_from(draft.savings).ok()? / (draft.new_nodes.len() as u64).max(1);
     saves.then(|| planned.saturating_add(share.saturating_sub(1)))
 }
 
 /// When time alone may change what is decided, after now.
-pub(super) fn next_look(snapshot: &Snapshot, kept: &[Option<Refusal>]) -> Option<Seconds> {
+pub(super) fn next_look(snapshot: &Snapshot, kept: &[Option<DisruptionBlocker>]) -> Option<Seconds> {
     let nodes = snapshot.nodes.iter().zip(kept).filter(|(node, _)| node.state != NodeState::Leaving);
-    let times = nodes.flat_map(|(node, refusal)| {
+    let times = nodes.flat_map(|(node, blocker)| {
         let pool = node.pool.map(|pool| &snapshot.pools[pool.index()]);
-        let of_node =
-            pool.map_or([None, None], |pool| [settles(node, pool), node.expires(pool.disruption.expire_after)]);
+        let of_node = pool
+            .map_or([None, None], |pool| [consolidatable_at(node, pool), node.expires(pool.disruption.expire_after)]);
         let drift = node.drifted.as_ref().and_then(Drift::settles);
-        of_node.into_iter().chain([drift, refusal.as_ref().and_then(until)])
+        of_node.into_iter().chain([drift, blocker.as_ref().and_then(until)])
     });
     times.flatten().filter(|time| *time > snapshot.now).min()
 }
 
-fn settles(node: &Node, pool: &Pool) -> Option<Seconds> {
+fn consolidatable_at(node: &Node, pool: &Pool) -> Option<Seconds> {
     let since = node.last_pod_event.max(node.initialized)?;
     pool.disruption.consolidate_after.map(|after| since.saturating_add(after))
 }
 
 /// How long a refusal stands at least.
-fn until(refusal: &Refusal) -> Option<Seconds> {
-    match refusal {
-        Refusal::PodDoNotDisrupt(_, until) => *until,
-        Refusal::Unsettled(until) | Refusal::DriftedLately(until) => Some(*until),
-        Refusal::Budget { opens, .. } => *opens,
+fn until(blocker: &DisruptionBlocker) -> Option<Seconds> {
+    match blocker {
+        DisruptionBlocker::PodDoNotDisrupt(_, until) => *until,
+        DisruptionBlocker::Unsettled(until) | DisruptionBlocker::DriftedLately(until) => Some(*until),
+        DisruptionBlocker::Budget { opens, .. } => *opens,
         _ => None,
     }
 }
@@ -184,8 +184,8 @@ mod tests {
         Plan { removals, placements, ..Plan::default() }
     }
 
-    fn shown(drafts: &[Draft]) -> Vec<(Vec<u32>, Vec<u32>, i128)> {
-        let nodes = |draft: &Draft| draft.nodes.iter().map(|(node, _)| node.0).collect();
+    fn shown(drafts: &[CommandDraft]) -> Vec<(Vec<u32>, Vec<u32>, i128)> {
+        let nodes = |draft: &CommandDraft| draft.nodes.iter().map(|(node, _)| node.0).collect();
         drafts.iter().map(|draft| (nodes(draft), draft.new_nodes.clone(), draft.savings)).collect()
     }
 
@@ -218,11 +218,11 @@ mod tests {
     fn pods_that_wait_are_served_first() {
         let snapshot = cluster();
         let pods = |target| plan(Vec::new(), &[(3, target)]);
-        assert_eq!(waiting(&snapshot, &plan(Vec::new(), &[])), Waiting::Nobody);
-        assert_eq!(waiting(&snapshot, &pods(Target::New(0))), Waiting::Buying);
-        assert_eq!(waiting(&snapshot, &pods(Target::Existing(NodeId(3)))), Waiting::Binding);
+        assert_eq!(pending_pods(&snapshot, &plan(Vec::new(), &[])), PendingPods::None);
+        assert_eq!(pending_pods(&snapshot, &pods(Target::New(0))), PendingPods::Buying);
+        assert_eq!(pending_pods(&snapshot, &pods(Target::Existing(NodeId(3)))), PendingPods::Binding);
         // A pod that runs and moves does not wait.
-        assert_eq!(waiting(&snapshot, &plan(Vec::new(), &[(0, Target::New(0))])), Waiting::Nobody);
+        assert_eq!(pending_pods(&snapshot, &plan(Vec::new(), &[(0, Target::New(0))])), PendingPods::None);
     }
 
     #[test]
@@ -237,11 +237,11 @@ mod tests {
             .snapshot();
         let steps = || vec![removal(0, &[0], 10), removal(1, &[], 50)];
         let stays = plan(steps(), &[(0, Target::Existing(NodeId(1)))]);
-        assert_eq!(waiting(&snapshot, &stays), Waiting::Nobody);
+        assert_eq!(pending_pods(&snapshot, &stays), PendingPods::None);
         let replaced = plan(steps(), &[(0, Target::New(0)), (1, Target::New(0))]);
-        assert_eq!(waiting(&snapshot, &replaced), Waiting::Nobody);
+        assert_eq!(pending_pods(&snapshot, &replaced), PendingPods::None);
         let besides = plan(steps(), &[(0, Target::New(1))]);
-        assert_eq!(waiting(&snapshot, &besides), Waiting::Buying);
+        assert_eq!(pending_pods(&snapshot, &besides), PendingPods::Buying);
         // Room that moves to what another step buys waits for it.
         let homes = HashMap::from([(PodId(0), NodeId(0)), (PodId(1), NodeId(1))]);
         assert_eq!(shown(&drafts(&snapshot, &replaced, &homes)), [(vec![0, 1], vec![0], 60)]);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_comes_instead_still_saves_something() {
-        let draft = |reason, savings| Draft {
+        let draft = |reason, savings| CommandDraft {
             nodes: vec![(NodeId(0), reason)],
             new_nodes: vec![0, 1],
             receivers: BTreeSet::new(),
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_next_look_is_when_time_changes_something() {
         let mut snapshot = cluster();
-        let kept: Vec<Option<Refusal>> = vec![None; 4];
+        let kept: Vec<Option<DisruptionBlocker>> = vec![None; 4];
         let now = snapshot.now;
         let pool = &mut snapshot.pools[0].disruption;
         (pool.expire_after, pool.consolidate_after) = (None, None);
@@ -272,7 +272,7 @@ mod tests {
         snapshot.nodes[1].last_pod_event = Some(now - 20);
         assert_eq!(next_look(&snapshot, &kept), Some(now + 40));
         let mut kept = kept;
-        kept[2] = Some(Refusal::PodDoNotDisrupt(PodId(0), Some(now + 30)));
+        kept[2] = Some(DisruptionBlocker::PodDoNotDisrupt(PodId(0), Some(now + 30)));
         assert_eq!(next_look(&snapshot, &kept), Some(now + 30));
         snapshot.nodes[3].drifted = Some(Drift { why: "image".to_owned(), since: Some(now) });
         assert_eq!(next_look(&snapshot, &kept), Some(now + 10));

@@ -37,7 +37,7 @@ pub(super) enum Drift {
     None,
     /// It is not, for this reason.
     Reason(String),
-    /// Nobody can tell now; what was said before stands.
+    /// The provider cannot tell now; the last result stands.
     Unknown,
 }
 
@@ -64,7 +64,7 @@ impl Opinions {
         stands.then(|| opinion.drift.clone())
     }
 
-    /// Asks whoever can tell, where nobody said anything lately.
+    /// Compares hashes and requirements, then asks the provider if its last answer is too old.
     pub(super) async fn of(&self, context: &Context, pool: &NodePool, claim: &NodeClaim) -> Drift {
         if let Some(reason) = by_pool(pool, claim) {
             return Drift::Reason(reason.to_owned());

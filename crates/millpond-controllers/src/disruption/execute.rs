@@ -1,4 +1,4 @@
-//! Writing and taking back what a command says on nodes and claims.
+//! Writes and removes the marks of a command on nodes and claims.
 
 use std::sync::Arc;
 

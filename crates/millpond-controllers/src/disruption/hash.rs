@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn hashes_of_an_older_version_are_carried_over() {
-        let told = |claim: &NodeClaim| carried_over(claim, "new").map(Value::Object);
-        assert_eq!(told(&claim(HASH_VERSION, json!([]))), None);
+        let reported = |claim: &NodeClaim| carried_over(claim, "new").map(Value::Object);
+        assert_eq!(reported(&claim(HASH_VERSION, json!([]))), None);
         assert_eq!(
-            told(&claim("v1", json!([]))),
+            reported(&claim("v1", json!([]))),
             Some(json!({HASH_VERSION_ANNOTATION: HASH_VERSION, HASH_ANNOTATION: "new"}))
         );
         let drifted = json!([{"type": "Drifted", "status": "True"}]);
-        assert_eq!(told(&claim("v1", drifted)), Some(json!({HASH_VERSION_ANNOTATION: HASH_VERSION})));
+        assert_eq!(reported(&claim("v1", drifted)), Some(json!({HASH_VERSION_ANNOTATION: HASH_VERSION})));
     }
 
     #[test]

@@ -13,30 +13,30 @@
 //!                          └─▶ undo: taint and condition come off, replacements become nodes like any other
 //! ```
 //!
-//! **Replacements are written first, then the taint.** A node that is tainted counts as leaving, and whoever plans for
-//! pods that wait would buy for its pods as well. With the replacements there, there is room. A crash between the two
-//! writes leaves replacements that name their command, and it goes on.
+//! **Replacements are written first, then the taint.** A tainted node counts as leaving, so the provisioner would buy
+//! nodes for its pods as well. With the replacements written first, there is capacity. A crash between the two writes
+//! leaves replacements that name their command, and the command continues.
 //!
 //! **All state is in objects**, see [`command`]. A command without replacements is a taint, and the deletion a moment
 //! later; a taint that belongs to no command is taken off again.
 //!
-//! **Decisions take turns.** Whoever plans for pods that wait and whoever takes nodes away act one after the other, and
-//! a command about nodes that changed since its plan was begun is dropped: the next plan is due anyway.
+//! **Decisions take turns.** The provisioner and the disruptor act one after the other, and a command about nodes that
+//! changed since its plan was begun is dropped: the next plan is due anyway.
 //!
 //! Nothing here decides which nodes go: the planner does.
 
-mod advance;
+mod advance_commands;
+mod claim_conditions;
 pub mod command;
 mod decide;
 mod drift;
+mod evaluate;
+mod events;
 mod execute;
 mod hash;
-mod holds;
-mod marks;
+mod node_backoff;
 mod pod_events;
-mod start;
-mod tell;
-mod think;
+mod start_commands;
 mod verify;
 mod watch;
 
@@ -47,13 +47,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use claim_conditions::ClaimConditions;
 pub use hash::Hashes;
-pub use marks::Marks;
 
 use crate::context::Context;
-use advance::Going;
-use holds::Holds;
-use tell::Told;
+use advance_commands::RunningCommands;
+use events::ReportedReasons;
+use node_backoff::NodeBackoffs;
 use watch::Watch;
 
 /// Changes that come together are looked at together.
@@ -73,12 +73,12 @@ pub struct Disruptor {
     context: Arc<Context>,
     watch: Arc<Watch>,
     /// Nodes that are marked and go a moment later, without replacements.
-    going: Vec<Going>,
+    going: Vec<RunningCommands>,
     /// Claims that go once their replacements are ready. A replacement that cannot be had may be gone before it is
     /// looked at.
     replaced: HashSet<String>,
-    holds: Holds,
-    told: Told,
+    backoffs: NodeBackoffs,
+    reported: ReportedReasons,
     /// When commands are looked at again without a change.
     commands_due: Option<Instant>,
     /// When time alone may change what is decided.
@@ -98,8 +98,8 @@ impl Disruptor {
             watch,
             going: Vec::new(),
             replaced: HashSet::new(),
-            holds: Holds::default(),
-            told: Told::default(),
+            backoffs: NodeBackoffs::default(),
+            reported: ReportedReasons::default(),
             commands_due: Some(Instant::now()),
             plan_due: None,
             not_before: Instant::now(),

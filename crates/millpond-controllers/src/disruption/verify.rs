@@ -1,12 +1,12 @@
 //! Whether nodes that are marked to go may still go: asked again once their replacements are ready. Pure.
 //!
-//! Between a decision and its end minutes may pass: a budget closes, somebody protects a pod, other pods take the room
-//! that was meant for those that move. What is asked are the planner's own rules, and whether every pod that moves has
-//! a place on a node that is ready.
+//! Minutes may pass between a decision and its end: a budget closes, a user protects a pod, other pods take the
+//! capacity that was meant for the pods that move. The check applies the planner's own rules, and requires that every
+//! pod that moves has a place on a node that is ready.
 
 use std::collections::BTreeSet;
 
-use millpond_plan::disruption::{Accounts, Evictions, Refusal};
+use millpond_plan::disruption::{Accounts, DisruptionBlocker, Evictions};
 use millpond_plan::market::Market;
 use millpond_plan::model::{DisruptionReason, NodeId, NodeState, PodId, PodState, PoolId, Snapshot};
 use millpond_plan::plan::{Settings, Target};
@@ -16,7 +16,7 @@ pub(super) type Group = Vec<(NodeId, DisruptionReason)>;
 
 /// For each group whether it may go, or in words why not. Groups that come first use budgets up first.
 pub(super) fn verify(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), String>> {
-    let mut verdicts = unhindered(snapshot, groups);
+    let mut verdicts = check_rules(snapshot, groups);
     let going: BTreeSet<NodeId> = groups
         .iter()
         .zip(&verdicts)
@@ -24,10 +24,10 @@ pub(super) fn verify(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), St
         .flat_map(|(group, _)| group.iter().map(|(node, _)| *node))
         .filter(|node| !has_fixed_size(snapshot, *node))
         .collect();
-    let homeless = homeless(snapshot, &going);
+    let pods_without_node = pods_without_node(snapshot, &going);
     for (group, verdict) in groups.iter().zip(&mut verdicts) {
         let of_group = |pod: &&PodId| group.iter().any(|(node, _)| snapshot.pods[pod.index()].node == Some(*node));
-        if let (Ok(()), Some(pod)) = (&verdict, homeless.iter().find(of_group)) {
+        if let (Ok(()), Some(pod)) = (&verdict, pods_without_node.iter().find(of_group)) {
             *verdict = Err(format!("pod {} has no other place on a node that is ready", snapshot.pod_name(*pod)));
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn verify(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), St
 }
 
 /// Whether budgets, PodDisruptionBudgets and wishes of nodes and pods let the groups go.
-fn unhindered(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), String>> {
+fn check_rules(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), String>> {
     // They count as leaving already: asked is whether they could leave.
     let mut before = snapshot.clone();
     for (node, _) in groups.iter().flatten() {
@@ -47,12 +47,12 @@ fn unhindered(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), String>> 
         for &(node, reason) in group {
             match take(&before, &mut accounts, node, reason) {
                 Ok(more) => taken.push(more),
-                Err(refusal) => {
+                Err(blocker) => {
                     for (pool, evictions) in &taken {
                         accounts.budgets.give_back(*pool);
                         accounts.evictions.give_back(evictions);
                     }
-                    return Err(refusal.sentence(&before));
+                    return Err(blocker.sentence(&before));
                 }
             }
         }
@@ -66,12 +66,12 @@ fn take(
     accounts: &mut Accounts,
     node: NodeId,
     reason: DisruptionReason,
-) -> Result<(PoolId, Evictions), Refusal> {
+) -> Result<(PoolId, Evictions), DisruptionBlocker> {
     if reason == DisruptionReason::Empty && !accounts.is_empty(snapshot, node) {
-        return Err(Refusal::NotEmpty);
+        return Err(DisruptionBlocker::NotEmpty);
     }
-    accounts.unhindered(snapshot, node, reason)?;
-    let pool = snapshot.nodes[node.index()].pool.ok_or(Refusal::Unmanaged)?;
+    accounts.check_rules(snapshot, node, reason)?;
+    let pool = snapshot.nodes[node.index()].pool.ok_or(DisruptionBlocker::Unmanaged)?;
     let evictions = accounts.evict(snapshot, node, reason)?;
     accounts.budgets.take(pool, reason);
     Ok((pool, evictions))
@@ -83,7 +83,7 @@ fn has_fixed_size(snapshot: &Snapshot, node: NodeId) -> bool {
 }
 
 /// Pods of these nodes that have no place on nodes that are ready.
-fn homeless(snapshot: &Snapshot, going: &BTreeSet<NodeId>) -> Vec<PodId> {
+fn pods_without_node(snapshot: &Snapshot, going: &BTreeSet<NodeId>) -> Vec<PodId> {
     let moves = |pod: &millpond_plan::model::Pod| {
         pod.state == PodState::Bound && pod.node.is_some_and(|node| going.contains(&node))
     };

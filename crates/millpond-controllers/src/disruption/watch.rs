@@ -1,9 +1,9 @@
-//! What happened that a decision to take nodes away depends on, and when the next decision is due.
+//! Changes that a disruption decision depends on, and the time of the next decision.
 //!
-//! Nothing is polled: a decision follows a change, once things have been quiet for a moment, or a time that was seen
-//! coming (a node will have been quiet for long enough, a budget opens, a node expires). A pod that was leaving and is
-//! gone was seen coming, too: it is looked at, but disturbs nobody. Pods take half a minute to end, and a crowd of them
-//! would keep nodes that nobody needs.
+//! Nothing is polled: a decision follows a change, once the cluster has been quiet for a moment, or a time that is
+//! known in advance (a node will have been quiet for long enough, a budget opens, a node expires). The end of a
+//! terminating pod is expected as well: it triggers a decision, but does not restart the quiet period. Pods take half a
+//! minute to end, and a steady stream of ending pods would keep unneeded nodes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ enum Scope {
 struct State {
     /// The first change that no decision has seen.
     unseen: Option<Instant>,
-    /// The last one that nobody saw coming.
+    /// The last unexpected change.
     disturbed: Instant,
     /// Claims or nodes changed: commands may go on.
     commands: bool,

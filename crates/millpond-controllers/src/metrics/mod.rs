@@ -1,9 +1,9 @@
 //! What controllers count. Names, labels and units are Karpenter's where Karpenter has them (`karpenter_…`), so that its
 //! dashboards and alerts work unchanged; what only Millpond knows begins with `millpond_`.
 //!
-//! Others count with one line each (`context.metrics.claim_created(&claim, reason)`). What can be read off the cluster
-//! is not counted but looked up when somebody asks: [`registry`]. Labels have few values: pools, zones, reasons; no pod
-//! or node is named.
+//! Other modules count with one line each (`context.metrics.claim_created(&claim, reason)`). What can be read off the
+//! cluster is not counted but sampled at scrape time: [`registry`]. Labels have few values: pools, zones, reasons; no
+//! pod or node is named.
 
 mod measured;
 mod pods;
@@ -69,7 +69,7 @@ pub struct Metrics {
     nodes_drained: Counters<Pool>,
     evictions: Counters<Code>,
     decisions: Counters<Decision>,
-    /// By pool and reason; those of pools that are gone are left out when somebody asks.
+    /// By pool and reason; pools that are gone are left out at scrape time.
     allowed_disruptions: Mutex<BTreeMap<(String, String), u64>>,
     scheduling: Durations<Controller>,
     queue_depth: Gauges<Controller>,
@@ -283,10 +283,10 @@ impl Metrics {
     }
 
     /// Pods that no plan has looked at yet, and pods that the last one found no place for.
-    pub(crate) fn waiting(&self, fresh: usize, hopeless: usize) {
+    pub(crate) fn pending_pods(&self, fresh: usize, unschedulable: usize) {
         let provisioner = Controller { controller: PROVISIONER };
         self.queue_depth.get_or_create(&provisioner).set(fresh as i64);
-        self.unschedulable.get_or_create(&provisioner).set(hopeless as i64);
+        self.unschedulable.get_or_create(&provisioner).set(unschedulable as i64);
     }
 
     /// What the last plan says of itself.

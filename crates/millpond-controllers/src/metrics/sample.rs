@@ -25,7 +25,7 @@ pub(super) fn count(metrics: &Metrics) {
     metrics.disruption_decided("Drifted", 1, 0);
     metrics.planned(PROVISIONER, Duration::from_millis(7));
     metrics.plan_made(&Report::default());
-    metrics.waiting(3, 1);
+    metrics.pending_pods(3, 1);
     metrics.pod_bound(Duration::from_secs(2));
     metrics.pod_started(Duration::from_secs(3));
     metrics.limit_refused("NodePool", "general", 4);

@@ -1,4 +1,4 @@
-//! What is told to whoever asks: what was counted, and what can be read off the cluster at that moment.
+//! The metrics endpoint: counters, and values that are sampled from the cluster at scrape time.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ struct Seen {
     unneeded: Gauge,
 }
 
-/// All metrics of the controllers, as of now. For whoever serves them.
+/// All metrics of the controllers, as of now, for the HTTP endpoint.
 pub fn registry(context: &Context) -> Registry {
     let mut registry = Registry::default();
     counted(&context.metrics, &mut registry);
@@ -139,7 +139,7 @@ impl Seen {
         seen.nodes.set(context.cluster.nodes.len() as i64);
         seen.synced.set(i64::from(context.cluster.is_ready()));
         seen.look_at_pools(context);
-        for missing in context.stock.missing().into_iter().filter(|missing| !missing.wait.is_zero()) {
+        for missing in context.stock_outs.list().into_iter().filter(|missing| !missing.wait.is_zero()) {
             let OfferingKey { instance_type, zone, capacity_type } = missing.offering;
             seen.available.get_or_create(&Offering { instance_type, zone, capacity_type }).set(0);
             seen.out.inc();
@@ -225,7 +225,7 @@ impl Seen {
         groups.register("size", "Machines that a node group should have", self.group_sizes);
         let help = "1 for node groups that get nothing for now because their machines failed; no other is listed";
         groups.register("backed_off", help, self.groups_held);
-        groups.register("unneeded_nodes", "Nodes of node groups that nobody needs", self.unneeded);
+        groups.register("unneeded_nodes", "Nodes of node groups that are unneeded", self.unneeded);
     }
 }
 

@@ -8,14 +8,14 @@
 //! `status.nominatedNodeName` before the node takes pods, so that what was planned is what happens; a promise whose node
 //! will not come is taken back, and the next round looks at the pod anew.
 
-mod intent;
+mod batch_window;
+mod new_claim;
 mod nominate;
+mod pending_pods;
 mod probe;
-mod roomy;
 mod round;
-mod turns;
-mod waiting;
-mod window;
+mod slack;
+mod spread_order;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +24,15 @@ use millpond_plan::pack::Budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use intent::{ALTERNATIVES, Intent, Intents, counts_no_more};
+pub(crate) use new_claim::{ALTERNATIVES, ClaimBuilder, NewClaim, counts_no_more};
 pub use nominate::Nominations;
 pub(crate) use nominate::nominate;
-pub(crate) use turns::spreads;
+pub(crate) use spread_order::spreads;
 
 use crate::context::Context;
-use round::{Round, Unjudged};
-use waiting::Waiting;
-use window::{Announced, Window};
+use batch_window::{Announced, BatchWindow};
+use pending_pods::PendingPods;
+use round::{Round, UnverifiedPlan};
 
 /// Pods without a place are planned for again this long after something changed, not sooner.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
@@ -50,20 +50,20 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Plans for pods that wait.
 pub struct Provisioner {
     context: Arc<Context>,
-    waiting: Arc<Waiting>,
+    pending: Arc<PendingPods>,
 }
 
 impl Provisioner {
     /// Listens to a cluster that is not watched yet.
     pub fn new(context: Arc<Context>) -> Self {
-        let waiting = Waiting::listen(&context);
-        Self { context, waiting }
+        let pending = PendingPods::listen(&context);
+        Self { context, pending }
     }
 
     /// Plans until the token is cancelled; a round that is under way is finished.
     pub async fn run(&mut self, stop: CancellationToken) {
         // A round that was under way when this loop panicked did not act, or not on all of them.
-        self.waiting.give_back();
+        self.pending.requeue_round();
         let mut unjudged = None;
         let mut announced = Announced::default();
         loop {
@@ -72,26 +72,26 @@ impl Provisioner {
                 () = stop.cancelled() => return,
                 () = self.until_due() => {}
                 () = tokio::time::sleep(JUDGED_AFTER), if unjudged.is_some() => {
-                    unjudged.take().into_iter().for_each(|plan: Unjudged| plan.judge(&self.context));
+                    unjudged.take().into_iter().for_each(|plan: UnverifiedPlan| plan.verify(&self.context));
                     continue;
                 }
             }
             let budget = if self.gather(&mut announced, &stop).await { Budget::default() } else { IN_A_HURRY };
-            match Round::new(&self.context, &self.waiting, budget).run().await {
+            match Round::new(&self.context, &self.pending, budget).run().await {
                 Ok(planned) => unjudged = planned.or(unjudged),
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "a round of planning failed, will try again");
-                    self.waiting.failed(Instant::now() + RETRY);
+                    self.pending.failed(Instant::now() + RETRY);
                 }
             }
         }
     }
 
-    /// Waits until somebody waits who was not looked at, or until something changed that may help the others.
+    /// Waits until a pending pod has not been planned for, or until a change may help the others.
     async fn until_due(&self) {
         loop {
-            let changed = self.waiting.changed();
-            match self.waiting.due(&self.context.reopenings()) {
+            let changed = self.pending.changed();
+            match self.pending.due(&self.context.reopenings()) {
                 Some(due) if due <= Instant::now() => return,
                 Some(due) => tokio::select! {
                     () = tokio::time::sleep_until(due) => return,
@@ -104,15 +104,15 @@ impl Provisioner {
 
     /// Keeps the window open while pods keep coming, but not for ever; says whether they have come to an end.
     async fn gather(&self, announced: &mut Announced, stop: &CancellationToken) -> bool {
-        let Some(since) = self.waiting.fresh_since() else { return true };
+        let Some(since) = self.pending.oldest_new_pod() else { return true };
         let cluster = &self.context.cluster;
-        let mut window = Window::open(since, Instant::now(), announced.missing(cluster, Instant::now()));
-        let mut seen = self.waiting.arrivals();
+        let mut window = BatchWindow::open(since, Instant::now(), announced.missing(cluster, Instant::now()));
+        let mut seen = self.pending.arrivals();
         loop {
-            let changed = self.waiting.changed();
-            let arrived = self.waiting.arrivals();
+            let changed = self.pending.changed();
+            let arrived = self.pending.arrivals();
             let now = Instant::now();
-            window.look(now, arrived - seen, announced.missing(cluster, now), &self.waiting.wave());
+            window.look(now, arrived - seen, announced.missing(cluster, now), &self.pending.wave());
             seen = arrived;
             tokio::select! {
                 biased;

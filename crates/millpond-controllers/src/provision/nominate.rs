@@ -16,17 +16,17 @@ use millpond_runtime::worker::Reconcile;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::turns::{Turns, spreads};
+use super::spread_order::{SpreadOrder, spreads};
 use crate::claims::claim_of;
 use crate::cluster::Cluster;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
-use crate::promises::nominated;
+use crate::nominations::nominated_node;
 
 /// Nominations that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
-/// A pod that is not bound this long after its node was ready, while nobody else was bound as promised either, has lost
-/// its place to others, or the scheduler knows a reason that the planner does not: it is planned for anew.
+/// How long a ready node waits for its pod to be bound, while no other pod is bound as planned either. After that the
+/// pod lost its place to others, or the scheduler knows a reason that the planner does not: it is planned for anew.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The same, while a busy scheduler keeps binding others: a thousand pods on a small control plane take half of it.
 const LONGEST_PATIENCE: Duration = Duration::from_mins(1);
@@ -38,8 +38,8 @@ const HEARD_WITHIN: Duration = Duration::from_secs(1);
 /// A nomination that the scheduler took off is written again this often, once the node is there.
 const REMIND: Duration = Duration::from_secs(2);
 
-/// Tells the scheduler that these pods were promised a node, and waits until it has most likely heard. Pods that are gone
-/// or bound meanwhile are nobody's loss.
+/// Nominates the node for these pods, and waits until the scheduler has most likely observed it. Pods that are gone or
+/// bound meanwhile are skipped.
 pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
     let pods = in_any_order(cluster, pods, node);
     // Again, if the scheduler takes off what it has just been told: it tried in between.
@@ -47,7 +47,7 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
         let write = |key: &Key| {
             let key = key.clone();
             async move {
-                let waits = |pod: &Pod| node_name(pod).is_none() && !is_leaving(pod) && nominated(pod).is_none();
+                let waits = |pod: &Pod| node_name(pod).is_none() && !is_leaving(pod) && nominated_node(pod).is_none();
                 if cluster.pods.get(&key).is_none_or(|pod| !waits(&pod)) {
                     return None;
                 }
@@ -62,7 +62,7 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
         if written.is_empty() {
             return;
         }
-        let all = cluster.pods.wait_until_all_told(&written);
+        let all = cluster.pods.wait_until_all_observed(&written);
         if tokio::time::timeout(HEARD_WITHIN, all).await.is_err() {
             tracing::debug!(node, "nominations were not heard of in time");
         }
@@ -71,8 +71,8 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
 
 /// Those whom the scheduler can be told about all at once.
 fn in_any_order(cluster: &Cluster, pods: &[Key], node: &str) -> Vec<Key> {
-    let mut turns = Turns::new(cluster, pods);
-    let need_not_wait = |key: &&Key| cluster.pods.get(key).is_some_and(|pod| turns.need_not_be_taken(&pod, node));
+    let mut spread_order = SpreadOrder::new(cluster, pods);
+    let need_not_wait = |key: &&Key| cluster.pods.get(key).is_some_and(|pod| spread_order.may_nominate(&pod, node));
     pods.iter().filter(need_not_wait).cloned().collect()
 }
 
@@ -99,16 +99,16 @@ impl Nominations {
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) -> Self {
         let kept: Arc<Mutex<Option<Timestamp>>> = Arc::default();
         let (pods, known, clock) = (Arc::clone(queue), Arc::clone(&kept), context.cluster.clock.clone());
-        let promises = Arc::clone(&context.cluster.promises);
+        let nominations = Arc::clone(&context.cluster.nominations);
         context.cluster.pods.on_change(move |before, after| match after {
-            Some(pod) if promises.of(pod).is_some() => pods.add(Key::of(&**pod)),
+            Some(pod) if nominations.of(pod).is_some() => pods.add(Key::of(&**pod)),
             Some(pod) if node_name(pod).is_some() && before.is_some_and(|pod| node_name(pod).is_none()) => {
                 *known.lock() = Some(clock.now());
             }
             _ => {}
         });
         let promised = Arc::clone(queue);
-        context.cluster.promises.on_change(move |pod| promised.add(pod.clone()));
+        context.cluster.nominations.on_change(move |pod| promised.add(pod.clone()));
         let (nodes, weak) = (Arc::clone(queue), Arc::downgrade(context));
         context.cluster.nodes.on_change(move |before, after| {
             let ready = |node: Option<&Arc<Node>>| node.is_some_and(|node| is_initialized(node));
@@ -119,7 +119,7 @@ impl Nominations {
                 nominated_on(&context.cluster, name).into_iter().for_each(|pod| nodes.add(pod));
             }
             if ready(before) != ready(after) || leaves(before) != leaves(after) {
-                context.cluster.promises.pods_on(name).into_iter().for_each(|pod| nodes.add(pod));
+                context.cluster.nominations.pods_on(name).into_iter().for_each(|pod| nodes.add(pod));
             }
         });
         let (claims, weak) = (Arc::clone(queue), Arc::downgrade(context));
@@ -147,8 +147,8 @@ impl Nominations {
                 // Nominated by the scheduler itself, or not ready yet.
                 return None;
             };
-            if !cluster.has_enough_still(name, pod).await {
-                // Somebody else was faster.
+            if !cluster.has_enough_background(name, pod).await {
+                // Another writer was faster.
                 return Some(Duration::ZERO);
             }
             let ready = find(&claim.status.conditions, conditions::INITIALIZED)?.last_transition_time?;
@@ -169,13 +169,13 @@ impl Reconcile for Nominations {
     async fn reconcile(&self, key: &Key) -> Result<Option<Duration>> {
         let cluster = &self.context.cluster;
         let Some(pod) = cluster.pods.get(key).filter(|pod| !is_leaving(&**pod)) else { return Ok(None) };
-        let Some(name) = cluster.promises.of(&pod) else { return Ok(None) };
+        let Some(name) = cluster.nominations.of(&pod) else { return Ok(None) };
         match self.stands(&pod, &name).await {
             None => Ok(None),
             Some(left) if !left.is_zero() => {
-                let siblings = || cluster.promises.pods_on(&name);
-                let may_be_told = || !spreads(&pod) || Turns::new(cluster, &siblings()).need_not_be_taken(&pod, &name);
-                if nominated(&pod).is_none() && may_be_told() {
+                let siblings = || cluster.nominations.pods_on(&name);
+                let may_be_told = || !spreads(&pod) || SpreadOrder::new(cluster, &siblings()).may_nominate(&pod, &name);
+                if nominated_node(&pod).is_none() && may_be_told() {
                     // The scheduler tried before the node was there, and forgot.
                     write_nomination(cluster, key, Some(&name)).await?;
                 }
@@ -183,8 +183,8 @@ impl Reconcile for Nominations {
             }
             Some(_) => {
                 tracing::info!(pod = %key, node = name, "promise taken back");
-                cluster.take_promise_back(key);
-                if nominated(&pod).is_some() {
+                cluster.withdraw_nomination(key);
+                if nominated_node(&pod).is_some() {
                     write_nomination(cluster, key, None).await?;
                 }
                 Ok(None)
@@ -196,7 +196,7 @@ impl Reconcile for Nominations {
 /// Pods that the scheduler was told to wait for a node.
 fn nominated_on(cluster: &Cluster, node: &str) -> Vec<Key> {
     let pods = cluster.pods.list().into_iter();
-    pods.filter(|pod| node_name(pod).is_none() && nominated(pod) == Some(node)).map(|pod| Key::of(&*pod)).collect()
+    pods.filter(|pod| node_name(pod).is_none() && nominated_node(pod) == Some(node)).map(|pod| Key::of(&*pod)).collect()
 }
 
 /// How long a pod may still wait for a node that is ready since then, if another was bound as promised when told. A pod

@@ -20,9 +20,9 @@ use crate::cluster::pool_name;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::limits;
-use crate::promises::promised_to;
+use crate::nominations::nominated_pods;
 
-use super::turns::spreads;
+use super::spread_order::spreads;
 
 /// The answer to the first launch is waited for this long.
 const LONGEST_PROBE: Duration = Duration::from_secs(1);
@@ -113,10 +113,10 @@ fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
     // What was planned is the first of each.
     let planned = OfferingKey::new(types.first()?.as_str(), zones.first()?.as_str(), capacity_types.first()?.as_str());
     let choice = || [types, zones, capacity_types].map(|values| values.iter().cloned().collect());
-    (!context.stock.is_proven(&planned)).then(|| Kind::Offerings(pool.to_owned(), choice()))
+    (!context.stock_outs.is_proven(&planned)).then(|| Kind::Offerings(pool.to_owned(), choice()))
 }
 
 /// Whether a claim was made for pods that kube-scheduler deals out by a hard spread.
 fn has_spread_pods(context: &Context, claim: &NodeClaim) -> bool {
-    promised_to(claim).filter_map(|pod| context.cluster.pods.get(&pod)).any(|pod| spreads(&pod))
+    nominated_pods(claim).filter_map(|pod| context.cluster.pods.get(&pod)).any(|pod| spreads(&pod))
 }

@@ -1,4 +1,4 @@
-//! One round: from all that is known now to claims and nominations.
+//! One round of the provisioner: from a snapshot to claims and nominations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,66 +12,70 @@ use millpond_plan::model::{NodeState, PodId, Snapshot};
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Settings, Target};
 use millpond_runtime::error::Result;
-use millpond_runtime::events::Voice;
+use millpond_runtime::events::EventReason;
 use millpond_runtime::meta::Key;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Intents;
+use super::ClaimBuilder;
+use super::pending_pods::{Expected, PendingPods};
 use super::probe;
-use super::waiting::{Expected, Waiting};
+use crate::blocking::{run_blocking, spawn_blocking};
 use crate::buffers::Fill;
-use crate::capi::autoscale::{Seen, grow, is_group};
+use crate::capi::autoscale::{ObservedSizes, is_group, scale_up};
 use crate::claims::claim_of;
 use crate::context::Context;
 use crate::kinds::NodeClaim;
 use crate::metrics::{PROVISIONER, created_for};
-use crate::promises::{PROMISED_ANNOTATION, said};
-use crate::thinking::{in_the_background, thinking};
+use crate::nominations::{NOMINATED_PODS_ANNOTATION, annotation_value};
 
-const NOMINATED: Voice = Voice { component: "millpond", action: "Plan", reason: "Nominated", warning: false };
-const FAILED: Voice = Voice { component: "millpond", action: "Plan", reason: "FailedScheduling", warning: true };
+const NOMINATED: EventReason =
+    EventReason { component: "millpond", action: "Plan", reason: "Nominated", warning: false };
+const FAILED: EventReason =
+    EventReason { component: "millpond", action: "Plan", reason: "FailedScheduling", warning: true };
 
 /// Promises that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
 /// So many pods of a claim get an event; the claim itself names them all.
-const TOLD_OF_A_CLAIM: usize = 10;
+const MAX_EVENTS_PER_CLAIM: usize = 10;
 
 /// A round of planning.
 pub(super) struct Round<'c> {
     context: &'c Context,
-    waiting: &'c Waiting,
+    pending: &'c PendingPods,
     budget: Budget,
 }
 
 impl<'c> Round<'c> {
-    pub(super) fn new(context: &'c Context, waiting: &'c Waiting, budget: Budget) -> Self {
-        Self { context, waiting, budget }
+    pub(super) fn new(context: &'c Context, pending: &'c PendingPods, budget: Budget) -> Self {
+        Self { context, pending, budget }
     }
 
     /// Plans and acts; gives what it planned for, to be judged when no pod waits. None if more pods of a wave came while it
     /// planned: nothing is done then, and all of them are planned for together.
-    pub(super) async fn run(self) -> Result<Option<Unjudged>> {
+    pub(super) async fn run(self) -> Result<Option<UnverifiedPlan>> {
         let _turn = self.context.turn.lock().await;
-        self.waiting.begin();
+        self.pending.begin();
         let cluster = &self.context.cluster;
         let metrics = &self.context.metrics;
         let begun = Instant::now();
-        let sizes = Seen::now(&cluster.machines);
-        let Draft { snapshot, market, outcome, promised, claims, taken, bought } = thinking(|| self.draft());
+        let sizes = ObservedSizes::now(&cluster.machines);
+        let RoundPlan { snapshot, market, outcome, promised, claims, taken, bought } = run_blocking(|| self.plan());
         let planned = begun.elapsed();
         metrics.planned(PROVISIONER, planned);
-        if !outcome.plan.new_nodes.is_empty() && self.waiting.has_outrun(begun) {
+        if !outcome.plan.new_nodes.is_empty() && self.pending.has_outrun(begun) {
             tracing::debug!(pods = outcome.report.pods, ?planned, "more pods came, will plan for all of them");
-            self.waiting.give_back();
+            self.pending.requeue_round();
             return Ok(None);
         }
         metrics.plan_made(&outcome.report);
-        let (created, promises) =
-            futures::join!(probe::create(self.context, claims, created_for::PODS), self.promise_all(promised.starting));
+        let (created, nominations) = futures::join!(
+            probe::create(self.context, claims, created_for::PODS),
+            self.annotate_claims(promised.starting)
+        );
         let created = created?;
-        cluster.machines.meant.remember(&snapshot, &outcome);
-        let grown = grow(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
+        cluster.machines.planned_placements.remember(&snapshot, &outcome);
+        let grown = scale_up(self.context, &sizes, &snapshot, &outcome, &promised.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(
                 pods = outcome.report.pods,
@@ -84,40 +88,40 @@ impl<'c> Round<'c> {
         let of_claims = created.iter().zip(&outcome.plan.new_nodes).filter(|(_, node)| !is_group(&snapshot, node.pool));
         if grown.failed || of_claims.into_iter().any(|(claim, _)| claim.is_none()) {
             // A limit was reached meanwhile, a write failed, or the first of several like it could not be launched.
-            self.waiting.not_written();
+            self.pending.not_written();
         } else {
-            self.waiting.written();
+            self.pending.written();
         }
         let fills = Fill::of_plan(&snapshot, &outcome);
         let short = fills.values().any(|fill| fill.lacking > 0);
         self.context.fills.set(fills);
-        let news = self.waiting.end(hopeless(&snapshot, &outcome), expected(&snapshot, &outcome), short);
-        for (key, why) in news {
+        let changed = self.pending.end(unschedulable(&snapshot, &outcome), expected(&snapshot, &outcome), short);
+        for (key, why) in changed {
             if let Some(pod) = cluster.pods.get(&key) {
-                cluster.recorder.tell(&*pod, FAILED, why);
+                cluster.recorder.record(&*pod, FAILED, why);
             }
         }
         for (claim, pods) in created.iter().zip(&promised.new) {
-            claim.iter().for_each(|claim| self.tell(claim, pods));
+            claim.iter().for_each(|claim| self.record_nominations(claim, pods));
         }
-        promises?;
+        nominations?;
         let all = begun.elapsed();
         let written = all.saturating_sub(planned);
         tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
-        Ok(Some(Unjudged { snapshot, market }))
+        Ok(Some(UnverifiedPlan { snapshot, market }))
     }
 
     /// Decides.
-    fn draft(&self) -> Draft {
+    fn plan(&self) -> RoundPlan {
         let begun = Instant::now();
         let snapshot = self.context.snapshot_for_pods();
         let taken = begun.elapsed();
         let market = self.context.market(&snapshot);
-        let outcome = super::roomy::plan(&snapshot, &market, self.budget);
+        let outcome = super::slack::plan(&snapshot, &market, self.budget);
         let bought = begun.elapsed();
         let promised = promised(&snapshot, &outcome);
         let claims = self.claims(&snapshot, &market, &outcome, &promised);
-        Draft { snapshot, market, outcome, promised, claims, taken, bought }
+        RoundPlan { snapshot, market, outcome, promised, claims, taken, bought }
     }
 
     /// A claim for each planned node, in the plan's order, promised to its pods.
@@ -126,15 +130,15 @@ impl<'c> Round<'c> {
         snapshot: &Snapshot,
         market: &Market,
         outcome: &Outcome,
-        promised: &Promised,
+        promised: &PlannedPods,
     ) -> Vec<Option<NodeClaim>> {
         let contents = fallback_offers::contents(snapshot, &outcome.plan);
-        let mut intents = Intents::new(self.context, snapshot, market);
+        let mut claims_to_write = ClaimBuilder::new(self.context, snapshot, market);
         let nodes = outcome.plan.new_nodes.iter().zip(&contents).zip(&promised.new);
         let claims = nodes.map(|((node, contents), pods)| {
-            let mut claim = intents.claim(node, contents, None)?;
+            let mut claim = claims_to_write.claim(node, contents, None)?;
             if !pods.is_empty() {
-                claim.annotations_mut().insert(PROMISED_ANNOTATION.to_owned(), said(pods));
+                claim.annotations_mut().insert(NOMINATED_PODS_ANNOTATION.to_owned(), annotation_value(pods));
             }
             Some(claim)
         });
@@ -142,75 +146,75 @@ impl<'c> Round<'c> {
     }
 
     /// Promises nodes that are starting to more pods.
-    async fn promise_all(&self, pods_of: BTreeMap<String, Vec<Key>>) -> Result<()> {
-        let promise = |(node, pods): (String, Vec<Key>)| async move { self.promise(&node, &pods).await };
-        let promises = stream::iter(pods_of).map(promise);
-        let written: Vec<Result<()>> = promises.buffer_unordered(AT_A_TIME).collect().await;
+    async fn annotate_claims(&self, pods_of: BTreeMap<String, Vec<Key>>) -> Result<()> {
+        let promise = |(node, pods): (String, Vec<Key>)| async move { self.annotate_claim(&node, &pods).await };
+        let nominations = stream::iter(pods_of).map(promise);
+        let written: Vec<Result<()>> = nominations.buffer_unordered(AT_A_TIME).collect().await;
         written.into_iter().collect()
     }
 
     /// Promises a node that is starting to more pods.
-    async fn promise(&self, node: &str, pods: &[Key]) -> Result<()> {
+    async fn annotate_claim(&self, node: &str, pods: &[Key]) -> Result<()> {
         let cluster = &self.context.cluster;
         let of_node = || cluster.nodes.get(&Key::new("", node)).and_then(|node| claim_of(cluster, &node));
         let Some(claim) = cluster.claims.get(&Key::new("", node)).or_else(of_node) else { return Ok(()) };
-        let mut all = cluster.promises.pods_of(&claim);
+        let mut all = cluster.nominations.pods_of(&claim);
         all.extend(pods.iter().filter(|pod| !all.contains(pod)).cloned().collect::<Vec<_>>());
-        let patch = json!({"metadata": {"annotations": {PROMISED_ANNOTATION: said(&all)}}});
+        let patch = json!({"metadata": {"annotations": {NOMINATED_PODS_ANNOTATION: annotation_value(&all)}}});
         match cluster.claims.patch_urgently(&Key::of(&*claim), &patch).await {
-            Ok(_) => self.tell(claim.name(), pods),
+            Ok(_) => self.record_nominations(claim.name(), pods),
             // The next round knows that it is gone.
-            Err(error) if error.is_not_found() => self.waiting.not_written(),
+            Err(error) if error.is_not_found() => self.pending.not_written(),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn tell(&self, claim: &str, pods: &[Key]) {
+    fn record_nominations(&self, claim: &str, pods: &[Key]) {
         let cluster = &self.context.cluster;
-        for pod in pods.iter().take(TOLD_OF_A_CLAIM).filter_map(|pod| cluster.pods.get(pod)) {
-            cluster.recorder.tell(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{claim}"));
+        for pod in pods.iter().take(MAX_EVENTS_PER_CLAIM).filter_map(|pod| cluster.pods.get(pod)) {
+            cluster.recorder.record(&*pod, NOMINATED, format!("Pod should schedule on: nodeclaim/{claim}"));
         }
     }
 }
 
 /// What a plan was made for.
-pub(super) struct Unjudged {
+pub(super) struct UnverifiedPlan {
     snapshot: Snapshot,
     market: Arc<Market>,
 }
 
-impl Unjudged {
+impl UnverifiedPlan {
     /// Finds out how good the plan is, for the metrics. That takes longer than the plan, and all threads.
-    pub(super) fn judge(self, context: &Context) {
+    pub(super) fn verify(self, context: &Context) {
         let metrics = Arc::clone(&context.metrics);
-        in_the_background(move || {
+        spawn_blocking(move || {
             metrics.plan_judged(&millpond_plan::plan_on(&self.snapshot, &self.market, &Settings::default()).report);
         });
     }
 }
 
 /// What a round is about to do, and until when each step of deciding it took.
-struct Draft {
+struct RoundPlan {
     snapshot: Snapshot,
     market: Arc<Market>,
     outcome: Outcome,
-    promised: Promised,
+    promised: PlannedPods,
     claims: Vec<Option<NodeClaim>>,
     taken: Duration,
     bought: Duration,
 }
 
 /// Which nodes that are yet to come are for which pods. On others the scheduler puts pods by itself.
-struct Promised {
+struct PlannedPods {
     /// For each new node of the plan.
     new: Vec<Vec<Key>>,
     /// For nodes that are starting, by name.
     starting: BTreeMap<String, Vec<Key>>,
 }
 
-fn promised(snapshot: &Snapshot, outcome: &Outcome) -> Promised {
-    let mut promised = Promised { new: vec![Vec::new(); outcome.plan.new_nodes.len()], starting: BTreeMap::new() };
+fn promised(snapshot: &Snapshot, outcome: &Outcome) -> PlannedPods {
+    let mut promised = PlannedPods { new: vec![Vec::new(); outcome.plan.new_nodes.len()], starting: BTreeMap::new() };
     for &(pod, target) in real(snapshot, outcome) {
         match target {
             Target::New(node) => promised.new[node as usize].push(key(snapshot, pod)),
@@ -225,13 +229,13 @@ fn promised(snapshot: &Snapshot, outcome: &Outcome) -> Promised {
     promised
 }
 
-/// Where pods go, but for those of buffers: nobody is told about them.
+/// Placements of real pods. Pods of buffers are left out: they get no events and no nominations.
 fn real<'o>(snapshot: &'o Snapshot, outcome: &'o Outcome) -> impl Iterator<Item = &'o (PodId, Target)> {
     outcome.plan.placements.iter().filter(|(pod, _)| !snapshot.class_of(*pod).is_buffer())
 }
 
 /// Pods without a place, and why.
-fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
+fn unschedulable(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
     let report = &outcome.report;
     let unplaced = report.unplaced.iter().filter(|(pod, _)| !snapshot.class_of(*pod).is_buffer());
     let verdicts =
@@ -239,8 +243,7 @@ fn hopeless(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, String> {
     verdicts.collect()
 }
 
-/// Pods that the scheduler should bind by itself, and where: also to nodes of node groups, whose names nobody knows
-/// beforehand.
+/// Pods that the scheduler should bind by itself, with their node; the nodes of node groups have no names yet.
 fn expected(snapshot: &Snapshot, outcome: &Outcome) -> Expected {
     let node_of = |target: Target| match target {
         Target::Existing(node) => {

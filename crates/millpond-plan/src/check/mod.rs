@@ -32,6 +32,7 @@
 
 mod filters;
 mod neighbours;
+mod planned_cluster;
 mod purchases;
 mod removals;
 mod report;
@@ -40,13 +41,12 @@ mod structure;
 mod tests;
 mod violation;
 mod weights;
-mod world;
 
 pub use violation::Violation;
 
 use crate::model::Snapshot;
 use crate::plan::{Outcome, Plan};
-use world::World;
+use planned_cluster::PlannedCluster;
 
 /// All that is wrong with a plan; nothing if it is a good one.
 ///
@@ -65,7 +65,7 @@ pub fn check(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {
 pub fn check_weights(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     if weights::may_differ(snapshot) {
-        weights::check(&mut World::new(snapshot, plan), &mut found);
+        weights::check(&mut PlannedCluster::new(snapshot, plan), &mut found);
     }
     found
 }
@@ -76,12 +76,12 @@ pub fn check_rules(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {
     if !found.is_empty() {
         return found;
     }
-    let mut world = World::new(snapshot, &outcome.plan);
-    structure::decisions(&world, outcome, &mut found);
-    purchases::check(&mut world, &mut found);
-    filters::check(&mut world, &mut found);
-    neighbours::check(&mut world, &mut found);
-    removals::check(&world, &mut found);
-    report::check(&world, &outcome.report, &mut found);
+    let mut cluster = PlannedCluster::new(snapshot, &outcome.plan);
+    structure::decisions(&cluster, outcome, &mut found);
+    purchases::check(&mut cluster, &mut found);
+    filters::check(&mut cluster, &mut found);
+    neighbours::check(&mut cluster, &mut found);
+    removals::check(&cluster, &mut found);
+    report::check(&cluster, &outcome.report, &mut found);
     found
 }

@@ -5,21 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::planned_cluster::{Domain, PlannedCluster};
 use super::violation::Violation;
-use super::world::{Domain, World};
 use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Namespaces, PodClass, PodKind, Spread, selects};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 
 /// Asks for every planned pod.
-pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
-    let mut selected = Selected::new(world);
-    anti_affinity(world, &mut selected, found);
-    Grounding::new(world, &mut selected).run(found);
-    for class in (0..world.by_class.len()).map(ClassId::from) {
-        let planned = world.by_class[class.index()].iter().any(|group| world.groups[*group].planned > 0);
+pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let mut selected = Selected::new(cluster);
+    anti_affinity(cluster, &mut selected, found);
+    Grounding::new(cluster, &mut selected).run(found);
+    for class in (0..cluster.by_class.len()).map(ClassId::from) {
+        let planned = cluster.by_class[class.index()].iter().any(|group| cluster.groups[*group].planned > 0);
         if planned {
-            spread(world, &mut selected, class, found);
+            spread(cluster, &mut selected, class, found);
         }
     }
 }
@@ -44,14 +44,14 @@ impl Whom {
 }
 
 impl<'a> Selected<'a> {
-    fn new(world: &World<'a>) -> Self {
-        let present = world.by_class.iter().enumerate().filter(|(_, groups)| !groups.is_empty());
+    fn new(cluster: &PlannedCluster<'a>) -> Self {
+        let present = cluster.by_class.iter().enumerate().filter(|(_, groups)| !groups.is_empty());
         Self { present: present.map(|(class, _)| ClassId::from(class)).collect(), known: HashMap::new() }
     }
 
     fn classes(
         &mut self,
-        world: &World<'a>,
+        cluster: &PlannedCluster<'a>,
         selector: Option<&'a Requirements>,
         namespaces: Namespaces,
         whom: Whom,
@@ -59,66 +59,66 @@ impl<'a> Selected<'a> {
         let present = &self.present;
         self.known.entry((selector, namespaces, whom)).or_insert_with_key(|(selector, namespaces, _)| {
             let is_selected = |id: &&ClassId| {
-                let class = world.class(**id);
+                let class = cluster.class(**id);
                 namespaces.contains(class.namespace)
                     && (whom == Whom::Everybody || class.kind != PodKind::Buffer)
-                    && selector.is_some_and(|one| selects(one, &class.labels, &world.snapshot.symbols))
+                    && selector.is_some_and(|one| selects(one, &class.labels, &cluster.snapshot.symbols))
             };
             present.iter().filter(is_selected).copied().collect()
         })
     }
 
-    fn of_term(&mut self, world: &World<'a>, term: &'a AffinityTerm, whom: Whom) -> &[ClassId] {
-        self.classes(world, term.selector.as_ref(), term.namespaces.clone(), whom)
+    fn of_term(&mut self, cluster: &PlannedCluster<'a>, term: &'a AffinityTerm, whom: Whom) -> &[ClassId] {
+        self.classes(cluster, term.selector.as_ref(), term.namespaces.clone(), whom)
     }
 }
 
 /// Pods of some classes in a domain, and a group that stands for them.
 #[derive(Debug, Clone, Copy, Default)]
-struct Crowd {
+struct DomainPods {
     total: u64,
     planned: u64,
     group: usize,
 }
 
-fn crowds(world: &World<'_>, classes: &[ClassId], key: Symbol) -> HashMap<Domain, Crowd> {
-    let mut crowds: HashMap<Domain, Crowd> = HashMap::new();
-    for &number in classes.iter().flat_map(|class| &world.by_class[class.index()]) {
-        let group = &world.groups[number];
-        let Some(domain) = world.domain(group.site, key) else { continue };
-        let crowd = crowds.entry(domain).or_insert(Crowd { group: number, ..Crowd::default() });
-        crowd.total += u64::from(group.total());
-        crowd.planned += u64::from(group.planned);
+fn domain_pods(cluster: &PlannedCluster<'_>, classes: &[ClassId], key: Symbol) -> HashMap<Domain, DomainPods> {
+    let mut domain_pods: HashMap<Domain, DomainPods> = HashMap::new();
+    for &number in classes.iter().flat_map(|class| &cluster.by_class[class.index()]) {
+        let group = &cluster.groups[number];
+        let Some(domain) = cluster.domain(group.site, key) else { continue };
+        let pods = domain_pods.entry(domain).or_insert(DomainPods { group: number, ..DomainPods::default() });
+        pods.total += u64::from(group.total());
+        pods.planned += u64::from(group.planned);
     }
-    crowds
+    domain_pods
 }
 
 /// No pod is in one domain with a pod that a term of it selects, where the plan put one of the two there. Buffers keep
 /// away too, and are kept away from: where one of the two is in the way of the other, its place is none.
-fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut Vec<Violation>) {
-    let mut known: HashMap<(&Option<Requirements>, &Namespaces, Symbol), HashMap<Domain, Crowd>> = HashMap::new();
+fn anti_affinity<'a>(cluster: &PlannedCluster<'a>, selected: &mut Selected<'a>, found: &mut Vec<Violation>) {
+    let mut known: HashMap<(&Option<Requirements>, &Namespaces, Symbol), HashMap<Domain, DomainPods>> = HashMap::new();
     for owner in selected.present.clone() {
-        for term in &world.class(owner).anti_affinity {
+        for term in &cluster.class(owner).anti_affinity {
             let others = known.entry((&term.selector, &term.namespaces, term.key)).or_insert_with(|| {
-                let classes = selected.of_term(world, term, Whom::Everybody).to_vec();
-                crowds(world, &classes, term.key)
+                let classes = selected.of_term(cluster, term, Whom::Everybody).to_vec();
+                domain_pods(cluster, &classes, term.key)
             });
-            let selects_itself = selected.of_term(world, term, Whom::Everybody).contains(&owner);
-            let mut owners: Vec<(Domain, Crowd)> = crowds(world, &[owner], term.key).into_iter().collect();
+            let selects_itself = selected.of_term(cluster, term, Whom::Everybody).contains(&owner);
+            let mut owners: Vec<(Domain, DomainPods)> = domain_pods(cluster, &[owner], term.key).into_iter().collect();
             owners.sort_unstable_by_key(|(domain, _)| *domain);
             for (domain, owners) in owners {
                 let others = others.get(&domain).copied().unwrap_or_default();
-                let itself = if selects_itself { owners } else { Crowd::default() };
+                let itself = if selects_itself { owners } else { DomainPods::default() };
                 let among = selects_itself && owners.planned > 0 && owners.total > 1;
                 let (total, planned) = (others.total - itself.total, others.planned - itself.planned);
                 if among || owners.planned > 0 && total > 0 || planned > 0 {
                     let not = (!among).then_some(owner);
-                    let classes = selected.of_term(world, term, Whom::Everybody);
-                    let other = other_of(world, classes, term.key, domain, not, owners.group);
+                    let classes = selected.of_term(cluster, term, Whom::Everybody);
+                    let other = other_of(cluster, classes, term.key, domain, not, owners.group);
                     found.push(Violation::PodAntiAffinity {
-                        pod: world.pod_name(&world.groups[owners.group]),
-                        other: world.pod_name(&world.groups[other.unwrap_or(others.group)]),
-                        key: world.snapshot.text(term.key).to_owned(),
+                        pod: cluster.pod_name(&cluster.groups[owners.group]),
+                        other: cluster.pod_name(&cluster.groups[other.unwrap_or(others.group)]),
+                        key: cluster.snapshot.text(term.key).to_owned(),
                     });
                 }
             }
@@ -129,7 +129,7 @@ fn anti_affinity<'a>(world: &World<'a>, selected: &mut Selected<'a>, found: &mut
 /// A group of one of the classes in a domain, but not of this class, and another than this one if there is such; for
 /// a message.
 fn other_of(
-    world: &World<'_>,
+    cluster: &PlannedCluster<'_>,
     classes: &[ClassId],
     key: Symbol,
     domain: Domain,
@@ -137,8 +137,8 @@ fn other_of(
     besides: usize,
 ) -> Option<usize> {
     let classes = classes.iter().filter(|class| Some(**class) != not);
-    let groups = classes.flat_map(|class| &world.by_class[class.index()]).copied();
-    let mut there = groups.filter(|group| world.domain(world.groups[*group].site, key) == Some(domain));
+    let groups = classes.flat_map(|class| &cluster.by_class[class.index()]).copied();
+    let mut there = groups.filter(|group| cluster.domain(cluster.groups[*group].site, key) == Some(domain));
     let first = there.next();
     if first == Some(besides) { there.next().or(first) } else { first }
 }
@@ -149,7 +149,7 @@ fn other_of(
 /// Pods are *grounded* once they could be bound; those that run are from the start. The pods of one list of terms
 /// have one need; it is met where grounded pods that satisfy all its terms are.
 struct Grounding<'w, 'a> {
-    world: &'w World<'a>,
+    cluster: &'w PlannedCluster<'a>,
     needs: Vec<Need<'a>>,
     /// Needs that grounded pods of a class help to meet.
     met_by: HashMap<ClassId, Vec<usize>>,
@@ -170,12 +170,12 @@ struct Need<'a> {
 }
 
 impl<'w, 'a> Grounding<'w, 'a> {
-    fn new(world: &'w World<'a>, selected: &mut Selected<'a>) -> Self {
+    fn new(cluster: &'w PlannedCluster<'a>, selected: &mut Selected<'a>) -> Self {
         let mut numbers: HashMap<(&'a [AffinityTerm], Whom), usize> = HashMap::new();
         let (needs, met_by) = (Vec::new(), HashMap::new());
-        let mut this = Self { world, needs, met_by, ready: Vec::new(), planned: BTreeMap::new() };
-        for (number, group) in world.groups.iter().enumerate() {
-            let class = world.class(group.class);
+        let mut this = Self { cluster, needs, met_by, ready: Vec::new(), planned: BTreeMap::new() };
+        for (number, group) in cluster.groups.iter().enumerate() {
+            let class = cluster.class(group.class);
             if group.settled + group.terminating > 0 {
                 this.ready.push(number);
             }
@@ -189,7 +189,7 @@ impl<'w, 'a> Grounding<'w, 'a> {
             }
             let whom = Whom::seen_by(class);
             let need = *numbers.entry((&class.affinity, whom)).or_insert_with(|| {
-                this.needs.push(Need::new(world, selected, &class.affinity, whom));
+                this.needs.push(Need::new(cluster, selected, &class.affinity, whom));
                 this.needs.len() - 1
             });
             of_priority.1.push((number, need));
@@ -213,7 +213,7 @@ impl<'w, 'a> Grounding<'w, 'a> {
                 self.needs[need].waiting.insert(number);
             }
             for need in 0..self.needs.len() {
-                let met = self.needs[need].take_met(self.world);
+                let met = self.needs[need].take_met(self.cluster);
                 self.ready.extend(met);
             }
             self.ground_all();
@@ -224,8 +224,8 @@ impl<'w, 'a> Grounding<'w, 'a> {
         }
         let stuck: BTreeSet<usize> = self.needs.iter().flat_map(|need| need.waiting.iter().copied()).collect();
         for number in stuck {
-            let group = &self.world.groups[number];
-            let (pod, node) = (self.world.pod_name(group), self.world.site_name(group.site));
+            let group = &self.cluster.groups[number];
+            let (pod, node) = (self.cluster.pod_name(group), self.cluster.site_name(group.site));
             found.push(Violation::PodAffinity { pod, node });
         }
     }
@@ -233,15 +233,15 @@ impl<'w, 'a> Grounding<'w, 'a> {
     /// Grounds whatever is ready, and what becomes so by it.
     fn ground_all(&mut self) {
         while let Some(number) = self.ready.pop() {
-            let group = &self.world.groups[number];
+            let group = &self.cluster.groups[number];
             let mut changed = Vec::new();
             for &need in self.met_by.get(&group.class).into_iter().flatten() {
-                if self.needs[need].add(self.world, group.site) {
+                if self.needs[need].add(self.cluster, group.site) {
                     changed.push(need);
                 }
             }
             for need in changed {
-                let met = self.needs[need].take_met(self.world);
+                let met = self.needs[need].take_met(self.cluster);
                 self.ready.extend(met);
             }
         }
@@ -255,18 +255,20 @@ impl<'w, 'a> Grounding<'w, 'a> {
                 continue;
             }
             let may_start = |number: &&usize| {
-                let group = &self.world.groups[**number];
-                let has_keys = need.terms.iter().all(|term| self.world.domain(group.site, term.key).is_some());
+                let group = &self.cluster.groups[**number];
+                let has_keys = need.terms.iter().all(|term| self.cluster.domain(group.site, term.key).is_some());
                 has_keys && need.classes.contains(&group.class)
             };
             let domains = |number: usize| -> Vec<Option<Domain>> {
-                need.terms.iter().map(|term| self.world.domain(self.world.groups[number].site, term.key)).collect()
+                need.terms.iter().map(|term| self.cluster.domain(self.cluster.groups[number].site, term.key)).collect()
             };
-            let mut crowds: BTreeMap<Vec<Option<Domain>>, (u32, usize)> = BTreeMap::new();
+            let mut domain_pods: BTreeMap<Vec<Option<Domain>>, (u32, usize)> = BTreeMap::new();
             for &number in need.waiting.iter().filter(may_start) {
-                crowds.entry(domains(number)).or_insert((0, number)).0 += self.world.groups[number].planned;
+                domain_pods.entry(domains(number)).or_insert((0, number)).0 += self.cluster.groups[number].planned;
             }
-            if let Some((_, first)) = crowds.into_values().max_by_key(|(count, first)| (*count, usize::MAX - first)) {
+            if let Some((_, first)) =
+                domain_pods.into_values().max_by_key(|(count, first)| (*count, usize::MAX - first))
+            {
                 need.waiting.remove(&first);
                 return Some(first);
             }
@@ -276,10 +278,10 @@ impl<'w, 'a> Grounding<'w, 'a> {
 }
 
 impl<'a> Need<'a> {
-    fn new(world: &World<'a>, selected: &mut Selected<'a>, terms: &'a [AffinityTerm], whom: Whom) -> Self {
+    fn new(cluster: &PlannedCluster<'a>, selected: &mut Selected<'a>, terms: &'a [AffinityTerm], whom: Whom) -> Self {
         let mut classes: Option<Vec<ClassId>> = None;
         for term in terms {
-            let of_term = selected.of_term(world, term, whom);
+            let of_term = selected.of_term(cluster, term, whom);
             classes = Some(match classes {
                 None => of_term.to_vec(),
                 Some(known) => known.into_iter().filter(|class| of_term.binary_search(class).is_ok()).collect(),
@@ -290,10 +292,10 @@ impl<'a> Need<'a> {
     }
 
     /// A grounded pod that satisfies all terms is on the node; whether that is news.
-    fn add(&mut self, world: &World<'_>, site: usize) -> bool {
+    fn add(&mut self, cluster: &PlannedCluster<'_>, site: usize) -> bool {
         let mut news = false;
         for (term, domains) in self.terms.iter().zip(&mut self.domains) {
-            if let Some(domain) = world.domain(site, term.key) {
+            if let Some(domain) = cluster.domain(site, term.key) {
                 news |= domains.insert(domain);
             }
         }
@@ -301,11 +303,11 @@ impl<'a> Need<'a> {
     }
 
     /// Those that wait no longer.
-    fn take_met(&mut self, world: &World<'_>) -> Vec<usize> {
+    fn take_met(&mut self, cluster: &PlannedCluster<'_>) -> Vec<usize> {
         let met = |number: &usize| {
-            let site = world.groups[*number].site;
+            let site = cluster.groups[*number].site;
             let mut terms = self.terms.iter().zip(&self.domains);
-            terms.all(|(term, domains)| world.domain(site, term.key).is_some_and(|domain| domains.contains(&domain)))
+            terms.all(|(term, domains)| cluster.domain(site, term.key).is_some_and(|domain| domains.contains(&domain)))
         };
         let met: Vec<usize> = self.waiting.iter().copied().filter(met).collect();
         for number in &met {
@@ -316,23 +318,28 @@ impl<'a> Need<'a> {
 }
 
 /// No planned pod's domain has more than `maxSkew` pods above the least.
-fn spread<'a>(world: &mut World<'a>, selected: &mut Selected<'a>, class: ClassId, found: &mut Vec<Violation>) {
-    let (namespace, whom) = (world.class(class).namespace, Whom::seen_by(world.class(class)));
-    let rules = &world.class(class).spread;
+fn spread<'a>(
+    cluster: &mut PlannedCluster<'a>,
+    selected: &mut Selected<'a>,
+    class: ClassId,
+    found: &mut Vec<Violation>,
+) {
+    let (namespace, whom) = (cluster.class(class).namespace, Whom::seen_by(cluster.class(class)));
+    let rules = &cluster.class(class).spread;
     for rule in rules.iter().filter(|rule| rule.hard) {
         let own = Namespaces::These([namespace].into());
-        let classes = selected.classes(world, rule.selector.as_ref(), own, whom).to_vec();
-        let mut counted = Counted { rule, class, by_domain: HashMap::new(), eligible: HashMap::new() };
-        counted.count_pods(world, &classes);
-        let least = counted.least(world);
-        for number in world.by_class[class.index()].clone() {
-            let group = &world.groups[number];
+        let classes = selected.classes(cluster, rule.selector.as_ref(), own, whom).to_vec();
+        let mut counted = SpreadCounts { rule, class, by_domain: HashMap::new(), eligible: HashMap::new() };
+        counted.count_pods(cluster, &classes);
+        let least = counted.least(cluster);
+        for number in cluster.by_class[class.index()].clone() {
+            let group = &cluster.groups[number];
             if group.planned == 0 {
                 continue;
             }
-            let key = || world.snapshot.text(rule.key).to_owned();
-            let (pod, node) = (|| world.pod_name(group), || world.site_name(group.site));
-            let Some(domain) = world.domain(group.site, rule.key) else {
+            let key = || cluster.snapshot.text(rule.key).to_owned();
+            let (pod, node) = (|| cluster.pod_name(group), || cluster.site_name(group.site));
+            let Some(domain) = cluster.domain(group.site, rule.key) else {
                 found.push(Violation::NoDomain { pod: pod(), node: node(), key: key() });
                 continue;
             };
@@ -346,7 +353,7 @@ fn spread<'a>(world: &mut World<'a>, selected: &mut Selected<'a>, class: ClassId
 }
 
 /// Pods by domain for one rule of a class.
-struct Counted<'r> {
+struct SpreadCounts<'r> {
     rule: &'r Spread,
     class: ClassId,
     by_domain: HashMap<Domain, u64>,
@@ -354,16 +361,16 @@ struct Counted<'r> {
     eligible: HashMap<usize, bool>,
 }
 
-impl Counted<'_> {
-    fn count_pods(&mut self, world: &mut World<'_>, classes: &[ClassId]) {
+impl SpreadCounts<'_> {
+    fn count_pods(&mut self, cluster: &mut PlannedCluster<'_>, classes: &[ClassId]) {
         for class in classes {
-            for number in world.by_class[class.index()].clone() {
+            for number in cluster.by_class[class.index()].clone() {
                 let (site, pods) =
-                    (world.groups[number].site, world.groups[number].planned + world.groups[number].settled);
-                if pods == 0 || !self.counts(world, site) {
+                    (cluster.groups[number].site, cluster.groups[number].planned + cluster.groups[number].settled);
+                if pods == 0 || !self.counts(cluster, site) {
                     continue;
                 }
-                if let Some(domain) = world.domain(site, self.rule.key) {
+                if let Some(domain) = cluster.domain(site, self.rule.key) {
                     *self.by_domain.entry(domain).or_default() += u64::from(pods);
                 }
             }
@@ -371,16 +378,16 @@ impl Counted<'_> {
     }
 
     /// The least number of pods in a domain; zero where there are too few domains.
-    fn least(&self, world: &mut World<'_>) -> u64 {
+    fn least(&self, cluster: &mut PlannedCluster<'_>) -> u64 {
         let mut domains: HashSet<Domain> = HashSet::new();
-        for profile in 0..world.profiles.len() {
-            let sites = world.sites_of_profile[profile].clone();
-            let by_host = self.rule.key == world.snapshot.names.hostname;
-            let alike = !by_host && world.is_anonymous(self.class);
+        for profile in 0..cluster.profiles.len() {
+            let sites = cluster.sites_of_profile[profile].clone();
+            let by_host = self.rule.key == cluster.snapshot.names.hostname;
+            let alike = !by_host && cluster.is_anonymous(self.class);
             let asked = if alike { &sites[..sites.len().min(1)] } else { &sites[..] };
             for &site in asked {
-                if self.asks(world, site) {
-                    domains.extend(world.domain(site, self.rule.key));
+                if self.asks(cluster, site) {
+                    domains.extend(cluster.domain(site, self.rule.key));
                 }
             }
         }
@@ -392,23 +399,23 @@ impl Counted<'_> {
     }
 
     /// Whether a node counts, remembered by kind of node where it can be.
-    fn counts(&mut self, world: &mut World<'_>, site: usize) -> bool {
-        if !world.is_anonymous(self.class) {
-            return self.asks(world, site);
+    fn counts(&mut self, cluster: &mut PlannedCluster<'_>, site: usize) -> bool {
+        if !cluster.is_anonymous(self.class) {
+            return self.asks(cluster, site);
         }
-        let profile = world.sites[site].profile;
+        let profile = cluster.sites[site].profile;
         if let Some(known) = self.eligible.get(&profile) {
             return *known;
         }
-        let counts = self.asks(world, site);
+        let counts = self.asks(cluster, site);
         self.eligible.insert(profile, counts);
         counts
     }
 
-    fn asks(&self, world: &mut World<'_>, site: usize) -> bool {
-        let mut hard = world.class(self.class).spread.iter().filter(|rule| rule.hard);
-        hard.all(|rule| world.domain(site, rule.key).is_some())
-            && (self.rule.node_affinity == InclusionPolicy::Ignore || world.affinity_allows(self.class, site))
-            && (self.rule.node_taints == InclusionPolicy::Ignore || world.tolerates(self.class, site))
+    fn asks(&self, cluster: &mut PlannedCluster<'_>, site: usize) -> bool {
+        let mut hard = cluster.class(self.class).spread.iter().filter(|rule| rule.hard);
+        hard.all(|rule| cluster.domain(site, rule.key).is_some())
+            && (self.rule.node_affinity == InclusionPolicy::Ignore || cluster.affinity_allows(self.class, site))
+            && (self.rule.node_taints == InclusionPolicy::Ignore || cluster.tolerates(self.class, site))
     }
 }

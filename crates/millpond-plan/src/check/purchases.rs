@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::planned_cluster::PlannedCluster;
 use super::violation::Violation;
-use super::world::World;
 use crate::model::{ClassId, Limits, Offering, PoolId, ResourceId, Resources, TypeId};
 use crate::plan::NewNode;
 use crate::requirement::Requirement;
@@ -11,55 +11,55 @@ use crate::symbol::Symbol;
 use crate::taint::first_forbidding;
 
 /// Looks at every new node, then at their sums.
-pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
-    for (number, node) in world.plan.new_nodes.iter().enumerate() {
-        offer(world, number, node, found);
-        labels(world, number, node, found);
+pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    for (number, node) in cluster.plan.new_nodes.iter().enumerate() {
+        offer(cluster, number, node, found);
+        labels(cluster, number, node, found);
     }
-    empty_nodes(world, found);
-    stock(world, found);
-    min_values(world, found);
-    limits(world, found);
+    empty_nodes(cluster, found);
+    stock(cluster, found);
+    min_values(cluster, found);
+    limits(cluster, found);
 }
 
-fn name(world: &World<'_>, number: usize) -> String {
-    world.plan.node_name(world.snapshot, number)
+fn name(cluster: &PlannedCluster<'_>, number: usize) -> String {
+    cluster.plan.node_name(cluster.snapshot, number)
 }
 
-fn offer(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Violation>) {
-    let pool = &world.snapshot.pools[node.pool.index()];
+fn offer(cluster: &PlannedCluster<'_>, number: usize, node: &NewNode, found: &mut Vec<Violation>) {
+    let pool = &cluster.snapshot.pools[node.pool.index()];
     let closed = match (&pool.not_ready, pool.replicas) {
         (Some(why), _) => Some(format!("is not ready: {why}")),
         (None, Some(count)) => Some(format!("has a fixed size of {count}")),
         (None, None) => None,
     };
     if let Some(why) = closed {
-        found.push(Violation::ClosedPool { node: name(world, number), why });
+        found.push(Violation::ClosedPool { node: name(cluster, number), why });
     }
-    let instance_type = &world.snapshot.types[node.instance_type.index()];
+    let instance_type = &cluster.snapshot.types[node.instance_type.index()];
     if !pool.types.contains(&node.instance_type) || pool.unnamed.contains(&node.instance_type) {
-        let instance_type = world.snapshot.text(instance_type.name).to_owned();
-        found.push(Violation::ForeignType { node: name(world, number), instance_type });
+        let instance_type = cluster.snapshot.text(instance_type.name).to_owned();
+        found.push(Violation::ForeignType { node: name(cluster, number), instance_type });
     }
     let offering = &instance_type.offerings[node.offering as usize];
     if !offering.available {
-        found.push(Violation::Unavailable(name(world, number)));
+        found.push(Violation::Unavailable(name(cluster, number)));
     }
     if offering.price != node.price {
         let (planned, actual) = (node.price, offering.price);
-        found.push(Violation::Price { node: name(world, number), planned, actual });
+        found.push(Violation::Price { node: name(cluster, number), planned, actual });
     }
 }
 
 /// The labels are what pool, type and offering allow together, nothing is missing and nothing is made up.
-fn labels(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Violation>) {
-    let (snapshot, names) = (world.snapshot, &world.snapshot.names);
+fn labels(cluster: &PlannedCluster<'_>, number: usize, node: &NewNode, found: &mut Vec<Violation>) {
+    let (snapshot, names) = (cluster.snapshot, &cluster.snapshot.names);
     let (symbols, pool) = (&snapshot.symbols, &snapshot.pools[node.pool.index()]);
     let instance_type = &snapshot.types[node.instance_type.index()];
     let offering = &instance_type.offerings[node.offering as usize];
     let mut missing = |key| {
         let key = snapshot.text(key).to_owned();
-        found.push(Violation::MissingLabel { node: name(world, number), key });
+        found.push(Violation::MissingLabel { node: name(cluster, number), key });
     };
     let mut wrong: Vec<(Symbol, Symbol, &'static str)> = Vec::new();
 
@@ -95,14 +95,14 @@ fn labels(world: &World<'_>, number: usize, node: &NewNode, found: &mut Vec<Viol
     for (key, value) in node.labels.iter() {
         let spoken_of = instance_type.labels.get(key).is_some() || pool.requirements.get(key).is_some();
         if key == names.hostname || !spoken_of && !fixed.iter().any(|(known, ..)| *known == key) {
-            wrong.push((key, value, "nobody speaks of: neither pool nor type"));
+            wrong.push((key, value, "given neither by the pool nor by the type"));
         }
     }
     wrong.sort_unstable();
     wrong.dedup_by_key(|(key, ..)| *key);
     for (key, value, against) in wrong {
         let (key, value) = (snapshot.text(key).to_owned(), snapshot.text(value).to_owned());
-        found.push(Violation::Label { node: name(world, number), key, value, against });
+        found.push(Violation::Label { node: name(cluster, number), key, value, against });
     }
 }
 
@@ -119,55 +119,55 @@ fn is_anything(
 }
 
 /// Nodes without pods are bought only for pools that would otherwise be below their least.
-fn empty_nodes(world: &World<'_>, found: &mut Vec<Violation>) {
-    let first = world.snapshot.nodes.len();
-    let empty = |number: &usize| world.groups_of(first + number).iter().all(|group| group.planned == 0);
+fn empty_nodes(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let first = cluster.snapshot.nodes.len();
+    let empty = |number: &usize| cluster.groups_of(first + number).iter().all(|group| group.planned == 0);
     let mut spare: HashMap<PoolId, i128> = HashMap::new();
-    for number in (0..world.plan.new_nodes.len()).filter(empty) {
-        let pool = world.plan.new_nodes[number].pool;
+    for number in (0..cluster.plan.new_nodes.len()).filter(empty) {
+        let pool = cluster.plan.new_nodes[number].pool;
         let spare = spare.entry(pool).or_insert_with(|| {
-            let least = i128::from(world.snapshot.pools[pool.index()].min_nodes);
-            world.nodes_in_the_end(pool) as i128 - least
+            let least = i128::from(cluster.snapshot.pools[pool.index()].min_nodes);
+            cluster.nodes_in_the_end(pool) as i128 - least
         });
         if *spare > 0 {
             *spare -= 1;
-            found.push(Violation::EmptyNode(name(world, number)));
+            found.push(Violation::EmptyNode(name(cluster, number)));
         }
     }
 }
 
-fn stock(world: &World<'_>, found: &mut Vec<Violation>) {
+fn stock(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let mut bought: BTreeMap<(TypeId, u32), usize> = BTreeMap::new();
-    for node in &world.plan.new_nodes {
+    for node in &cluster.plan.new_nodes {
         *bought.entry((node.instance_type, node.offering)).or_default() += 1;
     }
     for ((of, offering), bought) in bought {
-        let instance_type = &world.snapshot.types[of.index()];
+        let instance_type = &cluster.snapshot.types[of.index()];
         let Offering { zone, left: Some(left), .. } = instance_type.offerings[offering as usize] else { continue };
         if bought > left as usize {
-            let instance_type = world.snapshot.text(instance_type.name).to_owned();
-            let zone = world.snapshot.text(zone).to_owned();
+            let instance_type = cluster.snapshot.text(instance_type.name).to_owned();
+            let zone = cluster.snapshot.text(zone).to_owned();
             found.push(Violation::Stock { instance_type, zone, bought, left });
         }
     }
 }
 
 /// For each key of a pool with `minValues`, the types that could hold just these pods have so many of its values.
-fn min_values(world: &World<'_>, found: &mut Vec<Violation>) {
+fn min_values(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let mut known: HashMap<(PoolId, Symbol, Vec<(ClassId, u32)>), usize> = HashMap::new();
-    for (number, node) in world.plan.new_nodes.iter().enumerate() {
-        let pool = &world.snapshot.pools[node.pool.index()];
+    for (number, node) in cluster.plan.new_nodes.iter().enumerate() {
+        let pool = &cluster.snapshot.pools[node.pool.index()];
         for (key, requirement) in pool.requirements.iter() {
             let Some(wanted) = requirement.min_values() else { continue };
-            let groups = world.groups_of(world.snapshot.nodes.len() + number).iter();
+            let groups = cluster.groups_of(cluster.snapshot.nodes.len() + number).iter();
             let pods: Vec<_> =
                 groups.filter(|group| group.planned > 0).map(|group| (group.class, group.planned)).collect();
             let entry = known.entry((node.pool, key, pods));
             let pods = entry.key().2.clone();
-            let values = *entry.or_insert_with(|| Alternatives { world, node, pods: &pods }.values(key).len());
+            let values = *entry.or_insert_with(|| Alternatives { cluster, node, pods: &pods }.values(key).len());
             if values < wanted as usize {
-                let key = world.snapshot.text(key).to_owned();
-                found.push(Violation::MinValues { node: name(world, number), key, found: values, wanted });
+                let key = cluster.snapshot.text(key).to_owned();
+                found.push(Violation::MinValues { node: name(cluster, number), key, found: values, wanted });
             }
         }
     }
@@ -175,7 +175,7 @@ fn min_values(world: &World<'_>, found: &mut Vec<Violation>) {
 
 /// What else could have been bought for the pods of a new node, of the same pool.
 struct Alternatives<'w> {
-    world: &'w World<'w>,
+    cluster: &'w PlannedCluster<'w>,
     node: &'w NewNode,
     pods: &'w [(ClassId, u32)],
 }
@@ -183,7 +183,7 @@ struct Alternatives<'w> {
 impl Alternatives<'_> {
     /// The values of a label over all types that would do.
     fn values(&self, key: Symbol) -> BTreeSet<Symbol> {
-        let (snapshot, names) = (self.world.snapshot, &self.world.snapshot.names);
+        let (snapshot, names) = (self.cluster.snapshot, &self.cluster.snapshot.names);
         let pool = &snapshot.pools[self.node.pool.index()];
         let mut values = BTreeSet::new();
         for &of in &pool.types {
@@ -208,7 +208,7 @@ impl Alternatives<'_> {
     }
 
     fn would_do(&self, of: TypeId, offering: &Offering) -> bool {
-        let snapshot = self.world.snapshot;
+        let snapshot = self.cluster.snapshot;
         let (symbols, pool) = (&snapshot.symbols, &snapshot.pools[self.node.pool.index()]);
         let instance_type = &snapshot.types[of.index()];
         let label = |key| self.label(of, offering, key);
@@ -222,7 +222,7 @@ impl Alternatives<'_> {
         let matches =
             |terms: &[crate::requirement::Requirements]| terms.iter().any(|term| term.match_labels(label, symbols));
         let suits = |class: ClassId| {
-            let class = self.world.class(class);
+            let class = self.cluster.class(class);
             matches(&class.node_terms) && class.volume_terms.iter().all(|terms| matches(terms))
         };
         let mut asked = Resources::new();
@@ -230,11 +230,11 @@ impl Alternatives<'_> {
             if !suits(class) {
                 return false;
             }
-            asked.add_times(&self.world.class(class).requests, i64::from(count));
+            asked.add_times(&self.cluster.class(class).requests, i64::from(count));
         }
         let mut free = instance_type.allocatable.clone();
         for &daemon in &snapshot.daemons {
-            let class = self.world.class(daemon);
+            let class = self.cluster.class(daemon);
             let tolerates = first_forbidding(&pool.taints, &class.tolerations, symbols).is_none();
             if tolerates && matches(&class.node_terms) {
                 free.subtract(&class.requests);
@@ -245,7 +245,7 @@ impl Alternatives<'_> {
 
     /// The label that a node of the type would have: that of the node itself where the type leaves it open.
     fn label(&self, of: TypeId, offering: &Offering, key: Symbol) -> Option<Symbol> {
-        let (snapshot, names) = (self.world.snapshot, &self.world.snapshot.names);
+        let (snapshot, names) = (self.cluster.snapshot, &self.cluster.snapshot.names);
         let instance_type = &snapshot.types[of.index()];
         let of_pool = snapshot.pools[self.node.pool.index()].requirements.get(key);
         if of_pool == Some(&Requirement::does_not_exist()) {
@@ -296,8 +296,8 @@ impl Sum {
 /// All nodes that are there, those leaving and taken away included, and those that are bought stay within the limits
 /// of every pool and of the cluster, as far as something is bought. A limit that is exceeded already allows no more,
 /// except of what it does not limit.
-fn limits(world: &World<'_>, found: &mut Vec<Violation>) {
-    let snapshot = world.snapshot;
+fn limits(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let snapshot = cluster.snapshot;
     let mut pools: Vec<Sum> = snapshot.pools.iter().map(|_| Sum::default()).collect();
     let mut all = Sum::default();
     for node in &snapshot.nodes {
@@ -306,7 +306,7 @@ fn limits(world: &World<'_>, found: &mut Vec<Violation>) {
             all.add(&node.capacity, node.price.unwrap_or(0));
         }
     }
-    for node in &world.plan.new_nodes {
+    for node in &cluster.plan.new_nodes {
         let capacity = &snapshot.types[node.instance_type.index()].capacity;
         for sum in [&mut pools[node.pool.index()], &mut all] {
             sum.add(capacity, node.price);
@@ -315,19 +315,19 @@ fn limits(world: &World<'_>, found: &mut Vec<Violation>) {
         }
     }
     for (pool, sum) in snapshot.pools.iter().zip(&pools) {
-        within(world, &format!("pool {}", pool.name), sum, &pool.limits, found);
+        within(cluster, &format!("pool {}", pool.name), sum, &pool.limits, found);
     }
-    within(world, "the cluster", &all, &snapshot.limits, found);
+    within(cluster, "the cluster", &all, &snapshot.limits, found);
 }
 
-fn within(world: &World<'_>, of: &str, sum: &Sum, limits: &Limits, found: &mut Vec<Violation>) {
+fn within(cluster: &PlannedCluster<'_>, of: &str, sum: &Sum, limits: &Limits, found: &mut Vec<Violation>) {
     if sum.bought == 0 {
         return;
     }
     let resources = limits.resources.iter().filter(|(resource, _)| sum.bought_capacity.get(*resource) > 0);
     let resources = resources.map(|(resource, limit)| {
         let used = sum.capacity.get(resource).copied().unwrap_or(0);
-        (world.snapshot.resources.name(*resource).to_owned(), used, i128::from(*limit))
+        (cluster.snapshot.resources.name(*resource).to_owned(), used, i128::from(*limit))
     });
     let nodes = limits.nodes.map(|limit| ("nodes".to_owned(), sum.nodes, i128::from(limit)));
     let price = limits.price.map(|limit| ("price".to_owned(), sum.price, i128::from(limit)));

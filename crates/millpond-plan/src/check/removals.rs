@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::planned_cluster::PlannedCluster;
 use super::violation::Violation;
-use super::world::World;
 use crate::disruption::BudgetLedger;
 use crate::model::{
     ClassId, DRIFT_SETTLES, DisruptionReason, DoNotDisrupt, Expiry, NodeId, NodeState, Pod, PodDisruptionBudget,
@@ -15,85 +15,93 @@ use crate::model::{
 use crate::plan::Removal;
 
 /// Looks at every removal, then at their sums.
-pub(super) fn check(world: &World<'_>, found: &mut Vec<Violation>) {
-    if world.plan.removals.is_empty() {
+pub(super) fn check(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    if cluster.plan.removals.is_empty() {
         return;
     }
-    check_removals(world, found);
-    pool_budgets(world, found);
-    disruption_budgets(world, found);
-    least_nodes(world, found);
+    check_removals(cluster, found);
+    pool_budgets(cluster, found);
+    disruption_budgets(cluster, found);
+    least_nodes(cluster, found);
 }
 
-fn check_removals(world: &World<'_>, found: &mut Vec<Violation>) {
-    let snapshot = world.snapshot;
-    let used: BTreeSet<NodeId> = evicted(world).filter_map(|pod| pod.node).collect();
+fn check_removals(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let snapshot = cluster.snapshot;
+    let used: BTreeSet<NodeId> = evicted(cluster).filter_map(|pod| pod.node).collect();
     let (mut removed, mut replacing) = (BTreeSet::new(), BTreeSet::new());
-    for removal in &world.plan.removals {
+    for removal in &cluster.plan.removals {
         for &node in &removal.nodes {
             if !removed.insert(node) {
                 found.push(Violation::RemovedTwice(snapshot.nodes[node.index()].name.clone()));
             }
-            removable(world, node, removal.reason, !used.contains(&node), found);
+            removable(cluster, node, removal.reason, !used.contains(&node), found);
         }
         for &new in &removal.replacements {
             if !replacing.insert(new) {
-                found.push(Violation::ReplacesTwice(world.plan.node_name(snapshot, new as usize)));
+                found.push(Violation::ReplacesTwice(cluster.plan.node_name(snapshot, new as usize)));
             }
         }
-        savings(world, removal, found);
+        savings(cluster, removal, found);
     }
-    let in_the_end = in_the_end(world);
-    for pod in evicted(world) {
+    let in_the_end = in_the_end(cluster);
+    for pod in evicted(cluster) {
         let Some(node) = pod.node else { continue };
-        if world.class(pod.class).kind == PodKind::Bare {
+        if cluster.class(pod.class).kind == PodKind::Bare {
             let node = snapshot.nodes[node.index()].name.clone();
-            found.push(Violation::Lost { pod: pod_name(world, pod), node });
+            found.push(Violation::Lost { pod: pod_name(cluster, pod), node });
         }
-        if !in_the_end.contains(&node) && is_protected(world, pod) {
+        if !in_the_end.contains(&node) && is_protected(cluster, pod) {
             let node = snapshot.nodes[node.index()].name.clone();
-            found.push(Violation::DoNotDisrupt { pod: pod_name(world, pod), node });
+            found.push(Violation::DoNotDisrupt { pod: pod_name(cluster, pod), node });
         }
     }
 }
 
-fn pod_name(world: &World<'_>, pod: &Pod) -> String {
-    let class = world.class(pod.class);
-    format!("{}/{}", world.snapshot.text(class.namespace), pod.name)
+fn pod_name(cluster: &PlannedCluster<'_>, pod: &Pod) -> String {
+    let class = cluster.class(pod.class);
+    format!("{}/{}", cluster.snapshot.text(class.namespace), pod.name)
 }
 
 /// Pods that run on a node that is taken away and must run elsewhere then.
-fn evicted<'w>(world: &'w World<'_>) -> impl Iterator<Item = &'w Pod> {
+fn evicted<'w>(cluster: &'w PlannedCluster<'_>) -> impl Iterator<Item = &'w Pod> {
     let taken: BTreeSet<NodeId> =
-        world.plan.removals.iter().flat_map(|removal| removal.nodes.iter().copied()).collect();
-    world.snapshot.pods.iter().filter(move |pod| {
+        cluster.plan.removals.iter().flat_map(|removal| removal.nodes.iter().copied()).collect();
+    cluster.snapshot.pods.iter().filter(move |pod| {
         pod.state == PodState::Bound
-            && !matches!(world.class(pod.class).kind, PodKind::Daemon | PodKind::Mirror)
+            && !matches!(cluster.class(pod.class).kind, PodKind::Daemon | PodKind::Mirror)
             && pod.node.is_some_and(|node| taken.contains(&node))
     })
 }
 
 /// Nodes that go whatever runs on them: what holds their pods has an end.
-fn in_the_end(world: &World<'_>) -> BTreeSet<NodeId> {
+fn in_the_end(cluster: &PlannedCluster<'_>) -> BTreeSet<NodeId> {
     let some_day = |removal: &&Removal| matches!(removal.reason, DisruptionReason::Drifted | DisruptionReason::Expired);
-    let nodes = world.plan.removals.iter().filter(some_day).flat_map(|removal| removal.nodes.iter().copied());
-    nodes.filter(|node| world.snapshot.nodes[node.index()].ends_in_time).collect()
+    let nodes = cluster.plan.removals.iter().filter(some_day).flat_map(|removal| removal.nodes.iter().copied());
+    nodes.filter(|node| cluster.snapshot.nodes[node.index()].ends_in_time).collect()
 }
 
-fn is_protected(world: &World<'_>, pod: &Pod) -> bool {
-    match world.class(pod.class).do_not_disrupt {
+fn is_protected(cluster: &PlannedCluster<'_>, pod: &Pod) -> bool {
+    match cluster.class(pod.class).do_not_disrupt {
         DoNotDisrupt::No => false,
         DoNotDisrupt::Always => true,
-        DoNotDisrupt::For(time) => pod.started.is_none_or(|started| world.snapshot.now < started.saturating_add(time)),
+        DoNotDisrupt::For(time) => {
+            pod.started.is_none_or(|started| cluster.snapshot.now < started.saturating_add(time))
+        }
     }
 }
 
 /// Whether the node may be taken away for the reason.
-fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, is_empty: bool, found: &mut Vec<Violation>) {
-    let node = &world.snapshot.nodes[id.index()];
+fn removable(
+    cluster: &PlannedCluster<'_>,
+    id: NodeId,
+    reason: DisruptionReason,
+    is_empty: bool,
+    found: &mut Vec<Violation>,
+) {
+    let node = &cluster.snapshot.nodes[id.index()];
     let why = match (node.state, node.pool) {
         (NodeState::Leaving, _) => Some("it is leaving already"),
-        (_, None) => Some("nobody here manages it"),
+        (_, None) => Some("no pool manages it"),
         _ if node.do_not_disrupt => Some("it is to be left alone"),
         _ => None,
     };
@@ -105,16 +113,16 @@ fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, is_empty: 
         DisruptionReason::Empty => is_empty,
         DisruptionReason::Drifted => {
             let since = node.drifted.as_ref().map(|drift| drift.since.unwrap_or(Seconds::MIN));
-            since.is_some_and(|since| since.saturating_add(DRIFT_SETTLES) <= world.snapshot.now)
+            since.is_some_and(|since| since.saturating_add(DRIFT_SETTLES) <= cluster.snapshot.now)
         }
         DisruptionReason::Expired => {
-            let of_pool = world.snapshot.pools[pool.index()].disruption.expire_after;
+            let of_pool = cluster.snapshot.pools[pool.index()].disruption.expire_after;
             let then = match node.expiry {
                 Expiry::OfPool => of_pool.map(|after| node.created + after),
                 Expiry::Never => None,
                 Expiry::At(then) => Some(then),
             };
-            then.is_some_and(|then| world.snapshot.now >= then)
+            then.is_some_and(|then| cluster.snapshot.now >= then)
         }
         DisruptionReason::Underutilized => true,
     };
@@ -124,12 +132,12 @@ fn removable(world: &World<'_>, id: NodeId, reason: DisruptionReason, is_empty: 
 }
 
 /// What is saved is the difference of the prices, and something where saving is the reason.
-fn savings(world: &World<'_>, removal: &Removal, found: &mut Vec<Violation>) {
+fn savings(cluster: &PlannedCluster<'_>, removal: &Removal, found: &mut Vec<Violation>) {
     let Some(first) = removal.nodes.first() else { return };
-    let nodes = &world.snapshot.nodes;
+    let nodes = &cluster.snapshot.nodes;
     let before: i128 = removal.nodes.iter().map(|node| i128::from(nodes[node.index()].price.unwrap_or(0))).sum();
     let after: i128 =
-        removal.replacements.iter().map(|new| i128::from(world.plan.new_nodes[*new as usize].price)).sum();
+        removal.replacements.iter().map(|new| i128::from(cluster.plan.new_nodes[*new as usize].price)).sum();
     let node = nodes[first.index()].name.clone();
     if removal.savings != before - after {
         found.push(Violation::Savings { node: node.clone(), planned: removal.savings, actual: before - after });
@@ -140,11 +148,11 @@ fn savings(world: &World<'_>, removal: &Removal, found: &mut Vec<Violation>) {
 }
 
 /// No pool loses more nodes at once than its budgets allow now.
-fn pool_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
-    let mut ledger = BudgetLedger::new(world.snapshot);
-    for removal in &world.plan.removals {
+fn pool_budgets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let mut ledger = BudgetLedger::new(cluster.snapshot);
+    for removal in &cluster.plan.removals {
         for node in &removal.nodes {
-            let node = &world.snapshot.nodes[node.index()];
+            let node = &cluster.snapshot.nodes[node.index()];
             let Some(pool) = node.pool else { continue };
             if !ledger.take(pool, removal.reason) {
                 let (node, reason) = (node.name.clone(), removal.reason.name());
@@ -157,15 +165,15 @@ fn pool_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
 /// Every node that goes finds an eviction that is still allowed, of each PodDisruptionBudget that its pods have: so with
 /// all nodes but one gone there is one left. And no pod goes that several budgets are for: the eviction API refuses
 /// that.
-fn disruption_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
-    let (snapshot, symbols) = (world.snapshot, &world.snapshot.symbols);
+fn disruption_budgets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let (snapshot, symbols) = (cluster.snapshot, &cluster.snapshot.symbols);
     let mut evictions: Vec<BTreeMap<NodeId, u64>> = vec![BTreeMap::new(); snapshot.disruption_budgets.len()];
-    let in_the_end = in_the_end(world);
+    let in_the_end = in_the_end(cluster);
     let mut by_class: BTreeMap<ClassId, Vec<usize>> = BTreeMap::new();
-    for pod in evicted(world) {
+    for pod in evicted(cluster) {
         let Some(node) = pod.node.filter(|node| !in_the_end.contains(node)) else { continue };
         let budgets = by_class.entry(pod.class).or_insert_with_key(|class| {
-            let class = world.class(*class);
+            let class = cluster.class(*class);
             let selects = |budget: &PodDisruptionBudget| {
                 class.namespace == budget.namespace
                     && budget.selector.as_ref().is_some_and(|selector| selects(selector, &class.labels, symbols))
@@ -173,7 +181,7 @@ fn disruption_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
             (0..evictions.len()).filter(|budget| selects(&snapshot.disruption_budgets[*budget])).collect()
         });
         if budgets.len() > 1 {
-            found.push(Violation::SeveralBudgets(pod_name(world, pod)));
+            found.push(Violation::SeveralBudgets(pod_name(cluster, pod)));
         }
         for &budget in &*budgets {
             let free = snapshot.disruption_budgets[budget].unhealthy_always && pod.started.is_none();
@@ -193,12 +201,12 @@ fn disruption_budgets(world: &World<'_>, found: &mut Vec<Violation>) {
 }
 
 /// No pool that loses nodes goes below its least.
-fn least_nodes(world: &World<'_>, found: &mut Vec<Violation>) {
-    let snapshot = world.snapshot;
-    let taken = world.plan.removals.iter().flat_map(|removal| &removal.nodes);
+fn least_nodes(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let snapshot = cluster.snapshot;
+    let taken = cluster.plan.removals.iter().flat_map(|removal| &removal.nodes);
     let losing: BTreeSet<_> = taken.filter_map(|node| snapshot.nodes[node.index()].pool).collect();
     for pool in losing {
-        let (left, least) = (world.nodes_in_the_end(pool) as u64, snapshot.pools[pool.index()].min_nodes);
+        let (left, least) = (cluster.nodes_in_the_end(pool) as u64, snapshot.pools[pool.index()].min_nodes);
         if left < least {
             let pool = snapshot.pools[pool.index()].name.clone();
             found.push(Violation::MinNodes { pool, left, least });

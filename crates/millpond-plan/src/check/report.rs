@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use super::planned_cluster::PlannedCluster;
 use super::violation::Violation;
-use super::world::World;
 use crate::model::{NodeId, NodeState, PodId};
 use crate::pack;
 use crate::plan::{BoundProof, Report};
 
 /// Compares.
-pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
-    let nodes = &world.snapshot.nodes;
-    let stays = |index: &usize| world.gone(NodeId::from(*index)).is_none();
+pub(super) fn check(cluster: &PlannedCluster<'_>, report: &Report, found: &mut Vec<Violation>) {
+    let nodes = &cluster.snapshot.nodes;
+    let stays = |index: &usize| cluster.gone(NodeId::from(*index)).is_none();
     let price = |index: usize| u128::from(nodes[index].price.unwrap_or(0));
     let staying: u128 = (0..nodes.len()).filter(stays).map(price).sum();
-    let new: u128 = world.plan.new_nodes.iter().map(|node| u128::from(node.price)).sum();
-    let pods = (0..world.snapshot.pods.len()).map(PodId::from);
-    let need_place = pods.filter(|pod| world.needs_place(*pod)).count();
+    let new: u128 = cluster.plan.new_nodes.iter().map(|node| u128::from(node.price)).sum();
+    let pods = (0..cluster.snapshot.pods.len()).map(PodId::from);
+    let need_place = pods.filter(|pod| cluster.needs_place(*pod)).count();
     let figures = [
         ("cost_before", report.cost_before, (0..nodes.len()).map(price).sum()),
         ("cost_after", report.cost_after, staying + new),
@@ -24,7 +24,7 @@ pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violatio
         (
             "nodes_after",
             report.nodes_after as u128,
-            ((0..nodes.len()).filter(stays).count() + world.plan.new_nodes.len()) as u128,
+            ((0..nodes.len()).filter(stays).count() + cluster.plan.new_nodes.len()) as u128,
         ),
         (
             "unpriced_nodes",
@@ -38,12 +38,12 @@ pub(super) fn check(world: &World<'_>, report: &Report, found: &mut Vec<Violatio
             found.push(Violation::Figure { what, reported, actual });
         }
     }
-    bound(world, report, found);
+    bound(cluster, report, found);
 }
 
 /// The bound is what the nodes cost that may not go and what the proofs prove, and no more than the cost.
-fn bound(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
-    let snapshot = world.snapshot;
+fn bound(cluster: &PlannedCluster<'_>, report: &Report, found: &mut Vec<Violation>) {
+    let snapshot = cluster.snapshot;
     if report.bound > report.cost_after {
         found.push(Violation::BoundAboveCost { bound: report.bound, cost: report.cost_after });
     }
@@ -55,7 +55,7 @@ fn bound(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
             continue;
         }
         proved += u128::from(node.price.unwrap_or(0));
-        if world.gone(id).is_some() {
+        if cluster.gone(id).is_some() {
             found.push(Violation::BoundCountsRemoved(node.name.clone()));
         }
     }
@@ -64,7 +64,7 @@ fn bound(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
             Ok(value) => proved += value,
             Err(error) => found.push(Violation::Proof { index, error }),
         }
-        if !all_on_offer(world, proof) {
+        if !all_on_offer(cluster, proof) {
             found.push(Violation::NotOnOffer { index });
         }
     }
@@ -74,9 +74,9 @@ fn bound(world: &World<'_>, report: &Report, found: &mut Vec<Violation>) {
 }
 
 /// Whether the problem has the nodes that may go on offer, each at its price or below.
-fn all_on_offer(world: &World<'_>, proof: &BoundProof) -> bool {
+fn all_on_offer(cluster: &PlannedCluster<'_>, proof: &BoundProof) -> bool {
     let mut nodes: Vec<u64> =
-        proof.nodes.iter().map(|node| world.snapshot.nodes[node.index()].price.unwrap_or(0)).collect();
+        proof.nodes.iter().map(|node| cluster.snapshot.nodes[node.index()].price.unwrap_or(0)).collect();
     nodes.sort_unstable();
     let mut bins: Vec<(u64, u64)> =
         proof.problem.bins.iter().filter_map(|bin| Some((bin.price, bin.max_nodes?))).collect();

@@ -1,7 +1,7 @@
 //! Whether the plan speaks of things that are there, and of every pod that needs a place exactly once.
 
+use super::planned_cluster::PlannedCluster;
 use super::violation::Violation;
-use super::world::World;
 use crate::model::{PodId, Snapshot};
 use crate::plan::{Outcome, Target};
 
@@ -46,8 +46,8 @@ pub(super) fn indices(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> 
 }
 
 /// Every pod that needs a place is placed or said not to be, once; targets take pods.
-pub(super) fn decisions(world: &World<'_>, outcome: &Outcome, found: &mut Vec<Violation>) {
-    let (snapshot, plan) = (world.snapshot, &outcome.plan);
+pub(super) fn decisions(cluster: &PlannedCluster<'_>, outcome: &Outcome, found: &mut Vec<Violation>) {
+    let (snapshot, plan) = (cluster.snapshot, &outcome.plan);
     if plan.revision != snapshot.revision {
         found.push(Violation::Revision { plan: plan.revision.clone(), snapshot: snapshot.revision.clone() });
     }
@@ -67,23 +67,23 @@ pub(super) fn decisions(world: &World<'_>, outcome: &Outcome, found: &mut Vec<Vi
     }
     for (index, decided) in decided.into_iter().enumerate() {
         let pod = PodId::from(index);
-        match (world.needs_place(pod), decided) {
+        match (cluster.needs_place(pod), decided) {
             (true, false) => found.push(Violation::Forgotten(snapshot.pod_name(pod))),
             (false, true) => found.push(Violation::NeedsNoPlace(snapshot.pod_name(pod))),
             _ => {}
         }
     }
-    targets(world, found);
+    targets(cluster, found);
 }
 
-fn targets(world: &World<'_>, found: &mut Vec<Violation>) {
-    let snapshot = world.snapshot;
-    for (pod, target) in &world.plan.placements {
+fn targets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    let snapshot = cluster.snapshot;
+    for (pod, target) in &cluster.plan.placements {
         if snapshot.class_of(*pod).problem.is_some() {
             found.push(Violation::Hopeless(snapshot.pod_name(*pod)));
         }
         let Target::Existing(node) = target else { continue };
-        let why = match (world.gone(*node), snapshot.nodes[node.index()].schedulable) {
+        let why = match (cluster.gone(*node), snapshot.nodes[node.index()].schedulable) {
             (Some(why), _) => why,
             (None, false) => "is cordoned",
             _ => continue,

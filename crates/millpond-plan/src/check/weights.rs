@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::planned_cluster::{Group, PlannedCluster};
 use super::violation::Violation;
-use super::world::{Group, World};
 use crate::model::{
     AffinityTerm, ClassId, Labels, Limits, Namespaces, Offering, PodClass, Pool, PoolId, Resources, Snapshot, TypeId,
 };
@@ -25,25 +25,25 @@ pub(super) fn may_differ(snapshot: &Snapshot) -> bool {
 }
 
 /// Looks at the pods of every new node.
-pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
-    if !world.plan.removals.is_empty() {
+pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
+    if !cluster.plan.removals.is_empty() {
         return;
     }
-    let (snapshot, first) = (world.snapshot, world.snapshot.nodes.len());
+    let (snapshot, first) = (cluster.snapshot, cluster.snapshot.nodes.len());
     let ruled = ruled(snapshot);
-    let mut more = OneMore::new(world);
+    let mut more = OneMore::new(cluster);
     // Pods of one class in pools of one weight have the same answer.
     let mut known: HashMap<(ClassId, i32), Option<(PoolId, String)>> = HashMap::new();
-    for number in 0..world.plan.new_nodes.len() {
-        let weight = snapshot.pools[world.plan.new_nodes[number].pool.index()].weight;
-        for index in world.sites[first + number].groups.clone() {
-            let Group { class, planned, .. } = world.groups[index];
+    for number in 0..cluster.plan.new_nodes.len() {
+        let weight = snapshot.pools[cluster.plan.new_nodes[number].pool.index()].weight;
+        for index in cluster.sites[first + number].groups.clone() {
+            let Group { class, planned, .. } = cluster.groups[index];
             if planned == 0 || ruled[class.index()] {
                 continue;
             }
-            let better = known.entry((class, weight)).or_insert_with(|| better(world, &mut more, class, weight));
+            let better = known.entry((class, weight)).or_insert_with(|| better(cluster, &mut more, class, weight));
             if let Some((pool, capacity)) = better {
-                let (pod, node) = (world.pod_name(&world.groups[index]), world.site_name(first + number));
+                let (pod, node) = (cluster.pod_name(&cluster.groups[index]), cluster.site_name(first + number));
                 let pool = snapshot.pools[pool.index()].name.clone();
                 found.push(Violation::Weight { pod, node, pool, capacity: capacity.clone() });
             }
@@ -52,16 +52,21 @@ pub(super) fn check(world: &mut World<'_>, found: &mut Vec<Violation>) {
 }
 
 /// The capacity of a pool above a weight that one more pod of a class could have.
-fn better(world: &mut World<'_>, more: &mut OneMore, class: ClassId, weight: i32) -> Option<(PoolId, String)> {
-    for index in 0..world.snapshot.pools.len() {
-        let pool = &world.snapshot.pools[index];
+fn better(
+    cluster: &mut PlannedCluster<'_>,
+    more: &mut OneMore,
+    class: ClassId,
+    weight: i32,
+) -> Option<(PoolId, String)> {
+    for index in 0..cluster.snapshot.pools.len() {
+        let pool = &cluster.snapshot.pools[index];
         let flexible = pool.requirements.iter().all(|(_, one)| one.min_values().is_none());
         let open = pool.not_ready.is_none() && pool.replicas.is_none();
         if pool.weight <= weight || !flexible || !open {
             continue;
         }
         let id = PoolId::from(index);
-        let capacity = node_with_room(world, id, class).or_else(|| more.node_for(world, id, class));
+        let capacity = node_with_room(cluster, id, class).or_else(|| more.node_for(cluster, id, class));
         if let Some(capacity) = capacity {
             return Some((id, capacity));
         }
@@ -70,24 +75,24 @@ fn better(world: &mut World<'_>, more: &mut OneMore, class: ClassId, weight: i32
 }
 
 /// A new node of a pool with room for a pod.
-fn node_with_room(world: &mut World<'_>, pool: PoolId, class: ClassId) -> Option<String> {
-    let first = world.snapshot.nodes.len();
-    for number in 0..world.plan.new_nodes.len() {
+fn node_with_room(cluster: &mut PlannedCluster<'_>, pool: PoolId, class: ClassId) -> Option<String> {
+    let first = cluster.snapshot.nodes.len();
+    for number in 0..cluster.plan.new_nodes.len() {
         let site = first + number;
-        if world.plan.new_nodes[number].pool != pool || !world.affinity_allows(class, site) {
+        if cluster.plan.new_nodes[number].pool != pool || !cluster.affinity_allows(class, site) {
             continue;
         }
-        let volumes = &world.class(class).volume_terms;
-        if !world.tolerates(class, site) || !volumes.iter().all(|terms| world.satisfies(site, terms)) {
+        let volumes = &cluster.class(class).volume_terms;
+        if !cluster.tolerates(class, site) || !volumes.iter().all(|terms| cluster.satisfies(site, terms)) {
             continue;
         }
-        let mut free = world.allocatable(site).clone();
-        for group in world.groups_of(site) {
-            let requests = &world.class(group.class).requests;
+        let mut free = cluster.allocatable(site).clone();
+        for group in cluster.groups_of(site) {
+            let requests = &cluster.class(group.class).requests;
             (0..group.total()).for_each(|_| free.subtract(requests));
         }
-        if free.first_lacking(&world.class(class).requests).is_none() {
-            return Some(format!("node {} has room", world.site_name(site)));
+        if free.first_lacking(&cluster.class(class).requests).is_none() {
+            return Some(format!("node {} has room", cluster.site_name(site)));
         }
     }
     None
@@ -101,8 +106,8 @@ struct OneMore {
 }
 
 impl OneMore {
-    fn new(world: &World<'_>) -> Self {
-        let snapshot = world.snapshot;
+    fn new(cluster: &PlannedCluster<'_>) -> Self {
+        let snapshot = cluster.snapshot;
         let all = snapshot.pools.len();
         let mut more = Self { used: vec![Default::default(); all + 1], bought: BTreeMap::new() };
         let mut count = |pool: PoolId, capacity: &Resources, price: u64| {
@@ -118,7 +123,7 @@ impl OneMore {
                 count(pool, &node.capacity, node.price.unwrap_or(0));
             }
         }
-        for node in &world.plan.new_nodes {
+        for node in &cluster.plan.new_nodes {
             count(node.pool, &snapshot.types[node.instance_type.index()].capacity, node.price);
             *more.bought.entry((node.instance_type, node.offering)).or_default() += 1;
         }
@@ -126,15 +131,15 @@ impl OneMore {
     }
 
     /// A type of a pool, one more node of which could hold a pod.
-    fn node_for(&mut self, world: &World<'_>, pool: PoolId, class: ClassId) -> Option<String> {
-        let snapshot = world.snapshot;
+    fn node_for(&mut self, cluster: &PlannedCluster<'_>, pool: PoolId, class: ClassId) -> Option<String> {
+        let snapshot = cluster.snapshot;
         for &of in &snapshot.pools[pool.index()].types {
             let instance_type = &snapshot.types[of.index()];
             for (number, offering) in instance_type.offerings.iter().enumerate() {
                 let bought = self.bought.get(&(of, number as u32)).copied().unwrap_or(0);
                 let in_stock = offering.available && offering.left.is_none_or(|left| bought < left);
                 let node = Prospect { snapshot, pool: &snapshot.pools[pool.index()], of, offering };
-                if in_stock && self.is_within(pool, &node) && node.could_hold(world.class(class)) {
+                if in_stock && self.is_within(pool, &node) && node.could_hold(cluster.class(class)) {
                     let (name, zone) = (snapshot.text(instance_type.name), snapshot.text(offering.zone));
                     return Some(format!("its limits allow one more {name} in {zone}"));
                 }

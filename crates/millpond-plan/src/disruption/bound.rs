@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::state::State;
 use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, NodeId, NodeState, PoolId, ResourceId, Resources, Snapshot};
@@ -53,8 +53,9 @@ pub(super) fn value(snapshot: &Snapshot, proof: &BoundProof) -> u128 {
 
 /// Nodes that may go for some reason. That a pool would have too few may change when others are bought.
 fn loose_nodes(state: &State<'_>) -> Vec<NodeId> {
-    let may_go =
-        |node: &NodeId| matches!(state.accounts.reason(state.snapshot, *node), Ok(_) | Err(Refusal::LeastNodes(_)));
+    let may_go = |node: &NodeId| {
+        matches!(state.accounts.reason(state.snapshot, *node), Ok(_) | Err(DisruptionBlocker::LeastNodes(_)))
+    };
     (0..state.snapshot.nodes.len()).map(NodeId::from).filter(may_go).collect()
 }
 

@@ -19,7 +19,7 @@
 //! as much the smallest is taken, and a node whose stay costs nothing stays. For pools with the policy `Balanced` see
 //! [`balanced`](super::balanced).
 
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::planner::Planner;
 use crate::market::Market;
 use crate::model::{DisruptionReason, Snapshot};
@@ -36,7 +36,7 @@ pub struct Consolidated {
     /// The plan with its removals.
     pub outcome: Outcome,
     /// Why each node stays, by node; none for those that go.
-    pub kept: Vec<Option<Refusal>>,
+    pub kept: Vec<Option<DisruptionBlocker>>,
 }
 
 /// Takes nodes away on top of a plan for the pods that wait.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::purchase::{holding, holds};
 use super::state::State;
 use crate::market::Market;
@@ -16,7 +16,7 @@ use crate::model::{ClassId, Labels, PodId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
 use crate::symbol::Symbol;
-use crate::topology::{Domain, Place};
+use crate::topology::{Domain, TopologyNode};
 
 /// Labels other than the hostname that rules between pods are about, with their values.
 pub(super) type Domains = Vec<(Symbol, Option<Symbol>)>;
@@ -25,7 +25,7 @@ pub(super) type Domains = Vec<(Symbol, Option<Symbol>)>;
 pub(super) type Groups = BTreeMap<(ClassId, Domains), Vec<PodId>>;
 
 /// Groups pods for which some of these offers are bought. Fails with a pod that the rules allow in no domain.
-pub(super) fn groups(state: &mut State<'_>, offers: &BitSet, pods: &[PodId]) -> Result<Groups, Refusal> {
+pub(super) fn groups(state: &mut State<'_>, offers: &BitSet, pods: &[PodId]) -> Result<Groups, DisruptionBlocker> {
     let mut groups = Groups::new();
     for &pod in pods {
         let class = state.class(pod);
@@ -75,7 +75,7 @@ struct Rehearsal<'a, 's> {
     offers: &'a BitSet,
     /// How many of the pods are on each node: without any, a domain need not be there.
     nodes: BTreeMap<u32, u32>,
-    seats: BTreeMap<PodId, Place<'s>>,
+    seats: BTreeMap<PodId, TopologyNode<'s>>,
 }
 
 /// A pod that cannot come again where it was.
@@ -96,7 +96,7 @@ impl<'s> Rehearsal<'_, 's> {
         }
     }
 
-    fn seat(&mut self, pod: PodId, place: Place<'s>) {
+    fn seat(&mut self, pod: PodId, place: TopologyNode<'s>) {
         let (class, snapshot) = (self.state.class(pod), self.state.snapshot);
         let topology = self.state.cluster.topology_mut();
         let seated = self.nodes.entry(place.spot).or_default();
@@ -154,7 +154,7 @@ impl<'s> Rehearsal<'_, 's> {
     }
 
     /// Deals pods to other domains.
-    fn deal(&mut self, mut refused: Vec<Refused>, groups: &mut Groups) -> Result<(), Refusal> {
+    fn deal(&mut self, mut refused: Vec<Refused>, groups: &mut Groups) -> Result<(), DisruptionBlocker> {
         // Those that must be near others come after them.
         refused.sort_by_key(|refused| self.state.cluster.topology().must_be_near(self.state.class(refused.pod)));
         let mut choices = BTreeMap::new();
@@ -162,7 +162,7 @@ impl<'s> Rehearsal<'_, 's> {
             let class = self.state.class(refused.pod);
             let choices = choices.entry(class).or_insert_with(|| self.choices(class));
             let chosen = self.choose(&refused, choices);
-            let (domains, offer) = chosen.map_err(|rule| Refusal::NoPlace(refused.pod, rule))?;
+            let (domains, offer) = chosen.map_err(|rule| DisruptionBlocker::NoPlace(refused.pod, rule))?;
             // Each on a node of its own: here only domains count.
             let spot = self.state.cluster.len() + self.nodes.len();
             self.seat(refused.pod, self.state.cluster.place_on(offer, spot as u32));

@@ -15,7 +15,7 @@ use crate::plan::{Plan, Rule, Target};
 
 /// Why a node stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DisruptionBlocker {
     /// No pool bought it.
     Unmanaged,
     /// It goes already.
@@ -88,7 +88,7 @@ fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-impl Refusal {
+impl DisruptionBlocker {
     /// Its name in reports.
     pub fn name(&self) -> &'static str {
         match self {
@@ -249,57 +249,72 @@ impl Accounts {
     }
 
     /// The reason for which a node may be considered: the first that applies and that nothing forbids.
-    pub fn reason(&self, snapshot: &Snapshot, node: NodeId) -> Result<DisruptionReason, Refusal> {
+    pub fn reason(&self, snapshot: &Snapshot, node: NodeId) -> Result<DisruptionReason, DisruptionBlocker> {
         let mut first = None;
         for reason in ORDER {
             match self.eligible(snapshot, node, reason) {
                 Ok(_) => return Ok(reason),
                 // The most telling refusal is of a reason that applies.
-                Err(refusal) if first.is_none() && !refusal.beside_the_point() => first = Some(refusal),
+                Err(blocker) if first.is_none() && !blocker.beside_the_point() => first = Some(blocker),
                 Err(_) => {}
             }
         }
-        Err(first.unwrap_or(Refusal::NoSaving))
+        Err(first.unwrap_or(DisruptionBlocker::NoSaving))
     }
 
     /// Whether a node may be considered for a reason; its pool if so.
-    pub fn eligible(&self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<PoolId, Refusal> {
+    pub fn eligible(
+        &self,
+        snapshot: &Snapshot,
+        node: NodeId,
+        reason: DisruptionReason,
+    ) -> Result<PoolId, DisruptionBlocker> {
         let of = &snapshot.nodes[node.index()];
         let pool = alive(of)?;
         applies(snapshot, of, &snapshot.pools[pool.index()], reason, self.is_empty(snapshot, node))?;
-        self.unhindered(snapshot, node, reason)?;
+        self.check_rules(snapshot, node, reason)?;
         Ok(pool)
     }
 
     /// Whether nothing blocks the disruption: neither the node nor its pods opt out, and budgets allow one more. Does not
     /// check whether the reason applies.
-    pub fn unhindered(&self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<(), Refusal> {
+    pub fn check_rules(
+        &self,
+        snapshot: &Snapshot,
+        node: NodeId,
+        reason: DisruptionReason,
+    ) -> Result<(), DisruptionBlocker> {
         let of = &snapshot.nodes[node.index()];
-        let pool = of.pool.ok_or(Refusal::Unmanaged)?;
+        let pool = of.pool.ok_or(DisruptionBlocker::Unmanaged)?;
         if of.do_not_disrupt {
-            return Err(Refusal::NodeDoNotDisrupt);
+            return Err(DisruptionBlocker::NodeDoNotDisrupt);
         }
         let in_the_end = goes_in_the_end(of, reason);
         for &pod in self.residents.of(node) {
             match undisturbed(snapshot, pod) {
-                Err(Refusal::PodDoNotDisrupt(..)) if in_the_end => {}
+                Err(DisruptionBlocker::PodDoNotDisrupt(..)) if in_the_end => {}
                 other => other?,
             }
         }
         for pod in self.residents.movers(snapshot, node).filter(|_| !in_the_end) {
-            self.evictions.check(snapshot, pod).map_err(|refusal| Refusal::Evictions(pod, refusal))?;
+            self.evictions.check(snapshot, pod).map_err(|blocker| DisruptionBlocker::Evictions(pod, blocker))?;
         }
         self.within_budget(snapshot, pool, reason)?;
         self.above_least(snapshot, pool, reason)
     }
 
     /// Takes the evictions of a node that goes.
-    pub fn evict(&mut self, snapshot: &Snapshot, node: NodeId, reason: DisruptionReason) -> Result<Evictions, Refusal> {
+    pub fn evict(
+        &mut self,
+        snapshot: &Snapshot,
+        node: NodeId,
+        reason: DisruptionReason,
+    ) -> Result<Evictions, DisruptionBlocker> {
         let movers = self.residents.movers(snapshot, node);
         if goes_in_the_end(&snapshot.nodes[node.index()], reason) {
             return Ok(self.evictions.take_what_is_allowed(snapshot, movers));
         }
-        self.evictions.take(snapshot, movers).map_err(|(pod, refusal)| Refusal::Evictions(pod, refusal))
+        self.evictions.take(snapshot, movers).map_err(|(pod, blocker)| DisruptionBlocker::Evictions(pod, blocker))
     }
 
     /// Whether no pod of a node needs another place, and no buffer its room.
@@ -313,7 +328,12 @@ impl Accounts {
     }
 
     /// Whether the budgets of the pool let another node go.
-    pub fn within_budget(&self, snapshot: &Snapshot, pool: PoolId, reason: DisruptionReason) -> Result<(), Refusal> {
+    pub fn within_budget(
+        &self,
+        snapshot: &Snapshot,
+        pool: PoolId,
+        reason: DisruptionReason,
+    ) -> Result<(), DisruptionBlocker> {
         if self.budgets.left(pool, reason) != Some(0) {
             return Ok(());
         }
@@ -321,9 +341,9 @@ impl Accounts {
     }
 
     /// The refusal of a pool whose budgets are used up.
-    pub(super) fn used_up(&self, pool: PoolId, reason: DisruptionReason, opens: Option<Seconds>) -> Refusal {
+    pub(super) fn used_up(&self, pool: PoolId, reason: DisruptionReason, opens: Option<Seconds>) -> DisruptionBlocker {
         let allowance = self.budgets.allowance(pool, reason);
-        Refusal::Budget {
+        DisruptionBlocker::Budget {
             allowed: allowance.nodes.unwrap_or(0),
             busy: self.budgets.busy(pool),
             budget: allowance.budget.unwrap_or(0),
@@ -333,10 +353,15 @@ impl Accounts {
     }
 
     /// Whether the pool can lose a node for good. A drifted or expired one that is replaced does not count.
-    fn above_least(&self, snapshot: &Snapshot, pool: PoolId, reason: DisruptionReason) -> Result<(), Refusal> {
+    fn above_least(
+        &self,
+        snapshot: &Snapshot,
+        pool: PoolId,
+        reason: DisruptionReason,
+    ) -> Result<(), DisruptionBlocker> {
         let least = snapshot.pools[pool.index()].min_nodes;
         let by_choice = matches!(reason, DisruptionReason::Empty);
-        if by_choice && self.nodes[pool.index()] <= least { Err(Refusal::LeastNodes(least)) } else { Ok(()) }
+        if by_choice && self.nodes[pool.index()] <= least { Err(DisruptionBlocker::LeastNodes(least)) } else { Ok(()) }
     }
 }
 
@@ -345,12 +370,12 @@ const ORDER: [DisruptionReason; 4] =
     [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Expired, DisruptionReason::Underutilized];
 
 /// Whether a node is one of ours, and at work.
-fn alive(node: &Node) -> Result<PoolId, Refusal> {
-    let pool = node.pool.ok_or(Refusal::Unmanaged)?;
+fn alive(node: &Node) -> Result<PoolId, DisruptionBlocker> {
+    let pool = node.pool.ok_or(DisruptionBlocker::Unmanaged)?;
     match node.state {
-        NodeState::Leaving => Err(Refusal::Leaving),
-        NodeState::Starting => Err(Refusal::Starting),
-        NodeState::Running if node.initialized.is_none() => Err(Refusal::NotInitialized),
+        NodeState::Leaving => Err(DisruptionBlocker::Leaving),
+        NodeState::Starting => Err(DisruptionBlocker::Starting),
+        NodeState::Running if node.initialized.is_none() => Err(DisruptionBlocker::NotInitialized),
         NodeState::Running => Ok(pool),
     }
 }
@@ -362,19 +387,21 @@ fn applies(
     pool: &Pool,
     reason: DisruptionReason,
     empty: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), DisruptionBlocker> {
     match reason {
         DisruptionReason::Drifted => {
-            let settles = node.drifted.as_ref().ok_or(Refusal::NotDrifted)?.settles();
-            settles.filter(|then| *then > snapshot.now).map_or(Ok(()), |then| Err(Refusal::DriftedLately(then)))
+            let settles = node.drifted.as_ref().ok_or(DisruptionBlocker::NotDrifted)?.settles();
+            settles
+                .filter(|then| *then > snapshot.now)
+                .map_or(Ok(()), |then| Err(DisruptionBlocker::DriftedLately(then)))
         }
         DisruptionReason::Expired => {
             let then = node.expires(pool.disruption.expire_after);
             let over = then.is_some_and(|then| then <= snapshot.now);
-            if over { Ok(()) } else { Err(Refusal::NotExpired(then)) }
+            if over { Ok(()) } else { Err(DisruptionBlocker::NotExpired(then)) }
         }
-        DisruptionReason::Empty if !empty => Err(Refusal::NotEmpty),
-        DisruptionReason::Underutilized if empty => Err(Refusal::IsEmpty),
+        DisruptionReason::Empty if !empty => Err(DisruptionBlocker::NotEmpty),
+        DisruptionReason::Underutilized if empty => Err(DisruptionBlocker::IsEmpty),
         DisruptionReason::Empty | DisruptionReason::Underutilized => consolidatable(snapshot, node, pool, empty),
     }
 }
@@ -385,43 +412,43 @@ fn goes_in_the_end(node: &Node, reason: DisruptionReason) -> bool {
     node.ends_in_time && matches!(reason, DisruptionReason::Drifted | DisruptionReason::Expired)
 }
 
-fn consolidatable(snapshot: &Snapshot, node: &Node, pool: &Pool, empty: bool) -> Result<(), Refusal> {
+fn consolidatable(snapshot: &Snapshot, node: &Node, pool: &Pool, empty: bool) -> Result<(), DisruptionBlocker> {
     if pool.replicas.is_some() {
-        return Err(Refusal::FixedSize);
+        return Err(DisruptionBlocker::FixedSize);
     }
     if !empty && pool.disruption.policy == Consolidation::WhenEmpty {
-        return Err(Refusal::OnlyWhenEmpty);
+        return Err(DisruptionBlocker::OnlyWhenEmpty);
     }
     settled(snapshot, node, pool)?;
-    if !empty && node.price.is_none() { Err(Refusal::Unpriced) } else { Ok(()) }
+    if !empty && node.price.is_none() { Err(DisruptionBlocker::Unpriced) } else { Ok(()) }
 }
 
 /// Whether a node has been quiet for long enough. Pods are not moved onto others either: they would only wait
 /// longer to be quiet.
-pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(), Refusal> {
-    let after = pool.disruption.consolidate_after.ok_or(Refusal::ConsolidationOff)?;
+pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(), DisruptionBlocker> {
+    let after = pool.disruption.consolidate_after.ok_or(DisruptionBlocker::ConsolidationOff)?;
     let since = node.last_pod_event.max(node.initialized).unwrap_or(node.created);
     let quiet = since.saturating_add(after);
-    if quiet > snapshot.now { Err(Refusal::Unsettled(quiet)) } else { Ok(()) }
+    if quiet > snapshot.now { Err(DisruptionBlocker::Unsettled(quiet)) } else { Ok(()) }
 }
 
 /// Whether a pod allows its node to be removed. A pod without a controller does not: its work would be lost; its owner can
 /// delete it.
-fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), Refusal> {
+fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), DisruptionBlocker> {
     let of = &snapshot.pods[pod.index()];
     match of.state {
-        PodState::Pending => return Err(Refusal::RoomKept(pod)),
+        PodState::Pending => return Err(DisruptionBlocker::RoomKept(pod)),
         PodState::Terminating | PodState::Gated => return Ok(()),
         PodState::Bound => {}
     }
     let class = snapshot.class_of(pod);
-    let owned = if class.kind == PodKind::Bare { Err(Refusal::PodWithoutOwner(pod)) } else { Ok(()) };
+    let owned = if class.kind == PodKind::Bare { Err(DisruptionBlocker::PodWithoutOwner(pod)) } else { Ok(()) };
     match class.do_not_disrupt {
         DoNotDisrupt::No => owned,
-        DoNotDisrupt::Always => Err(Refusal::PodDoNotDisrupt(pod, None)),
+        DoNotDisrupt::Always => Err(DisruptionBlocker::PodDoNotDisrupt(pod, None)),
         DoNotDisrupt::For(after) => {
             let until = of.started.unwrap_or(snapshot.now).saturating_add(after);
-            if until > snapshot.now { Err(Refusal::PodDoNotDisrupt(pod, Some(until))) } else { owned }
+            if until > snapshot.now { Err(DisruptionBlocker::PodDoNotDisrupt(pod, Some(until))) } else { owned }
         }
     }
 }

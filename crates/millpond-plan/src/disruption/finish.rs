@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::bound;
 use super::consolidate::Consolidated;
 use super::cost::pods_cost;
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::planner::{Planner, Step, outdated};
 use crate::cluster_state::NodeSlotId;
 use crate::market::Market;
@@ -70,21 +70,21 @@ impl Planner<'_> {
     }
 
     /// For every node that stays the most telling refusal.
-    fn reasons_to_stay(&mut self) -> Vec<Option<Refusal>> {
+    fn reasons_to_stay(&mut self) -> Vec<Option<DisruptionBlocker>> {
         let mut kept = std::mem::take(&mut self.kept);
-        for (index, refusal) in kept.iter_mut().enumerate() {
+        for (index, blocker) in kept.iter_mut().enumerate() {
             let node = NodeId::from(index);
             if self.removed[index] {
-                *refusal = None;
-            } else if refusal.as_ref().is_none_or(Refusal::beside_the_point) {
-                *refusal = Some(match self.state.accounts.reason(self.state.snapshot, node) {
-                    Err(refusal) => refusal,
-                    Ok(_) if !self.state.contents(node).is_empty() => Refusal::Promised,
-                    Ok(_) => Refusal::NoSaving,
+                *blocker = None;
+            } else if blocker.as_ref().is_none_or(DisruptionBlocker::beside_the_point) {
+                *blocker = Some(match self.state.accounts.reason(self.state.snapshot, node) {
+                    Err(blocker) => blocker,
+                    Ok(_) if !self.state.contents(node).is_empty() => DisruptionBlocker::Promised,
+                    Ok(_) => DisruptionBlocker::NoSaving,
                 });
             }
-            if refusal.as_ref().is_some_and(|refusal| self.is_for_buffers(node, refusal)) {
-                *refusal = Some(Refusal::Buffer);
+            if blocker.as_ref().is_some_and(|blocker| self.is_for_buffers(node, blocker)) {
+                *blocker = Some(DisruptionBlocker::Buffer);
             }
         }
         self.add_chances(&mut kept);
@@ -92,19 +92,24 @@ impl Planner<'_> {
     }
 
     /// Whether a node stays for no other reason than the room that it keeps for buffers.
-    fn is_for_buffers(&self, node: NodeId, refusal: &Refusal) -> bool {
+    fn is_for_buffers(&self, node: NodeId, blocker: &DisruptionBlocker) -> bool {
         let snapshot = self.state.snapshot;
-        let for_its_pods =
-            matches!(refusal, Refusal::NoPlace(..) | Refusal::NoSaving | Refusal::OnlyWhenEmpty | Refusal::Promised);
+        let for_its_pods = matches!(
+            blocker,
+            DisruptionBlocker::NoPlace(..)
+                | DisruptionBlocker::NoSaving
+                | DisruptionBlocker::OnlyWhenEmpty
+                | DisruptionBlocker::Promised
+        );
         for_its_pods && !outdated(snapshot, self.node(node)) && self.state.accounts.is_buffer_only(snapshot, node)
     }
 
     /// Says when budgets that are used up let another node go; once for each pool and reason.
-    fn add_chances(&self, kept: &mut [Option<Refusal>]) {
+    fn add_chances(&self, kept: &mut [Option<DisruptionBlocker>]) {
         let mut known = HashMap::new();
-        for (index, refusal) in kept.iter_mut().enumerate() {
+        for (index, blocker) in kept.iter_mut().enumerate() {
             let Some(pool) = self.state.snapshot.nodes[index].pool else { continue };
-            if let Some(Refusal::Budget { opens, budget, .. }) = refusal {
+            if let Some(DisruptionBlocker::Budget { opens, budget, .. }) = blocker {
                 *opens = *known.entry((pool, *budget)).or_insert_with(|| {
                     let reasons = &self.state.snapshot.pools[pool.index()].disruption.budgets[*budget].reasons;
                     let reason = reasons.first().copied().unwrap_or(DisruptionReason::Underutilized);

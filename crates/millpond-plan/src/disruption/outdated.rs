@@ -1,6 +1,6 @@
 //! Nodes that go whatever is saved: empty, drifted and expired ones.
 
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::planner::{Planner, expired};
 use super::trial::Buying;
 use crate::model::{DisruptionReason, NodeId};
@@ -16,9 +16,9 @@ impl Planner<'_> {
         while let Some(node) = queue.next(&self.state.zones) {
             let mark = self.state.mark();
             match self.state.take(node, reason) {
-                Err(refusal) => self.keep(node, refusal),
+                Err(blocker) => self.keep(node, blocker),
                 Ok(_) => match self.state.rules_hold() {
-                    Err((pod, rule)) => self.undo(mark, &[node], Refusal::NoPlace(pod, rule)),
+                    Err((pod, rule)) => self.undo(mark, &[node], DisruptionBlocker::NoPlace(pod, rule)),
                     Ok(()) => self.commit(vec![node], reason, Vec::new()),
                 },
             }
@@ -40,7 +40,7 @@ impl Planner<'_> {
         while let Some(node) = queue.next(&self.state.zones) {
             let mark = self.state.mark();
             match self.trial(&[node], reason, Buying::Whatever) {
-                Err(refusal) => self.undo(mark, &[node], refusal),
+                Err(blocker) => self.undo(mark, &[node], blocker),
                 Ok((nodes, bought)) => self.commit(nodes, reason, bought),
             }
         }

@@ -21,7 +21,7 @@ pub enum EvictionRefusal {
 
 /// Which budgets are for a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cover {
+enum MatchingBudgets {
     None,
     One(u32),
     Several(u32, u32),
@@ -34,7 +34,7 @@ pub struct Evictions(Vec<(u32, u32)>);
 /// What PodDisruptionBudgets still allow.
 #[derive(Debug, Clone)]
 pub struct EvictionLedger {
-    covers: Vec<Cover>,
+    covers: Vec<MatchingBudgets>,
     left: Vec<u32>,
 }
 
@@ -52,9 +52,9 @@ impl EvictionLedger {
                 selector.is_some_and(|selector| selects(selector, &class.labels, &snapshot.symbols))
             });
             match (found.next(), found.next()) {
-                (None, _) => Cover::None,
-                (Some(one), None) => Cover::One(one),
-                (Some(one), Some(other)) => Cover::Several(one, other),
+                (None, _) => MatchingBudgets::None,
+                (Some(one), None) => MatchingBudgets::One(one),
+                (Some(one), Some(other)) => MatchingBudgets::Several(one, other),
             }
         };
         Self {
@@ -65,7 +65,7 @@ impl EvictionLedger {
 
     /// Whether any budget is for the class.
     pub fn covers(&self, class: ClassId) -> bool {
-        self.covers[class.index()] != Cover::None
+        self.covers[class.index()] != MatchingBudgets::None
     }
 
     /// Evictions that a budget still allows.
@@ -90,7 +90,7 @@ impl EvictionLedger {
     ) -> Result<Evictions, (PodId, EvictionRefusal)> {
         let mut wanted: BTreeMap<u32, u32> = BTreeMap::new();
         for pod in pods {
-            self.check(snapshot, pod).map_err(|refusal| (pod, refusal))?;
+            self.check(snapshot, pod).map_err(|blocker| (pod, blocker))?;
             if let Ok(Some(budget)) = self.charge(snapshot, pod) {
                 *wanted.entry(budget).or_default() += 1;
             }
@@ -128,9 +128,9 @@ impl EvictionLedger {
     fn charge(&self, snapshot: &Snapshot, pod: PodId) -> Result<Option<u32>, EvictionRefusal> {
         let of = &snapshot.pods[pod.index()];
         match self.covers[of.class.index()] {
-            Cover::None => Ok(None),
-            Cover::Several(one, other) => Err(EvictionRefusal::Several(one, other)),
-            Cover::One(budget) => {
+            MatchingBudgets::None => Ok(None),
+            MatchingBudgets::Several(one, other) => Err(EvictionRefusal::Several(one, other)),
+            MatchingBudgets::One(budget) => {
                 let free = of.started.is_none() && snapshot.disruption_budgets[budget as usize].unhealthy_always;
                 Ok((!free).then_some(budget))
             }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::balanced::Totals;
 use super::bound;
-use super::eligible::{Refusal, settled};
+use super::eligible::{DisruptionBlocker, settled};
 use super::order::Queue;
 use super::receivers::Receivers;
 use super::state::{Mark, State};
@@ -39,7 +39,7 @@ pub(super) struct Planner<'s> {
     pub(super) planned: Vec<NodeSlotId>,
     pub(super) steps: Vec<Step>,
     pub(super) removed: Vec<bool>,
-    pub(super) kept: Vec<Option<Refusal>>,
+    pub(super) kept: Vec<Option<DisruptionBlocker>>,
     pub(super) solves: usize,
     pub(super) budget: pack::Budget,
     /// What any plan costs at least.
@@ -150,28 +150,31 @@ impl<'s> Planner<'s> {
         if empty && reason == DisruptionReason::Underutilized { DisruptionReason::Empty } else { reason }
     }
 
-    pub(super) fn keep(&mut self, node: NodeId, refusal: Refusal) {
+    pub(super) fn keep(&mut self, node: NodeId, blocker: DisruptionBlocker) {
         let known = self.kept[node.index()].as_ref();
         // What holds up a drifted node says more than that consolidation would not touch it. And where whatever can be
         // bought is no place for a pod, it is no news that consolidation finds none either.
         let outdated = outdated(self.state.snapshot, self.node(node));
-        let idle = matches!(refusal, Refusal::ConsolidationOff | Refusal::OnlyWhenEmpty);
-        let vain = matches!(refusal, Refusal::NoPlace(..) | Refusal::NoSaving | Refusal::NotWorthwhile);
+        let idle = matches!(blocker, DisruptionBlocker::ConsolidationOff | DisruptionBlocker::OnlyWhenEmpty);
+        let vain = matches!(
+            blocker,
+            DisruptionBlocker::NoPlace(..) | DisruptionBlocker::NoSaving | DisruptionBlocker::NotWorthwhile
+        );
         let says_more = known.is_some_and(|known| match known {
-            Refusal::NoPlace(..) => idle || vain,
+            DisruptionBlocker::NoPlace(..) => idle || vain,
             known => idle && !known.beside_the_point(),
         });
         if !(outdated && says_more) {
-            self.kept[node.index()] = Some(refusal);
+            self.kept[node.index()] = Some(blocker);
         }
     }
 
-    pub(super) fn undo(&mut self, mark: Mark, nodes: &[NodeId], refusal: Refusal) {
+    pub(super) fn undo(&mut self, mark: Mark, nodes: &[NodeId], blocker: DisruptionBlocker) {
         let touched = self.state.touched(mark);
         self.state.undo(mark);
         self.receivers.undo(&self.state.cluster, &touched);
         for &node in nodes {
-            self.keep(node, refusal.clone());
+            self.keep(node, blocker.clone());
         }
     }
 
@@ -187,7 +190,7 @@ impl<'s> Planner<'s> {
             .collect();
         for node in restored {
             self.removed[node.index()] = false;
-            self.keep(node, Refusal::Promised);
+            self.keep(node, DisruptionBlocker::Promised);
             self.steps.retain(|step| step.nodes != [node]);
         }
         bought.retain(|spot| self.state.cluster.offer(*spot).is_some());
@@ -263,7 +266,7 @@ fn receives(snapshot: &Snapshot, node: &Node) -> bool {
     let Some(pool) = node.pool.map(|pool| &snapshot.pools[pool.index()]) else {
         return node.ready && node.state == NodeState::Running;
     };
-    let restless = matches!(settled(snapshot, node, pool), Err(Refusal::Unsettled(_)));
+    let restless = matches!(settled(snapshot, node, pool), Err(DisruptionBlocker::Unsettled(_)));
     node.ready
         && node.state == NodeState::Running
         && node.initialized.is_some()

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::domains;
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::replacement_set;
 use super::state::State;
 use crate::cluster_state::NodeSlotId;
@@ -81,7 +81,7 @@ pub(super) fn quote(
     most: u128,
     filled: Filled,
     budget: pack::Budget,
-) -> Result<Quote, Refusal> {
+) -> Result<Quote, DisruptionBlocker> {
     let lots = lots(state, on_sale, pods, most)?;
     if let Some(lot) = lots.lots.iter().find(|lot| lots.sets[lot.offers].is_empty()) {
         return Err(nothing_for(lot.pods[0]));
@@ -92,7 +92,7 @@ pub(super) fn quote(
 }
 
 /// Buys nodes and puts the pods on them. Fails with a pod that found no place; the caller undoes what was done then.
-pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<NodeSlotId>, Refusal> {
+pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<NodeSlotId>, DisruptionBlocker> {
     let Quote { mut lots, ties, solution } = quote;
     let mut bought = Vec::new();
     let mut left = Vec::new();
@@ -196,7 +196,7 @@ fn place_alone(
     on_sale: &BitSet,
     pod: PodId,
     bought: &mut Vec<NodeSlotId>,
-) -> Result<(), Refusal> {
+) -> Result<(), DisruptionBlocker> {
     let class = state.class(pod);
     for &spot in bought.iter() {
         if state.cluster.check(class, spot).is_ok() {
@@ -210,7 +210,7 @@ fn place_alone(
     let ties: Vec<usize> = offers.into_iter().filter(|&offer| state.market.offer(offer).price == cheapest).collect();
     let spot = pick(state, &ties, &[pod]).map(|offer| state.open(offer)).ok_or(nothing_for(pod))?;
     bought.push(spot);
-    state.cluster.check(class, spot).map_err(|rule| Refusal::NoPlace(pod, rule))?;
+    state.cluster.check(class, spot).map_err(|rule| DisruptionBlocker::NoPlace(pod, rule))?;
     state.put(pod, spot);
     Ok(())
 }
@@ -231,12 +231,12 @@ pub(super) fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<
 }
 
 /// A pod for which nothing can be had.
-fn nothing_for(pod: PodId) -> Refusal {
-    Refusal::NoPlace(pod, Rule::Resources)
+fn nothing_for(pod: PodId) -> DisruptionBlocker {
+    DisruptionBlocker::NoPlace(pod, Rule::Resources)
 }
 
 /// Groups pods by class and by the domains that they come again in.
-fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Result<Lots, Refusal> {
+fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Result<Lots, DisruptionBlocker> {
     let allowed: BitSet = on_sale.iter().filter(|&offer| state.ledger.allows(offer).is_ok()).collect();
     let groups = domains::groups(state, &allowed, pods)?;
     let affordable: BitSet =

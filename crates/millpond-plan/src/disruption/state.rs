@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::eligible::{Accounts, Refusal};
+use super::eligible::{Accounts, DisruptionBlocker};
 use super::order::Zones;
 use super::pdb::Evictions;
 use crate::cluster_state::{ClusterState, NodeSlotId};
@@ -10,7 +10,7 @@ use crate::market::Market;
 use crate::model::{ClassId, DisruptionReason, NodeId, PodId, PodKind, PodState, PoolId, Snapshot};
 use crate::plan::Rule;
 use crate::solve::ledger::Ledger;
-use crate::topology::Place;
+use crate::topology::TopologyNode;
 
 /// A change that can be undone.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl<'s> State<'s> {
     }
 
     /// Where a pod is, or was until it was lifted.
-    pub(super) fn last_place(&self, pod: PodId) -> Place<'s> {
+    pub(super) fn last_place(&self, pod: PodId) -> TopologyNode<'s> {
         let home = self.snapshot.pods[pod.index()].node.map(|node| NodeSlotId(node.0));
         let spot = self.moved[pod.index()].or(home).expect("pods that move were somewhere");
         self.cluster.place_of(spot)
@@ -125,7 +125,7 @@ impl<'s> State<'s> {
 
     /// Takes a node away for a reason: counts it, lifts its pods, closes it. Gives back the pods, or says why not;
     /// then nothing has changed.
-    pub(super) fn take(&mut self, node: NodeId, reason: DisruptionReason) -> Result<Vec<PodId>, Refusal> {
+    pub(super) fn take(&mut self, node: NodeId, reason: DisruptionReason) -> Result<Vec<PodId>, DisruptionBlocker> {
         if let Some(pool) = self.snapshot.nodes[node.index()].pool
             && self.accounts.budgets.left(pool, reason) == Some(0)
         {
@@ -140,7 +140,7 @@ impl<'s> State<'s> {
             of.state == PodState::Terminating && !topology.is_free(of.class)
         };
         if let Some(pod) = residents.iter().find(ending) {
-            return Err(Refusal::PodEnding(*pod));
+            return Err(DisruptionBlocker::PodEnding(*pod));
         }
         let evicted = self.accounts.evict(self.snapshot, node, reason)?;
         self.changes.push(Change::Evicted(evicted));

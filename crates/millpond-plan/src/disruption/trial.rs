@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::planner::Planner;
 use super::purchase::{self, Filled, Purchase, Quote};
 use super::replacement_set;
@@ -51,7 +51,7 @@ impl Planner<'_> {
         nodes: &[NodeId],
         reason: DisruptionReason,
         buying: Buying,
-    ) -> Result<(Vec<NodeId>, Vec<NodeSlotId>), Refusal> {
+    ) -> Result<(Vec<NodeId>, Vec<NodeSlotId>), DisruptionBlocker> {
         let mut taken = Vec::with_capacity(nodes.len());
         let mut pods = Vec::new();
         for &node in nodes {
@@ -61,7 +61,7 @@ impl Planner<'_> {
                     taken.push(node);
                     self.receivers.refresh(&self.state.cluster, NodeSlotId(node.0));
                 }
-                Err(refusal) if nodes.len() == 1 => return Err(refusal),
+                Err(blocker) if nodes.len() == 1 => return Err(blocker),
                 Err(_) => {}
             }
         }
@@ -77,12 +77,12 @@ impl Planner<'_> {
             self.mend(&pods, &mut bought)?;
         }
         self.enough_nodes(&taken)?;
-        self.state.rules_hold().map_err(|(pod, rule)| Refusal::NoPlace(pod, rule))?;
+        self.state.rules_hold().map_err(|(pod, rule)| DisruptionBlocker::NoPlace(pod, rule))?;
         Ok((taken, bought))
     }
 
     /// Moves those of the pods on whose rules others have broken by coming after them; each about once.
-    fn mend(&mut self, pods: &[PodId], bought: &mut Vec<NodeSlotId>) -> Result<(), Refusal> {
+    fn mend(&mut self, pods: &[PodId], bought: &mut Vec<NodeSlotId>) -> Result<(), DisruptionBlocker> {
         for _ in pods {
             let Some((pod, _)) = self.state.rules_hold().err().filter(|(pod, _)| pods.contains(pod)) else { break };
             let Some(spot) = self.state.take_off(pod) else { break };
@@ -99,7 +99,7 @@ impl Planner<'_> {
     }
 
     /// Moves pods to nodes with room, large ones first; gives back those that found none.
-    pub(super) fn move_elsewhere(&mut self, mut pods: Vec<PodId>, all: bool) -> Result<Vec<PodId>, Refusal> {
+    pub(super) fn move_elsewhere(&mut self, mut pods: Vec<PodId>, all: bool) -> Result<Vec<PodId>, DisruptionBlocker> {
         let key = |pod: &PodId| {
             let class = self.state.class(*pod);
             (Reverse(self.values[class.index()]), class, *pod)
@@ -113,7 +113,7 @@ impl Planner<'_> {
                     self.state.put(pod, spot);
                     self.receivers.refresh(&self.state.cluster, spot);
                 }
-                Err(rule) if all => return Err(Refusal::NoPlace(pod, rule)),
+                Err(rule) if all => return Err(DisruptionBlocker::NoPlace(pod, rule)),
                 Err(_) => left.push(pod),
             }
         }
@@ -121,9 +121,9 @@ impl Planner<'_> {
     }
 
     /// Buys nodes for pods, or lets an empty node stay for them.
-    fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<NodeSlotId>, Refusal> {
+    fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<NodeSlotId>, DisruptionBlocker> {
         self.solves += 1;
-        let refusal = |why| if most == u128::MAX { why } else { Refusal::NoSaving };
+        let blocker = |why| if most == u128::MAX { why } else { DisruptionBlocker::NoSaving };
         let quote = self.quote(pods, most, Filled::Whole);
         // A node that is there need not be quite as cheap as a new one.
         let price = quote.as_ref().map_or(most, purchase::Quote::cost);
@@ -132,7 +132,7 @@ impl Planner<'_> {
             return Ok(vec![NodeSlotId(node.0)]);
         }
         let mark = self.state.mark();
-        let tight = purchase::buy(&mut self.state, &self.on_sale, quote.map_err(refusal)?).map_err(refusal)?;
+        let tight = purchase::buy(&mut self.state, &self.on_sale, quote.map_err(blocker)?).map_err(blocker)?;
         if purchase::holds_anyhow(&self.state, &tight) {
             return Ok(tight);
         }
@@ -141,14 +141,14 @@ impl Planner<'_> {
             Some(bought) => Ok(bought),
             // What has to go goes, even so.
             None if most == u128::MAX => {
-                let quote = self.quote(pods, most, Filled::Whole).map_err(refusal)?;
-                purchase::buy(&mut self.state, &self.on_sale, quote).map_err(refusal)
+                let quote = self.quote(pods, most, Filled::Whole).map_err(blocker)?;
+                purchase::buy(&mut self.state, &self.on_sale, quote).map_err(blocker)
             }
-            None => Err(Refusal::NoSaving),
+            None => Err(DisruptionBlocker::NoSaving),
         }
     }
 
-    fn quote(&mut self, pods: &[PodId], most: u128, filled: Filled) -> Result<Quote, Refusal> {
+    fn quote(&mut self, pods: &[PodId], most: u128, filled: Filled) -> Result<Quote, DisruptionBlocker> {
         purchase::quote(&mut self.state, &self.on_sale, pods, most, filled, self.budget)
     }
 
@@ -204,23 +204,23 @@ impl Planner<'_> {
     }
 
     /// Whether pools that lose nodes keep their least number.
-    fn enough_nodes(&self, nodes: &[NodeId]) -> Result<(), Refusal> {
+    fn enough_nodes(&self, nodes: &[NodeId]) -> Result<(), DisruptionBlocker> {
         nodes.iter().filter_map(|node| self.node(*node).pool).try_for_each(|pool| self.enough(pool))
     }
 
-    pub(super) fn enough(&self, pool: PoolId) -> Result<(), Refusal> {
+    pub(super) fn enough(&self, pool: PoolId) -> Result<(), DisruptionBlocker> {
         let least = self.state.snapshot.pools[pool.index()].min_nodes;
-        if self.state.accounts.nodes[pool.index()] < least { Err(Refusal::LeastNodes(least)) } else { Ok(()) }
+        if self.state.accounts.nodes[pool.index()] < least { Err(DisruptionBlocker::LeastNodes(least)) } else { Ok(()) }
     }
 
     /// Whether taking these nodes away saves enough.
-    pub(super) fn worthwhile(&self, nodes: &[NodeId], bought: &[NodeSlotId]) -> Result<(), Refusal> {
+    pub(super) fn worthwhile(&self, nodes: &[NodeId], bought: &[NodeSlotId]) -> Result<(), DisruptionBlocker> {
         let savings = self.savings(nodes, bought);
         let least = self.most(nodes).div_ceil(LEAST_SAVING);
         if savings <= 0 || !bought.is_empty() && (savings as u128) < least {
-            return Err(Refusal::NoSaving);
+            return Err(DisruptionBlocker::NoSaving);
         }
         let approved = self.totals.approve(self.state.snapshot, &self.state.accounts.residents, nodes, savings);
-        if approved { Ok(()) } else { Err(Refusal::NotWorthwhile) }
+        if approved { Ok(()) } else { Err(DisruptionBlocker::NotWorthwhile) }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::eligible::Refusal;
+use super::eligible::DisruptionBlocker;
 use super::planner::Planner;
 use super::purchase;
 use super::trial::Buying;
@@ -40,8 +40,8 @@ impl Planner<'_> {
                 break;
             }
             if let Some(pod) = self.hopeless(node) {
-                let refusal = self.refused(node).unwrap_or(Refusal::NoPlace(pod, Rule::Resources));
-                self.keep(node, refusal);
+                let blocker = self.refused(node).unwrap_or(DisruptionBlocker::NoPlace(pod, Rule::Resources));
+                self.keep(node, blocker);
                 continue;
             }
             let mark = self.state.mark();
@@ -51,9 +51,9 @@ impl Planner<'_> {
                     self.commit(nodes, DisruptionReason::Underutilized, Vec::new());
                     found = true;
                 }
-                Err(refusal) => {
-                    failures += usize::from(matches!(refusal, Refusal::NoPlace(..)));
-                    self.undo(mark, &[node], refusal);
+                Err(blocker) => {
+                    failures += usize::from(matches!(blocker, DisruptionBlocker::NoPlace(..)));
+                    self.undo(mark, &[node], blocker);
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Planner<'_> {
     }
 
     /// Why the node may not go, whatever becomes of its pods.
-    fn refused(&self, node: NodeId) -> Option<Refusal> {
+    fn refused(&self, node: NodeId) -> Option<DisruptionBlocker> {
         let accounts = &self.state.accounts;
         let reason = self.reason_for(node, DisruptionReason::Underutilized);
         let pool = self.node(node).pool?;
@@ -131,8 +131,8 @@ impl Planner<'_> {
                 self.commit(nodes, reason, bought);
                 true
             }
-            Err(refusal) => {
-                self.undo(mark, nodes, refusal);
+            Err(blocker) => {
+                self.undo(mark, nodes, blocker);
                 false
             }
         }
@@ -143,13 +143,13 @@ impl Planner<'_> {
         let mark = self.state.mark();
         let tried = self.trial(nodes, DisruptionReason::Underutilized, Buying::Cheaper);
         let savings = match tried {
-            Err(refusal) => {
-                self.undo(mark, nodes, refusal);
+            Err(blocker) => {
+                self.undo(mark, nodes, blocker);
                 return None;
             }
             Ok((taken, bought)) => self.savings(&taken, &bought),
         };
-        self.undo(mark, nodes, Refusal::NoSaving);
+        self.undo(mark, nodes, DisruptionBlocker::NoSaving);
         (savings > 0).then_some(savings)
     }
 
@@ -194,7 +194,7 @@ impl Planner<'_> {
                 }
                 found = true;
             } else {
-                self.undo(mark, &[], Refusal::NoSaving);
+                self.undo(mark, &[], DisruptionBlocker::NoSaving);
             }
         }
         found

@@ -2,7 +2,7 @@
 
 use super::budget::REASONS;
 use super::consolidate::{Consolidated, consolidate};
-use super::eligible::{Accounts, Refusal};
+use super::eligible::{Accounts, DisruptionBlocker};
 use crate::market::Market;
 use crate::model::{DisruptionReason, NodeId, NodeState, Seconds, Snapshot};
 use crate::plan::{Outcome, Removal, Settings};
@@ -14,9 +14,9 @@ pub struct NodeVerdict {
     /// What goes together with the node, if it goes.
     pub removal: Option<Removal>,
     /// Why it is not taken away, if so: the most telling refusal.
-    pub refusal: Option<Refusal>,
+    pub blocker: Option<DisruptionBlocker>,
     /// For each reason whether the node could be considered for it as things are now, before its pods are looked at.
-    pub reasons: [(DisruptionReason, Result<(), Refusal>); 4],
+    pub reasons: [(DisruptionReason, Result<(), DisruptionBlocker>); 4],
     /// The whole plan, for the names of what comes in its place.
     pub outcome: Outcome,
 }
@@ -26,18 +26,18 @@ pub struct NodeVerdict {
 pub struct NodeVerdicts {
     /// The whole plan.
     pub outcome: Outcome,
-    kept: Vec<Option<Refusal>>,
+    kept: Vec<Option<DisruptionBlocker>>,
     /// As things are now.
     accounts: Accounts,
 }
 
 /// What becomes of a node: it goes, or it stays for a reason.
 #[derive(Debug, Clone, Copy)]
-pub struct Fate<'v> {
+pub struct VerdictRef<'v> {
     /// What goes together with the node, if it goes.
     pub removal: Option<&'v Removal>,
     /// Why it is not taken away, if so: the most telling refusal.
-    pub refusal: Option<&'v Refusal>,
+    pub blocker: Option<&'v DisruptionBlocker>,
 }
 
 /// Plans with consolidation, once for all nodes.
@@ -50,7 +50,7 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
     for (node, kept) in snapshot.nodes.iter().zip(&mut kept) {
         // For a node that is leaving this is the only reason, whatever manages it.
         if node.state == NodeState::Leaving {
-            *kept = Some(Refusal::Leaving);
+            *kept = Some(DisruptionBlocker::Leaving);
         }
     }
     NodeVerdicts { outcome, kept, accounts }
@@ -58,64 +58,64 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
 
 impl NodeVerdicts {
     /// What becomes of a node.
-    pub fn of(&self, node: NodeId) -> Fate<'_> {
+    pub fn of(&self, node: NodeId) -> VerdictRef<'_> {
         let removals = &self.outcome.plan.removals;
         let removal = removals.iter().find(|removal| removal.nodes.contains(&node));
-        Fate { removal, refusal: self.kept[node.index()].as_ref() }
+        VerdictRef { removal, blocker: self.kept[node.index()].as_ref() }
     }
 }
 
 /// Plans with consolidation and says what becomes of a node.
 pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> NodeVerdict {
     let verdicts = node_verdicts(snapshot, settings);
-    let Fate { removal, refusal } = verdicts.of(node);
-    let (removal, refusal) = (removal.cloned(), refusal.cloned());
+    let VerdictRef { removal, blocker } = verdicts.of(node);
+    let (removal, blocker) = (removal.cloned(), blocker.cloned());
     let reasons = REASONS.map(|reason| (reason, verdicts.accounts.eligible(snapshot, node, reason).map(|_| ())));
-    NodeVerdict { removal, refusal, reasons, outcome: verdicts.outcome }
+    NodeVerdict { removal, blocker, reasons, outcome: verdicts.outcome }
 }
 
 impl NodeVerdict {
     /// When the node may be considered at the earliest, if time alone decides and nothing else changes.
     pub fn not_before(&self) -> Option<Seconds> {
-        match self.refusal.as_ref()? {
-            Refusal::PodDoNotDisrupt(_, until) => *until,
-            Refusal::Unsettled(until) | Refusal::DriftedLately(until) => Some(*until),
-            Refusal::Budget { opens, .. } => *opens,
+        match self.blocker.as_ref()? {
+            DisruptionBlocker::PodDoNotDisrupt(_, until) => *until,
+            DisruptionBlocker::Unsettled(until) | DisruptionBlocker::DriftedLately(until) => Some(*until),
+            DisruptionBlocker::Budget { opens, .. } => *opens,
             _ => None,
         }
     }
 
     /// What becomes of the node.
-    pub fn fate(&self) -> Fate<'_> {
-        Fate { removal: self.removal.as_ref(), refusal: self.refusal.as_ref() }
+    pub fn verdict(&self) -> VerdictRef<'_> {
+        VerdictRef { removal: self.removal.as_ref(), blocker: self.blocker.as_ref() }
     }
 
     /// Whether the node goes, by this plan or already.
-    pub fn goes(&self) -> bool {
-        self.fate().goes()
+    pub fn is_disruptable(&self) -> bool {
+        self.verdict().is_disruptable()
     }
 
     /// One sentence, without its final period.
     pub fn sentence(&self, snapshot: &Snapshot) -> String {
-        format!("it {}: {}", if self.goes() { "goes" } else { "stays" }, self.why(snapshot))
+        format!("it {}: {}", if self.is_disruptable() { "goes" } else { "stays" }, self.why(snapshot))
     }
 
     /// Why it goes or stays: the part of the sentence behind the colon.
     pub fn why(&self, snapshot: &Snapshot) -> String {
-        self.fate().why(snapshot)
+        self.verdict().why(snapshot)
     }
 }
 
-impl Fate<'_> {
+impl VerdictRef<'_> {
     /// Whether the node goes, by this plan or already.
-    pub fn goes(&self) -> bool {
-        self.removal.is_some() || self.refusal == Some(&Refusal::Leaving)
+    pub fn is_disruptable(&self) -> bool {
+        self.removal.is_some() || self.blocker == Some(&DisruptionBlocker::Leaving)
     }
 
     /// Why it goes or stays, in words.
     pub fn why(&self, snapshot: &Snapshot) -> String {
         let Some(removal) = self.removal else {
-            return self.refusal.unwrap_or(&Refusal::NoSaving).sentence(snapshot);
+            return self.blocker.unwrap_or(&DisruptionBlocker::NoSaving).sentence(snapshot);
         };
         let why = match removal.reason {
             DisruptionReason::Empty => "it has no pods",

@@ -13,7 +13,7 @@ use crate::plan::Rule;
 use crate::requirement::Requirement;
 use crate::symbol::Symbol;
 use crate::taint::{self, Taint};
-use crate::topology::{Place, Topology};
+use crate::topology::{Topology, TopologyNode};
 
 /// What a rule is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -219,10 +219,10 @@ impl<'a> Inquiry<'a> {
     }
 
     /// A node of an offer that is not there yet.
-    pub(super) fn place(&self, offer: usize) -> Place<'a> {
+    pub(super) fn place(&self, offer: usize) -> TopologyNode<'a> {
         let offer = self.market.offer(offer);
         let taints = &self.snapshot.pools[offer.pool.index()].taints;
-        Place { spot: self.next_spot, labels: &offer.labels, taints, has_hostname: true, name: None }
+        TopologyNode { spot: self.next_spot, labels: &offer.labels, taints, has_hostname: true, name: None }
     }
 
     fn ask_pool_limit(&self, pool: PoolId, funnel: &mut Funnel) {

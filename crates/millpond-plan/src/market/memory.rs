@@ -114,6 +114,6 @@ mod tests {
             node_affinity: crate::model::InclusionPolicy::Honor,
             node_taints: crate::model::InclusionPolicy::Ignore,
         });
-        assert_eq!(memory.market(&snapshot).values(arch).count(), 1, "somebody speaks of another label");
+        assert_eq!(memory.market(&snapshot).values(arch).count(), 1, "another label is in use");
     }
 }

@@ -230,7 +230,7 @@ pub struct Snapshot {
     pub limits: Limits,
     /// How many pods of a class an earlier plan put on a node that is not bound to them: they are put there again, as
     /// far as they still fit, before room is looked for elsewhere. What was packed well is not packed anew by chance.
-    pub meant: Vec<(NodeId, ClassId, u32)>,
+    pub planned_placements: Vec<(NodeId, ClassId, u32)>,
 }
 
 impl Snapshot {
@@ -265,7 +265,7 @@ impl Snapshot {
             daemons: Vec::new(),
             disruption_budgets: Vec::new(),
             limits: Limits::default(),
-            meant: Vec::new(),
+            planned_placements: Vec::new(),
         }
     }
 

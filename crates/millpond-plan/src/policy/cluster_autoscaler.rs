@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::draft::Draft;
+use super::plan_builder::PlanBuilder;
 use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::Market;
 use crate::model::{CPU, ClassId, Limits, MEMORY, PodId, ResourceId, Resources, Snapshot};
@@ -27,37 +27,37 @@ const WHOLE: u128 = 1 << 40;
 /// Plans by Cluster Autoscaler's rules.
 pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     let market = Market::new(snapshot);
-    let mut draft = Draft::new(snapshot, &market);
-    let mut pods = draft.pending();
+    let mut builder = PlanBuilder::new(snapshot, &market);
+    let mut pods = builder.pending();
     pods.sort_by_key(|pod| std::cmp::Reverse(snapshot.class_of(*pod).priority));
-    let mut waiting = draft.fill(pods);
+    let mut waiting = builder.fill(pods);
     while !waiting.is_empty() {
         let before = waiting.len();
-        waiting = scale_up(&mut draft, waiting);
+        waiting = scale_up(&mut builder, waiting);
         if waiting.len() == before {
             break;
         }
     }
-    draft.finish()
+    builder.finish()
 }
 
 /// Scales up the best group, if any can help; returns the pods that are left.
-fn scale_up(draft: &mut Draft<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
+fn scale_up(builder: &mut PlanBuilder<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
     let mut pods: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
     for pod in &waiting {
-        pods.entry(draft.class_of(*pod)).or_default().push(*pod);
+        pods.entry(builder.class_of(*pod)).or_default().push(*pod);
     }
-    let Some((offer, option)) = best_option(draft, &pods) else { return waiting };
+    let Some((offer, option)) = best_option(builder, &pods) else { return waiting };
     let mut left: HashMap<ClassId, std::vec::IntoIter<PodId>> =
         pods.into_iter().map(|(class, pods)| (class, pods.into_iter())).collect();
     let mut refused = Vec::new();
     for contents in option.nodes {
         for _ in 0..contents.count {
-            let spot = draft.buy(offer);
+            let spot = builder.buy(offer);
             for &(class, count) in &contents.pods {
                 let pods = left.get_mut(&class).into_iter().flatten().take(count as usize);
                 for pod in pods {
-                    if !draft.try_place(pod, spot) {
+                    if !builder.try_place(pod, spot) {
                         refused.push(pod);
                     }
                 }
@@ -65,8 +65,8 @@ fn scale_up(draft: &mut Draft<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
         }
     }
     let mut left: Vec<PodId> = left.into_values().flatten().chain(refused).collect();
-    left.sort_by_key(|pod| (std::cmp::Reverse(draft.snapshot.class_of(*pod).priority), *pod));
-    draft.fill(left)
+    left.sort_by_key(|pod| (std::cmp::Reverse(builder.snapshot.class_of(*pod).priority), *pod));
+    builder.fill(left)
 }
 
 /// What a group would add.
@@ -99,9 +99,9 @@ impl Estimate {
     }
 }
 
-fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> Option<(usize, Estimate)> {
-    let (snapshot, market) = (draft.snapshot, draft.market);
-    let mut groups: Vec<usize> = (0..market.offers().len()).filter(|offer| draft.may_buy(*offer)).collect();
+fn best_option(builder: &mut PlanBuilder<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> Option<(usize, Estimate)> {
+    let (snapshot, market) = (builder.snapshot, builder.market);
+    let mut groups: Vec<usize> = (0..market.offers().len()).filter(|offer| builder.may_buy(*offer)).collect();
     let name = |offer: usize| {
         let of = market.offer(offer);
         let kind = &snapshot.types[of.instance_type.index()];
@@ -110,22 +110,22 @@ fn best_option(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>) -> O
         (pool, snapshot.text(kind.name), snapshot.text(offering.zone), offering.capacity_type.name(), offer)
     };
     groups.sort_by_key(|offer| name(*offer));
-    let bound = pods.keys().any(|class| is_bound(&draft.cluster, *class));
-    let mut scratch = draft.cluster.clone();
+    let bound = pods.keys().any(|class| is_bound(&builder.cluster, *class));
+    let mut scratch = builder.cluster.clone();
     // Without rules between pods, groups that look alike to the pods get the same estimate.
     let mut known: HashMap<(u32, u32, u64, Vec<ClassId>), Estimate> = HashMap::new();
     let mut best: Option<((std::cmp::Reverse<i32>, u128, u128), usize, Estimate)> = None;
     for offer in groups {
-        let fitting = fitting(draft, pods, offer);
+        let fitting = fitting(builder, pods, offer);
         if fitting.is_empty() {
             continue;
         }
         let of = market.offer(offer);
-        let most = most_nodes(draft, offer);
-        draft.work += fitting.len() as u64;
+        let most = most_nodes(builder, offer);
+        builder.work += fitting.len() as u64;
         let estimate = if bound {
-            if scratch.len() > draft.cluster.len() + MAX_SCRAPS {
-                scratch = draft.cluster.clone();
+            if scratch.len() > builder.cluster.len() + MAX_SCRAPS {
+                scratch = builder.cluster.clone();
             }
             estimate_on_board(&mut scratch, offer, &fitting, most)
         } else {
@@ -151,13 +151,13 @@ fn is_bound(cluster: &ClusterState<'_>, class: ClassId) -> bool {
 }
 
 /// Classes that one node of a group could take, by decreasing size, with the number of pods that wait.
-fn fitting(draft: &mut Draft<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>, offer: usize) -> Vec<(ClassId, u32)> {
-    let snapshot = draft.snapshot;
-    let free = &draft.market.offer(offer).free;
+fn fitting(builder: &mut PlanBuilder<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>, offer: usize) -> Vec<(ClassId, u32)> {
+    let snapshot = builder.snapshot;
+    let free = &builder.market.offer(offer).free;
     let mut fitting: Vec<(u128, PodId, ClassId, u32)> = Vec::new();
     for (class, pods) in pods {
         let requests = &snapshot.classes[class.index()].requests;
-        if free.first_lacking(requests).is_none() && draft.cluster.suiting_offers(*class).contains(offer) {
+        if free.first_lacking(requests).is_none() && builder.cluster.suiting_offers(*class).contains(offer) {
             let size = share(requests.get(CPU), free.get(CPU)) + share(requests.get(MEMORY), free.get(MEMORY));
             fitting.push((size, pods[0], *class, pods.len() as u32));
         }
@@ -172,15 +172,15 @@ fn share(part: i64, whole: i64) -> u128 {
 }
 
 /// Nodes that limits and stock allow a group.
-fn most_nodes(draft: &Draft<'_>, offer: usize) -> u64 {
-    let of = draft.market.offer(offer);
-    let all = draft.snapshot.pools.len();
+fn most_nodes(builder: &PlanBuilder<'_>, offer: usize) -> u64 {
+    let of = builder.market.offer(offer);
+    let all = builder.snapshot.pools.len();
     let limits = [
-        (&draft.snapshot.pools[of.pool.index()].limits, &draft.usage[of.pool.index()]),
-        (&draft.snapshot.limits, &draft.usage[all]),
+        (&builder.snapshot.pools[of.pool.index()].limits, &builder.usage[of.pool.index()]),
+        (&builder.snapshot.limits, &builder.usage[all]),
     ];
-    let capacity = &draft.snapshot.types[of.instance_type.index()].capacity;
-    let mut most = draft.left_of(offer).map_or(u64::MAX, u64::from);
+    let capacity = &builder.snapshot.types[of.instance_type.index()].capacity;
+    let mut most = builder.left_of(offer).map_or(u64::MAX, u64::from);
     for (Limits { resources, nodes, price }, usage) in limits {
         for &(resource, limit) in resources {
             let left = limit.saturating_sub(usage.capacity.get(resource)).max(0).unsigned_abs();

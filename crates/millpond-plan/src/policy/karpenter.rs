@@ -21,7 +21,7 @@ mod wishes;
 
 use std::cmp::Reverse;
 
-use super::draft::Draft;
+use super::plan_builder::PlanBuilder;
 use crate::cluster_state::NodeSlotId;
 use crate::market::Market;
 use crate::model::{CPU, CapacityType, MEMORY, PodId, Snapshot};
@@ -34,12 +34,12 @@ use wishes::Wishes;
 pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     let wishes = Wishes::new(snapshot);
     let market = Market::new(&wishes.snapshot);
-    let mut draft = Draft::new(&wishes.snapshot, &market);
-    let mut queue = queue(&draft);
+    let mut builder = PlanBuilder::new(&wishes.snapshot, &market);
+    let mut queue = queue(&builder);
     // Each round but the last places a pod, so that the number of pods bounds the rounds.
     while !queue.is_empty() {
-        let solution = Round::new(&mut draft, &wishes).solve(&queue);
-        let left = carry_out(&mut draft, &solution);
+        let solution = Round::new(&mut builder, &wishes).solve(&queue);
+        let left = carry_out(&mut builder, &solution);
         if left.len() == queue.len() {
             break;
         }
@@ -47,24 +47,24 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
         left.iter().for_each(|pod| waiting.insert(pod.index()));
         queue.retain(|pod| waiting.contains(pod.index()));
     }
-    draft.finish()
+    builder.finish()
 }
 
 /// The pods in the order in which they are tried.
-fn queue(draft: &Draft<'_>) -> Vec<PodId> {
-    let mut pods = draft.pending();
+fn queue(builder: &PlanBuilder<'_>) -> Vec<PodId> {
+    let mut pods = builder.pending();
     pods.sort_by_key(|pod| {
-        let requests = &draft.snapshot.class_of(*pod).requests;
-        let created = draft.snapshot.pods[pod.index()].created;
+        let requests = &builder.snapshot.class_of(*pod).requests;
+        let created = builder.snapshot.pods[pod.index()].created;
         (Reverse(requests.get(CPU)), Reverse(requests.get(MEMORY)), created, *pod)
     });
     pods
 }
 
 /// Launches the claims of a round and lets kube-scheduler place the pods; gives back who did not get a place.
-fn carry_out(draft: &mut Draft<'_>, solution: &Solution) -> Vec<PodId> {
+fn carry_out(builder: &mut PlanBuilder<'_>, solution: &Solution) -> Vec<PodId> {
     let spots: Vec<Option<NodeSlotId>> =
-        solution.claims.iter().map(|offers| cheapest(draft, offers).map(|offer| draft.buy(offer))).collect();
+        solution.claims.iter().map(|offers| cheapest(builder, offers).map(|offer| builder.buy(offer))).collect();
     let mut left = solution.failed.clone();
     let mut waiting: Vec<(PodId, NodeSlotId)> = Vec::new();
     for &(pod, home) in &solution.placed {
@@ -80,7 +80,7 @@ fn carry_out(draft: &mut Draft<'_>, solution: &Solution) -> Vec<PodId> {
     // A pod that has to be near another may come before it in the queue.
     loop {
         let before = waiting.len();
-        waiting.retain(|&(pod, spot)| !draft.try_place(pod, spot));
+        waiting.retain(|&(pod, spot)| !builder.try_place(pod, spot));
         if waiting.is_empty() || waiting.len() == before {
             break;
         }
@@ -90,14 +90,14 @@ fn carry_out(draft: &mut Draft<'_>, solution: &Solution) -> Vec<PodId> {
 }
 
 /// The cheapest offer that can be had.
-fn cheapest(draft: &Draft<'_>, offers: &BitSet) -> Option<usize> {
-    let snapshot = draft.snapshot;
+fn cheapest(builder: &PlanBuilder<'_>, offers: &BitSet) -> Option<usize> {
+    let snapshot = builder.snapshot;
     let rank = |offer: &usize| {
-        let of = draft.market.offer(*offer);
+        let of = builder.market.offer(*offer);
         let kind = &snapshot.types[of.instance_type.index()];
         let offering = &kind.offerings[of.offering as usize];
         let how: CapacityType = offering.capacity_type;
         (of.price, snapshot.text(kind.name), how, snapshot.text(offering.zone), *offer)
     };
-    offers.iter().filter(|offer| draft.may_buy(*offer)).min_by_key(rank)
+    offers.iter().filter(|offer| builder.may_buy(*offer)).min_by_key(rank)
 }

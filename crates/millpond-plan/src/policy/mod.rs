@@ -13,8 +13,8 @@
 //! [`ClusterState::check`]: crate::cluster_state::ClusterState::check
 
 pub mod cluster_autoscaler;
-mod draft;
 pub mod karpenter;
+mod plan_builder;
 pub mod scaling_advisor;
 #[cfg(test)]
 mod tests;

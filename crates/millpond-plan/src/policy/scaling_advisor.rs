@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-use super::draft::Draft;
+use super::plan_builder::PlanBuilder;
 use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::market::{Market, Offer, Rank};
 use crate::model::{CPU, ClassId, MEMORY, PodId, Resources, Snapshot};
@@ -25,57 +25,57 @@ const MAX_SCRAPS: usize = 20_000;
 /// Plans by Scaling Advisor's rules.
 pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     let market = Market::new(snapshot);
-    let mut draft = Draft::new(snapshot, &market);
-    let mut pods = draft.pending();
+    let mut builder = PlanBuilder::new(snapshot, &market);
+    let mut pods = builder.pending();
     pods.sort_by_key(|pod| {
         let of = &snapshot.pods[pod.index()];
         (Reverse(snapshot.classes[of.class.index()].priority), of.created, *pod)
     });
-    let mut waiting = draft.fill(pods);
+    let mut waiting = builder.fill(pods);
     for rank in market.ranks() {
         while !waiting.is_empty() {
             let before = waiting.len();
-            waiting = pass(&mut draft, rank, waiting);
+            waiting = pass(&mut builder, rank, waiting);
             if waiting.len() == before {
                 break;
             }
         }
     }
-    draft.finish()
+    builder.finish()
 }
 
 /// Buys the best node of a priority group, if any takes a pod; returns the pods that are left.
-fn pass(draft: &mut Draft<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<PodId> {
-    let queue = Queue::new(draft, &waiting);
-    let of_group = |offer: &usize| draft.market.offer(*offer).rank == rank && draft.may_buy(*offer);
-    let candidates: Vec<usize> = (0..draft.market.offers().len()).filter(of_group).collect();
-    let candidates = distinct(draft, &queue, candidates);
-    let mut scratch = draft.cluster.clone();
+fn pass(builder: &mut PlanBuilder<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<PodId> {
+    let queue = Queue::new(builder, &waiting);
+    let of_group = |offer: &usize| builder.market.offer(*offer).rank == rank && builder.may_buy(*offer);
+    let candidates: Vec<usize> = (0..builder.market.offers().len()).filter(of_group).collect();
+    let candidates = distinct(builder, &queue, candidates);
+    let mut scratch = builder.cluster.clone();
     let mut best: Option<(Score<'_>, usize)> = None;
     let mut work = 0;
     for offer in candidates {
-        if scratch.len() > draft.cluster.len() + MAX_SCRAPS {
-            scratch = draft.cluster.clone();
+        if scratch.len() > builder.cluster.len() + MAX_SCRAPS {
+            scratch = builder.cluster.clone();
         }
         let taken = simulate(&mut scratch, &queue, offer);
         work += taken.len() as u64 + 1;
         if taken.is_empty() {
             continue;
         }
-        let score = Score::new(draft.snapshot, draft.market.offer(offer), &taken);
+        let score = Score::new(builder.snapshot, builder.market.offer(offer), &taken);
         if best.as_ref().is_none_or(|(known, _)| score.is_better(known)) {
             best = Some((score, offer));
         }
     }
     drop(scratch);
-    draft.work += work;
+    builder.work += work;
     let Some((_, offer)) = best else { return waiting };
-    let spot = draft.buy(offer);
-    let left: Vec<PodId> = waiting.into_iter().filter(|pod| !draft.try_place(*pod, spot)).collect();
+    let spot = builder.buy(offer);
+    let left: Vec<PodId> = waiting.into_iter().filter(|pod| !builder.try_place(*pod, spot)).collect();
     // A new node can make room elsewhere: it is a new domain for spreads, and its pods draw others near.
     let (bound, free): (Vec<PodId>, Vec<PodId>) =
-        left.into_iter().partition(|pod| !draft.cluster.topology().is_free(draft.class_of(*pod)));
-    let mut left = draft.fill(bound);
+        left.into_iter().partition(|pod| !builder.cluster.topology().is_free(builder.class_of(*pod)));
+    let mut left = builder.fill(bound);
     left.extend(free);
     left.sort_by_key(|pod| queue.position[pod]);
     left
@@ -91,29 +91,30 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(draft: &Draft<'_>, waiting: &[PodId]) -> Self {
+    fn new(builder: &PlanBuilder<'_>, waiting: &[PodId]) -> Self {
         let mut classes: BTreeMap<ClassId, Vec<u32>> = BTreeMap::new();
         for (position, pod) in waiting.iter().enumerate() {
-            classes.entry(draft.class_of(*pod)).or_default().push(position as u32);
+            classes.entry(builder.class_of(*pod)).or_default().push(position as u32);
         }
-        let bound = classes.keys().any(|class| !draft.cluster.topology().is_free(*class));
+        let bound = classes.keys().any(|class| !builder.cluster.topology().is_free(*class));
         let position = waiting.iter().enumerate().map(|(position, pod)| (*pod, position as u32)).collect();
         Self { classes: classes.into_iter().collect(), position, bound }
     }
 }
 
 /// Offers that can differ in their score: where no rule between pods is about zones, the cheapest of each type.
-fn distinct(draft: &mut Draft<'_>, queue: &Queue, candidates: Vec<usize>) -> Vec<usize> {
+fn distinct(builder: &mut PlanBuilder<'_>, queue: &Queue, candidates: Vec<usize>) -> Vec<usize> {
     if queue.bound {
         return candidates;
     }
     let mut best: BTreeMap<(u32, u32, Vec<bool>), usize> = BTreeMap::new();
     for offer in candidates {
         let suits =
-            queue.classes.iter().map(|(class, _)| draft.cluster.suiting_offers(*class).contains(offer)).collect();
-        let of = draft.market.offer(offer);
+            queue.classes.iter().map(|(class, _)| builder.cluster.suiting_offers(*class).contains(offer)).collect();
+        let of = builder.market.offer(offer);
         let entry = best.entry((of.pool.0, of.instance_type.0, suits)).or_insert(offer);
-        let rank = |index: usize| (draft.market.offer(index).price, names(draft.snapshot, draft.market.offer(index)));
+        let rank =
+            |index: usize| (builder.market.offer(index).price, names(builder.snapshot, builder.market.offer(index)));
         if rank(offer) < rank(*entry) {
             *entry = offer;
         }

@@ -14,12 +14,12 @@ impl Solver<'_> {
             return;
         }
         self.expect_domains_on_offer();
-        let meant = self.meant();
+        let planned_placements = self.planned_placements();
         let waiting = self.waiting();
         let priority = |class: &ClassId| self.snapshot.classes[class.index()].priority;
         for equals in waiting.chunk_by(|a, b| priority(a) == priority(b)) {
             for class in equals {
-                self.fill_as_meant(*class, meant.get(class).map_or(&[], Vec::as_slice));
+                self.fill_as_meant(*class, planned_placements.get(class).map_or(&[], Vec::as_slice));
             }
             equals.iter().for_each(|&class| self.fill_with(class));
         }
@@ -27,19 +27,19 @@ impl Solver<'_> {
     }
 
     /// Where an earlier plan put pods of a class.
-    fn meant(&self) -> HashMap<ClassId, Vec<(NodeSlotId, u32)>> {
-        let mut meant: HashMap<ClassId, Vec<(NodeSlotId, u32)>> = HashMap::new();
-        for &(node, class, count) in &self.snapshot.meant {
-            meant.entry(class).or_default().push((NodeSlotId(node.0), count));
+    fn planned_placements(&self) -> HashMap<ClassId, Vec<(NodeSlotId, u32)>> {
+        let mut planned_placements: HashMap<ClassId, Vec<(NodeSlotId, u32)>> = HashMap::new();
+        for &(node, class, count) in &self.snapshot.planned_placements {
+            planned_placements.entry(class).or_default().push((NodeSlotId(node.0), count));
         }
-        meant
+        planned_placements
     }
 
     /// Puts pods where an earlier plan put them, as far as they still fit there.
-    fn fill_as_meant(&mut self, class: ClassId, meant: &[(NodeSlotId, u32)]) {
+    fn fill_as_meant(&mut self, class: ClassId, planned_placements: &[(NodeSlotId, u32)]) {
         let of = &self.snapshot.classes[class.index()];
         if self.cluster.topology().is_free(class) && of.host_ports.is_empty() {
-            for &(node, count) in meant {
+            for &(node, count) in planned_placements {
                 if self.cluster.suits(class, node) {
                     let room = self.cluster.room(class, node).min(u64::from(count.min(self.left(class)))) as u32;
                     self.fill(class, node, room);
@@ -48,10 +48,10 @@ impl Solver<'_> {
             return;
         }
         // One on each node in turn: a rule that was in the way may not be any more.
-        let mut meant = meant.to_vec();
+        let mut planned_placements = planned_placements.to_vec();
         loop {
             let before = self.left(class);
-            for (node, count) in &mut meant {
+            for (node, count) in &mut planned_placements {
                 if *count > 0 && self.left(class) > 0 && self.cluster.check(class, *node).is_ok() {
                     self.fill(class, *node, 1);
                     *count -= 1;

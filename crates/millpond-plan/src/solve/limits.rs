@@ -20,13 +20,13 @@ const HIGHEST_SURCHARGE: f64 = 64.0;
 struct Scarce {
     /// The pool that it is limited for; none for the whole cluster.
     pool: Option<usize>,
-    what: Counted,
+    what: LimitedAmount,
     /// How much of it may still be bought.
     left: i128,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counted {
+enum LimitedAmount {
     Nodes,
     Resource(ResourceId),
 }
@@ -75,9 +75,9 @@ impl Solver<'_> {
         let usage = self.ledger.usage();
         let counted = |pool: Option<usize>, limits: &Limits| {
             let used = &usage[pool.unwrap_or(self.snapshot.pools.len())];
-            let nodes = limits.nodes.map(|most| (Counted::Nodes, i128::from(most) - i128::from(used.nodes)));
+            let nodes = limits.nodes.map(|most| (LimitedAmount::Nodes, i128::from(most) - i128::from(used.nodes)));
             let resources = limits.resources.iter().map(|&(resource, most)| {
-                (Counted::Resource(resource), i128::from(most) - i128::from(used.capacity.get(resource)))
+                (LimitedAmount::Resource(resource), i128::from(most) - i128::from(used.capacity.get(resource)))
             });
             let all = nodes.into_iter().chain(resources);
             all.map(|(what, left)| Scarce { pool, what, left }).collect::<Vec<_>>()
@@ -95,8 +95,8 @@ impl Solver<'_> {
             return 0;
         }
         match scarce.what {
-            Counted::Nodes => 1,
-            Counted::Resource(resource) => {
+            LimitedAmount::Nodes => 1,
+            LimitedAmount::Resource(resource) => {
                 self.snapshot.types[offer.instance_type.index()].capacity.get(resource).max(0)
             }
         }

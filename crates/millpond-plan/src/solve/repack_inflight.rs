@@ -16,7 +16,7 @@ use super::demand::Demand;
 
 /// Returns the plan, or a cheaper one for the same pods that packs empty inflight nodes again.
 pub(super) fn repack_if_cheaper(snapshot: &Snapshot, market: &Market, settings: &Settings, plan: Outcome) -> Outcome {
-    if plan.plan.new_nodes.is_empty() || !snapshot.meant.is_empty() || !snapshot.limits.is_empty() {
+    if plan.plan.new_nodes.is_empty() || !snapshot.planned_placements.is_empty() || !snapshot.limits.is_empty() {
         return plan;
     }
     let inflight = empty_inflight_nodes(snapshot, market);

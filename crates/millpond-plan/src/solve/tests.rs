@@ -155,7 +155,7 @@ fn meant(snapshot: &mut Snapshot, node: &str, pods: &str) {
     let node = snapshot.find_node(node).unwrap();
     for pod in pods.split(' ') {
         let pod = snapshot.find_pod(&format!("default/{pod}")).unwrap();
-        snapshot.meant.push((node, snapshot.pods[pod.index()].class, 1));
+        snapshot.planned_placements.push((node, snapshot.pods[pod.index()].class, 1));
     }
 }
 
@@ -222,7 +222,7 @@ fn spread_pods_go_where_they_were_meant_in_turns() {
         let class = snapshot.pods[0].class;
         for node in ["one", "two"] {
             let node = snapshot.find_node(node).unwrap();
-            snapshot.meant.push((node, class, 2));
+            snapshot.planned_placements.push((node, class, 2));
         }
     });
     check(

@@ -489,14 +489,14 @@ impl Making {
             let skew = self.rng.between(1, 3) as u32;
             let hard = self.rng.chance(75);
             let min_domains = (hard && self.rng.chance(20)).then(|| self.rng.between(1, 3) as u32);
-            let nobody = self.rng.chance(5);
+            let none = self.rng.chance(5);
             let policy = |yes| if yes { InclusionPolicy::Honor } else { InclusionPolicy::Ignore };
             let (affinity, taints) = (policy(self.rng.chance(70)), policy(self.rng.chance(40)));
             features.push(Box::new(move |pod| {
                 pod.spread_with(key, skew, |spread| {
                     (spread.hard, spread.min_domains) = (hard, min_domains);
                     (spread.node_affinity, spread.node_taints) = (affinity, taints);
-                    if nobody {
+                    if none {
                         spread.selector = None;
                     }
                 })

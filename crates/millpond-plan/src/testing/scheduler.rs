@@ -15,11 +15,11 @@ use crate::taint::{Taint, first_forbidding};
 #[derive(Debug, Clone)]
 pub struct Scheduler<'s> {
     snapshot: &'s Snapshot,
-    places: Vec<Place>,
+    places: Vec<NodeUsage>,
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct NodeUsage {
     /// Whether pods may come, and whether it counts at all.
     open: bool,
     there: bool,
@@ -44,7 +44,7 @@ impl<'s> Scheduler<'s> {
     /// The nodes of the snapshot with the pods that are on them or wait for room there. Room is kept for daemons that
     /// have yet to come.
     pub fn new(snapshot: &'s Snapshot) -> Self {
-        let place = |node: &crate::model::Node| Place {
+        let place = |node: &crate::model::Node| NodeUsage {
             open: node.schedulable && node.state != NodeState::Leaving,
             there: true,
             name: snapshot.symbols.find(&node.name),
@@ -110,7 +110,7 @@ impl<'s> Scheduler<'s> {
 
     /// One more node with its daemons, and its number.
     pub fn add_node(&mut self, node: &NewNode, name: Option<Symbol>) -> usize {
-        let place = Place {
+        let place = NodeUsage {
             open: true,
             there: true,
             name,

@@ -93,7 +93,7 @@ impl<'s> Compiler<'s> {
         self.rules[index].affine_to_itself = itself;
         for term in &class.anti_affinity {
             let pods = vec![(term.selector.clone(), term.namespaces.clone())];
-            // Whoever must not meet in the end must not meet, whichever of the two sees the other.
+            // Anti-affinity holds for the final placement in both directions, whichever of the two pods has the term.
             let question = Question { key: term.key, pods, owners: None, nodes: None, terminating: true, real: false };
             let counter = self.counter(question.clone());
             self.rules[index].forbidden.push(AffinityRule { counter, key: term.key });

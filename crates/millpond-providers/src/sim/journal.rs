@@ -9,9 +9,9 @@
 //! Adding a line does not wait for the disk; answering does ([`Journal::last`], [`Journal::file`]): one sync serves all
 //! that were added before it began.
 //!
-//! A line is the CRC-32 of its text and the text. A last line that is torn is the write that a crash cut off: nobody
-//! was answered, and it is dropped. A wrong line before the last is damage, and nothing is guessed. When most lines
-//! tell of what is no more, the file is written anew and renamed into place.
+//! A line is the CRC-32 of its text and the text. A torn last line is the write that a crash cut off: it was never
+//! acknowledged, and is dropped. A wrong line before the last is damage, and nothing is guessed. When most lines
+//! describe instances that no longer exist, the file is rewritten and renamed into place.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
-use millpond_api::catalog::{CapacityType, Catalog, Shelf};
+use millpond_api::catalog::{CapacityType, Catalog, CatalogSet};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::NodeClass;
 use millpond_api::sim_script::Verb;
@@ -31,7 +31,7 @@ pub struct SimProvider {
     pub(super) cloud: Arc<Cloud>,
     pub(super) client: Client,
     pub(super) clock: Clock,
-    shelf: Mutex<Shelf>,
+    shelf: Mutex<CatalogSet>,
     /// The term that calls are of.
     term: Mutex<Option<u64>>,
     /// Held by the task that syncs on behalf of all waiting tasks.
@@ -46,13 +46,13 @@ impl SimProvider {
     }
 
     /// With own catalogues.
-    pub fn with_shelf(self, shelf: Shelf) -> Self {
+    pub fn with_shelf(self, shelf: CatalogSet) -> Self {
         self.set_shelf(shelf);
         self
     }
 
     /// Takes other catalogues from now on.
-    pub fn set_shelf(&self, shelf: Shelf) {
+    pub fn set_shelf(&self, shelf: CatalogSet) {
         *self.shelf.lock() = shelf;
     }
 

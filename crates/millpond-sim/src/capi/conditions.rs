@@ -37,7 +37,7 @@ pub enum Answer {
     True,
     /// It does not.
     False,
-    /// Nobody can tell.
+    /// Not known.
     Unknown,
 }
 
@@ -147,7 +147,7 @@ impl Conditions {
     }
 }
 
-/// What several answers come to: one that does not hold settles it, one that nobody can tell leaves it open.
+/// The conjunction of several answers: one that does not hold settles it, an unknown one leaves it open.
 pub fn all(answers: impl IntoIterator<Item = Answer>) -> Answer {
     answers.into_iter().fold(Answer::True, |sum, answer| match (sum, answer) {
         (Answer::False, _) | (_, Answer::False) => Answer::False,

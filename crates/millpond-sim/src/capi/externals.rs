@@ -1,8 +1,8 @@
-//! Objects of other people's kinds that Cluster API's objects refer to: templates, infrastructure, bootstrap
-//! configurations, control planes. Which kinds these are is known only when somebody refers to one.
+//! Objects of foreign kinds that Cluster API's objects refer to: templates, infrastructure, bootstrap configurations,
+//! control planes. Their kinds are known only from the references.
 //!
-//! They are read from the server each time, so that whoever writes one sees it as it is; a watch of each kind, begun
-//! with the first reference to it, only tells when to look.
+//! They are read from the server each time, so that a write is never based on an old copy. A watch of each kind,
+//! started with the first reference to it, only triggers reconciliation.
 
 use std::collections::HashMap;
 use std::sync::Arc;

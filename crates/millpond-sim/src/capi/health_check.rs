@@ -24,7 +24,7 @@ use crate::worker::Reconcile;
 const SKIP: &str = "cluster.x-k8s.io/skip-remediation";
 /// To be replaced at once (annotation, on a Machine).
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
-/// How long a Node may take to come when nobody says otherwise.
+/// The default of `nodeStartupTimeout`.
 const DEFAULT_STARTUP_S: i64 = 600;
 
 /// The health check controller.
@@ -35,7 +35,7 @@ pub struct HealthChecks {
 /// What a check found about a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Finding {
-    /// It is well, as far as anybody knows until then.
+    /// Healthy, as far as known; to be checked again at that time.
     Well(Option<Timestamp>),
     /// It is ill: reason and message.
     Ill(&'static str, String),

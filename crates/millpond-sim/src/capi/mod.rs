@@ -18,9 +18,9 @@
 //! updates, runtime extensions, drain rules, MachinePools, patches of ClusterClasses beyond the variables that
 //! Tanzu's classes have.
 
+pub mod bench_objects;
 pub mod cluster;
 pub mod conditions;
-pub mod crowd;
 pub mod deployment;
 pub mod externals;
 pub mod health_check;

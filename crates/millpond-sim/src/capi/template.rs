@@ -10,7 +10,7 @@ use millpond_api::capi::{Bootstrap, MachineTemplate, Reference, names};
 use serde_json::Value;
 
 use super::externals::External;
-use crate::names::hash_name;
+use crate::name_generator::hash_name;
 
 /// Why a Machine of `current` is not what `wanted` asks for; empty when it is. Labels, annotations, taints and
 /// timeouts do not count: they change in place.

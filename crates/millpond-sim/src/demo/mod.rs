@@ -42,8 +42,8 @@ pub async fn set_scene(client: &Client) {
     }
 }
 
-/// Sets the scene and moves it until the token is cancelled. Refusals are logged, not returned:
-/// whoever deletes the demo under its feet is free to do so.
+/// Creates the demo's objects and changes them until the token is cancelled. Refused writes are logged, not returned: a
+/// user may delete parts of the demo while it runs.
 pub async fn run(client: Client, options: DemoOptions, token: CancellationToken) {
     set_scene(&client).await;
     let mut script = Script::new(options.seed);

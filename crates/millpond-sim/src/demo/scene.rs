@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
-use crate::marks;
+use crate::annotations;
 
 /// A Deployment that moves, and between which sizes.
 pub struct Mover {
@@ -142,7 +142,7 @@ fn daemon_set() -> Value {
 pub fn job(number: u64, seconds: u64, pods: u64, on_gpu: bool) -> Value {
     let kind = if on_gpu { "train" } else { "batch" };
     let mut template = template(kind, "1", "1Gi");
-    template["metadata"]["annotations"] = json!({marks::RUN_FOR: format!("{seconds}s")});
+    template["metadata"]["annotations"] = json!({annotations::RUN_FOR: format!("{seconds}s")});
     template["spec"]["restartPolicy"] = json!("Never");
     if on_gpu {
         template["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});

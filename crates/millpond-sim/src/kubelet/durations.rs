@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::marks;
+use crate::annotations;
 use crate::meta::{annotation, controller_of};
 use crate::options::Options;
 
@@ -29,10 +29,10 @@ impl Durations {
         let read = |name: &str| annotation(pod, name).and_then(parse);
         let is_of_job = controller_of(pod).is_some_and(|owner| owner.kind == "Job");
         Self {
-            start: read(marks::START_AFTER).unwrap_or_else(|| with_jitter(pod, options)),
-            run: read(marks::RUN_FOR).or_else(|| is_of_job.then_some(options.job_duration)),
-            stop: read(marks::STOP_AFTER).unwrap_or(options.pod_shutdown),
-            exit_code: annotation(pod, marks::EXIT_CODE).and_then(|text| text.parse().ok()).unwrap_or_default(),
+            start: read(annotations::START_AFTER).unwrap_or_else(|| with_jitter(pod, options)),
+            run: read(annotations::RUN_FOR).or_else(|| is_of_job.then_some(options.job_duration)),
+            stop: read(annotations::STOP_AFTER).unwrap_or(options.pod_shutdown),
+            exit_code: annotation(pod, annotations::EXIT_CODE).and_then(|text| text.parse().ok()).unwrap_or_default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Leases of nodes, for clusters in which somebody reads them.
+//! Leases of nodes, for clusters with a node lifecycle controller.
 //!
 //! All leases go through one queue with bounded concurrency, spread over the interval by their
 //! names, so that thousands of nodes make a steady trickle instead of bursts.

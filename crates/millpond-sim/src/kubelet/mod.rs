@@ -1,7 +1,7 @@
 //! Kubelets: nodes that become ready and pods that run, end and leave.
 //!
 //! One pair of queues plays all nodes; a node costs nothing while nothing happens on it. How
-//! long things take is said by annotations (see [`crate::marks`]) or by the options.
+//! long things take is said by annotations (see [`crate::annotations`]) or by the options.
 
 pub mod addresses;
 pub mod containers;
@@ -17,9 +17,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
+use crate::annotations;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::marks;
 use crate::meta::{Key, node_name, status_patch};
 use crate::options::Nodes;
 use crate::queue::Queue;
@@ -34,9 +34,9 @@ const OWN_HOST: &str = millpond_api::byoh::names::PROVIDER_ID;
 /// Whether a node is played here. Nodes of own hosts have a kubelet of their own, unless they are marked.
 pub fn is_played(nodes: Nodes, node: &Node) -> bool {
     let fake = |value: Option<&String>| value.is_some_and(|value| value == "fake");
-    let marked = node.labels().contains_key(marks::NODE)
-        || node.annotations().contains_key(marks::NODE)
-        || fake(node.annotations().get(marks::KWOK_NODE));
+    let marked = node.labels().contains_key(annotations::NODE)
+        || node.annotations().contains_key(annotations::NODE)
+        || fake(node.annotations().get(annotations::KWOK_NODE));
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
     marked || (nodes == Nodes::All && !provider_id.starts_with(OWN_HOST))
 }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::durations;
-use crate::marks;
+use crate::annotations;
 use crate::meta::annotation;
 
 /// What a node offers when its maker says nothing.
@@ -30,7 +30,7 @@ const CONDITIONS: [(&str, &str, &str, &str); 4] = [
 
 /// When a node is due to be ready.
 pub fn ready_at(node: &Node, startup: Duration) -> Timestamp {
-    let after = annotation(node, marks::READY_AFTER).and_then(durations::parse).unwrap_or(startup);
+    let after = annotation(node, annotations::READY_AFTER).and_then(durations::parse).unwrap_or(startup);
     let made = node.creation_timestamp().map_or(Timestamp::MIN, |time| time.0);
     let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
     made.saturating_add(after).unwrap_or(Timestamp::MAX)
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn annotations_delay_readiness() {
         let slow = node(json!({"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": {marks::READY_AFTER: "45s"}}}));
+            "annotations": {annotations::READY_AFTER: "45s"}}}));
         assert_eq!(ready_at(&slow, Duration::ZERO).to_string(), "2026-01-01T00:00:45Z");
     }
 }

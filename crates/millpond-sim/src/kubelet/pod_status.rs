@@ -353,7 +353,7 @@ impl Facts<'_> {
         }
         let holds = !self.pod.finalizers().is_empty();
         if holds && !has_ended(self.pod) {
-            // Whoever holds the object wants to see how it ended.
+            // A finalizer holds the object, and its owner reads how the pod ended.
             let status = self.ended_status("Failed", ASKED_TO_END);
             return Step::Write { status: Box::new(status), then: Some(Duration::ZERO) };
         }

@@ -13,7 +13,7 @@ use super::mark_disrupted;
 use crate::clock::after_seconds;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, has_ended, is_leaving, node_name};
 use crate::queue::Queue;
 use crate::scheduler::fit::taints::{Effect, Taint, Toleration};
@@ -93,13 +93,13 @@ impl Reconcile for TaintEviction {
         if !left.is_zero() {
             return Ok(Some(left));
         }
-        let voice = Voice {
+        let event_reason = EventReason {
             component: "taint-eviction-controller",
             action: "Evicting",
             reason: "TaintManagerEviction",
             warning: false,
         };
-        self.cluster.recorder.tell(&*pod, voice, format!("Marking for deletion Pod {key}"));
+        self.cluster.recorder.record(&*pod, event_reason, format!("Marking for deletion Pod {key}"));
         let message = "Taint manager: deleting due to NoExecute taint";
         mark_disrupted(&self.cluster, &pod, "DeletionByTaintManager", message, false).await?;
         self.cluster.pods.delete(&pod, None).await?;

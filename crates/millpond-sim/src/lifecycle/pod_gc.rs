@@ -1,4 +1,4 @@
-//! Pods that nobody looks after: their node is gone, or they ended long ago.
+//! Pod garbage collection: pods whose node is gone, and pods that ended long ago.
 
 use std::sync::Arc;
 use std::time::Duration;

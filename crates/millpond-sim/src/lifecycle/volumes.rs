@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, annotation, is_leaving};
 use crate::queue::Queue;
 use crate::scheduler::storage::{SELECTED_NODE, class_of, volume_name, waits_for_consumer};
@@ -90,9 +90,17 @@ impl Volumes {
             "spec": {"volumeName": volume.name_any()},
         });
         self.cluster.claims.patch(key, &patch).await?;
-        let voice =
-            Voice { component: COMPONENT, action: "Provisioning", reason: "ProvisioningSucceeded", warning: false };
-        self.cluster.recorder.tell(claim, voice, format!("Successfully provisioned volume {}", volume.name_any()));
+        let event_reason = EventReason {
+            component: COMPONENT,
+            action: "Provisioning",
+            reason: "ProvisioningSucceeded",
+            warning: false,
+        };
+        self.cluster.recorder.record(
+            claim,
+            event_reason,
+            format!("Successfully provisioned volume {}", volume.name_any()),
+        );
         Ok(())
     }
 

@@ -15,12 +15,12 @@ use super::fit::PodKey;
 use super::storage::{SELECTED_NODE, volume_name};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, is_leaving, node_name, pod_condition};
 
 /// How long a pod's volumes may take to be made.
 const VOLUMES_WITHIN: Duration = Duration::from_mins(10);
-/// How often a status is written again after somebody else was faster.
+/// How often a status is written again after a conflict.
 const STATUS_TRIES: usize = 5;
 
 /// What becomes of a pod's nomination.
@@ -82,8 +82,9 @@ impl Actions {
         if let Err(source) = posted {
             return Err(Error::Api { verb: "bind", kind: "Pod".to_owned(), key, source: Box::new(source) });
         }
-        let voice = Voice { component: SCHEDULER_NAME, action: "Binding", reason: "Scheduled", warning: false };
-        self.cluster.recorder.tell(pod, voice, format!("Successfully assigned {key} to {node}"));
+        let event_reason =
+            EventReason { component: SCHEDULER_NAME, action: "Binding", reason: "Scheduled", warning: false };
+        self.cluster.recorder.record(pod, event_reason, format!("Successfully assigned {key} to {node}"));
         Ok(())
     }
 
@@ -102,12 +103,16 @@ impl Actions {
     }
 
     /// Writes why a pod has no place, when that is news. `nominate` changes its nomination.
-    pub(super) async fn tell_refusal(&self, pod: &Pod, message: &str, nominate: &Nominate) {
+    pub(super) async fn record_failure(&self, pod: &Pod, message: &str, nominate: &Nominate) {
         let known = pod_condition(pod, "PodScheduled");
         if known.and_then(|condition| condition.message.as_deref()) != Some(message) {
-            let voice =
-                Voice { component: SCHEDULER_NAME, action: "Scheduling", reason: "FailedScheduling", warning: true };
-            self.cluster.recorder.tell(pod, voice, message);
+            let event_reason = EventReason {
+                component: SCHEDULER_NAME,
+                action: "Scheduling",
+                reason: "FailedScheduling",
+                warning: true,
+            };
+            self.cluster.recorder.record(pod, event_reason, message);
         }
         let now = self.cluster.clock.time();
         let outcome = self
@@ -181,13 +186,14 @@ impl Actions {
             outcome => outcome?,
         }
         self.cluster.pods.delete(&victim, None).await?;
-        let voice = Voice { component: SCHEDULER_NAME, action: "Preempting", reason: "Preempted", warning: false };
+        let event_reason =
+            EventReason { component: SCHEDULER_NAME, action: "Preempting", reason: "Preempted", warning: false };
         let note = format!("Preempted by pod {} on node {node}", pod.uid().unwrap_or_default());
-        self.cluster.recorder.tell(&*victim, voice, note);
+        self.cluster.recorder.record(&*victim, event_reason, note);
         Ok(())
     }
 
-    /// Writes a change of a pod's status, computing it again when somebody else wrote meanwhile.
+    /// Writes a change of a pod's status; it is computed again after a conflict.
     async fn update_status(&self, key: &Key, uid: Option<&str>, change: impl Fn(&Pod) -> Option<Value>) -> Result<()> {
         let mut tries = 0;
         loop {

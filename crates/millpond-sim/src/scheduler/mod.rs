@@ -5,13 +5,13 @@
 //! once and is given up again if the binding fails.
 
 pub mod fit;
-pub mod inbox;
+pub mod pending_changes;
 pub mod queue;
 pub mod storage;
 
 mod actions;
-mod telling;
-mod world;
+mod cache;
+mod failure_events;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,27 +27,27 @@ use tokio_util::task::TaskTracker;
 use crate::cluster::Cluster;
 use crate::meta::{Key, node_name, pod_condition, version};
 use actions::{Actions, Bound, Nominate};
+use cache::{PodState, SchedulerCache};
+use failure_events::FailureEvents;
 use fit::preempt::{self, Budget};
 use fit::reason::Preemption;
 use fit::snapshot::{Interned, PodEntry, ShapeId, Slot};
 use fit::volumes::VolumeDemands;
 use fit::{Cycle, Decision, FitCache, FitError, PodKey, Reason};
-use inbox::Inbox;
+use pending_changes::PendingChanges;
 use queue::{Change, PodQueue, Refused};
-use telling::Telling;
-use world::{PodState, World};
 
 /// The only scheduler name that is served.
 pub const SCHEDULER_NAME: &str = "default-scheduler";
 /// Bindings under way.
 const BINDINGS_IN_FLIGHT: usize = 64;
-/// News of a node wait no longer than this for older news of pods. As a rule they do not have to; where nothing happens to
-/// pods, there is nothing to tell, and this is how much later a node is known.
+/// A changed node waits no longer than this for earlier changes of pods. Usually it does not have to wait; where pods
+/// do not change, this is the delay after which the node is used.
 const PODS_TOLD_WITHIN: Duration = Duration::from_millis(50);
 /// Decisions after which the task lets others run.
 const DECISIONS_AT_A_TIME: usize = 16;
 
-/// A refusal that holds for every pod of its shape until the snapshot changes.
+/// A failure that holds for every pod of this shape until the snapshot changes.
 struct Remembered {
     generation: u64,
     error: FitError,
@@ -57,12 +57,12 @@ struct Remembered {
 pub struct Scheduler {
     cluster: Arc<Cluster>,
     actions: Arc<Actions>,
-    inbox: Arc<Inbox>,
-    world: World,
+    pending_changes: Arc<PendingChanges>,
+    cache: SchedulerCache,
     queue: PodQueue,
-    cache: FitCache,
+    fit_cache: FitCache,
     refusals: HashMap<ShapeId, Remembered>,
-    telling: Telling,
+    failure_events: FailureEvents,
     /// Nodes that changed after all that was told of pods so far, and until when that is waited for.
     early_nodes: BTreeMap<String, Instant>,
     bindings: JoinSet<Bound>,
@@ -74,13 +74,13 @@ impl Scheduler {
     /// A scheduler that hears of changes from now on.
     pub fn new(cluster: Arc<Cluster>) -> Self {
         Self {
-            inbox: Inbox::listening(&cluster),
+            pending_changes: PendingChanges::listening(&cluster),
             actions: Arc::new(Actions::new(Arc::clone(&cluster))),
-            world: World::default(),
+            cache: SchedulerCache::default(),
             queue: PodQueue::default(),
-            cache: FitCache::default(),
+            fit_cache: FitCache::default(),
             refusals: HashMap::new(),
-            telling: Telling::default(),
+            failure_events: FailureEvents::default(),
             early_nodes: BTreeMap::new(),
             bindings: JoinSet::new(),
             tasks: TaskTracker::new(),
@@ -121,12 +121,12 @@ impl Scheduler {
             return;
         }
         let early = self.early_nodes.values().min().copied();
-        let wake = self.queue.next_wake().into_iter().chain(self.telling.next()).chain(early).min();
+        let wake = self.queue.next_wake().into_iter().chain(self.failure_events.next()).chain(early).min();
         tokio::select! {
             biased;
             () = token.cancelled() => {}
             Some(bound) = self.bindings.join_next(), if !self.bindings.is_empty() => self.take_bound(bound.ok()),
-            () = self.inbox.wait() => {}
+            () = self.pending_changes.wait() => {}
             () = sleep_until(wake), if wake.is_some() => {}
         }
     }
@@ -134,32 +134,32 @@ impl Scheduler {
     /// Brings snapshot and queue up to date with the mirrors.
     fn catch_up(&mut self) {
         let now = Instant::now();
-        let news = self.inbox.take();
-        let mut room = news.volumes;
-        for name in &news.namespaces {
-            room |= self.world.take_namespace(name, self.cluster.namespaces.get(&Key::new("", name)).as_deref());
+        let changed = self.pending_changes.take();
+        let mut room = changed.volumes;
+        for name in &changed.namespaces {
+            room |= self.cache.update_namespace(name, self.cluster.namespaces.get(&Key::new("", name)).as_deref());
         }
-        let mut changed: Vec<&str> = Vec::new();
-        let nodes = self.nodes_to_take(news.nodes, now);
+        let mut changed_nodes: Vec<&str> = Vec::new();
+        let nodes = self.nodes_to_take(changed.nodes, now);
         for name in &nodes {
             match self.cluster.nodes.get(&Key::new("", name)) {
-                Some(node) => changed.extend(self.world.take_node(&node).then_some(name.as_str())),
+                Some(node) => changed_nodes.extend(self.cache.update_node(&node).then_some(name.as_str())),
                 None => {
-                    self.world.snapshot.remove_node(name);
+                    self.cache.snapshot.remove_node(name);
                     // Spread constraints may hold with one domain less.
                     room = true;
                 }
             }
         }
         let mut company = false;
-        for key in &news.pods {
+        for key in &changed.pods {
             let pod = self.cluster.pods.get(key);
-            let change = self.world.take_pod(key, pod.as_deref());
+            let change = self.cache.update_pod(key, pod.as_deref());
             room |= change.freed;
             company |= change.placed;
             match (pod, change.state) {
                 (Some(pod), PodState::Waiting) => {
-                    self.queue.add(key, world::priority(&self.cluster, &pod), now);
+                    self.queue.add(key, cache::priority(&self.cluster, &pod), now);
                     if change.respecified || (change.nominated && self.is_due(key, &pod)) {
                         self.queue.wake_one(key, now);
                     }
@@ -167,7 +167,7 @@ impl Scheduler {
                 (_, PodState::Assumed) => {}
                 _ => {
                     self.queue.remove(key);
-                    self.telling.forget(key);
+                    self.failure_events.forget(key);
                 }
             }
         }
@@ -177,14 +177,14 @@ impl Scheduler {
         if company {
             self.queue.wake(Change::Company, now);
         }
-        self.wake_for(&changed, now);
+        self.wake_for(&changed_nodes, now);
     }
 
     /// Of nodes that changed, those whose change may be taken now. What was said of pods before a node changed, above all
     /// who is expected there, may come later than the news of the node, since there is more of it: as long as pods wait,
     /// the node waits for that.
     fn nodes_to_take(&mut self, changed: BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        let told = self.cluster.pods.told();
+        let told = self.cluster.pods.observed_version();
         let waits = !self.queue.is_empty();
         let mut known = std::mem::take(&mut self.early_nodes);
         for name in changed {
@@ -202,16 +202,16 @@ impl Scheduler {
     /// taken now, and who is expected nowhere and finds enough beside those. A try that fails takes a nomination off: who
     /// has one waits for its own node, also while that one is starting and changes all the time.
     fn wake_for(&mut self, nodes: &[&str], now: Instant) {
-        let slots: Vec<_> = nodes.iter().filter_map(|name| self.world.snapshot.slot(name)).collect();
+        let slots: Vec<_> = nodes.iter().filter_map(|name| self.cache.snapshot.slot(name)).collect();
         if slots.is_empty() {
             return;
         }
-        let (world, mut known) = (&self.world, HashMap::<ShapeId, bool>::new());
+        let (cache, mut known) = (&self.cache, HashMap::<ShapeId, bool>::new());
         let mut not_helped = Vec::new();
-        self.queue.wake_where(now, |key, asks| match world.expected_at(key) {
-            Some((uid, slot)) => slots.contains(&slot) && is_welcome(&world.snapshot, uid, asks, slot),
+        self.queue.wake_where(now, |key, asks| match cache.expected_at(key) {
+            Some((uid, slot)) => slots.contains(&slot) && is_welcome(&cache.snapshot, uid, asks, slot),
             None => {
-                let may_help = || slots.iter().any(|slot| fit::may_help(&world.snapshot, *slot, &asks.shape));
+                let may_help = || slots.iter().any(|slot| fit::may_help(&cache.snapshot, *slot, &asks.shape));
                 let helped = *known.entry(asks.id).or_insert_with(may_help);
                 if !helped {
                     not_helped.push(key.clone());
@@ -227,7 +227,7 @@ impl Scheduler {
     fn look_again(&mut self) {
         let now = Instant::now();
         for key in self.queue.take_looks(now) {
-            if self.world.expected_at(&key).is_none() {
+            if self.cache.expected_at(&key).is_none() {
                 self.queue.wake_one(&key, now);
             }
         }
@@ -235,9 +235,9 @@ impl Scheduler {
 
     /// Whether a pod is expected on a node that would take it now.
     fn is_due(&mut self, key: &Key, pod: &Pod) -> bool {
-        let shape = self.world.intern_waiting(&self.cluster, pod);
-        let expected = self.world.expected_at(key);
-        expected.is_some_and(|(uid, slot)| is_welcome(&self.world.snapshot, uid, &shape, slot))
+        let shape = self.cache.intern_waiting(&self.cluster, pod);
+        let expected = self.cache.expected_at(key);
+        expected.is_some_and(|(uid, slot)| is_welcome(&self.cache.snapshot, uid, &shape, slot))
     }
 
     fn schedule(&mut self, key: &Key) {
@@ -245,13 +245,13 @@ impl Scheduler {
             return self.queue.remove(key);
         };
         let uid: PodKey = pod.uid().unwrap_or_default().into();
-        if node_name(&pod).is_some() || self.world.is_assumed(&uid) {
+        if node_name(&pod).is_some() || self.cache.is_assumed(&uid) {
             return;
         }
-        let shape = self.world.intern_waiting(&self.cluster, &pod);
+        let shape = self.cache.intern_waiting(&self.cluster, &pod);
         let volumes = storage::demands(&self.cluster, &pod, &shape.shape.claims);
         let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
-        let generation = self.world.snapshot.generation();
+        let generation = self.cache.snapshot.generation();
         if nominated.is_none()
             && volumes.is_idle()
             && let Some(known) = self.refusals.get(&shape.id).filter(|known| known.generation == generation)
@@ -261,13 +261,13 @@ impl Scheduler {
         }
         // Volumes change without a node's doing.
         let asks = volumes.is_idle().then(|| shape.clone());
-        let cycle = Cycle::prepare(&self.world.snapshot, &uid, &shape, &volumes);
-        match fit::decide(&cycle, &mut self.cache, nominated) {
+        let cycle = Cycle::prepare(&self.cache.snapshot, &uid, &shape, &volumes);
+        match fit::decide(&cycle, &mut self.fit_cache, nominated) {
             Decision::Place(slot) => {
-                let node = self.world.snapshot.node(slot).name.clone();
+                let node = self.cache.snapshot.node(slot).name.clone();
                 self.place(key, &pod, &uid, &shape.shape.claims, &node);
             }
-            Decision::Refused { mut error, curable } => {
+            Decision::Refused { mut error, resolvable } => {
                 if error.nodes == 0 {
                     // No rule refused it: any node is news to it.
                     return self.refuse(key, &pod, &error, Nominate::Nowhere, None);
@@ -276,11 +276,11 @@ impl Scheduler {
                     error.preemption = Some(Preemption::NotTried);
                     return self.refuse(key, &pod, &error, Nominate::Keep, asks);
                 }
-                let offset = self.cluster.names.below(curable.len());
-                match preempt::find(&cycle, &curable, nominated, &budgets(&self.cluster), offset) {
+                let offset = self.cluster.names.below(resolvable.len());
+                match preempt::find(&cycle, &resolvable, nominated, &budgets(&self.cluster), offset) {
                     Ok(candidate) => {
                         error.preemption = Some(Preemption::Found);
-                        let node = self.world.snapshot.node(candidate.slot).name.clone();
+                        let node = self.cache.snapshot.node(candidate.slot).name.clone();
                         self.preempt(key, &pod, &uid, &node, &candidate.victims, &error);
                     }
                     Err(why) => {
@@ -300,8 +300,8 @@ impl Scheduler {
 
     /// Counts a pod as placed and binds it.
     fn place(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, claims: &[String], node: &str) {
-        self.telling.forget(key);
-        let expected = self.world.assume(uid, pod, node);
+        self.failure_events.forget(key);
+        let expected = self.cache.assume(uid, pod, node);
         let waiting = storage::waiting_claims(&self.cluster, pod, claims);
         let place = node.to_owned();
         let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
@@ -328,7 +328,7 @@ impl Scheduler {
         tracing::debug!(pod = %bound.key, %error, "binding failed");
         let is_bound = self.cluster.pods.get(&bound.key).is_some_and(|pod| node_name(&pod).is_some());
         if !is_bound {
-            self.world.forget(&bound.uid);
+            self.cache.forget(&bound.uid);
             let now = Instant::now();
             self.queue.retry(&bound.key, now);
             self.queue.wake(Change::Room, now);
@@ -338,7 +338,7 @@ impl Scheduler {
     /// Parks a pod and says why. `nominate` says what becomes of its nomination, `asks` what would help it.
     fn refuse(&mut self, key: &Key, pod: &Arc<Pod>, error: &FitError, nominate: Nominate, asks: Option<Interned>) {
         if nominate == Nominate::Nowhere
-            && let Some(node) = self.world.withdraw(pod)
+            && let Some(node) = self.cache.withdraw(pod)
         {
             // Room that was kept for it is everybody's.
             self.wake_for(&[&node], Instant::now());
@@ -346,7 +346,7 @@ impl Scheduler {
         // Where it was refused for more than what each node is and has, any change may bring another answer.
         let asks = asks.filter(|_| error.is_local());
         let lacks_only_room = error.lacks_only_room();
-        self.queue.park(key, Refused { wants_company: wants_company(error), lacks_only_room, asks });
+        self.queue.park(key, Refused { is_gated_by_other_pods: is_gated_by_other_pods(error), lacks_only_room, asks });
         let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
         let changes = match &nominate {
             Nominate::Keep => false,
@@ -357,39 +357,39 @@ impl Scheduler {
         let uid: PodKey = pod.uid().unwrap_or_default().into();
         let known = pod_condition(pod, "PodScheduled").and_then(|condition| condition.message.as_deref());
         if changes {
-            self.telling.note(key, &uid, now);
+            self.failure_events.note(key, &uid, now);
         }
         // Who waits for other pods is told each time: held back for them as well, pods of a spread came up with eleven nodes
         // where six do (`zones.rs` of the tests); why is not known.
-        if changes || !error.is_local() || self.telling.refused(key, &uid, &message, known, now) {
-            self.tell(Arc::clone(pod), message, nominate);
+        if changes || !error.is_local() || self.failure_events.refused(key, &uid, &message, known, now) {
+            self.report_unschedulable(Arc::clone(pod), message, nominate);
         }
     }
 
-    fn tell(&self, pod: Arc<Pod>, message: String, nominate: Nominate) {
+    fn report_unschedulable(&self, pod: Arc<Pod>, message: String, nominate: Nominate) {
         let actions = Arc::clone(&self.actions);
-        self.tasks.spawn(async move { actions.tell_refusal(&pod, &message, &nominate).await });
+        self.tasks.spawn(async move { actions.record_failure(&pod, &message, &nominate).await });
     }
 
     /// Tells what could wait until now.
     fn tell_late(&mut self) {
-        for (key, message) in self.telling.take_due(Instant::now()) {
+        for (key, message) in self.failure_events.take_due(Instant::now()) {
             if let Some(pod) = self.cluster.pods.get(&key).filter(|pod| node_name(pod).is_none()) {
-                self.tell(pod, message, Nominate::Keep);
+                self.report_unschedulable(pod, message, Nominate::Keep);
             }
         }
     }
 
     /// Clears a node for a pod.
     fn preempt(&mut self, key: &Key, pod: &Arc<Pod>, uid: &PodKey, node: &str, victims: &[PodKey], error: &FitError) {
-        self.world.nominate(uid, pod, node);
-        let lesser = self.world.lesser_nominations(pod, node);
+        self.cache.nominate(uid, pod, node);
+        let lesser = self.cache.lesser_nominations(pod, node);
         self.refuse(key, pod, error, Nominate::To(node.to_owned()), None);
-        let victims: Vec<Key> = victims.iter().filter_map(|victim| self.world.key_of(victim)).collect();
+        let victims: Vec<Key> = victims.iter().filter_map(|victim| self.cache.key_of(victim)).collect();
         let (actions, pod, node) = (Arc::clone(&self.actions), Arc::clone(pod), node.to_owned());
         for key in &lesser {
             if let Some(lesser) = self.cluster.pods.get(key) {
-                let _ = self.world.withdraw(&lesser);
+                let _ = self.cache.withdraw(&lesser);
             }
         }
         self.tasks.spawn(async move { actions.evict(&pod, &node, &victims, &lesser).await });
@@ -402,7 +402,7 @@ fn is_welcome(snapshot: &fit::Snapshot, uid: &PodKey, shape: &Interned, slot: Sl
 }
 
 /// Pods that were refused because of other pods may fit when another one comes.
-fn wants_company(error: &FitError) -> bool {
+fn is_gated_by_other_pods(error: &FitError) -> bool {
     error.reasons.keys().any(|reason| matches!(reason, Reason::PodAffinity | Reason::Spread))
 }
 
@@ -463,11 +463,11 @@ mod tests {
         let (cluster, _events) = Cluster::new(client, crate::Options::default());
         let mut scheduler = Scheduler::new(Arc::clone(&cluster));
         let node: Node = serde_json::from_value(json!({"metadata": {"name": "a"}})).expect("a node");
-        // Its own answer tells the mirror of the node; of pods nobody has told anything.
+        // The answer to the write updates the mirror of nodes; the mirror of pods has observed nothing.
         cluster.nodes.create(&node).await.expect("written");
         let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
         let now = Instant::now();
-        assert_eq!(scheduler.nodes_to_take(named(&["a"]), now), named(&["a"]), "nobody waits");
+        assert_eq!(scheduler.nodes_to_take(named(&["a"]), now), named(&["a"]), "no pod waits");
 
         scheduler.queue.add(&Key::new("default", "web"), 0, now);
         assert_eq!(scheduler.nodes_to_take(named(&["a", "gone"]), now), named(&["gone"]));
@@ -483,7 +483,7 @@ mod tests {
         )
         .expect("a pod");
         let pod = cluster.pods.create(&pod).await.expect("written");
-        cluster.pods.wait_until_told(&*pod).await;
+        cluster.pods.wait_until_observed(&*pod).await;
         assert_eq!(scheduler.nodes_to_take(named(&["a"]), now), named(&["a"]), "newer news of pods are there");
         stop.cancel();
         watch.await.expect("ended");

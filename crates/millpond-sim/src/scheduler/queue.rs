@@ -26,7 +26,7 @@ const LONGEST_MOMENT: Duration = Duration::from_millis(500);
 /// What kind of change might help a parked pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A node came or changed, or room was made: may help anybody.
+    /// A node was added or changed, or capacity was freed: any pod may fit now.
     Room,
     /// A pod was placed: helps those that wait for company.
     Company,
@@ -36,7 +36,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default)]
 pub struct Refused {
     /// Another pod may help.
-    pub wants_company: bool,
+    pub is_gated_by_other_pods: bool,
     /// Every node refused it for want of room, which is what it is told however many more do.
     pub lacks_only_room: bool,
     /// What it asks of nodes, if only nodes can help it.
@@ -44,7 +44,7 @@ pub struct Refused {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum QueuePosition {
     Ready {
         since: Instant,
         sequence: u64,
@@ -63,7 +63,7 @@ struct Waiting {
     priority: i32,
     attempts: u32,
     last_try: Option<Instant>,
-    place: Place,
+    place: QueuePosition,
     /// Why it was refused the last time.
     refused: Refused,
     /// It is parked, and why it was refused may not be true any more: when to look.
@@ -97,7 +97,7 @@ impl PodQueue {
                 priority,
                 attempts: 0,
                 last_try: None,
-                place: Place::Out,
+                place: QueuePosition::Out,
                 refused: Refused::default(),
                 look: None,
             };
@@ -106,7 +106,7 @@ impl PodQueue {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no pod waits.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
@@ -118,7 +118,7 @@ impl PodQueue {
 
     /// Forgets a pod.
     pub fn remove(&mut self, key: &Key) {
-        self.unplace(key);
+        self.clear_position(key);
         self.pods.remove(key);
     }
 
@@ -128,7 +128,7 @@ impl PodQueue {
             self.make_ready(&key, now);
         }
         let (.., key) = self.ready.first()?.clone();
-        self.unplace(&key);
+        self.clear_position(&key);
         let waiting = self.pods.get_mut(&key)?;
         waiting.attempts += 1;
         waiting.last_try = Some(now);
@@ -171,9 +171,9 @@ impl PodQueue {
 
     /// Parks a pod that was tried and has no place.
     pub fn park(&mut self, key: &Key, refused: Refused) {
-        self.unplace(key);
+        self.clear_position(key);
         if let Some(waiting) = self.pods.get_mut(key) {
-            waiting.place = Place::Parked;
+            waiting.place = QueuePosition::Parked;
             waiting.refused = refused;
             self.parked.insert(key.clone());
         }
@@ -181,7 +181,7 @@ impl PodQueue {
 
     /// Tries a pod again after its back-off, whatever happens meanwhile.
     pub fn retry(&mut self, key: &Key, now: Instant) {
-        self.unplace(key);
+        self.clear_position(key);
         self.back_off(key, now, FIRST_BACKOFF, LONGEST_BACKOFF);
     }
 
@@ -193,7 +193,7 @@ impl PodQueue {
     }
 
     fn wake_up(&mut self, key: &Key, now: Instant) {
-        self.unplace(key);
+        self.clear_position(key);
         self.back_off(key, now, FIRST_MOMENT, LONGEST_MOMENT);
     }
 
@@ -201,7 +201,7 @@ impl PodQueue {
     pub fn wake(&mut self, change: Change, now: Instant) {
         let helped: Vec<Key> = match change {
             Change::Room => self.parked.iter().cloned().collect(),
-            Change::Company => self.parked.iter().filter(|key| self.wants_company(key)).cloned().collect(),
+            Change::Company => self.parked.iter().filter(|key| self.is_gated_by_other_pods(key)).cloned().collect(),
         };
         for key in helped {
             self.wake_up(&key, now);
@@ -217,8 +217,8 @@ impl PodQueue {
         }
     }
 
-    fn wants_company(&self, key: &Key) -> bool {
-        self.pods.get(key).is_some_and(|waiting| waiting.refused.wants_company)
+    fn is_gated_by_other_pods(&self, key: &Key) -> bool {
+        self.pods.get(key).is_some_and(|waiting| waiting.refused.is_gated_by_other_pods)
     }
 
     fn back_off(&mut self, key: &Key, now: Instant, first: Duration, longest: Duration) {
@@ -230,47 +230,47 @@ impl PodQueue {
                 self.sequence += 1;
                 let sequence = self.sequence;
                 self.backoff.insert((until, sequence, key.clone()));
-                self.set_place(key, Place::Backoff { until, sequence });
+                self.set_position(key, QueuePosition::Backoff { until, sequence });
             }
             None => self.make_ready(key, now),
         }
     }
 
     fn make_ready(&mut self, key: &Key, now: Instant) {
-        self.unplace(key);
+        self.clear_position(key);
         let Some(priority) = self.pods.get(key).map(|waiting| waiting.priority) else {
             return;
         };
         self.sequence += 1;
         let sequence = self.sequence;
         self.ready.insert((Reverse(priority), now, sequence, key.clone()));
-        self.set_place(key, Place::Ready { since: now, sequence });
+        self.set_position(key, QueuePosition::Ready { since: now, sequence });
     }
 
-    fn set_place(&mut self, key: &Key, place: Place) {
+    fn set_position(&mut self, key: &Key, place: QueuePosition) {
         if let Some(waiting) = self.pods.get_mut(key) {
             waiting.place = place;
         }
     }
 
-    fn unplace(&mut self, key: &Key) {
+    fn clear_position(&mut self, key: &Key) {
         let Some(waiting) = self.pods.get_mut(key) else {
             return;
         };
-        match std::mem::replace(&mut waiting.place, Place::Out) {
-            Place::Ready { since, sequence } => {
+        match std::mem::replace(&mut waiting.place, QueuePosition::Out) {
+            QueuePosition::Ready { since, sequence } => {
                 self.ready.remove(&(Reverse(waiting.priority), since, sequence, key.clone()));
             }
-            Place::Backoff { until, sequence } => {
+            QueuePosition::Backoff { until, sequence } => {
                 self.backoff.remove(&(until, sequence, key.clone()));
             }
-            Place::Parked => {
+            QueuePosition::Parked => {
                 self.parked.remove(key);
                 if let Some(when) = waiting.look.take() {
                     self.looks.remove(&(when, key.clone()));
                 }
             }
-            Place::Out => {}
+            QueuePosition::Out => {}
         }
     }
 }
@@ -301,9 +301,9 @@ mod tests {
         let mut queue = PodQueue::default();
         queue.add(&key("a"), 0, start);
         queue.add(&key("b"), 0, start);
-        for (name, wants_company) in [("a", false), ("b", true)] {
+        for (name, is_gated_by_other_pods) in [("a", false), ("b", true)] {
             assert_eq!(queue.pop(start), Some(key(name)));
-            queue.park(&key(name), Refused { wants_company, ..Refused::default() });
+            queue.park(&key(name), Refused { is_gated_by_other_pods, ..Refused::default() });
         }
         assert_eq!((queue.pop(start), queue.next_wake()), (None, None));
         queue.wake(Change::Company, start);
@@ -355,7 +355,7 @@ mod tests {
         queue.wake_where(now, |_, asks| asks.id == 2);
         let soon = now + FIRST_MOMENT;
         let order: Vec<String> = std::iter::from_fn(|| queue.pop(soon)).map(|key| key.name).collect();
-        assert_eq!(order, ["bb", "ccc"], "of the last one nobody knows what would help");
+        assert_eq!(order, ["bb", "ccc"], "what would help the last one is not known");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::kinds::{Kind, template_of_tree, template_tree};
 use crate::meta::{Key, controller_reference};
-use crate::names::hash_name;
+use crate::name_generator::hash_name;
 use crate::scheduler::fit::labels::Selector;
 
 /// The label that says of which revision a pod is.

@@ -13,7 +13,7 @@ use kube::api::ObjectMeta;
 use crate::clock::after_seconds;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::kinds::Kind;
 use crate::meta::{controller_reference, has_ended, is_leaving, pod_condition};
 
@@ -92,8 +92,8 @@ pub struct PodControl<'a> {
 }
 
 impl PodControl<'_> {
-    fn voice(&self, reason: &'static str, warning: bool) -> Voice {
-        Voice { component: self.component, action: "Managing", reason, warning }
+    fn event_reason(&self, reason: &'static str, warning: bool) -> EventReason {
+        EventReason { component: self.component, action: "Managing", reason, warning }
     }
 
     /// Creates a pod under its own name.
@@ -102,12 +102,12 @@ impl PodControl<'_> {
         match &created {
             Ok(pod) => {
                 let note = format!("Created pod: {}", pod.name_any());
-                self.cluster.recorder.tell(owner, self.voice("SuccessfulCreate", false), note);
+                self.cluster.recorder.record(owner, self.event_reason("SuccessfulCreate", false), note);
             }
             Err(error) if error.is_already_exists() => {}
             Err(error) => {
                 let note = format!("Error creating: {}", error.cause());
-                self.cluster.recorder.tell(owner, self.voice("FailedCreate", true), note);
+                self.cluster.recorder.record(owner, self.event_reason("FailedCreate", true), note);
             }
         }
         created
@@ -166,11 +166,11 @@ impl PodControl<'_> {
         match &deleted {
             Ok(()) => {
                 let note = format!("Deleted pod: {}", pod.name_any());
-                self.cluster.recorder.tell(owner, self.voice("SuccessfulDelete", false), note);
+                self.cluster.recorder.record(owner, self.event_reason("SuccessfulDelete", false), note);
             }
             Err(error) => {
                 let note = format!("Error deleting: {}", error.cause());
-                self.cluster.recorder.tell(owner, self.voice("FailedDelete", true), note);
+                self.cluster.recorder.record(owner, self.event_reason("FailedDelete", true), note);
             }
         }
         deleted

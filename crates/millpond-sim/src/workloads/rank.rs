@@ -18,11 +18,11 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// `related` are the pods of all sets under the same owner: of two pods, the one whose node
 /// holds more of them goes first.
 pub fn choose_excess(pods: &[Arc<Pod>], related: &[Arc<Pod>], excess: usize, now: Timestamp) -> Vec<Arc<Pod>> {
-    let mut crowd: HashMap<&str, usize> = HashMap::new();
+    let mut bench_objects: HashMap<&str, usize> = HashMap::new();
     for pod in related.iter().filter(|pod| is_active(pod)) {
-        *crowd.entry(node_name(pod).unwrap_or_default()).or_default() += 1;
+        *bench_objects.entry(node_name(pod).unwrap_or_default()).or_default() += 1;
     }
-    let crowd_of = |pod: &Pod| crowd.get(node_name(pod).unwrap_or_default()).copied().unwrap_or_default();
+    let crowd_of = |pod: &Pod| bench_objects.get(node_name(pod).unwrap_or_default()).copied().unwrap_or_default();
     let mut sorted = pods.to_vec();
     sorted.sort_by_cached_key(|pod| rank(pod, crowd_of(pod), now));
     sorted.truncate(excess);
@@ -34,7 +34,7 @@ type Rank = (bool, u8, bool, i32, Reverse<usize>, i64, Reverse<i32>, i64, String
 /// Smaller goes first: unbound, not running, not ready, cheap to delete, crowded, young, often
 /// restarted. Ages are compared by powers of two, so that no one node loses all its pods, and
 /// what is equal then is decided by the uid, which is random.
-fn rank(pod: &Pod, crowd: usize, now: Timestamp) -> Rank {
+fn rank(pod: &Pod, bench_objects: usize, now: Timestamp) -> Rank {
     let ready = ready_since(pod);
     let created = pod.creation_timestamp().map_or(Timestamp::MIN, |time| time.0);
     (
@@ -42,7 +42,7 @@ fn rank(pod: &Pod, crowd: usize, now: Timestamp) -> Rank {
         phase_rank(pod),
         ready.is_some(),
         deletion_cost(pod),
-        Reverse(crowd),
+        Reverse(bench_objects),
         ready.map_or(0, |since| age_step(since, now)),
         Reverse(restarts(pod)),
         age_step(created, now),

@@ -1,4 +1,4 @@
-//! An API server with Cluster API on it, whoever plays that.
+//! An API server with Cluster API on it, real or simulated.
 
 use std::sync::Arc;
 use std::time::Duration;

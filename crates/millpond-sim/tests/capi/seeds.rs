@@ -106,7 +106,7 @@ async fn pools_of_own_hosts_scale_as_the_document_says() {
             hosts(scene, "gpu-template", "cpu=8,memory=32Gi,nvidia.com/gpu=1").await;
         }
     }
-    // As many as the document says, until it is known that nobody needs them.
+    // As many as the document says, until they are known to be unneeded.
     scene.settled("worker-pool", 2).await;
     scene.settled("gpu-pool", 1).await;
     until_machines(scene, "worker-pool", 0).await;

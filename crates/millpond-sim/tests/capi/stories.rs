@@ -95,7 +95,7 @@ pub(crate) async fn scale(scene: &Scene) -> Told {
     told
 }
 
-/// The Machine that somebody marked leaves, and no other, whichever it is.
+/// The Machine that is marked for deletion leaves, and no other.
 pub(crate) async fn marked(scene: &Scene) -> Told {
     scene.cluster("marked").await;
     scene.pool("marked", "marked-md", 3).await;
@@ -239,7 +239,7 @@ pub(crate) async fn end(scene: &Scene) -> Told {
             }
             for kind in ["FakeCluster", "FakeMachine", "FakeMachineTemplate"] {
                 let found = scene.list(INFRASTRUCTURE, kind, "").await;
-                // The second template was never in use, and so belongs to nobody.
+                // The second template was never in use, and so has no owner.
                 let of_end = |one: &&Value| name(one).starts_with("end") && name(one) != "end-t2";
                 left.extend(found.iter().filter(of_end).map(|one| format!("{kind} {}", name(one))));
             }

@@ -131,7 +131,7 @@ async fn deleted(scene: &Scene, connection: &Connection, cluster: &str, pool: &s
         assert_eq!(scene.get("v1", "Node", node).await, Value::Null, "{node}");
     }
     assert_eq!(scene.get("v1", "Pod", &pod).await, Value::Null, "it was evicted");
-    // At a time that is long after: what nobody names is old enough to go.
+    // At a time that is long after: unreferenced templates are old enough to be removed.
     let later = "2100-01-01T00:00:00Z".parse().expect("a time");
     let collected = collect(connection, "default", cluster, Some(pool), later).await.expect("collected");
     let last = plan_delete(&current(connection, cluster).await, "md-0").expect_err("the last pool stays");

@@ -29,7 +29,7 @@ async fn only_marked_nodes_are_played_when_asked() {
     pond.pod("somewhere", json!({"nodeName": "plain"})).await;
     pond.until_quiet().await;
     assert!(!is_ready(&pond.cluster, "plain"));
-    assert_eq!(phase(&pond.get_pod("somewhere").expect("a pod")), "Pending", "nobody plays its node");
+    assert_eq!(phase(&pond.get_pod("somewhere").expect("a pod")), "Pending", "its node has no kubelet");
     pond.patch("v1", "Node", "plain", json!({"metadata": {"labels": {"sim.millpond.dev/node": "true"}}})).await;
     pond.until("now it is played", |cluster| is_ready(cluster, "plain")).await;
     pond.until("and its pod runs", |_| pond.get_pod("somewhere").is_some_and(|pod| phase(&pod) == "Running")).await;

@@ -33,7 +33,7 @@ pub(crate) struct Pond {
     options: Options,
 }
 
-/// Who the stand-ins are: nobody in particular, with the rights that they need.
+/// The identity of the stand-ins: an ordinary user with the rights that they need.
 fn stand_ins() -> Identity {
     Identity::new("stand-ins".to_owned(), Vec::new())
 }

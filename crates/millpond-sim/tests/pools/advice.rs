@@ -110,8 +110,8 @@ async fn nodes_that_should_come_and_go_are_told_and_nothing_is_touched() {
     );
     nothing_was_touched(&basin);
 
-    // As long as nobody does it, it is not told again.
-    // Deployments give up hope after ten minutes, and say so.
+    // As long as the advice is not acted on, it is not given again. Deployments exceed their progress deadline after
+    // ten minutes, and report it.
     basin.pass(Duration::from_mins(11)).await;
     let before = basin.server.store().revision();
     basin.pass(Duration::from_mins(10)).await;
@@ -128,7 +128,7 @@ async fn nodes_that_should_come_and_go_are_told_and_nothing_is_touched() {
     // And what is empty should go.
     basin.scale("web", 0).await;
     advised(&basin, "both should go", |spec| going(spec) == ["n1", "n2"]).await;
-    assert_eq!(basin.nodes().len(), 2, "somebody else takes them away");
+    assert_eq!(basin.nodes().len(), 2, "the consumer of the advice removes them");
     nothing_was_touched(&basin);
     basin.delete(ADVISOR, "ScalingConstraint", "shop").await;
     basin.until("advice goes with its constraint", |cluster| cluster.advices.is_empty()).await;

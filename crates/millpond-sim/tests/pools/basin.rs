@@ -158,7 +158,7 @@ impl Basin {
         self.crew = Some(self.next_crew(7, Fuse::none(), true));
     }
 
-    /// Starts further controllers beside those that are there. Nobody asks who leads.
+    /// Starts further controllers beside those that are there, without leader election.
     pub(crate) fn hire_rival(&mut self, fuse: Fuse) {
         let seed = 100 + self.rivals.len() as u64;
         let rival = self.crew(seed, fuse, false, Leads::Unknown, None);

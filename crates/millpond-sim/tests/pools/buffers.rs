@@ -85,7 +85,7 @@ async fn room_is_bought_taken_at_once_and_made_again() {
     buffer(&basin, 4).await;
     until_condition(&basin, BUFFER, "Provisioning", ("True", "FitsExistingCapacity")).await;
     assert!(free_milli(basin.cluster()) >= 6000, "{}", basin.describe());
-    assert!(basin.cluster().pods.list().is_empty(), "nobody runs in it");
+    assert!(basin.cluster().pods.list().is_empty(), "no pod runs in it");
     basin.until_quiet().await;
     let before = basin.nodes().len();
     // Pods that come run long before a machine could boot.
@@ -99,7 +99,7 @@ async fn room_is_bought_taken_at_once_and_made_again() {
     basin.until("there is room again", |cluster| free_milli(cluster) >= 6000 && cluster.nodes.len() > before).await;
     until_condition(&basin, BUFFER, "Provisioning", ("True", "FitsExistingCapacity")).await;
     basin.until_quiet().await;
-    // Without the buffer, nodes leave that nobody needs.
+    // Without the buffer, unneeded nodes leave.
     basin.delete(BUFFER.0, BUFFER.1, BUFFER.2).await;
     basin.until("room is given up", |cluster| free_milli(cluster) < 6000).await;
     basin.scale("web", 0).await;

@@ -116,7 +116,7 @@ async fn thrift(basin: &Basin) {
     basin.patch("karpenter.sh/v1", "NodePool", "default", patch).await;
 }
 
-/// The fewest ready pods that there ever were, whoever watches besides.
+/// The fewest ready pods that there ever were.
 fn watch_ready(basin: &Basin) -> Arc<Mutex<usize>> {
     let least: Arc<Mutex<usize>> = Arc::new(Mutex::new(usize::MAX));
     let seen = Arc::clone(&least);

@@ -80,7 +80,7 @@ impl Fuse {
         }
     }
 
-    /// Claims reach the API so long after they were sent, whether or not anybody waits for them.
+    /// Writes of claims reach the API this long after they were sent, whether or not their sender still waits.
     pub(crate) fn slow_claims(time: Duration) -> Self {
         Self { claims_take: time, ..Self::none() }
     }
@@ -176,7 +176,7 @@ impl Service<Request<Body>> for Fused {
             }
             service.call(request).await
         };
-        // What is on its way arrives, even if nobody waits for the answer any more.
+        // A request that is under way arrives, even if its sender no longer waits for the answer.
         let answer: Pin<Box<dyn Future<Output = _> + Send>> = if delay.is_zero() {
             Box::pin(answer)
         } else {

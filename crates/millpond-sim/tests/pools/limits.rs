@@ -68,7 +68,7 @@ async fn karpenter_2915_nodes_of_one_batch_count_each_other() {
 #[tokio::test(start_paused = true)]
 async fn karpenter_2915_batches_count_nodes_that_are_on_their_way() {
     let basin = Basin::bare().await;
-    // Nobody hears of a machine for 40 seconds, and it is no node for 20 more.
+    // The provider answers after 40 seconds, and the machine becomes a node 20 seconds later.
     let slow = json!({"registrationDelay": "20s", "calls": [{"verbs": ["create"], "delay": "40s"}]});
     basin.class("default", json!({"sim": slow})).await;
     basin.pool("default", json!({"spec": {"limits": {"cpu": "32", "nodes": "9"}}})).await;
@@ -167,7 +167,7 @@ async fn replacements_count_beside_what_they_replace() {
 #[tokio::test(start_paused = true)]
 async fn what_is_bought_instead_takes_no_more_than_was_planned() {
     let basin = Basin::bare().await;
-    // The cheapest types are gone before anybody knows.
+    // The cheapest types are sold out before any controller knows.
     let out = json!([{"instanceType": "c-1x-*"}, {"instanceType": "c-2x-*"}, {"instanceType": "s-2x-*"}]);
     basin.class("default", json!({"sim": {"stockOuts": out}})).await;
     limit_cluster(&basin, "money", json!({"dollarsPerHour": "0.4"})).await;

@@ -10,7 +10,7 @@ use millpond_controllers::capi::client;
 use millpond_controllers::kinds::MachineDeployment;
 use millpond_plan::plan::Settings;
 use millpond_runtime::meta::Key;
-use millpond_sim::capi::crowd;
+use millpond_sim::capi::bench_objects;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ async fn the_pools_of_the_seed_go_from_nothing_to_some_and_back() {
     basin.create(machine_deployment("gpu-pool", 1, "gpu")).await;
     annotate(&basin, "worker-pool", "0", "5", json!({})).await;
     annotate(&basin, "gpu-pool", "0", "2", json!({})).await;
-    // Nobody needs them: after ten minutes they are gone, and what they had is remembered.
+    // They are unneeded: after ten minutes they are gone, and their capacity is remembered.
     until_size(&basin, "worker-pool", 0).await;
     until_size(&basin, "gpu-pool", 0).await;
     basin.until("all nodes are gone", |cluster| cluster.nodes.is_empty()).await;
@@ -182,7 +182,7 @@ async fn the_very_machine_that_is_idle_goes_and_never_below_the_least() {
     let soon = json!({"cluster.x-k8s.io/autoscaling-options-scaledownunneededtime": "2m"});
     annotate(&basin, "w", "1", "5", soon).await;
     basin.until("three nodes", |cluster| cluster.nodes.len() == 3).await;
-    // One pod that nobody moves, on the node that would else go first.
+    // One pod that cannot be moved, on the node that would otherwise be removed first.
     let busy = "node-w-0000";
     basin
         .create(json!({
@@ -338,37 +338,38 @@ fn machines(basin: &Basin) -> i64 {
 }
 
 /// A hundred groups and three thousand pods that wait, before any controller is there.
-async fn crowd() -> Basin {
+async fn bench_objects() -> Basin {
     let basin = Basin::without_controllers().await;
     for definition in millpond_api::crd::cluster_api() {
         basin.create(definition).await;
     }
-    let objects = (0..100).map(crowd::group).chain((0..3_000).map(crowd::pod));
+    let objects = (0..100).map(bench_objects::group).chain((0..3_000).map(bench_objects::pod));
     stream::iter(objects).map(|object| basin.create(object)).buffer_unordered(64).for_each(async |_| ()).await;
     basin
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_groups_get_their_sizes_at_once_and_none_twice() {
-    let mut basin = crowd().await;
+    let mut basin = bench_objects().await;
     basin.hire(Fuse::none());
     let written = sizes_written(&basin);
     basin.until("groups grow", |_| !written.lock().is_empty()).await;
-    // Nobody makes machines: for minutes the same pods wait for the same machines, and are planned for again and again.
+    // Cluster API makes no machines: for minutes the same pods wait for the same machines, and are planned for again
+    // and again.
     basin.pass(Duration::from_mins(2)).await;
     let most = written.lock().values().copied().max();
     assert_eq!((lacking(&basin), most), ((0, 0), Some(1)));
     // Filled class by class, without a word of what was meant for whom, the same nodes do not hold the same pods.
     let mut untold = basin.context().snapshot_for_pods();
-    untold.meant.clear();
-    // With a limit, nobody buys them once more on paper either.
+    untold.planned_placements.clear();
+    // With a limit, the plan does not count them a second time either.
     untold.limits.nodes = Some(u64::MAX);
     let outcome = millpond_plan::plan(&untold, &Settings::default());
     assert!(!outcome.plan.new_nodes.is_empty(), "then all of this would be for nothing");
     // A few more pods bring a few more machines, not another packing of all.
     let before = machines(&basin);
     for number in 3_000..3_020 {
-        basin.create(crowd::pod(number)).await;
+        basin.create(bench_objects::pod(number)).await;
     }
     basin.pass(Duration::from_mins(1)).await;
     let after = machines(&basin);
@@ -378,7 +379,7 @@ async fn a_hundred_groups_get_their_sizes_at_once_and_none_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn another_controller_asks_for_nothing_twice() {
-    let mut basin = crowd().await;
+    let mut basin = bench_objects().await;
     basin.hire(Fuse::none());
     let written = sizes_written(&basin);
     basin.until("groups grow", |_| !written.lock().is_empty()).await;

@@ -58,7 +58,7 @@ async fn who_loses_a_place_to_others_holds_up_nobody() {
     basin.deployment("web", 2, "700m", json!({})).await;
     let registered = |node: &Node| label(node, "karpenter.sh/registered") == "true";
     basin.until("a node is there", |cluster| cluster.nodes.list().iter().any(|node| registered(node))).await;
-    // Somebody comes past the scheduler: there is room for either of the two, and not for both.
+    // A pod is bound without the scheduler: there is capacity for either of the two, and not for both.
     let node = basin.claims()[0].metadata.name.clone().expect("a name");
     let requests = json!({"cpu": "700m"});
     basin

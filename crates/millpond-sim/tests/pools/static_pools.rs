@@ -63,7 +63,7 @@ async fn a_pool_has_as_many_nodes_as_it_says() {
     assert_eq!(basin.get("karpenter.sh/v1", "NodePool", "fixed").await["status"]["nodes"], 3);
     scale(&basin, 5).await;
     until_nodes(&basin, 5).await;
-    // One that somebody deletes comes back.
+    // A deleted claim is replaced.
     let name = basin.claims()[0].name().to_owned();
     basin.delete("karpenter.sh/v1", "NodeClaim", &name).await;
     basin.until("it is gone", |cluster| cluster.claims.list().iter().all(|claim| claim.name() != name)).await;

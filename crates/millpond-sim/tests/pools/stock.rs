@@ -76,7 +76,7 @@ async fn what_is_out_of_stock_is_told_and_remembered() {
     let version = |cluster: &Cluster| cluster.classes.get(&key("default")).unwrap().metadata.resource_version.clone();
     let written = version(basin.cluster());
     let known: Vec<_> =
-        basin.context().stock.missing().iter().map(millpond_controllers::stock::Missing::in_status).collect();
+        basin.context().stock_outs.list().iter().map(millpond_controllers::stock_outs::StockOut::to_status).collect();
     assert_eq!(known, before);
     basin.until_quiet().await;
     assert_eq!(version(basin.cluster()), written, "a restart writes nothing anew");

@@ -1,4 +1,4 @@
-//! Two controllers that act at once, neither asking who leads: limits hold at every instant, whoever sees what.
+//! Two controllers that act at once, without leader election: limits hold at every instant, in the view of both.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::basin::Basin;
 
 const KARPENTER: &str = "karpenter.sh/v1";
 
-/// Takes the schema of NodePools away, as a definition that somebody else installed may lack it.
+/// Removes the schema of NodePools, as a definition from another installer may lack it.
 async fn loosen(basin: &Basin) {
     let open = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let definition = "nodepools.karpenter.sh";

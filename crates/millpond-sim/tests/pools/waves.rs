@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use millpond_controllers::promises::PROMISED_ANNOTATION;
+use millpond_controllers::nominations::NOMINATED_PODS_ANNOTATION;
 use millpond_sim::meta::{is_leaving, node_name, phase};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -45,7 +45,7 @@ impl Seen {
                 seen.claims.insert(claim.name().to_owned());
                 seen.written.insert(Instant::now());
                 if seen.rounds() == 1 {
-                    let pods = claim.annotations().get(PROMISED_ANNOTATION).map_or("", String::as_str);
+                    let pods = claim.annotations().get(NOMINATED_PODS_ANNOTATION).map_or("", String::as_str);
                     seen.promised_first += pods.split_ascii_whitespace().count();
                 }
             }

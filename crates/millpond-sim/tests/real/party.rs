@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a party may take for one step; only a party that never gets there takes so long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A real API server with somebody on it.
+/// A real API server with the controllers under test.
 pub(crate) struct Party {
     pub(crate) client: Client,
     pub(crate) cluster: Arc<Cluster>,

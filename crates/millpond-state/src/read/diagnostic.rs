@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::de::{shorten, shorten_to};
-use super::tree::Place;
+use super::tree::Position;
 
 /// The most of a field's path that is kept: keys may be as long as the file.
 const LIMIT_FIELD: usize = 300;
@@ -41,7 +41,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(super) fn new(severity: Severity, file: &str, place: Place, problem: impl Into<String>) -> Self {
+    pub(super) fn new(severity: Severity, file: &str, place: Position, problem: impl Into<String>) -> Self {
         Self {
             severity,
             file: file.to_owned(),

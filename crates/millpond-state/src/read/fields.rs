@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use millpond_api::spelling::nearest;
 
-use super::tree::{Key, Place, Tree, Value};
+use super::tree::{Key, Position, Tree, Value};
 use crate::objects::{ClassKind, Kind};
 
 const TABLE: &str = "
@@ -130,7 +130,7 @@ fn type_of(kind: Kind) -> Option<&'static str> {
 /// A field that no such object has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unknown {
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) field: String,
     /// A field of a like name.
     pub(crate) like: Option<&'static str>,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::tree::{Key, Place, Scalar, Tree, Value, refuse_twice};
+use super::tree::{Key, Position, Scalar, Tree, Value, refuse_twice};
 use super::yaml::{Broken, LIMIT_DEPTH};
 use crate::objects::text::Text;
 
@@ -55,7 +55,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Document<'_>>, Broken> {
 }
 
 /// What a text that begins at a place is not.
-pub(crate) fn broken(error: &serde_json::Error, text: &str, start: Place) -> Broken {
+pub(crate) fn broken(error: &serde_json::Error, text: &str, start: Position) -> Broken {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
     let of_error = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     // The error counts bytes, people count letters.
@@ -63,7 +63,7 @@ pub(crate) fn broken(error: &serde_json::Error, text: &str, start: Place) -> Bro
     let letters = before.filter(|byte| !(0x80..0xc0).contains(byte)).count();
     let (line, column) = (number(error.line()), number(letters + 1));
     let column = if line == 1 { start.column.saturating_add(column - 1) } else { column };
-    let place = Place { line: start.line.saturating_add(line - 1), column };
+    let place = Position { line: start.line.saturating_add(line - 1), column };
     let text = error.to_string();
     let words = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
     Broken { place, problem: format!("is not JSON: {words}") }
@@ -71,7 +71,7 @@ pub(crate) fn broken(error: &serde_json::Error, text: &str, start: Place) -> Bro
 
 /// `apiVersion` and `kind` of an object, looked for from its start on and no further than needed. The text is JSON.
 pub(crate) fn head(text: &str) -> (Cow<'_, str>, Cow<'_, str>) {
-    let mut scanner = Scanner::new(text, Place::START);
+    let mut scanner = Scanner::new(text, Position::START);
     let (mut version, mut kind) = (None, None);
     scanner.skip_space();
     if scanner.next() != Some(b'{') {
@@ -92,7 +92,7 @@ pub(crate) fn head(text: &str) -> (Cow<'_, str>, Cow<'_, str>) {
 
 /// Whether an object has one of these keys.
 pub(crate) fn has_key(text: &str, keys: &[&str]) -> bool {
-    let mut scanner = Scanner::new(text, Place::START);
+    let mut scanner = Scanner::new(text, Position::START);
     scanner.skip_space();
     if scanner.next() != Some(b'{') {
         return false;
@@ -107,7 +107,7 @@ pub(crate) fn has_key(text: &str, keys: &[&str]) -> bool {
 }
 
 /// The tree of a JSON text that begins at a place of its file.
-pub(crate) fn tree(text: &str, start: Place) -> Result<Tree<'_>, Broken> {
+pub(crate) fn tree(text: &str, start: Position) -> Result<Tree<'_>, Broken> {
     Scanner::new(text, start).value(0)
 }
 
@@ -116,12 +116,12 @@ struct Scanner<'a> {
     text: &'a str,
     at: usize,
     /// The place of `counted`.
-    place: Place,
+    place: Position,
     counted: usize,
 }
 
 impl<'a> Scanner<'a> {
-    fn new(text: &'a str, place: Place) -> Self {
+    fn new(text: &'a str, place: Position) -> Self {
         Self { text, at: 0, place, counted: 0 }
     }
 
@@ -146,11 +146,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// The place where the scanner is, counted on from where it was last asked.
-    fn here(&mut self) -> Place {
+    fn here(&mut self) -> Position {
         let passed = self.text.get(self.counted..self.at).unwrap_or_default();
         for letter in passed.chars() {
             if letter == '\n' {
-                self.place = Place { line: self.place.line.saturating_add(1), column: 1 };
+                self.place = Position { line: self.place.line.saturating_add(1), column: 1 };
             } else {
                 self.place.column = self.place.column.saturating_add(1);
             }
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn places_are_counted_in_characters() {
-        let tree = tree("{\n \"ä\": \"ü\", \"b\":\n  [1, true]}", Place { line: 3, column: 5 }).unwrap();
-        assert_eq!(tree.place, Place { line: 3, column: 5 });
-        assert_eq!(tree.locate("ä"), (Place { line: 4, column: 7 }, "ü"));
-        assert_eq!(tree.locate("b[1]"), (Place { line: 5, column: 7 }, "true"));
-        assert_eq!(tree.locate("b[7].x"), (Place { line: 4, column: 12 }, ""));
+        let tree = tree("{\n \"ä\": \"ü\", \"b\":\n  [1, true]}", Position { line: 3, column: 5 }).unwrap();
+        assert_eq!(tree.place, Position { line: 3, column: 5 });
+        assert_eq!(tree.locate("ä"), (Position { line: 4, column: 7 }, "ü"));
+        assert_eq!(tree.locate("b[1]"), (Position { line: 5, column: 7 }, "true"));
+        assert_eq!(tree.locate("b[7].x"), (Position { line: 4, column: 12 }, ""));
     }
 }

@@ -24,7 +24,7 @@ use millpond_api::meta::Invalid;
 
 pub(crate) use diagnostic::shorten_quoted;
 pub use diagnostic::{Diagnostic, Severity};
-pub use tree::Place;
+pub use tree::Position;
 
 use self::tree::{Tree, Value};
 use self::yaml::Broken;
@@ -90,7 +90,7 @@ impl Reader {
     pub fn add(&mut self, file: &str, bytes: &[u8]) {
         self.files.push(file.into());
         if bytes.len() > LIMIT_BYTES {
-            return self.fail(Place::START, format!("is larger than {} MiB", LIMIT_BYTES >> 20));
+            return self.fail(Position::START, format!("is larger than {} MiB", LIMIT_BYTES >> 20));
         }
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let text = match std::str::from_utf8(bytes) {
@@ -134,7 +134,7 @@ impl Reader {
         if list.len() < LIMIT_DIAGNOSTICS { list.push(diagnostic) } else { self.more += 1 }
     }
 
-    fn fail(&mut self, place: Place, problem: String) {
+    fn fail(&mut self, place: Position, problem: String) {
         let diagnostic = Diagnostic::new(Severity::Error, &self.file(), place, problem);
         self.say(diagnostic);
     }
@@ -178,7 +178,7 @@ impl Reader {
         if found.kind.is_empty() && self.kindless_json(places, object) {
             return;
         }
-        let Some(kind) = self.known_kind(&found, &mut || tree().map_or(Place::START, |tree| tree.locate("kind").0))
+        let Some(kind) = self.known_kind(&found, &mut || tree().map_or(Position::START, |tree| tree.locate("kind").0))
         else {
             return;
         };
@@ -271,7 +271,7 @@ impl Reader {
     // Both
 
     /// The kind, if planning looks at it; a message if the kind is unknown.
-    fn known_kind(&mut self, found: &Found<'_>, place: &mut dyn FnMut() -> Place) -> Option<Kind> {
+    fn known_kind(&mut self, found: &Found<'_>, place: &mut dyn FnMut() -> Position) -> Option<Kind> {
         let Found { version, kind } = found;
         if kind.is_empty() {
             self.fail(place(), "is no object: it has no `kind`".to_owned());
@@ -313,13 +313,13 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, object: &Object<'_>, place: Option<Place>, invalid: &mut dyn FnMut(&mut Self, Invalid)) {
+    fn take(&mut self, object: &Object<'_>, place: Option<Position>, invalid: &mut dyn FnMut(&mut Self, Invalid)) {
         if matches!(object, Object::ConfigMap(map) if map.catalog().is_none()) {
             return;
         }
         self.objects += 1;
         let file = self.file();
-        let origin = place.map(|Place { line, column }| Origin { file, line, column });
+        let origin = place.map(|Position { line, column }| Origin { file, line, column });
         match self.state.apply_from(object, origin) {
             Ok(Applied::Unchanged) => {}
             Ok(_) => {
@@ -350,31 +350,31 @@ impl Reader {
 }
 
 /// Where a text ends.
-fn end_of(text: &str) -> Place {
+fn end_of(text: &str) -> Position {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let line = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
     let last = text.rsplit_once('\n').map_or(text, |(_, last)| last);
-    Place { line: number(line), column: number(last.chars().count() + 1) }
+    Position { line: number(line), column: number(last.chars().count() + 1) }
 }
 
 /// Where parts of a text begin. Asked in the order of the text, all answers together take one walk over it.
 struct Places<'a> {
     text: &'a str,
     /// The last answer.
-    last: Cell<(usize, Place)>,
+    last: Cell<(usize, Position)>,
 }
 
 impl<'a> Places<'a> {
     fn new(text: &'a str) -> Self {
-        Self { text, last: Cell::new((0, Place::START)) }
+        Self { text, last: Cell::new((0, Position::START)) }
     }
 
-    fn of(&self, part: &str) -> Place {
+    fn of(&self, part: &str) -> Position {
         let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        let (from, place) = Some(self.last.get()).filter(|(from, _)| *from <= offset).unwrap_or((0, Place::START));
+        let (from, place) = Some(self.last.get()).filter(|(from, _)| *from <= offset).unwrap_or((0, Position::START));
         let end = end_of(self.text.get(from..offset).unwrap_or_default());
         let column = if end.line == 1 { place.column.saturating_add(end.column - 1) } else { end.column };
-        let found = Place { line: place.line.saturating_add(end.line - 1), column };
+        let found = Position { line: place.line.saturating_add(end.line - 1), column };
         self.last.set((offset, found));
         found
     }

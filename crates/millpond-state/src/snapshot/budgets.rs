@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets with what they allow now: their status, or where nobody wrote one, what the disruption
-//! controller would find.
+//! PodDisruptionBudgets with the disruptions that they allow now: their status, or where it is missing, what the
+//! disruption controller would compute.
 
 use millpond_plan::model::PodDisruptionBudget;
 

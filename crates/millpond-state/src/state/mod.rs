@@ -365,7 +365,7 @@ impl State {
 
     /// Keeps room on a node for a pod that has none and was not nominated for any: the provisioner planned it there. Holds until the
     /// pod is applied in another version.
-    pub fn promise(&mut self, namespace: &str, name: &str, node: Option<&str>) {
+    pub fn nominate(&mut self, namespace: &str, name: &str, node: Option<&str>) {
         let entry = self.pods.get_mut(namespace).and_then(|pods| pods.get_mut(name));
         let Some(entry) = entry.filter(|entry| matches!(entry.phase, PodPhase::Pending | PodPhase::Gated)) else {
             return;

@@ -75,7 +75,11 @@ fn numbers_shares_and_limits() {
     assert_eq!(template("replicas: 3"), 3);
     assert_eq!(template("limits: {cpu: 2500m}"), 2);
     assert_eq!(template("replicas: 5, limits: {cpu: 10, memory: 3Gi}"), 3);
-    assert_eq!(template("replicas: 5, limits: {example.com/gpu: 1}"), 5, "what nobody asks for limits nobody");
+    assert_eq!(
+        template("replicas: 5, limits: {example.com/gpu: 1}"),
+        5,
+        "a limit on a resource that is not requested limits nothing"
+    );
     assert_eq!(template("replicas: 5, limits: {cpu: 999m}"), 0);
     assert_eq!(template("limits: {pods: 4}"), 4);
     let scaled = |kind: &str, replicas: &str, spec: &str| {

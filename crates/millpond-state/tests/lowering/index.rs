@@ -39,8 +39,8 @@ fn a_pod_that_did_not_change_is_not_lowered_again() {
 fn a_promise_holds_until_another_version_comes() {
     let mut state = State::new();
     apply(&mut state, &pod("a", 1, 1));
-    state.promise("shop", "a", Some("one"));
-    state.promise("shop", "nobody", Some("one"));
+    state.nominate("shop", "a", Some("one"));
+    state.nominate("shop", "nobody", Some("one"));
     let node = r#"{"metadata": {"name": "one"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}}"#;
     let node = Object::read(Kind::Node, &mut serde_json::Deserializer::from_str(node)).expect("a node");
     state.apply(&node).expect("it is applied");
@@ -51,9 +51,9 @@ fn a_promise_holds_until_another_version_comes() {
     assert!(held(&state));
     apply(&mut state, &pod("a", 1, 1));
     assert!(held(&state), "nothing changed");
-    state.promise("shop", "a", None);
+    state.nominate("shop", "a", None);
     assert!(!held(&state));
-    state.promise("shop", "a", Some("one"));
+    state.nominate("shop", "a", Some("one"));
     apply(&mut state, &pod("a", 2, 1));
     assert!(!held(&state));
 }

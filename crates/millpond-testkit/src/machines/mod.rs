@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::child_reaper;
 use crate::process::{Process, without_proxies};
 use crate::scratch::Scratch;
-use crate::warden;
 
 pub use disk::Change;
 #[cfg(feature = "client")]
@@ -172,7 +172,7 @@ impl Drop for Init {
         // The end of its init ends every process of a process namespace.
         let _ = self.outer.kill();
         let _ = self.outer.wait();
-        let _ = warden::forget(self.outer.id());
+        let _ = child_reaper::forget(self.outer.id());
     }
 }
 
@@ -265,7 +265,7 @@ impl Machine {
             .env("FOLDER", &self.folder)
             .stdin(Stdio::null());
         let outer = command.spawn().context("start `unshare`; is it installed, and is this root?")?;
-        warden::watch(outer.id())?;
+        child_reaper::watch(outer.id())?;
         let mut init = Init { inner: 0, outer };
         let deadline = Instant::now() + BOOTED_WITHIN;
         while !ready.exists() {

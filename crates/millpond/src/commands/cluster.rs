@@ -13,8 +13,8 @@ use serde::de::IgnoredAny;
 use tower::Layer as _;
 use tower::layer::layer_fn;
 
-use super::answered::{ANSWERED_WITHIN, Answered};
 use super::http2;
+use super::request_timeout::{ANSWERED_WITHIN, RequestTimeout};
 use crate::failure::{Code, Failure};
 
 /// Objects of one request; a list goes on until there are no more.
@@ -174,12 +174,12 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) ->
 pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
     let mut config = configuration(kubeconfig, context).await?;
     config.default_retry = false;
-    let layer = layer_fn(|service| Answered::new(service, ANSWERED_WITHIN));
+    let layer = layer_fn(|service| RequestTimeout::new(service, ANSWERED_WITHIN));
     if config.proxy_url.is_some() {
         let builder = ClientBuilder::try_from(config).context("cannot speak to the cluster")?;
         return Ok(builder.with_layer(&layer).build());
     }
-    let service = layer_fn(|service| Answered::new(service, ANSWERED_WITHIN)).layer(http2::service(&config)?);
+    let service = layer_fn(|service| RequestTimeout::new(service, ANSWERED_WITHIN)).layer(http2::service(&config)?);
     Ok(Client::new(service, config.default_namespace))
 }
 

@@ -138,8 +138,8 @@ impl Input {
 }
 
 /// Reads everything and takes a snapshot; what is odd is said, what is wrong fails.
-pub(crate) fn load(args: &InputArgs, purpose: Purpose, talk: &mut impl Write) -> anyhow::Result<Input> {
-    take(args, &args.objects.read(EVERYTHING)?, purpose, talk)
+pub(crate) fn load(args: &InputArgs, purpose: Purpose, messages: &mut impl Write) -> anyhow::Result<Input> {
+    take(args, &args.objects.read(EVERYTHING)?, purpose, messages)
 }
 
 /// Takes a snapshot of what was read.
@@ -147,10 +147,10 @@ pub(crate) fn take(
     args: &InputArgs,
     texts: &[(String, Vec<u8>)],
     purpose: Purpose,
-    talk: &mut impl Write,
+    messages: &mut impl Write,
 ) -> anyhow::Result<Input> {
-    let catalog = args.source.load(talk)?.into_owned();
-    let state = understand(texts, talk)?;
+    let catalog = args.source.load(messages)?.into_owned();
+    let state = understand(texts, messages)?;
     let live = args.objects.is_live();
     let options = Options {
         catalog: Some(Arc::new(catalog)),
@@ -163,7 +163,7 @@ pub(crate) fn take(
     let mut errors = Vec::new();
     for note in &taken.notes {
         match note.severity {
-            Severity::Warning => writeln!(talk, "warning: {note}")?,
+            Severity::Warning => writeln!(messages, "warning: {note}")?,
             Severity::Error => errors.push(note),
         }
     }
@@ -178,8 +178,8 @@ pub(crate) fn take(
 pub(crate) type Texts = Vec<(String, Vec<u8>)>;
 
 /// The objects of texts; there is one.
-fn understand(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Result<State> {
-    let (state, objects) = understand_all(texts, talk)?;
+fn understand(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
+    let (state, objects) = understand_all(texts, messages)?;
     if objects == 0 {
         let message = "there is nothing to look at: no object was read".to_owned();
         let hint = Some("give files with pods and node pools, such as examples/web".to_owned());
@@ -189,16 +189,16 @@ fn understand(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Res
 }
 
 /// The objects of texts, if there are any.
-pub(crate) fn understand_some(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Result<State> {
-    Ok(understand_all(texts, talk)?.0)
+pub(crate) fn understand_some(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
+    Ok(understand_all(texts, messages)?.0)
 }
 
-fn understand_all(texts: &[(String, Vec<u8>)], talk: &mut impl Write) -> anyhow::Result<(State, usize)> {
+fn understand_all(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<(State, usize)> {
     let mut reader = Reader::new();
     texts.iter().for_each(|(name, bytes)| reader.add(name, bytes));
     let reading = reader.finish();
     for warning in &reading.warnings {
-        writeln!(talk, "warning: {warning}")?;
+        writeln!(messages, "warning: {warning}")?;
     }
     if !reading.errors.is_empty() {
         return Err(unreadable(&reading.errors, reading.more));

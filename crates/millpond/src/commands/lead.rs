@@ -36,14 +36,14 @@ const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 /// Where the machines of the simulated cloud are kept.
 #[derive(Debug, Clone)]
-pub(crate) enum CloudPlace {
+pub(crate) enum CloudLocation {
     /// In memory: they are gone with the process.
     Memory(Arc<Cloud>),
     /// In a file of this directory.
     Directory(PathBuf),
 }
 
-impl CloudPlace {
+impl CloudLocation {
     /// Opens the cloud; waits while another process has it. None when the term ends before.
     async fn open(&self, term: &CancellationToken) -> anyhow::Result<Option<Arc<Cloud>>> {
         let directory = match self {
@@ -80,7 +80,7 @@ const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a process first finds out about its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ElectionResult {
     /// Its controllers run.
     Leads,
     /// Another process leads; this one waits.
@@ -160,22 +160,22 @@ pub(crate) enum Readiness {
 }
 
 /// Controllers that run whenever this process leads.
-pub(crate) struct Office {
+pub(crate) struct ControllerRunner {
     pub(crate) client: Client,
-    pub(crate) cloud: CloudPlace,
+    pub(crate) cloud: CloudLocation,
     pub(crate) options: Options,
     pub(crate) dialects: DialectOptions,
     monitor: Monitor,
-    settled: Option<oneshot::Sender<Standing>>,
+    settled: Option<oneshot::Sender<ElectionResult>>,
 }
 
-impl Office {
-    pub(crate) fn new(client: Client, cloud: CloudPlace, options: Options) -> Self {
+impl ControllerRunner {
+    pub(crate) fn new(client: Client, cloud: CloudLocation, options: Options) -> Self {
         Self { client, cloud, options, dialects: DialectOptions::default(), monitor: Monitor::default(), settled: None }
     }
 
     /// Tells once whether this process leads or waits; nothing if it fails before.
-    pub(crate) fn settled(&mut self) -> oneshot::Receiver<Standing> {
+    pub(crate) fn settled(&mut self) -> oneshot::Receiver<ElectionResult> {
         let (settled, told) = oneshot::channel();
         self.settled = Some(settled);
         told
@@ -192,7 +192,7 @@ impl Office {
             let mut elected = candidate.elected_at_once().await;
             if elected.is_none() {
                 self.monitor.set(Phase::Follows);
-                self.settle(Standing::Waits);
+                self.settle(ElectionResult::Waits);
                 elected = candidate.elected(&stop).await;
             }
             let Some(leadership) = elected else { return Ok(()) };
@@ -235,7 +235,7 @@ impl Office {
         let controllers = Controllers::start(self.client.clone(), options, [provider as Arc<dyn Provider>], term);
         let dialects = dialects::start(&self.client, &self.dialects, term);
         self.monitor.set(Phase::Leads(Arc::downgrade(controllers.context())));
-        self.settle(Standing::Leads);
+        self.settle(ElectionResult::Leads);
         let failed = tokio::select! {
             () = term.cancelled() => None,
             failed = controllers.failed() => Some(failed),
@@ -255,7 +255,7 @@ impl Office {
         anyhow::bail!("controller `{name}` panicked again and again, the last time with: {panic}")
     }
 
-    fn settle(&mut self, standing: Standing) {
+    fn settle(&mut self, standing: ElectionResult) {
         if let Some(settled) = self.settled.take() {
             // The receiver may be gone.
             let _ = settled.send(standing);

@@ -6,7 +6,6 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 pub(crate) mod agent;
-mod answered;
 mod autoscaler_pod;
 pub(crate) mod bench;
 pub(crate) mod catalog;
@@ -18,28 +17,29 @@ pub(crate) mod convert;
 pub(crate) mod dialects;
 pub(crate) mod explain;
 pub(crate) mod file;
+pub(crate) mod format;
 pub(crate) mod gpu;
 pub(crate) mod host;
 mod http2;
 pub(crate) mod identities;
 pub(crate) mod input;
 pub(crate) mod install;
-pub(crate) mod inventory;
 pub(crate) mod kinds;
 pub(crate) mod lead;
-pub(crate) mod listing;
+pub(crate) mod list_output;
 pub(crate) mod node;
 pub(crate) mod node_groups;
+pub(crate) mod node_totals;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod reference;
+mod request_timeout;
 pub(crate) mod rights;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod threads;
 pub(crate) mod up;
 pub(crate) mod version;
-pub(crate) mod words;
 
 /// A value as JSON, with a line break at its end.
 pub(crate) fn as_json(value: &impl Serialize) -> anyhow::Result<String> {

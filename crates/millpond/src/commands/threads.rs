@@ -1,8 +1,8 @@
 //! Thread pools of the parts that share a process.
 //!
-//! Tasks on the same threads wait in one line: a pod that waits for a node would wait behind all that kubelets have to
-//! say, and a request behind a plan. So each has threads of its own; and where there are more threads that have
-//! something to do than processors, those go first whom somebody waits for.
+//! Tasks on the same threads wait in one queue: a pending pod would wait behind the writes of all kubelets, and a
+//! request behind a plan. So each kind of work has threads of its own; and where more threads are runnable than there
+//! are processors, latency-critical threads have priority.
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Handle, Runtime};

@@ -26,7 +26,7 @@ use super::dialects::ci::CiDialectArgs;
 use super::dialects::fake_vcenter;
 use super::dialects::gpu::GpuArgs;
 use super::identities;
-use super::lead::{self, CloudPlace, Office, Standing};
+use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult};
 use super::node_groups::NodeGroupArgs;
 use super::store::open_code;
 use super::threads::{self, Threads};
@@ -106,7 +106,7 @@ const IDLE_KINDS: &[IdleKind] = &[
     },
 ];
 
-/// Where data is kept when nobody says otherwise.
+/// The default of `--data-dir`.
 pub(crate) fn default_data_dir() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(home);
@@ -165,10 +165,10 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         }),
         ..ControllerOptions::default()
     };
-    let (mut crew, mut standing) = (None, Standing::Leads);
+    let (mut crew, mut standing) = (None, ElectionResult::Leads);
     if !args.bare {
         let of_controllers = own_client(threads.controllers(), identities::controller());
-        let mut office = Office::new(of_controllers, cloud(&args), options);
+        let mut office = ControllerRunner::new(of_controllers, cloud(&args), options);
         office.dialects.gpu = args.gpu.options(lead::NAMESPACE);
         office.dialects.hosts.api_server = Some(api_server(&args, &embedded)?);
         office.dialects.ci.clone_from(&ci);
@@ -198,7 +198,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
     let more = ci.as_ref().map(super::dialects::ci::CiOptions::greeting).unwrap_or_default();
     say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig(), &more))?;
-    if standing == Standing::Waits {
+    if standing == ElectionResult::Waits {
         say("Another controller leads on this API; the ones in this process wait.\n")?;
     }
     tokio::select! {
@@ -241,11 +241,11 @@ async fn wind_down(demo: Option<JoinHandle<()>>, crew: Option<Crew>, stand_ins: 
 }
 
 /// The machines of the simulated cloud live as long as the objects do.
-fn cloud(args: &UpArgs) -> CloudPlace {
+fn cloud(args: &UpArgs) -> CloudLocation {
     if args.memory {
-        CloudPlace::Memory(Arc::new(Cloud::in_memory()))
+        CloudLocation::Memory(Arc::new(Cloud::in_memory()))
     } else {
-        CloudPlace::Directory(args.data_dir.clone())
+        CloudLocation::Directory(args.data_dir.clone())
     }
 }
 

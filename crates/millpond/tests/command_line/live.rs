@@ -54,7 +54,7 @@ spec:
   containers: [{name: main, image: main, resources: {requests: {cpu: '7', memory: 4Gi}}}]
 ";
 
-/// Only in the cluster: nobody makes its pods there, so nobody plans for them.
+/// Only in the cluster: no StatefulSet controller makes its pods there, so they are not planned for.
 const STUCK_SET: &str = "
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -111,7 +111,7 @@ async fn make(client: &Client, object: &Value) -> Result<()> {
     let name = made.name_any();
     api.create(&PostParams::default(), &made).await.with_context(|| format!("make {} {name}", types.kind))?;
     if types.kind == "Node" {
-        // New nodes are tainted until somebody finds them ready.
+        // New nodes are tainted until the node lifecycle controller finds them ready.
         api.patch(&name, &PatchParams::default(), &Patch::Merge(json!({"spec": {"taints": null}}))).await?;
     }
     if let Some(status) = object.get("status") {

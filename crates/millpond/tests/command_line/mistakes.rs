@@ -168,7 +168,7 @@ fn a_read_only_directory_is_named() {
     let mut command = Command::new(MILLPOND);
     let probe = sealed.join("probe");
     if std::fs::write(&probe, "").is_ok() {
-        // Root may write anywhere, so somebody else asks, with a copy that they can reach.
+        // Root may write anywhere, so another user runs it, with a copy that they can reach.
         std::fs::remove_file(&probe).unwrap();
         let copy = directory.path().join("millpond");
         std::fs::copy(MILLPOND, &copy).unwrap();

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub(crate) const MILLPOND: &str = env!("CARGO_BIN_EXE_millpond");
 /// Where the agent is on machines.
 pub(crate) const AGENT: &str = "/opt/bin/millpond";
-/// Between two looks at something that tells nobody when it changes.
+/// Between two polls of something without change events.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Nothing that is waited for takes longer; a test that reaches this has failed.
 const LIMIT: Duration = Duration::from_secs(120);

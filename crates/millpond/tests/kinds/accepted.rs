@@ -90,7 +90,7 @@ async fn columns_of_pools(server: &ApiServer, pool: Value) {
         &[
             ("Name", json!("general-purpose")),
             ("NodeClass", json!("default")),
-            // Nobody said how many there are.
+            // The number is not reported.
             ("Nodes", json!("0")),
             ("Ready", json!("True")),
             ("Weight", json!(50)),

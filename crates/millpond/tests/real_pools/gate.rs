@@ -123,7 +123,7 @@ impl Gate {
         let _ = self.seen.subscribe().wait_for(|seen| seen.is_shut).await;
     }
 
-    /// Waits until nobody has written anything for so long.
+    /// Waits until there were no writes for this long.
     pub(crate) async fn until_quiet_for(&self, time: Duration) {
         let mut seen = self.seen.subscribe();
         let mut known = seen.borrow_and_update().writes;
@@ -217,7 +217,7 @@ impl Guard {
         parts.headers.remove(CONNECTION);
         let answer = match body.collect().await {
             Ok(body) => self.client.send(Request::from_parts(parts, Body::from(body.to_bytes().to_vec()))).await,
-            // Whoever was asking is gone.
+            // The client is gone.
             Err(_) => return std::future::pending().await,
         };
         match answer {

@@ -238,7 +238,7 @@ async fn limits_hold_at_every_instant(stack: &mut Stack) -> Result<()> {
     let running = |world: &World| ["a", "b", "c"].map(|app| world.running(app)).iter().sum::<usize>();
     stack.until_and("what fits runs", |world| running(world) == NODES, within).await?;
     // One more batch finds the pool full; a node that is freed is used again.
-    let freed = ["a", "b", "c"].into_iter().find(|app| stack.world.running(app) > 0).context("somebody runs")?;
+    let freed = ["a", "b", "c"].into_iter().find(|app| stack.world.running(app) > 0).context("a pod runs")?;
     let before = stack.world.running(freed);
     stack.scale(freed, 0).await?;
     let others = |world: &World| running(world) - world.running(freed);

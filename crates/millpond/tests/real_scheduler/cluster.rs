@@ -49,7 +49,7 @@ impl Cluster {
         let real = RealCluster::builder()
             .scheduler()
             .controller_manager("daemonset-controller")
-            // Nobody is there to say that nodes are ready, or to end the protection of a volume that is deleted.
+            // No controller is there to report nodes ready, or to end the protection of a volume that is deleted.
             .apiserver_arg("--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection")
             .start()?;
         let client = real.client().await?;
@@ -80,8 +80,8 @@ impl Cluster {
         self.wait("pods to be made", |pods| names.iter().all(|name| pods.contains_key(name))).await
     }
 
-    /// Makes sure that kube-scheduler has seen all nodes come and those of the last scenario go: events of nodes
-    /// arrive in order, so whoever can be bound to the newest one proves it.
+    /// Makes sure that kube-scheduler has seen all nodes come and those of the last scenario go: events of nodes arrive
+    /// in order, so a pod that is bound to the newest one proves it.
     async fn scout(&mut self, node: &Value) -> Result<()> {
         let (namespace, name) = SCOUT.split_once('/').context("a namespace")?;
         let term =

@@ -123,8 +123,8 @@ impl Tally {
         }
     }
 
-    /// The least comes first: those that need nobody, higher priority, those whose own constraints have room for them
-    /// now, those that fill up what is behind.
+    /// The least comes first: pods without affinity to others, higher priority, pods whose own constraints have room
+    /// for them now, pods that fill up the domains that are behind.
     fn urgency<'a>(&self, pod: &'a Candidate) -> (bool, i32, bool, i32, &'a str) {
         let labels = pod.node.as_ref().and_then(|node| self.nodes.get(node));
         let ahead = self.groups.iter().filter_map(|((namespace, key, _), group)| {

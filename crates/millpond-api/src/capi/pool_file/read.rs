@@ -6,7 +6,7 @@ use super::fields::{FIELDS, VSPHERE_FIELDS};
 use super::{PciDevice, PoolFile, Reading, VSphere, Volume};
 use crate::capi::gpu::{self, Check, DeviceId, Use};
 use crate::catalog::import::FileError;
-use crate::document::{Key, Place, Tree, Value, yaml};
+use crate::document::{Key, Position, Tree, Value, yaml};
 use crate::karpenter::{Taint, TaintEffect};
 use crate::spelling::nearest;
 use crate::{duration, labels, quantity};
@@ -24,7 +24,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Reading, Vec<FileError>> {
     let mut reader = Reader { file, errors: Vec::new(), warnings: Vec::new() };
     let mut documents: Vec<Tree<'_>> = Vec::new();
     if text.len() > LIMIT_BYTES {
-        reader.fail(Place::START, "", "", format!("larger than {} MiB", LIMIT_BYTES >> 20));
+        reader.fail(Position::START, "", "", format!("larger than {} MiB", LIMIT_BYTES >> 20));
         return Err(reader.errors);
     }
     if let Err(broken) = yaml::read(text, &mut |tree, in_list| {
@@ -36,7 +36,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Reading, Vec<FileError>> {
         return Err(reader.errors);
     }
     match &documents[..] {
-        [] => reader.fail(Place::START, "", "", "is empty: give at least `name: NAME`"),
+        [] => reader.fail(Position::START, "", "", "is empty: give at least `name: NAME`"),
         [tree] => {
             let file = reader.pool(tree);
             if reader.errors.is_empty() {
@@ -71,17 +71,17 @@ impl<'t, 'a> Fields<'t, 'a> {
 }
 
 impl Reader<'_> {
-    fn fail(&mut self, place: Place, field: &str, text: &str, problem: impl Into<String>) {
+    fn fail(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
         let error = self.told(place, field, text, problem.into());
         self.errors.push(error);
     }
 
-    fn warn(&mut self, place: Place, field: &str, text: &str, problem: impl Into<String>) {
+    fn warn(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
         let warning = self.told(place, field, text, problem.into());
         self.warnings.push(warning);
     }
 
-    fn told(&self, place: Place, field: &str, text: &str, problem: String) -> FileError {
+    fn told(&self, place: Position, field: &str, text: &str, problem: String) -> FileError {
         FileError {
             file: self.file.to_owned(),
             line: place.line.into(),
@@ -226,7 +226,7 @@ impl Reader<'_> {
         file
     }
 
-    fn name(&mut self, fields: &Fields<'_, '_>, start: Place) -> String {
+    fn name(&mut self, fields: &Fields<'_, '_>, start: Position) -> String {
         let name = self.text(fields, "name");
         let Some(name) = name else {
             if self.errors.iter().all(|error| error.field.as_deref() != Some("name")) {
@@ -393,7 +393,7 @@ impl Reader<'_> {
     fn nameservers(&mut self, fields: &Fields<'_, '_>) -> Option<Vec<String>> {
         let tree = fields.get("nameservers")?;
         let field = fields.path("nameservers");
-        let texts: Vec<(Place, String)> = match &tree.value {
+        let texts: Vec<(Position, String)> = match &tree.value {
             Value::List(entries) => {
                 let read = |entry: &Tree<'_>| self.scalar(entry, &field).map(|(text, _)| (entry.place, text));
                 entries.iter().filter_map(read).collect()
@@ -462,7 +462,7 @@ impl Reader<'_> {
         }
     }
 
-    fn add_key(&mut self, place: Place, field: &str, key: &str, value: &str, read: &mut BTreeMap<String, String>) {
+    fn add_key(&mut self, place: Position, field: &str, key: &str, value: &str, read: &mut BTreeMap<String, String>) {
         if key.is_empty() {
             return self.fail(place, field, value, "has no key before it");
         }
@@ -526,7 +526,7 @@ impl Reader<'_> {
     }
 
     /// Puts exchanged ids right, and says what else is odd.
-    fn look_at_device(&mut self, place: Place, path: &str, id: DeviceId) -> DeviceId {
+    fn look_at_device(&mut self, place: Position, path: &str, id: DeviceId) -> DeviceId {
         match gpu::check_device(id) {
             Check::Known(_) => id,
             Check::Swapped(meant, known) => {
@@ -557,7 +557,7 @@ impl Reader<'_> {
         }
     }
 
-    fn look_at_profile(&mut self, place: Place, field: &str, profile: &str) {
+    fn look_at_profile(&mut self, place: Position, field: &str, profile: &str) {
         match gpu::parse_profile(profile) {
             Some(read) if read.purpose == Use::Desktop => {
                 self.warn(place, field, profile, "is for desktops: computing needs a profile that ends in `c` or `q`");

@@ -10,7 +10,7 @@ use super::super::overhead::{DEFAULT_PODS, GIB, MIB};
 use super::super::text::grid;
 use super::super::{Catalog, Gpu, InstanceType, Provider};
 use super::build::{self, Basics};
-use super::{FileError, Imported, Options, Place};
+use super::{FileError, FileLine, Imported, Options};
 use crate::money;
 
 /// Whether a text is such a list.
@@ -21,12 +21,12 @@ pub(super) fn is_one(text: &str) -> bool {
 
 pub(super) fn read(file: &str, text: &str, options: &Options) -> Result<Imported, FileError> {
     let rows: Vec<Map<String, Value>> = serde_json::from_str(text).map_err(|error| {
-        let line = Place { file, line: error.line().max(1) as u64 };
+        let line = FileLine { file, line: error.line().max(1) as u64 };
         let message = error.to_string();
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         line.at(error.column().max(1) as u64, "", message)
     })?;
-    let place = Place { file, line: 1 };
+    let place = FileLine { file, line: 1 };
     let rows: Vec<Row<'_>> = rows.iter().enumerate().map(|(index, fields)| Row { place, index, fields }).collect();
     let region = region(place, &rows, options)?;
     let mut zones: Vec<Arc<str>> = options.zones.iter().map(|zone| Arc::from(zone.as_str())).collect();
@@ -58,7 +58,7 @@ pub(super) fn read(file: &str, text: &str, options: &Options) -> Result<Imported
 }
 
 /// The region that is asked for, or the only one.
-fn region(place: Place<'_>, rows: &[Row<'_>], options: &Options) -> Result<String, FileError> {
+fn region(place: FileLine<'_>, rows: &[Row<'_>], options: &Options) -> Result<String, FileError> {
     let regions: BTreeSet<&str> = rows.iter().map(|row| row.text("region")).collect();
     if !options.region.is_empty() && regions.contains(options.region.as_str()) {
         return Ok(options.region.clone());
@@ -73,7 +73,7 @@ fn region(place: Place<'_>, rows: &[Row<'_>], options: &Options) -> Result<Strin
 }
 
 struct Row<'a> {
-    place: Place<'a>,
+    place: FileLine<'a>,
     index: usize,
     fields: &'a Map<String, Value>,
 }
@@ -128,8 +128,11 @@ impl Row<'_> {
             made.gpu =
                 Some(Gpu { name: String::new(), manufacturer: String::new(), count: gpus, memory_mib, resource: None });
         }
-        made.offerings =
-            grid(&catalog.zones, Some(price as u64), catalog.spot_per_mille.map(super::super::text::Spot::PerMille));
+        made.offerings = grid(
+            &catalog.zones,
+            Some(price as u64),
+            catalog.spot_per_mille.map(super::super::text::SpotPrice::PerMille),
+        );
         Ok(made)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::overhead::{self, Machine};
 use super::super::{Catalog, InstanceType, Provider, ec2, naming};
-use super::{FileError, LIMIT_OFFERINGS, LIMIT_TYPES, Place};
+use super::{FileError, FileLine, LIMIT_OFFERINGS, LIMIT_TYPES};
 use crate::quantity::{self, QuantityError};
 use crate::spelling::nearest;
 use crate::{labels, money};
@@ -59,7 +59,7 @@ pub(in crate::catalog) fn instance_type(
 /// Sorts the types and refuses a catalogue that nothing can be planned with.
 pub(in crate::catalog) fn finish(file: &str, mut catalog: Catalog) -> Result<Catalog, FileError> {
     catalog.types.sort_by(|a, b| a.name.cmp(&b.name));
-    let whole = Place { file, line: 1 };
+    let whole = FileLine { file, line: 1 };
     if catalog.types.is_empty() {
         return Err(whole.at(1, "", "no instance types in this file"));
     }
@@ -82,7 +82,7 @@ pub(in crate::catalog) fn finish(file: &str, mut catalog: Catalog) -> Result<Cat
 }
 
 /// Refuses more than the limits hold.
-pub(in crate::catalog) fn within_limits(place: Place<'_>, types: usize, offerings: usize) -> Result<(), FileError> {
+pub(in crate::catalog) fn within_limits(place: FileLine<'_>, types: usize, offerings: usize) -> Result<(), FileError> {
     if types > LIMIT_TYPES {
         return Err(place.at(1, "", format!("more than {LIMIT_TYPES} types")));
     }
@@ -94,14 +94,14 @@ pub(in crate::catalog) fn within_limits(place: Place<'_>, types: usize, offering
 
 type Checked<T> = Result<T, FileError>;
 
-pub(in crate::catalog) fn name(place: Place<'_>, column: u64, text: &str) -> Checked<String> {
+pub(in crate::catalog) fn name(place: FileLine<'_>, column: u64, text: &str) -> Checked<String> {
     if text.is_empty() {
         return Err(place.field(column, "name", text, "is empty"));
     }
     label_value(place, column, "name", text)
 }
 
-pub(in crate::catalog) fn label_value(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<String> {
+pub(in crate::catalog) fn label_value(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<String> {
     if labels::is_value(text) {
         return Ok(text.to_owned());
     }
@@ -109,7 +109,7 @@ pub(in crate::catalog) fn label_value(place: Place<'_>, column: u64, field: &str
     Err(place.field(column, field, text, problem))
 }
 
-pub(in crate::catalog) fn key(place: Place<'_>, column: u64, text: &str) -> Checked<String> {
+pub(in crate::catalog) fn key(place: FileLine<'_>, column: u64, text: &str) -> Checked<String> {
     if labels::is_key(text) {
         return Ok(text.to_owned());
     }
@@ -126,7 +126,7 @@ pub(in crate::catalog) fn architecture(text: &str) -> Option<&'static str> {
     ARCHITECTURES.into_iter().find(|name| *name == known)
 }
 
-pub(in crate::catalog) fn arch(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<String> {
+pub(in crate::catalog) fn arch(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<String> {
     if let Some(known) = architecture(text) {
         return Ok(known.to_owned());
     }
@@ -138,7 +138,7 @@ pub(in crate::catalog) fn arch(place: Place<'_>, column: u64, field: &str, text:
 }
 
 pub(in crate::catalog) fn cpu(
-    place: Place<'_>,
+    place: FileLine<'_>,
     column: u64,
     field: &str,
     value: Result<u64, QuantityError>,
@@ -152,7 +152,7 @@ pub(in crate::catalog) fn cpu(
 }
 
 pub(in crate::catalog) fn memory(
-    place: Place<'_>,
+    place: FileLine<'_>,
     column: u64,
     field: &str,
     value: Result<u64, QuantityError>,
@@ -165,17 +165,17 @@ pub(in crate::catalog) fn memory(
     }
 }
 
-pub(in crate::catalog) fn pods(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<u32> {
+pub(in crate::catalog) fn pods(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<u32> {
     let count = text.parse().ok().filter(|count| (1..=LIMIT_PODS).contains(count));
     count.ok_or_else(|| place.field(column, field, text, format!("is not a number of pods from 1 to {LIMIT_PODS}")))
 }
 
-pub(in crate::catalog) fn whole(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
+pub(in crate::catalog) fn whole(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
     let number = text.parse::<u64>().ok().filter(|number| *number <= LIMIT_AMOUNT_BYTES);
     number.ok_or_else(|| place.field(column, field, text, "is not a whole number, or too large a one"))
 }
 
-pub(in crate::catalog) fn amount(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
+pub(in crate::catalog) fn amount(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
     match quantity::parse_units(text) {
         Ok(bytes) if bytes <= LIMIT_AMOUNT_BYTES => Ok(bytes),
         Ok(_) => Err(place.field(column, field, text, "is more than 1Ei")),
@@ -183,6 +183,6 @@ pub(in crate::catalog) fn amount(place: Place<'_>, column: u64, field: &str, tex
     }
 }
 
-pub(in crate::catalog) fn price(place: Place<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
+pub(in crate::catalog) fn price(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
     money::parse(text).map_err(|error| place.field(column, field, text, error.to_string()))
 }

@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::super::overhead::{DEFAULT_PODS, MIB};
-use super::super::text::{Spot, grid};
+use super::super::text::{SpotPrice, grid};
 use super::super::{Catalog, Gpu, InstanceType, Provider};
 use super::build::{self, Basics};
-use super::{FileError, Imported, Options, Place};
+use super::{FileError, FileLine, Imported, Options};
 use crate::quantity;
 use crate::spelling::nearest;
 
@@ -93,7 +93,7 @@ fn syntax(file: &str, error: &csv::Error) -> FileError {
         }
         _ => error.to_string(),
     };
-    Place { file, line }.at(1, "", problem)
+    FileLine { file, line }.at(1, "", problem)
 }
 
 /// The index of each known column under its first name.
@@ -102,7 +102,7 @@ fn columns(
     header: &csv::StringRecord,
     warnings: &mut Vec<String>,
 ) -> Result<HashMap<&'static str, usize>, FileError> {
-    let place = Place { file, line: 1 };
+    let place = FileLine { file, line: 1 };
     let mut columns = HashMap::new();
     for (index, title) in header.iter().enumerate() {
         let lower = title.to_ascii_lowercase();
@@ -135,8 +135,8 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn place(&self) -> Place<'_> {
-        Place { file: self.file, line: self.record.position().map_or(1, csv::Position::line) }
+    fn place(&self) -> FileLine<'_> {
+        FileLine { file: self.file, line: self.record.position().map_or(1, csv::Position::line) }
     }
 
     /// The text of a column; nothing when it is empty or not there.
@@ -211,8 +211,8 @@ impl Row<'_> {
         self.allocatable(&mut made)?;
         let on_demand = self.price("price")?.ok_or_else(|| self.wrong("price", "is empty"))?;
         let spot = match self.price("spot")? {
-            Some(price) => Some(Spot::Price(price)),
-            None => catalog.spot_per_mille.map(Spot::PerMille),
+            Some(price) => Some(SpotPrice::Price(price)),
+            None => catalog.spot_per_mille.map(SpotPrice::PerMille),
         };
         made.offerings = grid(&self.zones(catalog)?, Some(on_demand), spot);
         Ok(made)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::super::overhead::{DEFAULT_PODS, Overhead, Reserved};
 use super::super::{CapacityType, Catalog, InstanceType, Offering, Provider};
 use super::build::{self, Basics};
-use super::{FileError, Imported, Options, Place};
+use super::{FileError, FileLine, Imported, Options};
 use crate::labels::{CAPACITY_TYPE, ZONE, is_key, is_value};
 use crate::{money, quantity};
 
@@ -141,13 +141,13 @@ fn brief(text: &str) -> String {
 
 pub(super) fn read(file: &str, text: &str, options: &Options) -> Result<Imported, FileError> {
     let types: Vec<JsonType> = serde_json::from_str(text).map_err(|error| {
-        let line = Place { file, line: error.line().max(1) as u64 };
+        let line = FileLine { file, line: error.line().max(1) as u64 };
         let message = error.to_string();
         // serde_json ends its message with the place, which stands before it here.
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         line.at(error.column().max(1) as u64, "", message)
     })?;
-    let whole = Place { file, line: 1 };
+    let whole = FileLine { file, line: 1 };
     build::within_limits(whole, types.len(), types.iter().map(|of| of.offerings.len()).sum())?;
     let mut catalog = Catalog {
         name: options.name.clone(),
@@ -173,7 +173,7 @@ pub(super) fn read(file: &str, text: &str, options: &Options) -> Result<Imported
     Ok(Imported { catalog: build::finish(file, catalog)?, warnings: Vec::new() })
 }
 
-fn instance_type(place: Place<'_>, provider: Provider, from: JsonType) -> Result<InstanceType, FileError> {
+fn instance_type(place: FileLine<'_>, provider: Provider, from: JsonType) -> Result<InstanceType, FileError> {
     let of = &from.name;
     let field = |name: &str| format!("{of}.{name}");
     let JsonResources { cpu_milli, memory_bytes, storage_bytes, pods, extended } = from.resources;
@@ -208,7 +208,7 @@ fn instance_type(place: Place<'_>, provider: Provider, from: JsonType) -> Result
 }
 
 /// Labels of a type: one value each; those that it does not have may be named as such.
-fn labels(place: Place<'_>, field: &str, from: &[JsonRequirement]) -> Result<BTreeMap<String, String>, FileError> {
+fn labels(place: FileLine<'_>, field: &str, from: &[JsonRequirement]) -> Result<BTreeMap<String, String>, FileError> {
     let mut labels = BTreeMap::new();
     for JsonRequirement { key, operator, values } in from {
         match (operator.as_str(), &values[..]) {
@@ -227,7 +227,7 @@ fn labels(place: Place<'_>, field: &str, from: &[JsonRequirement]) -> Result<BTr
 }
 
 /// An offering of the file may name several zones and capacity types.
-fn expand(place: Place<'_>, field: &str, from: &JsonOffering, into: &mut Vec<Offering>) -> Result<(), FileError> {
+fn expand(place: FileLine<'_>, field: &str, from: &JsonOffering, into: &mut Vec<Offering>) -> Result<(), FileError> {
     let zones = values(place, field, from, ZONE, from.zone.as_ref())?;
     let capacity_types = values(place, field, from, CAPACITY_TYPE, from.capacity_type.as_ref())?;
     for zone in zones {
@@ -251,7 +251,7 @@ fn expand(place: Place<'_>, field: &str, from: &JsonOffering, into: &mut Vec<Off
 }
 
 fn values(
-    place: Place<'_>,
+    place: FileLine<'_>,
     field: &str,
     from: &JsonOffering,
     key: &str,

@@ -95,12 +95,12 @@ impl fmt::Display for FileError {
 
 /// A line of a file, for messages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct FileLine<'a> {
     pub(super) file: &'a str,
     pub(super) line: u64,
 }
 
-impl Place<'_> {
+impl FileLine<'_> {
     pub(super) fn at(self, column: u64, text: &str, problem: impl Into<String>) -> FileError {
         self.error(column, None, text, problem.into())
     }
@@ -171,6 +171,6 @@ fn utf8<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, FileError> {
         let before = &bytes[..error.valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index + 1);
-        Place { file, line }.at((before.len() - start) as u64 + 1, "", "not UTF-8 text")
+        FileLine { file, line }.at((before.len() - start) as u64 + 1, "", "not UTF-8 text")
     })
 }

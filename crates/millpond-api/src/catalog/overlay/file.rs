@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{LIMIT_BYTES, LIMIT_OVERLAYS, LIMIT_WEIGHT, Overlay, extended, is_weight, price_rule};
-use crate::catalog::import::{FileError, Place};
+use crate::catalog::import::{FileError, FileLine};
 use crate::money;
 use crate::selector::Requirement;
 
@@ -45,14 +45,14 @@ struct Spec {
 
 /// Reads overlays from YAML, one document each.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Overlay>, FileError> {
-    let first = Place { file, line: 1 };
+    let first = FileLine { file, line: 1 };
     if text.len() > LIMIT_BYTES {
         return Err(first.at(1, "", format!("larger than {} MiB", LIMIT_BYTES >> 20)));
     }
     let documents: Vec<Document> = serde_saphyr::from_multiple(text).map_err(|error| {
         let location = error.location();
         let (line, column) = location.map_or((1, 1), |location| (location.line(), location.column()));
-        Place { file, line }.at(column, "", message(&error))
+        FileLine { file, line }.at(column, "", message(&error))
     })?;
     if documents.len() > LIMIT_OVERLAYS {
         return Err(first.at(1, "", format!("more than {LIMIT_OVERLAYS} overlays")));
@@ -77,7 +77,7 @@ fn message(error: &serde_saphyr::Error) -> String {
 
 fn wrong<T>(file: &str, place: &Spanned<T>, field: &str, text: &str, problem: impl Into<String>) -> FileError {
     let location = place.referenced;
-    Place { file, line: location.line() }.field(location.column(), field, text, problem)
+    FileLine { file, line: location.line() }.field(location.column(), field, text, problem)
 }
 
 fn overlay(file: &str, document: Document) -> Result<Overlay, FileError> {

@@ -152,7 +152,7 @@ fn of_one_weight_one_speaks_about_an_offering() {
     assert_eq!(unused(&targets, &[price("a", 1), price("b", 2)]), [""; 0]);
     let apart = [only(price("a", 1), &format!("{os}=linux")), only(price("b", 1), &format!("{os}=windows"))];
     assert_eq!(unused(&targets, &apart), [""; 0]);
-    // The later name goes before; whom it beats is in nobody's way any more.
+    // The later name has precedence; an overlay that it beats conflicts with nothing any more.
     let three =
         [only(price("a", 1), &format!("{os}=windows")), price("b", 1), only(price("c", 1), &format!("{os}=linux"))];
     assert_eq!(

@@ -6,7 +6,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::fleet::{Dialect, Field, Machine, Offer, Place, Pool};
+use super::super::fleet::{Dialect, Field, Machine, Offer, Pool, SourceField};
 use super::super::report::{Action, Report};
 use super::super::{ConvertError, Settings};
 use super::{CONFIG, DEFAULT_MOST, DESIRED, GROUP, LEAST, MOST, PRICE, PRIORITIES, TEMPLATES, TemplateNode, Templates};
@@ -241,7 +241,7 @@ impl<'a> Group<'a> {
             self.node.spec.taints.iter().filter(|taint| taint.key != PROVIDER_TAINT).cloned().collect();
         Pool {
             dialect: Dialect::Autoscaler,
-            place: Place { object: format!("Node/{}", self.node.metadata.name), field: String::new() },
+            place: SourceField { object: format!("Node/{}", self.node.metadata.name), field: String::new() },
             name: self.pool.to_owned(),
             region: self.label(labels::REGION).unwrap_or_default().to_owned(),
             weight: self.priority(priorities),

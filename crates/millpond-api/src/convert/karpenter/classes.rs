@@ -34,7 +34,7 @@ pub(super) struct Classes<'a> {
     /// All that a class may name, besides those that come with Millpond.
     known: &'a [&'a Catalog],
     name: String,
-    made: Vec<Draft>,
+    made: Vec<ClassBuilder>,
     /// Classes that pools came with, as objects.
     kept: Vec<(String, Value)>,
     /// Catalogues that kept classes name and that do not come with Millpond.
@@ -42,7 +42,7 @@ pub(super) struct Classes<'a> {
 }
 
 /// A class in the making: pools share it if their machines of one name are the same.
-struct Draft {
+struct ClassBuilder {
     name: String,
     region: String,
     backoff: Option<Backoff>,
@@ -121,7 +121,7 @@ impl<'a> Classes<'a> {
         let reserved =
             pool.machines.iter().map(|machine| (settable(&machine.kube_reserved), settable(&machine.system_reserved)));
         let reserved: Vec<_> = reserved.collect();
-        let fits = |draft: &&mut Draft| {
+        let fits = |draft: &&mut ClassBuilder| {
             let same = |of: &InstanceType| draft.types.get(&of.name).is_none_or(|known| mergeable(known, of));
             draft.region == pool.region && draft.backoff == pool.backoff && types.iter().all(same)
         };
@@ -131,7 +131,7 @@ impl<'a> Classes<'a> {
             return reference(ClassKind::Millpond, &draft.name);
         }
         let name = names::free(&self.name, |name| self.made.iter().any(|draft| draft.name == name));
-        let mut draft = Draft {
+        let mut draft = ClassBuilder {
             name: name.clone(),
             region: pool.region.clone(),
             backoff: pool.backoff,
@@ -162,7 +162,7 @@ impl<'a> Classes<'a> {
     }
 }
 
-impl Draft {
+impl ClassBuilder {
     fn class(&self) -> NodeClass {
         let kubelet = match &distinct(self.reserved.iter())[..] {
             [(kube, system)] => Kubelet {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::fleet::{Dialect, Field, Machine, Offer, Original, Place, Pool};
+use super::super::fleet::{Dialect, Field, Machine, Offer, Original, Pool, SourceField};
 use super::super::gather::{Class, ClassKind, Input, title};
 use super::super::report::{Action, Report};
 use super::super::{ConvertError, Settings};
@@ -41,7 +41,7 @@ pub(in super::super) fn read(
     let template = &spec.template;
     let mut read = Pool {
         dialect: Dialect::Karpenter,
-        place: Place { object: title(object), field: String::new() },
+        place: SourceField { object: title(object), field: String::new() },
         name: pool.metadata.name.clone(),
         region: catalog.region.clone(),
         weight: i64::from(spec.weight.unwrap_or(0)),

@@ -1,8 +1,8 @@
 //! Resource quotas: what an object takes is charged to the quotas of its namespace before it is written.
 //!
-//! A quota's `status.hard` and the first count in `status.used` come from kube-controller-manager, which also
-//! counts anew when objects go; a quota that nobody has counted yet has no `status.hard` and binds nobody.
-//! `usage` says how much an object takes, this module compares and charges.
+//! A quota's `status.hard` and the first count in `status.used` come from kube-controller-manager, which also recounts
+//! when objects go; a quota that has not been counted yet has no `status.hard` and limits nothing. `usage` says how
+//! much an object takes, this module compares and charges.
 
 mod usage;
 
@@ -19,7 +19,7 @@ use crate::handlers::call::{Call, key_of};
 use crate::handlers::create::unavailable;
 use crate::handlers::update::Part;
 use crate::status::ApiError;
-use crate::store::{CommitError, Draft, Expect, StoredObject, Write};
+use crate::store::{CommitError, EncodedObject, Expect, StoredObject, Write};
 
 const QUOTAS: &str = "resourcequotas";
 /// How often a charge is tried again while a controller counts the same quotas.
@@ -80,7 +80,7 @@ async fn write(call: &Call, key: Arc<str>, quota: &Value, stored: &StoredObject)
         collection: Arc::from(QUOTAS),
         key,
         expect: Expect::Revision(stored.revision),
-        draft: Draft::update_of(stored, quota)?,
+        draft: EncodedObject::update_of(stored, quota)?,
         delete: false,
     };
     call.server.store.commit(write).await.map(|_| ())

@@ -9,7 +9,7 @@ use crate::apply::encode::{empty_object, encode_all_fields};
 use crate::apply::fields::{FieldSet, MAX_DEPTH};
 use crate::apply::managers::Managed;
 use crate::apply::merge::merge;
-use crate::apply::typed::Place;
+use crate::apply::typed::FieldType;
 use crate::apply::update::{Change, Version, prune};
 use crate::apply::{
     Applied, Manager, Reset, SingleVersion, Target, apply_patch, fields_of, settle_times, strip, track_create,
@@ -205,8 +205,8 @@ proptest! {
         let schema = schema::thing();
         let target = target(&schema);
         let live = apply(Some(&apply(None, &theirs, "them", false).object), &mine, "me", true).object;
-        let more = merge(&mine, &more, Place::object(&schema));
-        let merged = merge(&live, &more, Place::object(&schema));
+        let more = merge(&mine, &more, FieldType::object(&schema));
+        let merged = merge(&live, &more, FieldType::object(&schema));
         let mut managed = Managed::decode(Some(&live["metadata"]["managedFields"])).unwrap();
         if let Some(place) = managed.entries.iter().position(|entry| entry.manager == "me") {
             let last = managed.entries[place].clone();
@@ -266,7 +266,7 @@ proptest! {
         let mut all = fields_of(&new, &schema).leaves().into_owned();
         all.subtract(&strip::FIELDS);
         all.subtract(&owned);
-        prop_assert!(all.is_empty(), "nobody owns {all:?} of {new}");
+        prop_assert!(all.is_empty(), "no manager owns {all:?} of {new}");
     }
 
     #[test]

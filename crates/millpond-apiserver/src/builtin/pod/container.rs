@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::spec::Context;
 use super::volume::Volumes;
 use super::{parts, requirements};
-use crate::builtin::check::{self, Errors, Tell};
+use crate::builtin::check::{self, Errors, ReportError};
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::names;
@@ -577,7 +577,7 @@ fn restart_policy(container: &Value, path: Path<'_>, errors: &mut Errors) {
     }
     let list = path.child("restartPolicyRules");
     if rules.len() > 20 {
-        errors.tell(crate::status::FieldError::too_many(list, rules.len(), 20));
+        errors.report(crate::status::FieldError::too_many(list, rules.len(), 20));
     }
     for (index, rule) in rules.iter().enumerate() {
         let place = list.index(index);
@@ -591,7 +591,7 @@ fn restart_policy(container: &Value, path: Path<'_>, errors: &mut Errors) {
         let values = codes.items("values").len();
         if values > 255 {
             let codes_path = place.child("exitCodes");
-            errors.tell(crate::status::FieldError::too_many(codes_path.child("values"), values, 255));
+            errors.report(crate::status::FieldError::too_many(codes_path.child("values"), values, 255));
         }
     }
 }

@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::spec::CONTAINER_LISTS;
-use crate::builtin::check::{self, Errors, Tell};
+use crate::builtin::check::{self, Errors, ReportError};
 use crate::builtin::ip;
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
@@ -149,7 +149,7 @@ fn app_armor(profile: &Value, path: Path<'_>, errors: &mut Errors) {
     match profile.text("type") {
         "Localhost" if file.trim() != file => errors.invalid(place, file, "must not be padded with whitespace"),
         "Localhost" if file.is_empty() => errors.required(place, "must be set when AppArmor type is Localhost"),
-        "Localhost" if file.len() > 4095 => errors.tell(FieldError::too_long(place, 4095)),
+        "Localhost" if file.len() > 4095 => errors.report(FieldError::too_long(place, 4095)),
         "RuntimeDefault" | "Unconfined" if profile.has("localhostProfile") => {
             errors.invalid(place, file, "can only be set when AppArmor type is Localhost");
         }
@@ -265,7 +265,7 @@ pub(super) fn hostname_override(spec: &Value, path: Path<'_>, errors: &mut Error
         errors.forbidden(place, "may not be specified when hostNetwork is true");
     }
     if name.len() > 64 {
-        errors.tell(FieldError::too_long(place, 64));
+        errors.report(FieldError::too_long(place, 64));
     }
     errors.each(place, name, names::subdomain_problems(name));
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::builtin::check::{Errors, NOT_NEGATIVE, Tell, quantity};
+use crate::builtin::check::{Errors, NOT_NEGATIVE, ReportError, quantity};
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::builtin::resources;

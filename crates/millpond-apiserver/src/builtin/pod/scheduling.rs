@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::builtin::check::{self, Errors, Tell};
+use crate::builtin::check::{self, Errors, ReportError};
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::names;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{container, parts, requirements, scheduling, volume};
-use crate::builtin::check::{Errors, Tell};
+use crate::builtin::check::{Errors, ReportError};
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::meta::validate_labels;

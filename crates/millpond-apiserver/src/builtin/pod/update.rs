@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{parts, quality, scheduling, spec};
-use crate::builtin::check::{Errors, IMMUTABLE, Tell};
+use crate::builtin::check::{Errors, IMMUTABLE, ReportError};
 use crate::builtin::hooks;
 use crate::builtin::ip;
 use crate::builtin::json::{Fields, Fill};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::container;
 use super::spec::Context;
-use crate::builtin::check::{self, Errors, Tell, quantity};
+use crate::builtin::check::{self, Errors, ReportError, quantity};
 use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::builtin::storage;
@@ -318,7 +318,7 @@ pub(in crate::builtin) fn csi_driver_name(name: &str, path: Path<'_>, errors: &m
         return;
     }
     if name.len() > 63 {
-        errors.tell(FieldError::too_long(path, 63));
+        errors.report(FieldError::too_long(path, 63));
     }
     errors.each(path, name, names::subdomain_problems(&name.to_lowercase()));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::super::{Decl, Error, Program, Type, Value};
+use super::super::{Error, Program, SchemaType, Type, Value};
 use super::recording::{RULES, cases};
 use crate::schema::custom::props::Props;
 
@@ -68,7 +68,7 @@ fn corpus() -> Vec<String> {
 
 /// Compiles a text and, if it can be compiled, estimates and evaluates it.
 fn try_out(text: &str, schema: &Props, object: &Json) {
-    let decl = Decl::new(schema, false, "selfType").unwrap();
+    let decl = SchemaType::new(schema, false, "selfType").unwrap();
     let variables: [(Arc<str>, Type); 2] = [("self".into(), decl.ty.clone()), ("oldSelf".into(), decl.ty.clone())];
     for wanted in [Type::Bool, Type::String] {
         let Ok(program) = Program::compile(text, &variables, &wanted) else { continue };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::super::{CompileError, Decl, Error, Program, Type, Value};
+use super::super::{CompileError, Error, Program, SchemaType, Type, Value};
 use crate::schema::custom::props::Props;
 
 /// What tokio gives to a worker.
@@ -28,7 +28,7 @@ fn outcome(text: String, object: Json) -> String {
 fn outcome_within(text: String, object: Json, work: u64) -> String {
     let run = move || {
         let schema = schema();
-        let decl = Decl::new(&schema, false, "selfType").unwrap();
+        let decl = SchemaType::new(&schema, false, "selfType").unwrap();
         let variables: [(Arc<str>, Type); 1] = [("self".into(), decl.ty.clone())];
         let program = match Program::compile(&text, &variables, &Type::Bool) {
             Ok(program) => program,

@@ -55,7 +55,7 @@ pub(crate) fn evaluate<'a>(
     let root = pair.map(Change::new);
     let changes = Changes { current: root.as_ref(), nearest: None };
     let mut evaluation = Evaluation { errors: Vec::new(), budget };
-    let place = Place { schema, new, old, changes };
+    let place = EvaluatedValue { schema, new, old, changes };
     // What stopped the evaluation stands among the errors.
     let _ = evaluation.value(tree, place, &mut path.to_owned());
     evaluation.errors
@@ -93,7 +93,7 @@ impl Changes<'_, '_> {
 
 /// A value and what is known about it.
 #[derive(Clone, Copy)]
-struct Place<'a, 'c> {
+struct EvaluatedValue<'a, 'c> {
     schema: &'a Props,
     new: &'a Value,
     old: Option<&'a Value>,
@@ -106,7 +106,7 @@ struct Evaluation<'b> {
 }
 
 impl Evaluation<'_> {
-    fn value<'a>(&mut self, tree: &'a RuleTree, place: Place<'a, '_>, path: &mut String) -> Walk {
+    fn value<'a>(&mut self, tree: &'a RuleTree, place: EvaluatedValue<'a, '_>, path: &mut String) -> Walk {
         // Rules about null belong to the schema around.
         if place.new.is_null() {
             return Ok(());
@@ -122,7 +122,7 @@ impl Evaluation<'_> {
     fn fields<'a>(
         &mut self,
         tree: &'a RuleTree,
-        place: Place<'a, '_>,
+        place: EvaluatedValue<'a, '_>,
         fields: &'a Map<String, Value>,
         path: &mut String,
     ) -> Walk {
@@ -149,14 +149,20 @@ impl Evaluation<'_> {
                     None => changes,
                 };
                 let old = old.and_then(|old| old.get(name)).filter(|old| !old.is_null());
-                self.value(tree, Place { schema, new: value, old, changes: below }, path)?;
+                self.value(tree, EvaluatedValue { schema, new: value, old, changes: below }, path)?;
                 path.truncate(length);
             }
         }
         Ok(())
     }
 
-    fn items<'a>(&mut self, tree: &'a RuleTree, place: Place<'a, '_>, items: &'a [Value], path: &mut String) -> Walk {
+    fn items<'a>(
+        &mut self,
+        tree: &'a RuleTree,
+        place: EvaluatedValue<'a, '_>,
+        items: &'a [Value],
+        path: &mut String,
+    ) -> Walk {
         let (Some(tree), Some(schema)) = (tree.items.as_deref(), place.schema.items.as_deref()) else {
             return Ok(());
         };
@@ -171,13 +177,13 @@ impl Evaluation<'_> {
                 None => place.changes,
             };
             let old = old_items.as_ref().and_then(|old| old.get(item));
-            self.value(tree, Place { schema, new: item, old, changes }, path)?;
+            self.value(tree, EvaluatedValue { schema, new: item, old, changes }, path)?;
             path.truncate(length);
         }
         Ok(())
     }
 
-    fn own_rules<'a>(&mut self, tree: &'a RuleTree, place: Place<'a, '_>, path: &str) -> Walk {
+    fn own_rules<'a>(&mut self, tree: &'a RuleTree, place: EvaluatedValue<'a, '_>, path: &str) -> Walk {
         if tree.own.is_empty() {
             return Ok(());
         }
@@ -196,7 +202,7 @@ impl Evaluation<'_> {
         rule: &Rule,
         compiled: &CompiledRule,
         variables: &Variables<'a>,
-        place: Place<'a, '_>,
+        place: EvaluatedValue<'a, '_>,
         path: &str,
     ) -> Walk {
         let program = match &compiled.program {
@@ -267,7 +273,7 @@ impl Evaluation<'_> {
         rule: &Rule,
         compiled: &CompiledRule,
         variables: &Variables<'a>,
-        place: Place<'a, '_>,
+        place: EvaluatedValue<'a, '_>,
         path: &str,
     ) -> Result<FieldError, FieldError> {
         let field = match &compiled.field_path {
@@ -359,7 +365,7 @@ struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    fn new(tree: &RuleTree, place: Place<'a, '_>) -> Self {
+    fn new(tree: &RuleTree, place: EvaluatedValue<'a, '_>) -> Self {
         let has_old = tree.uses_old_self();
         let of = |value: &'a Value| CelValue::of(value, place.schema, tree.is_resource);
         Self { new: of(place.new), old: place.old.filter(|_| has_old).map(of), has_old }

@@ -5,9 +5,8 @@
 //!                             └─▶ Definition  prune ─▶ default ─▶ validate (+ rules in CEL)
 //! ```
 //!
-//! A [`Definition`] hangs at the root of the shared [`Schema`], so that whoever has a resource has everything.
-//! Objects are plain JSON; all functions are pure. Upstream's order, words and corner cases are kept: see each
-//! room.
+//! A [`Definition`] hangs at the root of the shared [`Schema`], so that a resource carries all of it. Objects are plain
+//! JSON; all functions are pure. Upstream's order, messages and corner cases are kept: see each module.
 
 mod choices;
 mod convert;

@@ -37,7 +37,7 @@ struct Judge<'a> {
 }
 
 /// What becomes of a field.
-enum Fate<'a> {
+enum FieldVerdict<'a> {
     /// It stays with everything below: it belongs to the server, or unknown fields do stay.
     Kept,
     /// It stays, and what is below is judged.
@@ -55,17 +55,17 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn field(self, key: &str) -> Fate<'a> {
-        let Some(schema) = self.schema else { return Fate::Unknown };
+    fn field(self, key: &str) -> FieldVerdict<'a> {
+        let Some(schema) = self.schema else { return FieldVerdict::Unknown };
         if self.is_resource && is_meta_field(key) {
-            return Fate::Kept;
+            return FieldVerdict::Kept;
         }
         let known = schema.properties.get(key);
         if known.is_some() || schema.additional.is_some() {
             let below = known.or_else(|| schema.additional_schema());
-            return Fate::Known(Judge::new(below, false, false));
+            return FieldVerdict::Known(Judge::new(below, false, false));
         }
-        if self.lenient { Fate::Kept } else { Fate::Unknown }
+        if self.lenient { FieldVerdict::Kept } else { FieldVerdict::Unknown }
     }
 
     /// The judge of items; none when they are left alone.
@@ -109,14 +109,14 @@ impl Pruner {
     fn prune(&mut self, judge: Judge<'_>, value: &mut Value) {
         match value {
             Value::Object(fields) => fields.retain(|key, field| match judge.field(key) {
-                Fate::Kept => true,
-                Fate::Known(judge) => {
+                FieldVerdict::Kept => true,
+                FieldVerdict::Known(judge) => {
                     let length = push_key(&mut self.path, key);
                     self.prune(judge, field);
                     self.path.truncate(length);
                     true
                 }
-                Fate::Unknown => {
+                FieldVerdict::Unknown => {
                     note(&mut self.path, key, &mut self.unknown);
                     false
                 }
@@ -145,13 +145,13 @@ impl Finder {
             Value::Object(fields) => {
                 for (key, field) in fields {
                     match judge.field(key) {
-                        Fate::Kept => {}
-                        Fate::Known(judge) => {
+                        FieldVerdict::Kept => {}
+                        FieldVerdict::Known(judge) => {
                             let length = push_key(&mut self.path, key);
                             self.find(judge, field);
                             self.path.truncate(length);
                         }
-                        Fate::Unknown => note(&mut self.path, key, &mut self.unknown),
+                        FieldVerdict::Unknown => note(&mut self.path, key, &mut self.unknown),
                     }
                 }
             }

@@ -1,14 +1,14 @@
 //! Rules in CEL (`x-kubernetes-validations`), compiled.
 //!
-//! [`RuleTree`] mirrors those parts of a schema that have rules at or below them. Whoever registers a CRD looks at
-//! single rules with [`compile`]; objects go through [`super::evaluate`].
+//! [`RuleTree`] mirrors those parts of a schema that have rules at or below them. Registering a CRD compiles single
+//! rules with [`compile`]; objects go through [`super::evaluate`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::field_path;
 use super::props::{Props, Rule};
-use crate::cel::{CompileError, Decl, Program, Type};
+use crate::cel::{CompileError, Program, SchemaType, Type};
 
 /// What types of objects that have no name are called in messages.
 const SELF_TYPE: &str = "selfType";
@@ -74,16 +74,16 @@ pub(crate) struct CompiledRule {
 }
 
 /// Compiles the rules of one schema, and tells what expressions see of it; none when they see nothing.
-pub(crate) fn compile_all(schema: &Props, is_resource: bool) -> Option<(Option<Decl>, Vec<CompiledRule>)> {
+pub(crate) fn compile_all(schema: &Props, is_resource: bool) -> Option<(Option<SchemaType>, Vec<CompiledRule>)> {
     if schema.rules.is_empty() {
         return Some((None, Vec::new()));
     }
-    let decl = Decl::new(schema, is_resource, SELF_TYPE)?;
+    let decl = SchemaType::new(schema, is_resource, SELF_TYPE)?;
     let rules = schema.rules.iter().map(|rule| compile(rule, schema, &decl)).collect();
     Some((Some(decl), rules))
 }
 
-fn compile(rule: &Rule, schema: &Props, decl: &Decl) -> CompiledRule {
+fn compile(rule: &Rule, schema: &Props, decl: &SchemaType) -> CompiledRule {
     let old_type = match rule.optional_old_self {
         Some(true) => Type::optional(decl.ty.clone()),
         _ => decl.ty.clone(),

@@ -83,8 +83,8 @@ pub struct CompactionSummary {
     pub retired: RetiredFile,
 }
 
-/// A file that has lost its name. Dropping it gives its space back, which
-/// takes a while for a large one: do it where nobody waits.
+/// A file that has lost its name. Dropping it frees its space, which takes a while for a large one: do it off the
+/// commit path.
 #[derive(Debug)]
 pub struct RetiredFile(#[expect(dead_code, reason = "held for the sake of when it is dropped")] Arc<dyn LogFile>);
 
@@ -141,8 +141,7 @@ impl Log {
         Ok(CompactionSummary { bytes_before, bytes_after: self.end, retired: RetiredFile(old) })
     }
 
-    /// When this fails nobody knows which file the name will mean after a
-    /// crash, so neither may be written to.
+    /// When this fails, it is unknown which file the name will mean after a crash, so neither may be written to.
     fn take_name(&mut self) -> Result<(), FileError> {
         let renamed = self.io.rename(NEW_FILE_NAME, FILE_NAME).and_then(|()| self.io.sync_names());
         renamed.map_err(|source| {

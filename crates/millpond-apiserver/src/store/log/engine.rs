@@ -52,11 +52,10 @@ pub struct Options {
 impl Options {
     /// The usual ones: five minutes and at least 1,000 records of history.
     ///
-    /// Space is taken 8 MiB at a time: against growing the file with each
-    /// write this makes a lone commit two to ten times faster, against 1 MiB
-    /// still a fifth, while 32 MiB gain nothing and stop the commits for longer.
-    /// The figures are in `docs/adr/0002-own-log.md`. Where somebody has time between commits ([`Log::fill_ahead`]), it
-    /// is taken 1 MiB at a time before it is needed, and nobody is stopped for 8 MiB.
+    /// Space is taken 8 MiB at a time: against growing the file with each write this makes a lone commit two to ten
+    /// times faster, against 1 MiB still a fifth, while 32 MiB gain nothing and stop the commits for longer. The
+    /// figures are in `docs/adr/0002-own-log.md`. Where there is time between commits ([`Log::fill_ahead`]), space is
+    /// taken 1 MiB at a time before it is needed, and no commit waits for 8 MiB.
     pub fn new(now_unix_ms: u64, new_store_id: [u8; 16]) -> Self {
         Self {
             now_unix_ms,
@@ -231,8 +230,8 @@ impl Log {
         self.make_room(PAGE as u64 + self.options.reserve_bytes)
     }
 
-    /// Records exactly how far the file is durable. For quiet moments: each
-    /// batch does it for the batches before it, and nobody did it for the last.
+    /// Records exactly how far the file is durable. For quiet moments: each batch does it for the batches before it,
+    /// and the last batch has none after it.
     pub fn settle(&mut self) -> Result<(), AppendError> {
         self.check_usable()?;
         if self.slot.durable == self.end {
@@ -369,8 +368,8 @@ impl Log {
 
     /// Before the first batch: a closed file is marked as being written.
     ///
-    /// Its name is made durable as well. Whoever created or compacted it may
-    /// have ended before doing so, and always leaves a closed file.
+    /// Its name is made durable as well. The process that created or compacted it may have ended before doing so, and
+    /// always leaves a closed file.
     fn mark_open(&mut self) -> Result<(), AppendError> {
         if !self.slot.clean {
             return Ok(());

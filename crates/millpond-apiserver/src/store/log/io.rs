@@ -185,7 +185,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), FileError> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(|error| FileError::new("sync", path, error))
 }
 
-/// Somebody who has a store open.
+/// The process that has a store open.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holder {
     /// The id that it wrote into the lock file, if it did.

@@ -13,8 +13,8 @@
 //!
 //! What holds:
 //! - A batch is there whole or not at all, and it is there once `append` returned `Ok`.
-//! - Acknowledged bytes that are wrong or missing stop `open` with their
-//!   offset. An unfinished write that nobody was told about is dropped, with a note.
+//! - Acknowledged bytes that are wrong or missing stop `open` with their offset. An unfinished write that was never
+//!   acknowledged is dropped, with a note.
 //! - A failed sync is never retried; a full disk costs the batch, not the log.
 //!
 //! Deliberately absent: reading single objects, indexes, more than one writer,

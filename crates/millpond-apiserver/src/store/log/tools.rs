@@ -149,7 +149,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     })
 }
 
-/// A report that is longer helps nobody.
+/// A longer report is of no use.
 const MOST_PROBLEMS: usize = 100;
 
 /// What [`backup`] or [`restore`] wrote.

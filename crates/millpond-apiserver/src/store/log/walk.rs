@@ -27,7 +27,7 @@ pub(super) trait Visitor {
     fn record(&mut self, record: RecordRef<'_>) -> Result<(), WriteError>;
 }
 
-/// Whether somebody may be appending to the file that is read.
+/// Whether another process may be appending to the file that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// The file stands still.

@@ -1,7 +1,7 @@
 //! Groups whose machines failed: they get nothing for a while, which grows with every failure in a row.
 //!
-//! Failures are told apart. Where whoever makes machines has none left ([`TroubleKind::Quota`]), trying again soon is of
-//! no use to anybody; a machine that broke, or took too long, may have been just that one.
+//! Failures are told apart. Where the infrastructure provider is out of capacity or quota ([`TroubleKind::Quota`]), an
+//! early retry cannot succeed; a machine that broke, or took too long, may have been just that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct Entry {
     failures: u32,
     until: Instant,
     trouble: Trouble,
-    /// Nobody makes the machines that the group lacks.
+    /// The group has fewer machines than replicas, and Cluster API creates none.
     stalled: bool,
     /// Machines that were counted.
     machines: BTreeSet<String>,
@@ -52,7 +52,7 @@ impl Health {
         self.fail(of, Some(machine), trouble)
     }
 
-    /// Nobody makes the machines of a group.
+    /// Records that Cluster API creates no machines for a group.
     pub(super) fn stalled(&self, of: &GroupRef, trouble: &Trouble) -> Option<Duration> {
         let wait = self.fail(of, None, trouble);
         if let Some(entry) = self.0.lock().0.get_mut(of) {

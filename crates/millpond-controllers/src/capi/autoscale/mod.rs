@@ -10,19 +10,19 @@
 //!       tend: machines that failed (health), least sizes, misspelt annotations, sizes to remember
 //! ```
 //!
-//! Nothing here makes or drains machines: Cluster API does. A group is written on condition that nobody changed it since
-//! it was planned with, so that two controllers can never both take the last machine that the maximum allows.
-//! Where Cluster API is not installed, all of this sleeps.
+//! Nothing here makes or drains machines: Cluster API does. A group is written on condition that its size has not
+//! changed since it was planned with, so two controllers can never both take the last machine that the maximum allows.
+//! Where Cluster API is not installed, this module is idle.
 
-mod grow;
 mod health;
-mod idle;
 pub mod log;
-mod meant;
+mod maintain;
+mod planned_placements;
 mod replicas;
-mod shrink;
+mod scale_down;
+mod scale_up;
 mod templates;
-mod tend;
+mod unneeded;
 mod watch;
 
 use std::fmt;
@@ -31,22 +31,22 @@ use std::time::Duration;
 
 use kube::Client;
 use millpond_runtime::clock::Clock;
-use millpond_runtime::events::{Recorder, Sender};
+use millpond_runtime::events::{EventRecorder, Sender};
 use millpond_runtime::mirror::{Mirror, Writer};
 use millpond_state::groups::{Discovery, NodeGroups, Use};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch::Sender as Watch;
 
-pub(crate) use grow::{Seen, grow, is_group};
 pub(crate) use health::Health;
-pub(crate) use meant::Meant;
-pub(crate) use shrink::Shrinker;
-pub(crate) use tend::Tender;
+pub(crate) use maintain::GroupMaintenance;
+pub(crate) use planned_placements::PlannedPlacements;
+pub(crate) use scale_down::ScaleDown;
+pub(crate) use scale_up::{ObservedSizes, is_group, scale_up};
 
 use crate::capi::client::Switch;
 use crate::cluster::FIELD_MANAGER;
+use crate::events::DedupingRecorder;
 use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachinePool, MachineSet};
-use crate::news::News;
 
 /// What can be set about node groups.
 #[derive(Clone, Default)]
@@ -72,7 +72,7 @@ impl fmt::Debug for GroupOptions {
 /// Whether Cluster API is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// Nobody has looked yet.
+    /// Not checked yet.
     Unknown,
     /// It is not installed.
     Absent,
@@ -101,14 +101,14 @@ pub struct Machines {
     /// Groups that get nothing for now.
     pub(crate) health: Health,
     /// Which pods the last plan put together on nodes of groups.
-    pub(crate) meant: Meant,
+    pub(crate) planned_placements: PlannedPlacements,
     /// Events about machines and groups: they are told where these are.
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: EventRecorder,
     /// The same, without repeating itself.
-    pub(crate) news: News,
+    pub(crate) events: DedupingRecorder,
     /// What happens to groups, in the words of the cluster-autoscaler.
     pub log: log::GroupLog,
-    /// Nodes that nobody needs, as of the last look.
+    /// Unneeded nodes, as of the last check.
     pub(crate) unneeded: std::sync::atomic::AtomicUsize,
     /// Time of the log.
     clock: Clock,
@@ -125,7 +125,7 @@ impl Machines {
     pub(crate) fn new(
         workload: &Client,
         options: &crate::cluster::Options,
-        recorder: &Recorder,
+        recorder: &EventRecorder,
         clock: &Clock,
     ) -> Self {
         let groups = options.node_groups.clone();
@@ -135,7 +135,7 @@ impl Machines {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         let (recorder, sender) = match &groups.management {
             Some(management) => {
-                let (recorder, sender) = Recorder::new(options.events.then(|| management.clone()), clock.clone());
+                let (recorder, sender) = EventRecorder::new(options.events.then(|| management.clone()), clock.clone());
                 (recorder, Some(sender))
             }
             None => (recorder.clone(), None),
@@ -147,8 +147,8 @@ impl Machines {
             machines: Arc::new(Mirror::new(writer.clone(), None)),
             clusters: Arc::new(Mirror::new(writer, None)),
             health: Health::new(options.seed),
-            meant: Meant::default(),
-            news: News::new(recorder.clone()),
+            planned_placements: PlannedPlacements::default(),
+            events: DedupingRecorder::new(recorder.clone()),
             log: log::GroupLog::default(),
             recorder,
             unneeded: std::sync::atomic::AtomicUsize::new(0),
@@ -168,7 +168,7 @@ impl Machines {
         self.listeners.write().push(Box::new(listener));
     }
 
-    pub(crate) fn tell_change(&self) {
+    pub(crate) fn notify(&self) {
         self.listeners.read().iter().for_each(|listener| listener());
     }
 
@@ -197,5 +197,5 @@ impl Machines {
     }
 }
 
-/// Nobody waits longer than this for a management cluster that does not answer.
+/// Startup waits no longer than this for a management cluster that does not answer.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! Writing how many machines a group has: within its bounds, and on condition that nobody changed it since it was
-//! planned with.
+//! Writes the size of a node group: within its bounds, and on condition that it has not changed since it was planned
+//! with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const TRIES: usize = 10;
 pub(super) enum Resized {
     /// It has another size.
     Done,
-    /// Somebody changed its size or its bounds: it has to be planned with anew.
+    /// Its size or its bounds changed since the plan was made: it has to be planned with anew.
     Changed,
 }
 
@@ -86,25 +86,31 @@ impl Machines {
     }
 
     /// Tells something about a group; what was just told is not repeated if it is news of a state.
-    pub(super) fn tell(&self, of: &GroupRef, voice: millpond_runtime::events::Voice, note: &str, once: bool) {
+    pub(super) fn record_event(
+        &self,
+        of: &GroupRef,
+        event_reason: millpond_runtime::events::EventReason,
+        note: &str,
+        once: bool,
+    ) {
         if !once {
             self.log.say(&of.to_string(), note, self.clock.now());
         }
         let key = Key::new(&of.namespace, &of.name);
-        macro_rules! tell {
+        macro_rules! record {
             ($mirror:ident) => {
                 if let Some(object) = self.$mirror.get(&key) {
                     match once {
-                        true => self.news.tell(&*object, voice, note),
-                        false => self.recorder.tell(&*object, voice, note),
+                        true => self.events.record(&*object, event_reason, note),
+                        false => self.recorder.record(&*object, event_reason, note),
                     }
                 }
             };
         }
         match of.kind {
-            GroupKind::MachineDeployment => tell!(deployments),
-            GroupKind::MachineSet => tell!(sets),
-            GroupKind::MachinePool => tell!(pools),
+            GroupKind::MachineDeployment => record!(deployments),
+            GroupKind::MachineSet => record!(sets),
+            GroupKind::MachinePool => record!(pools),
         }
     }
 }

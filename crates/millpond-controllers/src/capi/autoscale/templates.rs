@@ -1,5 +1,5 @@
-//! Templates that groups refer to: of whichever kind, fetched one by one, as nobody knows beforehand which kinds there
-//! are. Their specs never change; `status.capacity` can come later, so they are looked at again now and then.
+//! Infrastructure templates that groups refer to. Their kinds are not known beforehand, so they are fetched one by one.
+//! Their specs never change; `status.capacity` can come later, so they are fetched again now and then.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -102,7 +102,7 @@ impl Templates {
             let found = some.iter().zip(fetched).filter(|(_, found)| *found).map(|(wanted, _)| wanted.clone());
             self.known.lock().extend(found);
         }
-        self.machines.tell_change();
+        self.machines.notify();
     }
 
     /// Fetches a template; false if it should be tried again soon.
@@ -113,7 +113,7 @@ impl Templates {
         match api.get_opt(&wanted.reference.name).await {
             Ok(Some(object)) => {
                 if let Some(cluster) = self.cluster.upgrade() {
-                    cluster.take_raw(
+                    cluster.apply_raw(
                         StateKind::ClusterApi(wanted.kind),
                         &Key::new(namespace, &wanted.reference.name),
                         &object,

@@ -13,7 +13,7 @@ use super::{Machines, Presence};
 use crate::capi::client::{Served, served};
 use crate::cluster::Cluster;
 
-/// Cluster API that is not there is looked for again after this long: somebody may install it.
+/// Where Cluster API is not installed, its kinds are looked up again after this long: it may be installed later.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 impl Machines {
@@ -30,7 +30,7 @@ impl Machines {
                 let machines = Arc::downgrade(self);
                 self.$mirror.on_change(move |_, _| {
                     if let Some(machines) = machines.upgrade() {
-                        machines.tell_change();
+                        machines.notify();
                     }
                 });
             )+};
@@ -95,7 +95,7 @@ impl Machines {
         }
         templates.fetch_all().await;
         self.presence.send_replace(Presence::Present);
-        self.tell_change();
+        self.notify();
         tracing::info!(groups = self.deployments.len(), machines = self.machines.len(), "Cluster API is there");
         templates.run(stop.clone()).await;
     }

@@ -20,9 +20,9 @@ use super::{ChangePlan, Current, DeletePlan, MADE_FOR, MANAGER, Options, Why, Wr
 use crate::capi::client::Connection;
 use crate::kinds::{Machine, MachineDeployment};
 
-/// How often a plan is made anew because somebody else was faster.
+/// How often a plan is made anew after a write conflict.
 const LIMIT_TRIES: usize = 5;
-/// A template that nobody names is left alone for so long: another run may be about to name it.
+/// An unreferenced template is kept for this long: another run may be about to refer to it.
 const YOUNG: Duration = Duration::from_secs(600);
 /// A watch ends after this long and is begun anew, so that one that was silently cut is noticed.
 const WATCH_SECONDS: u32 = 240;
@@ -174,8 +174,8 @@ async fn resource(client: &Client, kinds: &mut Kinds, object: &Value) -> Result<
     }
     let found = kinds.resource(client, group, Some(version), kind).await?;
     found.ok_or_else(|| {
-        let refusal = super::Refusal::new(kind, format!("the cluster does not know `{group}/{version}`"));
-        PoolError::Refused(vec![refusal.why(super::Why::NotFound)])
+        let rejection = super::RejectedChange::new(kind, format!("the cluster does not know `{group}/{version}`"));
+        PoolError::Refused(vec![rejection.why(super::Why::NotFound)])
     })
 }
 
@@ -188,11 +188,11 @@ fn removal(live: &Value, object: &Value) -> Option<Value> {
     };
     let (mut patch, mut removes) = (json!({}), false);
     for root in roots {
-        let (before, after) = (super::draft::at(live, root), super::draft::at(object, root));
+        let (before, after) = (super::changes::at(live, root), super::changes::at(object, root));
         let (before, after) = (before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null));
         removes |= loses(before, after);
         if before != after {
-            super::draft::put(&mut patch, root, difference(before, after));
+            super::changes::put(&mut patch, root, difference(before, after));
         }
     }
     if !removes {
@@ -233,8 +233,8 @@ fn difference(before: &Value, after: &Value) -> Value {
     patch.into()
 }
 
-/// Removes templates that were made for pools and that nobody names any more; those of `gone` at once, others only
-/// when they are old enough that nobody can be about to name them. Gives their names.
+/// Removes templates that were made for pools and that no object refers to any more: those of `gone` at once, others
+/// only when they are old enough that no run can be about to refer to them. Returns their names.
 pub async fn collect(
     connection: &Connection,
     namespace: &str,
@@ -256,7 +256,7 @@ pub async fn collect(
         let params = DeleteParams { preconditions: Some(as_read), ..DeleteParams::default() };
         match api.delete(name_of(template), &params).await {
             Ok(_) => collected.push(format!("{}/{}", resource.kind, name_of(template))),
-            // Gone already, or somebody has just done something to it.
+            // Gone already, or changed meanwhile.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(source) => return Err(doing(format!("delete {} `{}`", resource.kind, name_of(template)))(source)),
         }
@@ -277,8 +277,8 @@ fn unused<'c>(current: &'c Current, gone: Option<&str>, now: Timestamp) -> Vec<&
     current.templates.iter().filter(|it| !is_named(it)).filter(may_go).collect()
 }
 
-/// Begins to delete a pool. An entry is taken out of the list as it is then: when somebody else was faster, the list is
-/// read anew, and a pool that has gone meanwhile is gone.
+/// Begins to delete a pool. An entry is removed from the list as it is at that moment: after a write conflict the list
+/// is read anew, and a pool that has gone meanwhile counts as deleted.
 pub async fn delete(connection: &Connection, current: &Current, made: &DeletePlan) -> Result<(), PoolError> {
     let mut next = made.write.clone();
     for _ in 0..LIMIT_TRIES {
@@ -290,8 +290,8 @@ pub async fn delete(connection: &Connection, current: &Current, made: &DeletePla
         let anew = fetch(connection, &current.namespace, &current.cluster).await?;
         next = match plan_delete(&anew, &made.pool) {
             Ok(made) => made.write,
-            Err(refusals) if refusals.iter().all(|refusal| refusal.why == Why::NotFound) => return Ok(()),
-            Err(refusals) => return Err(PoolError::Refused(refusals)),
+            Err(rejections) if rejections.iter().all(|rejection| rejection.why == Why::NotFound) => return Ok(()),
+            Err(rejections) => return Err(PoolError::Refused(rejections)),
         };
     }
     Err(PoolError::Conflict(format!("the list of pools of cluster `{}`", current.cluster)))

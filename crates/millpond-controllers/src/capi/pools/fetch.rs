@@ -10,7 +10,7 @@ use millpond_api::spelling::nearest;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Current, MADE_FOR, Path, Refusal, name_of};
+use super::{Current, MADE_FOR, Path, RejectedChange, name_of};
 use crate::capi::client::Connection;
 use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachineSet};
 
@@ -40,10 +40,10 @@ pub enum PoolError {
         hint: String,
     },
     /// The plan cannot be made.
-    #[error("{}", told(.0))]
-    Refused(Vec<Refusal>),
-    /// Somebody else changes the same objects all the time.
-    #[error("{0} was changed by somebody else again and again")]
+    #[error("{}", joined(.0))]
+    Refused(Vec<RejectedChange>),
+    /// Every write conflicted with another writer of the same objects.
+    #[error("{0} was changed by another writer again and again")]
     Conflict(String),
     /// The objects changed since the plan was made, and what would be done now is not what was agreed to.
     #[error("{} was changed meanwhile, and what would be done now is not what was shown", .0.object)]
@@ -56,13 +56,13 @@ pub enum PoolError {
         /// What is there now.
         left: Vec<String>,
     },
-    /// It takes longer than somebody wants to wait.
+    /// It takes longer than the given timeout.
     #[error("{0} is not gone in time")]
     Timeout(String),
 }
 
-fn told(refusals: &[Refusal]) -> String {
-    refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+fn joined(rejections: &[RejectedChange]) -> String {
+    rejections.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 pub(super) fn doing(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> PoolError {

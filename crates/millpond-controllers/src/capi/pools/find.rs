@@ -1,20 +1,20 @@
 //! Which pool a name means.
 //!
-//! A pool is called by its MachineDeployment, or by that name without the cluster's before it. Where both name
-//! different ones, nobody guesses: `md/NAME` is the MachineDeployment of exactly that name.
+//! A pool is called by its MachineDeployment, or by that name without the cluster's name in front of it. Where both
+//! name different pools, the lookup fails; `md/NAME` is the MachineDeployment of exactly that name.
 
 use millpond_api::capi::names;
 use millpond_api::spelling::nearest;
 use serde_json::Value;
 
-use super::{Current, Path, Refusal, Why, name_of};
+use super::{Current, Path, RejectedChange, Why, name_of};
 
 /// Before a name that is meant exactly.
 const EXACT: &str = "md/";
 
 /// A pool that is there.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'c> {
+pub struct FoundPool<'c> {
     /// Its MachineDeployment; a new entry of a topology has none yet.
     pub deployment: Option<&'c Value>,
     /// Its entry, on the paths that have entries.
@@ -23,7 +23,7 @@ pub struct Found<'c> {
 
 /// There is no pool of that name; or there are two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
+pub enum LookupError {
     /// None.
     Unknown,
     /// Two.
@@ -31,29 +31,29 @@ pub enum Missing {
 }
 
 /// Finds a pool.
-pub fn find<'c>(current: &'c Current, name: &str) -> Result<Found<'c>, Missing> {
+pub fn find<'c>(current: &'c Current, name: &str) -> Result<FoundPool<'c>, LookupError> {
     match current.path {
-        Path::Plain => find_deployment(current, name).map(|it| Found { deployment: Some(it), entry: None }),
+        Path::Plain => find_deployment(current, name).map(|it| FoundPool { deployment: Some(it), entry: None }),
         Path::Topology | Path::Tanzu => {
             let short = short_name(&current.cluster, name);
             let of_name = |wanted: &str| entries(current).iter().find(|entry| entry["name"] == wanted);
-            let entry = of_name(name).or_else(|| of_name(short)).ok_or(Missing::Unknown)?;
+            let entry = of_name(name).or_else(|| of_name(short)).ok_or(LookupError::Unknown)?;
             let deployment = current.deployments.iter().find(|it| is_of_entry(current, it, entry));
-            Ok(Found { deployment, entry: Some(entry) })
+            Ok(FoundPool { deployment, entry: Some(entry) })
         }
     }
 }
 
-fn find_deployment<'c>(current: &'c Current, name: &str) -> Result<&'c Value, Missing> {
+fn find_deployment<'c>(current: &'c Current, name: &str) -> Result<&'c Value, LookupError> {
     let of_name = |wanted: &str| current.deployments.iter().find(|it| name_of(it) == wanted);
     if let Some(exact) = name.strip_prefix(EXACT) {
-        return of_name(exact).ok_or(Missing::Unknown);
+        return of_name(exact).ok_or(LookupError::Unknown);
     }
     let full = full_name(&current.cluster, name);
     match (of_name(name), of_name(&full)) {
-        (Some(_), Some(_)) => Err(Missing::Ambiguous(name.to_owned(), full)),
+        (Some(_), Some(_)) => Err(LookupError::Ambiguous(name.to_owned(), full)),
         (Some(found), None) | (None, Some(found)) => Ok(found),
-        (None, None) => Err(Missing::Unknown),
+        (None, None) => Err(LookupError::Unknown),
     }
 }
 
@@ -118,18 +118,18 @@ pub(super) fn all_names(current: &Current) -> Vec<String> {
 }
 
 /// A name that does not tell which pool is meant.
-pub(super) fn refuse(current: &Current, field: &str, name: &str, missing: &Missing) -> Refusal {
+pub(super) fn refuse(current: &Current, field: &str, name: &str, missing: &LookupError) -> RejectedChange {
     match missing {
-        Missing::Ambiguous(short, full) => {
+        LookupError::Ambiguous(short, full) => {
             let problem = format!(
                 "`{name}` is both the MachineDeployment `{short}` and `{full}` of cluster `{}`",
                 current.cluster
             );
-            Refusal::new(field, problem)
+            RejectedChange::new(field, problem)
                 .hint(format!("write `{EXACT}{short}` for the one, `{full}` for the other"))
                 .why(Why::Limit)
         }
-        Missing::Unknown => {
+        LookupError::Unknown => {
             let all = all_names(current);
             let problem = format!("there is no pool `{name}` in cluster `{}`", current.cluster);
             let hint = match nearest(name, all.iter().map(String::as_str)) {
@@ -137,7 +137,7 @@ pub(super) fn refuse(current: &Current, field: &str, name: &str, missing: &Missi
                 None if all.is_empty() => "the cluster has no pool at all".to_owned(),
                 None => format!("there are: {}", all.join(", ")),
             };
-            Refusal::new(field, problem).hint(hint).why(Why::NotFound)
+            RejectedChange::new(field, problem).hint(hint).why(Why::NotFound)
         }
     }
 }

@@ -5,19 +5,19 @@
 //!                                   ├─▶ plan ─▶ ChangePlan ─▶ execute: templates first, the pool last
 //!   node pool file ─▶ PoolFile ─────┘    │                       │
 //!                                        └─ parity: field × path └─ on failure what was made goes again;
-//!                                                                   templates that nobody names are collected
+//!                                                                   unreferenced templates are deleted
 //! ```
 //!
 //! A pool lives in one of three places ([`Path`]): a MachineDeployment of its own, an entry in the topology of a
 //! Cluster whose ClusterClass makes the MachineDeployment, or an entry of a TanzuKubernetesCluster. Planning is pure;
 //! what it cannot do it refuses, field by field, and then nothing is written.
 
-mod draft;
+mod changes;
 pub mod execute;
 pub mod fetch;
 mod find;
+mod machine_deployment;
 pub mod parity;
-mod plain;
 mod plan;
 mod tanzu;
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod vsphere;
 use millpond_api::capi::Version;
 use serde_json::Value;
 
-pub use find::{Found, Missing, find};
+pub use find::{FoundPool, LookupError, find};
 pub use plan::{plan, plan_delete, plan_scale};
 pub use view::{PoolView, offer, view, views};
 
@@ -170,7 +170,7 @@ pub struct ChangePlan {
     pub changes: Vec<Change>,
     /// What the file says and what is not done, with the reason.
     pub ignored: Vec<(String, String)>,
-    /// What somebody should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// What is written, in this order.
     pub writes: Vec<Write>,
@@ -206,7 +206,7 @@ pub enum Why {
 /// Why something is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
-pub struct Refusal {
+pub struct RejectedChange {
     /// The field, flag or object.
     pub field: String,
     /// What is wrong.
@@ -217,7 +217,7 @@ pub struct Refusal {
     pub why: Why,
 }
 
-impl Refusal {
+impl RejectedChange {
     pub(crate) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into(), hint: None, why: Why::Usage }
     }

@@ -6,37 +6,38 @@ use millpond_api::capi::pool_file::PoolFile;
 use millpond_api::capi::{Problems, node_group};
 use serde_json::Value;
 
-use super::find::{self, Found, Missing};
+use super::find::{self, FoundPool, LookupError};
 use super::parity::{self, Outcome};
 use super::{
-    ChangePlan, Current, DeletePlan, Options, Path, Refusal, Why, Write, draft, name_of, plain, tanzu, topology,
+    ChangePlan, Current, DeletePlan, Options, Path, RejectedChange, Why, Write, changes, machine_deployment, name_of,
+    tanzu, topology,
 };
 
 /// The longest name of a MachineDeployment: it is the value of a label on everything that it makes.
 const LIMIT_NAME: usize = 63;
 
 /// What setting a pool comes to.
-pub fn plan(current: &Current, file: &PoolFile, options: &Options) -> Result<ChangePlan, Vec<Refusal>> {
+pub fn plan(current: &Current, file: &PoolFile, options: &Options) -> Result<ChangePlan, Vec<RejectedChange>> {
     let found = match find::find(current, &file.name) {
         Ok(found) => Some(found),
-        Err(Missing::Unknown) => None,
+        Err(LookupError::Unknown) => None,
         Err(missing) => return Err(vec![find::refuse(current, "name", &file.name, &missing)]),
     };
     let mut problems = Vec::new();
     let ignored = check_fields(current, file, found.is_none(), &mut problems);
     if found.is_some() && options.base.is_some() {
         let problem = format!("the pool `{}` is there; a base is for new pools", file.name);
-        problems.push(Refusal::new("--base-machine-deployment", problem).hint("leave it out").why(Why::Limit));
+        problems.push(RejectedChange::new("--base-machine-deployment", problem).hint("leave it out").why(Why::Limit));
     }
     check_name(current, file, found.is_none(), &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }
     let made = match (current.path, found) {
-        (Path::Plain, Some(Found { deployment: Some(deployment), .. })) => {
-            plain::update(current, file, options, deployment)
+        (Path::Plain, Some(FoundPool { deployment: Some(deployment), .. })) => {
+            machine_deployment::update(current, file, options, deployment)
         }
-        (Path::Plain, _) => plain::create(current, file, options),
+        (Path::Plain, _) => machine_deployment::create(current, file, options),
         (Path::Topology, found) => topology::set(current, file, options, found.and_then(|it| it.entry)),
         (Path::Tanzu, found) => tanzu::set(current, file, found.and_then(|it| it.entry)),
     };
@@ -44,7 +45,7 @@ pub fn plan(current: &Current, file: &PoolFile, options: &Options) -> Result<Cha
 }
 
 /// What giving a pool another number of machines comes to.
-pub fn plan_scale(current: &Current, name: &str, replicas: i64) -> Result<ChangePlan, Vec<Refusal>> {
+pub fn plan_scale(current: &Current, name: &str, replicas: i64) -> Result<ChangePlan, Vec<RejectedChange>> {
     if let Err(missing) = find::find(current, name) {
         return Err(vec![find::refuse(current, "NAME", name, &missing)]);
     }
@@ -53,7 +54,7 @@ pub fn plan_scale(current: &Current, name: &str, replicas: i64) -> Result<Change
 }
 
 /// What deleting a pool comes to.
-pub fn plan_delete(current: &Current, name: &str) -> Result<DeletePlan, Vec<Refusal>> {
+pub fn plan_delete(current: &Current, name: &str) -> Result<DeletePlan, Vec<RejectedChange>> {
     let found = find::find(current, name).map_err(|missing| vec![find::refuse(current, "NAME", name, &missing)])?;
     let pools = match current.path {
         Path::Plain => current.deployments.iter().filter(|it| it["metadata"]["deletionTimestamp"].is_null()).count(),
@@ -63,7 +64,7 @@ pub fn plan_delete(current: &Current, name: &str) -> Result<DeletePlan, Vec<Refu
     if pools < 2 && !leaving {
         let problem = format!("`{name}` is the last pool of cluster `{}`", current.cluster);
         let hint = "scale it to 0, or make another pool first";
-        return Err(vec![Refusal::new("NAME", problem).hint(hint).why(Why::Limit)]);
+        return Err(vec![RejectedChange::new("NAME", problem).hint(hint).why(Why::Limit)]);
     }
     let deployment = found.deployment.map(name_of);
     let machines = current.machines.iter().filter(|machine| {
@@ -99,7 +100,7 @@ pub(super) fn entries_write(current: &Current, entries: Vec<Value>) -> Write {
             "resourceVersion": live["metadata"]["resourceVersion"],
         },
     });
-    draft::put(&mut object, path, entries.into());
+    changes::put(&mut object, path, entries.into());
     Write { object, live: Some(live) }
 }
 
@@ -108,7 +109,7 @@ fn check_fields(
     current: &Current,
     file: &PoolFile,
     create: bool,
-    problems: &mut Vec<Refusal>,
+    problems: &mut Vec<RejectedChange>,
 ) -> Vec<(String, String)> {
     let mut ignored = Vec::new();
     for field in given(file) {
@@ -116,7 +117,9 @@ fn check_fields(
         match row.outcome(current.path, create) {
             Outcome::InPlace | Outcome::Rollout => {}
             Outcome::Ignored(reason) => ignored.push((field.to_owned(), reason.to_owned())),
-            Outcome::Refused(reason) => problems.push(Refusal::new(field, reason).hint("leave it out of the file")),
+            Outcome::Refused(reason) => {
+                problems.push(RejectedChange::new(field, reason).hint("leave it out of the file"))
+            }
         }
     }
     ignored
@@ -163,12 +166,14 @@ pub(super) fn given(file: &PoolFile) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-fn check_name(current: &Current, file: &PoolFile, create: bool, problems: &mut Vec<Refusal>) {
+fn check_name(current: &Current, file: &PoolFile, create: bool, problems: &mut Vec<RejectedChange>) {
     let full = find::full_name(&current.cluster, &file.name);
     if create && full.len() > LIMIT_NAME {
         let most = LIMIT_NAME.saturating_sub(current.cluster.len() + 1);
         let problem = format!("`{full}` has more than {LIMIT_NAME} letters");
-        problems.push(Refusal::new("name", problem).hint(format!("the name may have {most} letters on this cluster")));
+        problems.push(
+            RejectedChange::new("name", problem).hint(format!("the name may have {most} letters on this cluster")),
+        );
     }
 }
 
@@ -182,7 +187,7 @@ pub(super) fn base_name<'f>(file: &'f PoolFile, options: &'f Options) -> Option<
 pub(super) fn check_replicas(
     annotations: &BTreeMap<String, String>,
     replicas: Option<i64>,
-) -> Result<(), Vec<Refusal>> {
+) -> Result<(), Vec<RejectedChange>> {
     let (Some(replicas), Ok(Some((min, max)))) = (replicas, node_group::bounds(annotations, &Problems::new())) else {
         return Ok(());
     };
@@ -192,7 +197,7 @@ pub(super) fn check_replicas(
     let problem = format!("{replicas} is outside of the autoscaler's bounds, {min} to {max}");
     let hint =
         format!("leave replicas out, or change the annotations `{}` and max-size", millpond_api::capi::names::MIN_SIZE);
-    Err(vec![Refusal::new("replicas", problem).hint(hint).why(Why::Limit)])
+    Err(vec![RejectedChange::new("replicas", problem).hint(hint).why(Why::Limit)])
 }
 
 /// Texts of a raw map.

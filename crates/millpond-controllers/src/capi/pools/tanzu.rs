@@ -4,12 +4,16 @@ use millpond_api::capi::pool_file::PoolFile;
 use millpond_api::duration;
 use serde_json::{Value, json};
 
-use super::draft::Changes;
+use super::changes::Changes;
 use super::plan::{check_replicas, entries_write, texts};
-use super::{ChangePlan, Current, Effect, Refusal, Verb, find};
+use super::{ChangePlan, Current, Effect, RejectedChange, Verb, find};
 
 /// Sets a pool; `entry` is what it is now.
-pub(super) fn set(current: &Current, file: &PoolFile, entry: Option<&Value>) -> Result<ChangePlan, Vec<Refusal>> {
+pub(super) fn set(
+    current: &Current,
+    file: &PoolFile,
+    entry: Option<&Value>,
+) -> Result<ChangePlan, Vec<RejectedChange>> {
     let mut changes = Changes::default();
     let is_new = entry.is_none();
     let mut draft = entry.cloned().unwrap_or_else(|| json!({"name": file.name}));
@@ -67,7 +71,7 @@ fn apply(draft: &mut Value, file: &PoolFile, is_new: bool, changes: &mut Changes
 }
 
 /// A new pool has no other to take these from.
-fn check_new(current: &Current, draft: &Value, is_new: bool) -> Result<(), Vec<Refusal>> {
+fn check_new(current: &Current, draft: &Value, is_new: bool) -> Result<(), Vec<RejectedChange>> {
     let used = |key: &str| {
         let all = find::entries(current).iter().filter_map(|entry| entry[key].as_str());
         all.fold(Vec::new(), |mut all: Vec<&str>, value| {
@@ -85,8 +89,8 @@ fn check_new(current: &Current, draft: &Value, is_new: bool) -> Result<(), Vec<R
         } else {
             format!("other pools have {}", others.join(", "))
         };
-        Refusal::new(*key, "is missing: a new pool of a supervisor needs it").hint(hint)
+        RejectedChange::new(*key, "is missing: a new pool of a supervisor needs it").hint(hint)
     };
-    let problems: Vec<Refusal> = ["vmClass", "storageClass"].iter().filter(missing).map(refuse).collect();
+    let problems: Vec<RejectedChange> = ["vmClass", "storageClass"].iter().filter(missing).map(refuse).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

@@ -206,7 +206,7 @@ fn every_field_does_on_every_path_what_the_table_says() {
     }
 }
 
-fn check(case: &str, field: &str, outcome: Outcome, create: bool, planned: Result<ChangePlan, Vec<Refusal>>) {
+fn check(case: &str, field: &str, outcome: Outcome, create: bool, planned: Result<ChangePlan, Vec<RejectedChange>>) {
     match outcome {
         Outcome::Refused(reason) => {
             let refused = planned.expect_err(case);
@@ -445,12 +445,12 @@ fn names_are_exact_and_never_guessed() {
     // A part of a name is another name: a new pool.
     assert_eq!(made(&current, "name: md\nreplicas: 7\n").verb, Verb::Create);
     current.deployments.push(deployment("md-0", "mt", "VSphereMachineTemplate"));
-    let refusals = plan(&current, &file("name: md-0\nreplicas: 7\n"), &Options::default()).unwrap_err();
+    let rejections = plan(&current, &file("name: md-0\nreplicas: 7\n"), &Options::default()).unwrap_err();
     assert_eq!(
-        refusals[0].to_string(),
+        rejections[0].to_string(),
         "name: `md-0` is both the MachineDeployment `md-0` and `c-md-0` of cluster `c`"
     );
-    assert_eq!(refusals[0].hint.as_deref(), Some("write `md/md-0` for the one, `c-md-0` for the other"));
+    assert_eq!(rejections[0].hint.as_deref(), Some("write `md/md-0` for the one, `c-md-0` for the other"));
     assert_eq!(last(&plan_scale(&current, "md/md-0", 3).unwrap())["metadata"]["name"], "md-0");
     let shown: Vec<String> = views(&current).into_iter().map(|it| it.name).collect();
     assert_eq!(shown, ["c-md-0", "md-01", "md/md-0"]);
@@ -459,14 +459,17 @@ fn names_are_exact_and_never_guessed() {
 #[test]
 fn bases_and_templates_that_are_not_there_are_told() {
     let base = |name: &str| Options { base: Some(name.to_owned()), ..Options::default() };
-    let refusals = plan(&plain(), &file("name: new\n"), &base("md-1")).unwrap_err();
-    assert_eq!(refusals[0].to_string(), "--base-machine-deployment: there is no pool `md-1` in cluster `c`");
-    assert_eq!((refusals[0].hint.as_deref(), refusals[0].why), (Some("did you mean `md-0`?"), Why::NotFound));
-    let refusals = plan(&plain(), &file("name: md-0\n"), &base("md-01")).unwrap_err();
-    assert_eq!(refusals[0].to_string(), "--base-machine-deployment: the pool `md-0` is there; a base is for new pools");
-    let refusals = plan(&empty(), &file("name: new\n"), &Options::default()).unwrap_err();
+    let rejections = plan(&plain(), &file("name: new\n"), &base("md-1")).unwrap_err();
+    assert_eq!(rejections[0].to_string(), "--base-machine-deployment: there is no pool `md-1` in cluster `c`");
+    assert_eq!((rejections[0].hint.as_deref(), rejections[0].why), (Some("did you mean `md-0`?"), Why::NotFound));
+    let rejections = plan(&plain(), &file("name: md-0\n"), &base("md-01")).unwrap_err();
     assert_eq!(
-        refusals[0].to_string(),
+        rejections[0].to_string(),
+        "--base-machine-deployment: the pool `md-0` is there; a base is for new pools"
+    );
+    let rejections = plan(&empty(), &file("name: new\n"), &Options::default()).unwrap_err();
+    assert_eq!(
+        rejections[0].to_string(),
         "--base-machine-deployment: cluster `c` has no pool that a new one could be copied from"
     );
     let mut current = plain();
@@ -481,9 +484,9 @@ fn bases_and_templates_that_are_not_there_are_told() {
 
 #[test]
 fn replicas_keep_to_the_bounds_of_the_autoscaler() {
-    let refusals = plan(&plain(), &file("name: md-0\nreplicas: 10\n"), &Options::default()).unwrap_err();
-    assert_eq!(refusals[0].to_string(), "replicas: 10 is outside of the autoscaler's bounds, 0 to 9");
-    assert_eq!(refusals[0].why, Why::Limit);
+    let rejections = plan(&plain(), &file("name: md-0\nreplicas: 10\n"), &Options::default()).unwrap_err();
+    assert_eq!(rejections[0].to_string(), "replicas: 10 is outside of the autoscaler's bounds, 0 to 9");
+    assert_eq!(rejections[0].why, Why::Limit);
     assert_eq!(plan_scale(&plain(), "md-0", 9).unwrap().changes.len(), 1);
     assert_eq!(plan_scale(&plain(), "md-9", 9).unwrap_err()[0].why, Why::NotFound);
 }
@@ -511,8 +514,8 @@ fn the_last_pool_stays_and_templates_are_not_deleted_with_a_pool() {
     assert_eq!((deleted.deployment.as_deref(), deleted.write), (Some("c-md-0"), None));
     assert_eq!(plan_delete(&current, "md-2").unwrap_err()[0].why, Why::NotFound);
     current.deployments.pop();
-    let refusals = plan_delete(&current, "md-0").unwrap_err();
-    assert_eq!(refusals[0].to_string(), "NAME: `md-0` is the last pool of cluster `c`");
+    let rejections = plan_delete(&current, "md-0").unwrap_err();
+    assert_eq!(rejections[0].to_string(), "NAME: `md-0` is the last pool of cluster `c`");
 }
 
 #[test]
@@ -592,8 +595,8 @@ fn a_new_entry_is_a_copy_or_says_its_class() {
     );
     // An unknown base is not mistaken for a missing class.
     let base = Options { base: Some("md-9".to_owned()), ..Options::default() };
-    let refusals = plan(&current, &file("name: new\n"), &base).unwrap_err();
-    assert_eq!(refusals[0].to_string(), "--base-machine-deployment: there is no pool `md-9` in cluster `c`");
+    let rejections = plan(&current, &file("name: new\n"), &base).unwrap_err();
+    assert_eq!(rejections[0].to_string(), "--base-machine-deployment: there is no pool `md-9` in cluster `c`");
 }
 
 #[test]
@@ -612,7 +615,7 @@ fn entries_go_one_by_one() {
     let mut current = topology("VSphereCluster");
     let deleted = plan_delete(&current, "md-0").unwrap();
     let write = deleted.write.unwrap();
-    assert_eq!(write.object["metadata"]["resourceVersion"], "1", "nobody removes by an index that has moved");
+    assert_eq!(write.object["metadata"]["resourceVersion"], "1", "no entry is removed by an index that has moved");
     let left = write.object["spec"]["topology"]["workers"]["machineDeployments"].as_array().unwrap();
     assert_eq!(left.iter().map(|it| it["name"].as_str().unwrap()).collect::<Vec<_>>(), ["md-1"]);
     current.object.as_mut().unwrap()["spec"]["topology"]["workers"]["machineDeployments"] = json!(left);

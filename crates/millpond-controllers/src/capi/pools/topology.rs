@@ -10,9 +10,9 @@ use millpond_api::capi::{Cluster, IntOrPercent, Problems, TopologyPool, Version,
 use millpond_api::duration;
 use serde_json::{Value, json};
 
-use super::draft::{self, Changes, put};
+use super::changes::{self, Changes, put};
 use super::plan::{base_name, check_replicas, entries_write, texts};
-use super::{ChangePlan, Current, Effect, Options, Refusal, Verb, find, vsphere};
+use super::{ChangePlan, Current, Effect, Options, RejectedChange, Verb, find, vsphere};
 
 /// Sets a pool; `entry` is what it is now.
 pub(super) fn set(
@@ -20,8 +20,8 @@ pub(super) fn set(
     file: &PoolFile,
     options: &Options,
     entry: Option<&Value>,
-) -> Result<ChangePlan, Vec<Refusal>> {
-    let mut draft = Draft::new(current, file, options, entry)?;
+) -> Result<ChangePlan, Vec<RejectedChange>> {
+    let mut draft = TopologyChange::new(current, file, options, entry)?;
     draft.apply(file, options)?;
     let mut entries = find::entries(current).to_vec();
     let at = entry.and_then(|entry| entries.iter().position(|it| it == entry));
@@ -49,7 +49,7 @@ pub(super) fn set(
     })
 }
 
-struct Draft {
+struct TopologyChange {
     entry: Value,
     /// Values of the cluster, which those of a pool start from.
     variables: BTreeMap<String, Value>,
@@ -63,8 +63,13 @@ struct Draft {
     warnings: Vec<String>,
 }
 
-impl Draft {
-    fn new(current: &Current, file: &PoolFile, options: &Options, entry: Option<&Value>) -> Result<Self, Vec<Refusal>> {
+impl TopologyChange {
+    fn new(
+        current: &Current,
+        file: &PoolFile,
+        options: &Options,
+        entry: Option<&Value>,
+    ) -> Result<Self, Vec<RejectedChange>> {
         let cluster = current.object.as_ref().map(|object| Cluster::of(&object["spec"]));
         let topology = cluster.as_ref().and_then(|it| it.topology.clone());
         let class = topology.as_ref().map(|it| it.class.clone()).unwrap_or_default();
@@ -90,7 +95,7 @@ impl Draft {
         if self.effect == Effect::New { Effect::New } else { Effect::InPlace }
     }
 
-    fn apply(&mut self, file: &PoolFile, options: &Options) -> Result<(), Vec<Refusal>> {
+    fn apply(&mut self, file: &PoolFile, options: &Options) -> Result<(), Vec<RejectedChange>> {
         check_replicas(&texts(&self.entry["metadata"]["annotations"]), file.replicas)?;
         let mut problems = Vec::new();
         self.first_layer(file, &mut problems);
@@ -107,7 +112,7 @@ impl Draft {
         Ok(())
     }
 
-    fn first_layer(&mut self, file: &PoolFile, problems: &mut Vec<Refusal>) {
+    fn first_layer(&mut self, file: &PoolFile, problems: &mut Vec<RejectedChange>) {
         let (in_place, effect) = (self.in_place(), self.effect);
         let entry = &mut self.entry;
         if let Some(replicas) = file.replicas {
@@ -139,14 +144,14 @@ impl Draft {
                     self.set("nodeMachineType", "worker", &["vmSize"], json!(machine_type), problems);
                 }
                 _ => problems.push(
-                    Refusal::new("nodeMachineType", "the cluster is neither on AWS nor on Azure")
+                    RejectedChange::new("nodeMachineType", "the cluster is neither on AWS nor on Azure")
                         .hint("give vsphere.numCPUs and vsphere.memoryMiB"),
                 ),
             }
         }
     }
 
-    fn variables_of_first_layer(&mut self, file: &PoolFile, problems: &mut Vec<Refusal>) {
+    fn variables_of_first_layer(&mut self, file: &PoolFile, problems: &mut Vec<RejectedChange>) {
         if let Some(taints) = &file.taints {
             self.set("taints", "nodePoolTaints", &[], json!(taints), problems);
         }
@@ -165,7 +170,7 @@ impl Draft {
         }
     }
 
-    fn second_layer(&mut self, file: &VSphere, problems: &mut Vec<Refusal>) {
+    fn second_layer(&mut self, file: &VSphere, problems: &mut Vec<RejectedChange>) {
         let texts = [
             ("cloneMode", "cloneMode", &file.clone_mode),
             ("datacenter", "datacenter", &file.datacenter),
@@ -200,7 +205,8 @@ impl Draft {
             if devices.iter().any(|it| !matches!(it, PciDevice::Passthrough { custom_label: None, .. })) {
                 let problem = "Tanzu's variable `pci` takes vendorId and deviceId, no vGPUProfile and no customLabel";
                 return problems.push(
-                    Refusal::new("vsphere.pciDevices", problem).hint("use a pool with its own MachineDeployment"),
+                    RejectedChange::new("vsphere.pciDevices", problem)
+                        .hint("use a pool with its own MachineDeployment"),
                 );
             }
             let list: Vec<Value> = devices.iter().map(vsphere::device).collect();
@@ -209,7 +215,7 @@ impl Draft {
     }
 
     /// What devices need besides, and what an autoscaler must know of them.
-    fn devices(&mut self, file: &VSphere) -> Result<(), Refusal> {
+    fn devices(&mut self, file: &VSphere) -> Result<(), RejectedChange> {
         if *file == VSphere::default() && self.effect != Effect::New {
             return Ok(());
         }
@@ -249,7 +255,7 @@ impl Draft {
     }
 
     /// Labels replace those of before; the accelerator's is added.
-    fn labels(&mut self, file: &PoolFile, problems: &mut Vec<Refusal>) {
+    fn labels(&mut self, file: &PoolFile, problems: &mut Vec<RejectedChange>) {
         let list = self.value("pci", &["worker", "devices"]).unwrap_or_default();
         let accelerator = vsphere::devices(&list).label;
         let before: BTreeMap<String, String> = self
@@ -282,7 +288,7 @@ impl Draft {
             Version::V1Beta2 => &["rollout", "strategy"],
         };
         let path = |key: &'static str| [strategy, &["rollingUpdate", key]].concat();
-        let given = draft::at(&self.entry, &path("maxSurge")).and_then(Value::as_i64).map(IntOrPercent::Count);
+        let given = changes::at(&self.entry, &path("maxSurge")).and_then(Value::as_i64).map(IntOrPercent::Count);
         if given == Some(IntOrPercent::Count(0)) {
             return;
         }
@@ -301,7 +307,7 @@ impl Draft {
     fn value(&self, variable: &str, path: &[&str]) -> Option<Value> {
         let own = self.overrides().into_iter().find(|it| it["name"] == variable).map(|it| it["value"].clone());
         let value = own.or_else(|| self.variables.get(variable).cloned())?;
-        draft::at(&value, path).cloned().filter(|it| !it.is_null())
+        changes::at(&value, path).cloned().filter(|it| !it.is_null())
     }
 
     fn overrides(&self) -> Vec<Value> {
@@ -309,10 +315,11 @@ impl Draft {
     }
 
     /// Gives a variable, or a part of it, a value of the pool's own.
-    fn set(&mut self, field: &str, variable: &str, path: &[&str], value: Value, problems: &mut Vec<Refusal>) {
+    fn set(&mut self, field: &str, variable: &str, path: &[&str], value: Value, problems: &mut Vec<RejectedChange>) {
         if self.declared.as_ref().is_some_and(|all| !all.iter().any(|it| it == variable)) {
             let problem = format!("ClusterClass `{}` has no variable `{variable}`", self.class);
-            return problems.push(Refusal::new(field, problem).hint("leave it out, or add the variable to the class"));
+            return problems
+                .push(RejectedChange::new(field, problem).hint("leave it out, or add the variable to the class"));
         }
         let before = self.value(variable, path);
         if before.as_ref() == Some(&value) {
@@ -324,7 +331,7 @@ impl Draft {
             overrides.push(json!({"name": variable, "value": start}));
             overrides.len() - 1
         });
-        self.changes.note(field, before.as_ref().map(draft::shown), Some(draft::shown(&value)), self.effect);
+        self.changes.note(field, before.as_ref().map(changes::shown), Some(changes::shown(&value)), self.effect);
         put(&mut overrides[at]["value"], path, value);
         put(&mut self.entry, &["variables", "overrides"], overrides.into());
     }
@@ -343,7 +350,11 @@ fn declared(class: Option<&Value>) -> Option<Vec<String>> {
 }
 
 /// The entry of a new pool: a copy of the base's, or an empty one of a class that the file names.
-fn new_entry(current: &Current, file: &PoolFile, options: &Options) -> Result<(Value, Vec<String>), Vec<Refusal>> {
+fn new_entry(
+    current: &Current,
+    file: &PoolFile,
+    options: &Options,
+) -> Result<(Value, Vec<String>), Vec<RejectedChange>> {
     let entries = find::entries(current);
     if let Some((field, name)) = base_name(file, options) {
         let found = find::find(current, name).map_err(|missing| vec![find::refuse(current, field, name, &missing)])?;
@@ -369,8 +380,9 @@ fn new_entry(current: &Current, file: &PoolFile, options: &Options) -> Result<(V
             Some(name) => format!("give it, or copy a pool with --base-machine-deployment {name}"),
             None => "give it in the file".to_owned(),
         };
-        problems
-            .push(Refusal::new(*field, "is missing: a new pool needs it when it is copied from no other").hint(hint));
+        problems.push(
+            RejectedChange::new(*field, "is missing: a new pool needs it when it is copied from no other").hint(hint),
+        );
     }
     if !problems.is_empty() {
         return Err(problems);

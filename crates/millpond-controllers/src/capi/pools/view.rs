@@ -8,7 +8,7 @@ use millpond_api::capi::{
 use serde_json::{Value, json};
 
 use super::plan::texts;
-use super::{Current, Path, Refusal, find, name_of, topology};
+use super::{Current, Path, RejectedChange, find, name_of, topology};
 
 /// A pool.
 #[derive(Debug, Clone)]
@@ -65,12 +65,12 @@ pub fn views(current: &Current) -> Vec<PoolView> {
 }
 
 /// One pool.
-pub fn view(current: &Current, name: &str) -> Result<PoolView, Refusal> {
+pub fn view(current: &Current, name: &str) -> Result<PoolView, RejectedChange> {
     let found = find::find(current, name).map_err(|missing| find::refuse(current, "NAME", name, &missing))?;
     Ok(match (found.deployment, found.entry) {
         (Some(deployment), entry) => of_deployment(current, deployment, entry),
         (None, Some(entry)) => of_entry(current, entry),
-        (None, None) => return Err(find::refuse(current, "NAME", name, &find::Missing::Unknown)),
+        (None, None) => return Err(find::refuse(current, "NAME", name, &find::LookupError::Unknown)),
     })
 }
 

@@ -4,8 +4,8 @@ use millpond_api::capi::gpu::{self, Check, DeviceId, LEAST_HARDWARE_VERSION, MMI
 use millpond_api::capi::pool_file::{PciDevice, VSphere};
 use serde_json::{Value, json};
 
-use super::draft::Changes;
-use super::{Effect, Refusal};
+use super::changes::Changes;
+use super::{Effect, RejectedChange};
 
 /// Puts what the file says into `spec.template.spec` of a VSphereMachineTemplate.
 pub(super) fn apply(
@@ -145,7 +145,7 @@ pub(super) fn settle(
     version: &mut Option<String>,
     keys: &mut serde_json::Map<String, Value>,
     warnings: &mut Vec<String>,
-) -> Result<(), Refusal> {
+) -> Result<(), RejectedChange> {
     if devices.passed == 0 {
         return Ok(());
     }
@@ -157,7 +157,7 @@ pub(super) fn settle(
         }
         Some((text, number)) if number.is_none_or(|number| number < LEAST_HARDWARE_VERSION) => {
             let problem = format!("`{text}` is too low for pciDevices");
-            return Err(Refusal::new("vsphere.hardwareVersion", problem).hint(format!("give {least} or later")));
+            return Err(RejectedChange::new("vsphere.hardwareVersion", problem).hint(format!("give {least} or later")));
         }
         Some(_) => {}
     }
@@ -177,7 +177,7 @@ pub(super) fn settle(
         Some(Ok(_)) => {}
         Some(Err(_)) => {
             let problem = format!("{MMIO_SIZE_GB} is not a number");
-            return Err(Refusal::new("vsphere.customVMXKeys", problem).hint(format!("give {needed}, or leave it out")));
+            return Err(RejectedChange::new("vsphere.customVMXKeys", problem).hint(format!("give {needed}, or leave it out")));
         }
     }
     if !devices.known {

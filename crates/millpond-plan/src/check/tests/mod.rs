@@ -30,7 +30,7 @@ fn planned(cluster: Cluster, buy: &[&str], place: &[&str]) -> (Snapshot, Outcome
             let pool = &snapshot.pools[offer.pool.index()].name;
             format!("{pool} {} {zone}", snapshot.text(instance_type.name)) == *wanted
         };
-        let found = offers.iter().find(described).unwrap_or_else(|| panic!("nobody offers {wanted:?}"));
+        let found = offers.iter().find(described).unwrap_or_else(|| panic!("no offer is {wanted:?}"));
         outcome.plan.new_nodes.push(found.clone());
     }
     for text in place {

@@ -91,7 +91,7 @@ fn every_node_goes_once_and_for_a_reason() {
         },
         &["Reason"],
     );
-    broken("nobody's", &good, |snapshot, _| snapshot.nodes[1].pool = None, &["NotRemovable"]);
+    broken("without a pool", &good, |snapshot, _| snapshot.nodes[1].pool = None, &["NotRemovable"]);
     broken("left alone", &good, |snapshot, _| snapshot.nodes[1].do_not_disrupt = true, &["NotRemovable"]);
     broken(
         "twice",
@@ -136,7 +136,7 @@ fn evictions_are_allowed() {
     broken("one after the other", &good, |snapshot, _| snapshot.disruption_budgets[0].allowed = 1, &[]);
     broken("none", &good, |snapshot, _| snapshot.disruption_budgets[0].allowed = 0, &["DisruptionBudget"]);
     broken(
-        "nobody is selected",
+        "no pod is selected",
         &good,
         |snapshot, _| {
             let budget = &mut snapshot.disruption_budgets[0];

@@ -25,7 +25,7 @@ fn resources_are_not_exceeded() {
     on_nodes("with one that goes", pods(with(PodState::Terminating)), &place, &["Resources"]);
     let nominated = two_nodes().pod("first", "cpu=100m", |pod| pod.nominated("a1"));
     on_nodes("with one that waits for the room", pods(nominated), &place, &["Resources"]);
-    on_nodes("what nobody has", two_nodes().pod("odd", "gpu=1", |pod| pod), &["odd a1"], &["Resources"]);
+    on_nodes("what no node has", two_nodes().pod("odd", "gpu=1", |pod| pod), &["odd a1"], &["Resources"]);
     let overfull = two_nodes().pod("old", "memory=5Gi", |pod| pod.on("a1")).pod("new", "cpu=1", |pod| pod);
     on_nodes("what it does not ask for may lack", overfull, &["new a1"], &[]);
 }
@@ -119,9 +119,9 @@ fn anti_affinity_holds_both_ways() {
     on_nodes("one that goes", target_runs.pod("new", "", |pod| pod.apart("zone", "app in web")), &["new a1"], &[rule]);
     let no_label = two_nodes().pod("web", "", |pod| pod.on("a1")).pod("new", "", |pod| pod.apart("rack", "app in web"));
     on_nodes("no such label", no_label, &["new a1"], &[]);
-    let nobody =
+    let none =
         two_nodes().pods(2, "db", "", |pod| pod.one_per_host().edit(|class| class.anti_affinity[0].selector = None));
-    on_nodes("nobody is selected", nobody, &["db-0 a1", "db-1 a1"], &[]);
+    on_nodes("no pod is selected", none, &["db-0 a1", "db-1 a1"], &[]);
     let enemies_run = two_nodes().pods(2, "db", "", |pod| pod.one_per_host().on("a1")).pod("web", "", |pod| pod);
     on_nodes("not the plan's fault", enemies_run, &["web a1"], &[]);
     let planned_both = shop().pods(2, "db", "", |pod| pod.apart("zone", "app in db"));
@@ -137,7 +137,7 @@ fn affinity_finds_its_pods() {
     let web_runs = || two_nodes().pod("web", "", |pod| pod.on("a1"));
     on_nodes("near", friend(web_runs()), &["new a1"], &[]);
     on_nodes("far", friend(web_runs()), &["new b1"], &[rule]);
-    on_nodes("nobody there", friend(two_nodes()), &["new a1"], &[rule]);
+    on_nodes("no pod there", friend(two_nodes()), &["new a1"], &[rule]);
     on_nodes("planned near", friend(two_nodes().pod("web", "", |pod| pod)), &["web a1", "new a1"], &[]);
     on_nodes("planned far", friend(two_nodes().pod("web", "", |pod| pod)), &["web b1", "new a1"], &[rule]);
     let no_label = web_runs().pod("new", "", |pod| pod.near("rack", "app in web"));
@@ -211,8 +211,8 @@ fn spread_counts_the_domains_that_it_should() {
     };
     on_nodes("too few domains", spread(few), &place, &[rule]);
     on_nodes("too few domains, one pod", spread(few), &place[..1], &[]);
-    let nobody = |spread: &mut crate::model::Spread| spread.selector = None;
-    on_nodes("nobody is counted", spread(nobody), &place, &[]);
+    let none = |spread: &mut crate::model::Spread| spread.selector = None;
+    on_nodes("no pod is counted", spread(none), &place, &[]);
 
     let gone =
         two_nodes()

@@ -2,7 +2,7 @@
 
 use super::fixture::{Cluster, NOON, carried_out};
 use crate::check::check;
-use crate::disruption::{Refusal, node_verdict};
+use crate::disruption::{DisruptionBlocker, node_verdict};
 use crate::model::{ClassId, Consolidation, DisruptionReason, Drift, NodeId, PodState, PoolId, Snapshot};
 use crate::plan::{Outcome, Settings, Target};
 use crate::solve;
@@ -51,8 +51,8 @@ fn nodes_with_room_for_buffers_are_not_empty() {
     assert_eq!(removals(&cluster.snapshot), []);
     for node in [NodeId(0), NodeId(1)] {
         let verdict = node_verdict(&cluster.snapshot, node, &SETTINGS());
-        assert_eq!(verdict.refusal, Some(Refusal::Buffer));
-        assert_eq!(verdict.reasons[0], (DisruptionReason::Empty, Err(Refusal::NotEmpty)));
+        assert_eq!(verdict.blocker, Some(DisruptionBlocker::Buffer));
+        assert_eq!(verdict.reasons[0], (DisruptionReason::Empty, Err(DisruptionBlocker::NotEmpty)));
     }
 }
 

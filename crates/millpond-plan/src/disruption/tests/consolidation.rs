@@ -362,7 +362,7 @@ fn a_node_that_leaves_already_goes_whoever_manages_it() {
     cluster.snapshot.nodes[1].pool = None;
     assert_eq!(sentences(&cluster.snapshot), ["it goes: it is being removed already"; 2]);
     let verdict = node_verdict(&cluster.snapshot, NodeId(1), &Settings::default());
-    assert!(verdict.goes() && verdict.removal.is_none());
+    assert!(verdict.is_disruptable() && verdict.removal.is_none());
 }
 
 #[test]

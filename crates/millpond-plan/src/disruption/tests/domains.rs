@@ -90,15 +90,15 @@ impl Case {
 
     /// What becomes of the drifted node: the zones of what comes in its place, or why it stays. Whether its pool is
     /// consolidated makes no difference.
-    fn fate(mut self) -> String {
-        let fate = fate(&self.cluster.snapshot);
+    fn verdict(mut self) -> String {
+        let verdict = verdict(&self.cluster.snapshot);
         self.cluster.first_pool().disruption.consolidate_after = None;
-        assert_eq!(fate, self::fate(&self.cluster.snapshot), "without consolidation");
-        fate
+        assert_eq!(verdict, self::verdict(&self.cluster.snapshot), "without consolidation");
+        verdict
     }
 }
 
-fn fate(snapshot: &Snapshot) -> String {
+fn verdict(snapshot: &Snapshot) -> String {
     let verdict = node_verdict(snapshot, DRIFTED, &Settings { consolidate: true, ..Settings::default() });
     let found = check(snapshot, &verdict.outcome);
     assert!(found.is_empty(), "{found:?}");
@@ -134,7 +134,7 @@ fn pods_stay_in_their_zone_as_far_as_their_spread_allows() {
         // A zone without nodes would make the others too full.
         (&["a", "a", "b", "b"], "goes for a b"),
     ] {
-        assert_eq!(spread_case(others).fate(), expected, "others in {others:?}");
+        assert_eq!(spread_case(others).verdict(), expected, "others in {others:?}");
     }
 }
 
@@ -142,7 +142,7 @@ fn pods_stay_in_their_zone_as_far_as_their_spread_allows() {
 fn a_zone_that_is_not_sold_any_more_is_left() {
     let mut case = spread_case(&["a", "b", "c"]);
     case.sold_out(&["a"]);
-    assert_eq!(case.fate(), "goes for b c");
+    assert_eq!(case.verdict(), "goes for b c");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_spread_may_count_pods_of_others() {
     case.drifting(&[web]);
     case.settled(api, &["a", "a", "b"]);
     case.all_zones();
-    assert_eq!(case.fate(), "goes for c");
+    assert_eq!(case.verdict(), "goes for c");
 
     // Others too, on the same node: one of the two may come to zone a again. The one that has no rule does.
     let mut case = Case::new();
@@ -162,7 +162,7 @@ fn a_spread_may_count_pods_of_others() {
     case.spread(web, &["web", "api"]);
     case.drifting(&[web, api]);
     case.settled(api, &["a", "b", "c"]);
-    assert_eq!(case.fate(), "goes for a b");
+    assert_eq!(case.verdict(), "goes for a b");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn pods_that_come_later_may_make_a_zone_too_full_for_those_before_them() {
     let roomy = case.cluster.node(POOL, case.large, "a");
     case.cluster.pod(case.filler, roomy);
     case.cluster.snapshot.nodes[roomy.index()].do_not_disrupt = true;
-    assert_eq!(case.fate(), "goes for b");
+    assert_eq!(case.verdict(), "goes for b");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn pods_follow_those_that_they_need() {
     case.cluster.class_mut(web).affinity = vec![near];
     case.drifting(&[web]);
     case.settled(api, &["c"]);
-    assert_eq!(case.fate(), "goes for c");
+    assert_eq!(case.verdict(), "goes for c");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn where_no_zone_will_do_the_rule_is_named() {
     case.drifting(&[web]);
     case.settled(web, &["a", "a", "b", "c"]);
     case.sold_out(elsewhere);
-    assert_eq!(case.fate(), stays("TopologySpread"));
+    assert_eq!(case.verdict(), stays("TopologySpread"));
 
     for (near, rule) in [(true, "PodAffinity"), (false, "PodAntiAffinity")] {
         let mut case = Case::new();
@@ -213,7 +213,7 @@ fn where_no_zone_will_do_the_rule_is_named() {
         case.drifting(&[web]);
         case.settled(api, if near { &["b"] } else { &["a"] });
         case.sold_out(elsewhere);
-        assert_eq!(case.fate(), stays(rule));
+        assert_eq!(case.verdict(), stays(rule));
     }
 
     // In its own zone nothing is sold, and elsewhere its spread allows none.
@@ -224,10 +224,10 @@ fn where_no_zone_will_do_the_rule_is_named() {
     case.settled(web, &["b", "c"]);
     case.all_zones();
     case.sold_out(&["a"]);
-    assert_eq!(case.fate(), stays("TopologySpread"));
+    assert_eq!(case.verdict(), stays("TopologySpread"));
 
     // Nothing is sold at all: that is no matter of zones.
     let mut case = spread_case(&["a", "a", "b", "c"]);
     case.sold_out(&["a", "b", "c"]);
-    assert_eq!(case.fate(), stays("Resources").replace("pod-000", "pod-001"));
+    assert_eq!(case.verdict(), stays("Resources").replace("pod-000", "pod-001"));
 }

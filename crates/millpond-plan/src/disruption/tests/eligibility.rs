@@ -19,7 +19,7 @@ fn verdict(reason: DisruptionReason, change: impl Fn(&mut Cluster)) -> String {
     let accounts = Accounts::new(&cluster.snapshot);
     match accounts.eligible(&cluster.snapshot, NodeId(0), reason) {
         Ok(_) => "yes".to_owned(),
-        Err(refusal) => format!("{}: {}", refusal.name(), refusal.sentence(&cluster.snapshot)),
+        Err(blocker) => format!("{}: {}", blocker.name(), blocker.sentence(&cluster.snapshot)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::fixture::carried_out;
 use crate::check::check_rules;
-use crate::disruption::{Refusal, node_verdict};
+use crate::disruption::{DisruptionBlocker, node_verdict};
 use crate::model::{Drift, InclusionPolicy, NodeId, NodeState, PodState, Snapshot, Spread};
 use crate::plan::{Outcome, Settings};
 use crate::requirement::Requirements;
@@ -131,7 +131,7 @@ fn drifted_nodes_go_if_their_pods_have_any_place() {
         }
         for node in (0..snapshot.nodes.len()).map(NodeId::from) {
             if snapshot.nodes[node.index()].drifted.is_some()
-                && let Some(Refusal::NoPlace(..)) = node_verdict(&snapshot, node, &settings).refusal
+                && let Some(DisruptionBlocker::NoPlace(..)) = node_verdict(&snapshot, node, &settings).blocker
             {
                 assert!(!could_leave(&snapshot, node), "seed {seed}: {}", snapshot.nodes[node.index()].name);
             }

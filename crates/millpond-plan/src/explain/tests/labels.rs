@@ -74,7 +74,7 @@ pub(super) fn cases() -> Vec<Case> {
                 .pod("web", "cpu=1", |pod| pod),
         ),
         (
-            "a startup taint is nobody's trouble",
+            "a startup taint does not matter",
             shop_without_pool().pool("default", |pool| pool.startup_taint("starting:NoExecute")).pod(
                 "web",
                 "cpu=1",

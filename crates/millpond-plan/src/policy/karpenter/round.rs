@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::super::draft::Draft;
+use super::super::plan_builder::PlanBuilder;
 use super::wishes::{Level, Wishes};
 use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, HostPort, Limits, PodClass, PodId, PoolId, Resources};
@@ -80,13 +80,13 @@ struct Ask {
 }
 
 /// Why a claim does not take a pod.
-enum Refusal {
+enum ClaimMismatch {
     ForNow,
     ForGood,
 }
 
 pub(super) struct Round<'d, 's> {
-    draft: &'d mut Draft<'s>,
+    builder: &'d mut PlanBuilder<'s>,
     wishes: &'d Wishes,
     topology: Topology,
     hosts: Vec<Host>,
@@ -104,23 +104,23 @@ pub(super) struct Round<'d, 's> {
 }
 
 impl<'d, 's> Round<'d, 's> {
-    pub(super) fn new(draft: &'d mut Draft<'s>, wishes: &'d Wishes) -> Self {
-        let snapshot = draft.snapshot;
+    pub(super) fn new(builder: &'d mut PlanBuilder<'s>, wishes: &'d Wishes) -> Self {
+        let snapshot = builder.snapshot;
         let mut pools: Vec<PoolId> = (0..snapshot.pools.len()).map(PoolId::from).collect();
         pools.sort_by(|a, b| {
             let (a, b) = (&snapshot.pools[a.index()], &snapshot.pools[b.index()]);
             b.weight.cmp(&a.weight).then_with(|| b.name.cmp(&a.name))
         });
         let limits = snapshot.pools.iter().map(|pool| &pool.limits).chain([&snapshot.limits]);
-        let rest = limits.zip(&draft.usage).map(|(limits, usage)| Rest::new(limits, usage)).collect();
-        let spots = draft.open_spots();
+        let rest = limits.zip(&builder.usage).map(|(limits, usage)| Rest::new(limits, usage)).collect();
+        let spots = builder.open_spots();
         let hosts = spots.into_iter().map(|spot| Host {
             spot,
-            free: draft.cluster.free(spot).clone(),
-            ports: draft.cluster.ports(spot).to_vec(),
+            free: builder.cluster.free(spot).clone(),
+            ports: builder.cluster.ports(spot).to_vec(),
         });
         let mut round = Self {
-            topology: draft.cluster.topology().clone(),
+            topology: builder.cluster.topology().clone(),
             hosts: hosts.collect(),
             claims: Vec::new(),
             order: BTreeSet::new(),
@@ -130,7 +130,7 @@ impl<'d, 's> Round<'d, 's> {
             suiting: HashMap::new(),
             looks_at: HashMap::new(),
             counted_by: HashMap::new(),
-            draft,
+            builder,
             wishes,
         };
         round.expect_domains();
@@ -139,12 +139,12 @@ impl<'d, 's> Round<'d, 's> {
 
     /// Zones in which nodes can be bought are domains of a spread, whether or not a node is there.
     fn expect_domains(&mut self) {
-        let market = self.draft.market;
-        for index in 0..self.draft.snapshot.classes.len() {
+        let market = self.builder.market;
+        for index in 0..self.builder.snapshot.classes.len() {
             let class = ClassId::from(index);
             let keys: Vec<Symbol> = self.class(class).spread.iter().filter(|one| one.hard).map(|one| one.key).collect();
             for key in keys {
-                if key == self.draft.snapshot.names.hostname {
+                if key == self.builder.snapshot.names.hostname {
                     self.topology.expect_domain(class, key, EMPTY_HOST);
                     continue;
                 }
@@ -158,7 +158,7 @@ impl<'d, 's> Round<'d, 's> {
     }
 
     fn class(&self, class: ClassId) -> &'s PodClass {
-        &self.draft.snapshot.classes[class.index()]
+        &self.builder.snapshot.classes[class.index()]
     }
 
     /// Pods are tried again as long as a whole pass over the queue places a pod.
@@ -169,7 +169,7 @@ impl<'d, 's> Round<'d, 's> {
         loop {
             let before = waiting.len();
             waiting.retain(|&pod| {
-                let class = self.draft.class_of(pod);
+                let class = self.builder.class_of(pod);
                 if hopeless.contains(class.index()) {
                     return true;
                 }
@@ -214,32 +214,32 @@ impl<'d, 's> Round<'d, 's> {
             if self.dead[level.class.index()].hosts.contains(index) {
                 continue;
             }
-            self.draft.work += 1;
+            self.builder.work += 1;
             match self.fits_host(level, index) {
                 Ok(()) => {
                     self.place_on_host(class, index);
                     return Some(Home::Node(self.hosts[index].spot));
                 }
-                Err(Refusal::ForGood) => self.dead[level.class.index()].hosts.insert(index),
-                Err(Refusal::ForNow) => {}
+                Err(ClaimMismatch::ForGood) => self.dead[level.class.index()].hosts.insert(index),
+                Err(ClaimMismatch::ForNow) => {}
             }
         }
         None
     }
 
-    fn fits_host(&mut self, level: Level, index: usize) -> Result<(), Refusal> {
+    fn fits_host(&mut self, level: Level, index: usize) -> Result<(), ClaimMismatch> {
         let of = self.class(level.class);
         let host = &self.hosts[index];
-        let place = self.draft.cluster.place_of(host.spot);
-        let symbols = &self.draft.snapshot.symbols;
+        let place = self.builder.cluster.place_of(host.spot);
+        let symbols = &self.builder.snapshot.symbols;
         let unwelcome = level.strict && taint::count_discouraging(place.taints, &of.tolerations, symbols) > 0;
-        if unwelcome || !self.draft.cluster.suits(level.class, host.spot) {
-            return Err(Refusal::ForGood);
+        if unwelcome || !self.builder.cluster.suits(level.class, host.spot) {
+            return Err(ClaimMismatch::ForGood);
         }
         if host.free.first_lacking(&of.requests).is_some() || conflict(&host.ports, &of.host_ports) {
-            return Err(Refusal::ForGood);
+            return Err(ClaimMismatch::ForGood);
         }
-        self.topology.check(level.class, place).map_err(refusal)
+        self.topology.check(level.class, place).map_err(mismatch)
     }
 
     fn place_on_host(&mut self, class: ClassId, index: usize) {
@@ -247,8 +247,8 @@ impl<'d, 's> Round<'d, 's> {
         let host = &mut self.hosts[index];
         host.free.subtract(&of.requests);
         host.ports.extend(of.host_ports.iter().cloned());
-        let place = self.draft.cluster.place_of(host.spot);
-        self.topology.add(class, place, 1, self.draft.snapshot);
+        let place = self.builder.cluster.place_of(host.spot);
+        self.topology.add(class, place, 1, self.builder.snapshot);
     }
 
     fn add_to_claim(&mut self, class: ClassId, level: Level) -> Option<Home> {
@@ -263,14 +263,14 @@ impl<'d, 's> Round<'d, 's> {
             if self.dead[level.class.index()].claims.contains(index) {
                 continue;
             }
-            self.draft.work += 1;
+            self.builder.work += 1;
             match self.fits_claim(level.class, &ask, index) {
                 Ok(offers) => {
                     found = Some((index, offers));
                     break;
                 }
-                Err(Refusal::ForGood) => refused.push(index),
-                Err(Refusal::ForNow) => {}
+                Err(ClaimMismatch::ForGood) => refused.push(index),
+                Err(ClaimMismatch::ForNow) => {}
             }
         }
         refused.into_iter().for_each(|index| self.dead[level.class.index()].claims.insert(index));
@@ -280,49 +280,53 @@ impl<'d, 's> Round<'d, 's> {
     }
 
     /// What a claim may still become with one more pod.
-    fn fits_claim(&self, class: ClassId, ask: &Ask, index: usize) -> Result<BitSet, Refusal> {
+    fn fits_claim(&self, class: ClassId, ask: &Ask, index: usize) -> Result<BitSet, ClaimMismatch> {
         let claim = &self.claims[index];
         let of = self.class(class);
         let mut used = claim.used.clone();
         used.add(&of.requests);
         if claim.most.first_lacking(&used).is_some() || conflict(&claim.ports, &of.host_ports) {
-            return Err(Refusal::ForGood);
+            return Err(ClaimMismatch::ForGood);
         }
         if !claim.offers.intersects(&ask.allowed) {
-            return Err(if claim.offers.intersects(&ask.suiting) { Refusal::ForNow } else { Refusal::ForGood });
+            return Err(if claim.offers.intersects(&ask.suiting) {
+                ClaimMismatch::ForNow
+            } else {
+                ClaimMismatch::ForGood
+            });
         }
         self.check_host(class, claim.host)?;
         let left = self.narrow(&claim.offers, ask, &used)?;
         // Larger pods only leave fewer types.
         if !self.has_min_values(claim.pool, &left) {
-            return Err(Refusal::ForGood);
+            return Err(ClaimMismatch::ForGood);
         }
         Ok(left)
     }
 
-    fn check_host(&self, class: ClassId, host: Domain) -> Result<(), Refusal> {
-        let hostname = self.draft.snapshot.names.hostname;
+    fn check_host(&self, class: ClassId, host: Domain) -> Result<(), ClaimMismatch> {
+        let hostname = self.builder.snapshot.names.hostname;
         // An empty host can always be had, so that a host that is too full for a spread stays so.
         self.topology.check_domain(class, hostname, host).map_err(|rule| match rule {
-            Rule::PodAffinity => Refusal::ForNow,
-            _ => Refusal::ForGood,
+            Rule::PodAffinity => ClaimMismatch::ForNow,
+            _ => ClaimMismatch::ForGood,
         })
     }
 
     /// Picks the domains and drops what is too small.
-    fn narrow(&self, offers: &BitSet, ask: &Ask, used: &Resources) -> Result<BitSet, Refusal> {
+    fn narrow(&self, offers: &BitSet, ask: &Ask, used: &Resources) -> Result<BitSet, ClaimMismatch> {
         let mut left = offers.clone();
         left.intersect(&ask.allowed);
         for choices in &ask.choices {
-            let (_, best) = choices.iter().find(|(_, with)| with.intersects(&left)).ok_or(Refusal::ForNow)?;
+            let (_, best) = choices.iter().find(|(_, with)| with.intersects(&left)).ok_or(ClaimMismatch::ForNow)?;
             left.intersect(best);
         }
         let left = self.large_enough(&left, used);
         match (left.is_empty(), ask.choices.is_empty()) {
             (false, _) => Ok(left),
-            (true, true) => Err(Refusal::ForGood),
+            (true, true) => Err(ClaimMismatch::ForGood),
             // Another domain may have larger types.
-            (true, false) => Err(Refusal::ForNow),
+            (true, false) => Err(ClaimMismatch::ForNow),
         }
     }
 
@@ -330,7 +334,7 @@ impl<'d, 's> Round<'d, 's> {
     fn large_enough(&self, offers: &BitSet, used: &Resources) -> BitSet {
         let mut last: Option<(&Resources, bool)> = None;
         let enough = |offer: &usize| {
-            let free = &self.draft.market.offer(*offer).free;
+            let free = &self.builder.market.offer(*offer).free;
             let enough = match last {
                 Some((known, enough)) if known == free => enough,
                 _ => free.first_lacking(used).is_none(),
@@ -345,7 +349,7 @@ impl<'d, 's> Round<'d, 's> {
     fn most(&self, offers: &BitSet) -> Resources {
         let mut most = Resources::new();
         let mut last = None;
-        for free in offers.iter().map(|offer| &self.draft.market.offer(offer).free) {
+        for free in offers.iter().map(|offer| &self.builder.market.offer(offer).free) {
             if last != Some(free) {
                 most.raise_to(free);
                 last = Some(free);
@@ -356,17 +360,17 @@ impl<'d, 's> Round<'d, 's> {
 
     /// Whether enough different values are left for `minValues`.
     fn has_min_values(&self, pool: PoolId, offers: &BitSet) -> bool {
-        let requirements = &self.draft.snapshot.pools[pool.index()].requirements;
+        let requirements = &self.builder.snapshot.pools[pool.index()].requirements;
         requirements.iter().all(|(key, requirement)| {
             requirement.min_values().is_none_or(|wanted| self.values(key, requirement, offers) >= wanted as usize)
         })
     }
 
     fn values(&self, key: Symbol, allowed: &Requirement, offers: &BitSet) -> usize {
-        let snapshot = self.draft.snapshot;
+        let snapshot = self.builder.snapshot;
         let bought = [snapshot.names.zone, snapshot.names.capacity_type].contains(&key);
         let mut values = BTreeSet::new();
-        for offer in offers.iter().map(|offer| self.draft.market.offer(offer)) {
+        for offer in offers.iter().map(|offer| self.builder.market.offer(offer)) {
             let of_type = snapshot.types[offer.instance_type.index()].labels.get(key);
             match of_type.map(Requirement::named) {
                 Some((named, false)) if !bought => {
@@ -380,7 +384,7 @@ impl<'d, 's> Round<'d, 's> {
 
     fn add_new_claim(&mut self, class: ClassId, level: Level) -> Option<Home> {
         let ask = self.ask(level);
-        let host = Domain((self.draft.cluster.len() + self.claims.len()) as u32);
+        let host = Domain((self.builder.cluster.len() + self.claims.len()) as u32);
         self.check_host(level.class, host).ok()?;
         for index in 0..self.pools.len() {
             let pool = self.pools[index];
@@ -405,11 +409,11 @@ impl<'d, 's> Round<'d, 's> {
 
     /// What a pool could buy for a pod.
     fn new_claim(&self, pool: PoolId, class: ClassId, ask: &Ask) -> Option<BitSet> {
-        let of = &self.draft.snapshot.pools[pool.index()];
+        let of = &self.builder.snapshot.pools[pool.index()];
         if of.not_ready.is_some() || of.replicas.is_some() {
             return None;
         }
-        let mut offers = self.draft.market.of_pool(pool).clone();
+        let mut offers = self.builder.market.of_pool(pool).clone();
         offers.intersect(&ask.allowed);
         let all = self.rest.len() - 1;
         let offers: BitSet =
@@ -420,8 +424,8 @@ impl<'d, 's> Round<'d, 's> {
 
     fn allows(&self, rest: usize, offer: usize) -> bool {
         let rest = &self.rest[rest];
-        let of = self.draft.market.offer(offer);
-        let capacity = &self.draft.snapshot.types[of.instance_type.index()].capacity;
+        let of = self.builder.market.offer(offer);
+        let capacity = &self.builder.snapshot.types[of.instance_type.index()].capacity;
         rest.resources.iter().all(|&(resource, left)| capacity.get(resource) <= left.max(0))
             && rest.nodes != Some(0)
             && rest.price.is_none_or(|left| u128::from(of.price) <= left)
@@ -429,8 +433,8 @@ impl<'d, 's> Round<'d, 's> {
 
     /// Takes the largest that a claim may become off what limits leave.
     fn rest_of(&mut self, pool: PoolId, offers: &BitSet) {
-        let market = self.draft.market;
-        let types = &self.draft.snapshot.types;
+        let market = self.builder.market;
+        let types = &self.builder.snapshot.types;
         let all = self.rest.len() - 1;
         for rest in [pool.index(), all] {
             let rest = &mut self.rest[rest];
@@ -467,11 +471,11 @@ impl<'d, 's> Round<'d, 's> {
         });
         let claim = &self.claims[index];
         for &key in Rc::clone(keys).iter() {
-            if key == self.draft.snapshot.names.hostname {
+            if key == self.builder.snapshot.names.hostname {
                 self.topology.add_possible(class, key, &[claim.host]);
                 continue;
             }
-            let possible = self.draft.market.values(key).filter(|(_, with)| with.intersects(&claim.offers));
+            let possible = self.builder.market.values(key).filter(|(_, with)| with.intersects(&claim.offers));
             let domains: Vec<Domain> = possible.map(|(value, _)| Domain::value(value)).collect();
             self.topology.add_possible(class, key, &domains);
         }
@@ -482,12 +486,12 @@ impl<'d, 's> Round<'d, 's> {
         if let Some(known) = self.suiting.get(&(class, strict)) {
             return Rc::clone(known);
         }
-        let mut suiting = self.draft.cluster.suiting_offers(class).clone();
-        suiting.intersect(self.draft.market.available());
-        let snapshot = self.draft.snapshot;
+        let mut suiting = self.builder.cluster.suiting_offers(class).clone();
+        suiting.intersect(self.builder.market.available());
+        let snapshot = self.builder.snapshot;
         for (index, pool) in snapshot.pools.iter().enumerate().filter(|_| strict) {
             if taint::count_discouraging(&pool.taints, &self.class(class).tolerations, &snapshot.symbols) > 0 {
-                suiting.subtract(self.draft.market.of_pool(PoolId::from(index)));
+                suiting.subtract(self.builder.market.of_pool(PoolId::from(index)));
             }
         }
         let suiting = Rc::new(suiting);
@@ -503,7 +507,7 @@ impl<'d, 's> Round<'d, 's> {
         let keys = self.looks_at.entry(class).or_insert_with(|| topology.looks_at(class).into());
         let mut ask = Ask { allowed: (*suiting).clone(), suiting, choices: Vec::new() };
         for &key in Rc::clone(keys).iter() {
-            if key != self.draft.snapshot.names.hostname {
+            if key != self.builder.snapshot.names.hostname {
                 self.ask_domains(class, key, &mut ask);
             }
         }
@@ -511,7 +515,7 @@ impl<'d, 's> Round<'d, 's> {
     }
 
     fn ask_domains(&self, class: ClassId, key: Symbol, ask: &mut Ask) {
-        let (market, snapshot) = (self.draft.market, self.draft.snapshot);
+        let (market, snapshot) = (self.builder.market, self.builder.snapshot);
         let spread = self.class(class).spread.iter().any(|spread| spread.hard && spread.key == key);
         let near = self.topology.is_affine(class, key);
         let mut allowed = Vec::new();
@@ -554,10 +558,10 @@ impl Rest {
 }
 
 /// Pods never leave in a round: what keeps pods apart does so for good. Affinity and spread may come right.
-fn refusal(rule: Rule) -> Refusal {
+fn mismatch(rule: Rule) -> ClaimMismatch {
     match rule {
-        Rule::PodAntiAffinity => Refusal::ForGood,
-        _ => Refusal::ForNow,
+        Rule::PodAntiAffinity => ClaimMismatch::ForGood,
+        _ => ClaimMismatch::ForNow,
     }
 }
 

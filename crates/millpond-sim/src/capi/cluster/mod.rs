@@ -56,8 +56,8 @@ impl Clusters {
         of_cluster(&self.capi.machines, cluster, |one| &one.spec)
     }
 
-    /// Finds what a Cluster refers to, and makes the Cluster its owner. A kind that nobody serves counts as there:
-    /// whoever leaves it out has nothing to say about it.
+    /// Looks up the objects that a Cluster refers to, and makes the Cluster their owner. An object of a kind that is
+    /// not served counts as present and ready: without its CRD it has no status.
     async fn shared(&self, reference: Option<&Reference>, cluster: &CapiCluster) -> Result<(Shared, Option<External>)> {
         let Some(reference) = reference else { return Ok((Shared::NotAsked, None)) };
         let namespace = cluster.namespace().unwrap_or_default();

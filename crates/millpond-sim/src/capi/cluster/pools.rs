@@ -1,5 +1,4 @@
-//! Pools that somebody lists elsewhere, in a topology or a TanzuKubernetesCluster, as MachineDeployments with
-//! templates of their own.
+//! Pools that are listed in a topology or a TanzuKubernetesCluster, as MachineDeployments with templates of their own.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use super::super::{Capi, owner_reference, put};
 use super::of_cluster;
 use crate::error::{Error, Result};
 use crate::meta::{Key, is_leaving, merge_diff};
-use crate::names::hash_name;
+use crate::name_generator::hash_name;
 
 /// What machines of a pool are cloned from.
 #[derive(Clone, Debug, PartialEq)]

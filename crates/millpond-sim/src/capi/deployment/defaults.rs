@@ -12,8 +12,8 @@ use crate::meta::{annotation, merge_diff};
 /// Keeps a MachineDeployment until its sets are gone.
 pub const FINALIZER: &str = "cluster.x-k8s.io/machinedeployment";
 
-/// The patch that fills in what is missing; `None` when nothing is. `before` is how many Machines there should have
-/// been, as far as anybody knows.
+/// The patch that fills in missing defaults; `None` when nothing is missing. `before` is the last known number of
+/// Machines.
 pub fn missing(deployment: &MachineDeployment, cluster: &CapiCluster, before: Option<i64>) -> Option<Value> {
     let spec = filled(deployment, before);
     let mut patch = json!({});
@@ -91,7 +91,7 @@ fn fill_strategy(spec: &mut Value) {
     }
 }
 
-/// How many Machines when nobody says: within the bounds of the autoscaler if it has any, else one.
+/// The default for `replicas`: within the bounds of the autoscaler if it has any, else one.
 fn replicas(deployment: &MachineDeployment, before: Option<i64>) -> i64 {
     let bound = |name: &str| annotation(deployment, name).and_then(|text| text.parse::<i64>().ok());
     match (bound(names::MIN_SIZE), bound(names::MAX_SIZE)) {

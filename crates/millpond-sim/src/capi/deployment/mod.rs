@@ -13,10 +13,10 @@ use millpond_api::capi::{self, Bootstrap, names};
 use millpond_controllers::kinds::{CapiCluster, MachineDeployment, MachineSet};
 use serde_json::{Value, json};
 
-use super::machine_set::status::Missing;
+use super::machine_set::status::MissingTemplates;
 use super::{Capi, is_paused, number, owner_reference, template, text, with_owner, without};
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, annotation, controller_of, is_leaving, status_patch};
 use crate::queue::Queue;
 use crate::scheduler::fit::labels::Selector;
@@ -25,7 +25,7 @@ use defaults::FINALIZER;
 use sets::Sets;
 
 const COMPONENT: &str = "machinedeployment-controller";
-/// A template that is not there is looked for again after this long; nobody tells when it comes.
+/// A missing template is looked up again after this long: templates are not watched.
 const TEMPLATE_AGAIN: Duration = Duration::from_secs(2);
 
 /// The MachineDeployment controller.
@@ -71,12 +71,12 @@ impl Deployments {
         (Arc::new(Self { capi: Arc::clone(capi) }), queue)
     }
 
-    fn tell(&self, deployment: &MachineDeployment, reason: &'static str, note: String) {
-        let voice = Voice { component: COMPONENT, action: "Scaling", reason, warning: false };
-        self.capi.cluster.recorder.tell(deployment, voice, note);
+    fn record_event(&self, deployment: &MachineDeployment, reason: &'static str, note: String) {
+        let event_reason = EventReason { component: COMPONENT, action: "Scaling", reason, warning: false };
+        self.capi.cluster.recorder.record(deployment, event_reason, note);
     }
 
-    /// The sets that belong to a deployment, after taking over those that belong to nobody.
+    /// The MachineSets of a deployment, after adopting those without an owner.
     async fn sets(&self, deployment: &MachineDeployment) -> Result<Vec<Arc<MachineSet>>> {
         if !is_leaving(deployment) {
             for set in self.capi.sets.ownerless(&deployment.namespace().unwrap_or_default()) {
@@ -96,8 +96,13 @@ impl Deployments {
     }
 
     /// Looks for the templates, and gives them to the Cluster.
-    async fn templates(&self, view: &capi::Deployment, cluster: &CapiCluster, namespace: &str) -> Result<Missing> {
-        let mut missing = Missing::default();
+    async fn templates(
+        &self,
+        view: &capi::Deployment,
+        cluster: &CapiCluster,
+        namespace: &str,
+    ) -> Result<MissingTemplates> {
+        let mut missing = MissingTemplates::default();
         let infrastructure = view.template.infrastructure.as_ref();
         let bootstrap = match &view.template.bootstrap {
             Bootstrap::Config(reference) => Some(reference),
@@ -119,7 +124,7 @@ impl Deployments {
     }
 
     /// Moves the rollout by one step. Old Machines stay while new ones could not be made.
-    async fn roll(&self, deployment: &MachineDeployment, sets: &mut Sets, missing: &Missing) -> Result<()> {
+    async fn roll(&self, deployment: &MachineDeployment, sets: &mut Sets, missing: &MissingTemplates) -> Result<()> {
         if sets.new.is_none() && missing.any() {
             return Ok(());
         }
@@ -178,7 +183,11 @@ impl Deployments {
         let mut set = sets::make(deployment, view, &name, sets);
         set.spec["replicas"] = json!(replicas);
         let created = self.capi.sets.create(&set).await?;
-        self.tell(deployment, "SuccessfulCreate", format!("Created MachineSet {name} with {replicas} replicas"));
+        self.record_event(
+            deployment,
+            "SuccessfulCreate",
+            format!("Created MachineSet {name} with {replicas} replicas"),
+        );
         sets.new = Some(created);
         Ok(())
     }
@@ -197,7 +206,7 @@ impl Deployments {
         if from != replicas {
             let direction = if from < replicas { "up" } else { "down" };
             let note = format!("Scaled {direction} MachineSet {name}: {from} -> {replicas}");
-            self.tell(deployment, "SuccessfulScale", note);
+            self.record_event(deployment, "SuccessfulScale", note);
         }
         Ok(updated)
     }
@@ -209,7 +218,7 @@ impl Deployments {
             let is_empty = sets::wanted(set) == 0 && number(&set.status, &["replicas"]) == Some(0);
             if is_empty && set.metadata.generation.unwrap_or_default() <= observed {
                 self.capi.sets.delete(set, None).await?;
-                self.tell(deployment, "SuccessfulDelete", format!("Deleted MachineSet \"{}\"", set.name_any()));
+                self.record_event(deployment, "SuccessfulDelete", format!("Deleted MachineSet \"{}\"", set.name_any()));
             }
         }
         Ok(())
@@ -229,11 +238,11 @@ impl Deployments {
             }});
             return self.capi.deployments.patch(&key, &patch).await.map(drop);
         }
-        self.write_status(&key, &Sets { new: None, old: left }, &Missing::default()).await.map(drop)
+        self.write_status(&key, &Sets { new: None, old: left }, &MissingTemplates::default()).await.map(drop)
     }
 
     /// Writes the status if it differs; says what it is.
-    async fn write_status(&self, key: &Key, sets: &Sets, missing: &Missing) -> Result<Value> {
+    async fn write_status(&self, key: &Key, sets: &Sets, missing: &MissingTemplates) -> Result<Value> {
         let Some(deployment) = self.capi.deployments.get(key) else { return Ok(Value::Null) };
         let latest = |set: &Arc<MachineSet>| self.capi.sets.get(&Key::of(&**set));
         let fresh = Sets { new: sets.new.as_ref().and_then(latest), old: sets.old.iter().filter_map(latest).collect() };
@@ -317,7 +326,7 @@ impl Reconcile for Deployments {
     }
 }
 
-/// Whether a deployment takes over a set that belongs to nobody.
+/// Whether a deployment adopts a MachineSet without an owner.
 fn adopts(deployment: &MachineDeployment, set: &MachineSet) -> bool {
     let selector = serde_json::from_value(deployment.spec["selector"].clone()).ok();
     let selector = Selector::compile(selector.as_ref());

@@ -19,7 +19,7 @@ pub enum Strategy {
         /// Machines below `replicas` that may be unavailable.
         max_unavailable: i64,
     },
-    /// Old ones leave when somebody deletes them.
+    /// Old Machines leave when a user deletes them.
     OnDelete,
 }
 
@@ -176,7 +176,7 @@ fn on_delete(limits: &Limits, new: &Size, old: &[Size]) -> Resizes {
     let mut sizes: Vec<i64> = old.iter().map(|set| set.wanted).collect();
     let total: i64 = sizes.iter().sum::<i64>() + grown.unwrap_or(new.wanted);
     let mut excess = (total - limits.replicas).max(0);
-    // Machines that somebody deleted are not made again here.
+    // Machines that a user deleted are not created again here.
     for (set, size) in old.iter().zip(sizes.iter_mut()) {
         let gone = (set.wanted - set.actual).max(0).min(*size);
         *size -= gone;

@@ -9,7 +9,7 @@ use millpond_controllers::kinds::{Machine, MachineDeployment, MachineSet};
 use serde_json::{Value, json};
 
 use super::super::conditions::{Answer, Conditions, find};
-use super::super::machine_set::status::{self as shared, Missing};
+use super::super::machine_set::status::{self as shared, MissingTemplates};
 use super::super::{number, put};
 use super::sets::limits;
 use crate::meta::is_leaving;
@@ -25,7 +25,7 @@ pub struct Facts<'a> {
     /// Its Machines.
     pub machines: &'a [Arc<Machine>],
     /// Templates that are not there.
-    pub missing: &'a Missing,
+    pub missing: &'a MissingTemplates,
     /// The time.
     pub now: Time,
 }
@@ -159,7 +159,7 @@ mod tests {
             sets: sets.iter().collect(),
             new: sets.last(),
             machines: &[],
-            missing: &Missing::default(),
+            missing: &MissingTemplates::default(),
             now: Time("2026-01-01T00:00:00Z".parse().expect("a time")),
         };
         compute(&facts)

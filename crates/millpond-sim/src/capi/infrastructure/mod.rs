@@ -152,7 +152,7 @@ impl Infrastructure {
             }
         };
         let id = text(infrastructure.at(&["spec"]), &["providerID"]).unwrap_or_default().to_owned();
-        // Once: a Node that somebody deleted does not come back by itself.
+        // Only once: a Node that a user deleted is not created again.
         if infrastructure.is(&["status", "initialization", "provisioned"]) {
             return Ok(());
         }

@@ -11,8 +11,8 @@ use millpond_api::{amounts, catalog};
 use millpond_controllers::kinds::{Machine, MachineSet};
 use serde_json::{Value, json};
 
+use crate::annotations;
 use crate::kubelet::node_status::node_info;
-use crate::marks;
 
 /// What a machine of which nothing is known offers.
 const DEFAULT_CPU_MILLIS: i64 = 2000;
@@ -57,7 +57,7 @@ pub fn make(sources: &Sources<'_>, provider_id: &str) -> Node {
         metadata: ObjectMeta {
             name: Some(name),
             labels: Some(labels),
-            annotations: Some([(marks::NODE.to_owned(), "machine".to_owned())].into()),
+            annotations: Some([(annotations::NODE.to_owned(), "machine".to_owned())].into()),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec {

@@ -76,7 +76,7 @@ impl Reconcile for SharedInfrastructure {
     }
 }
 
-/// A control plane that somebody else looks after, at the version that was asked for.
+/// The status of an externally managed control plane, at the version that was asked for.
 fn control_plane_status(found: &External) -> Value {
     let mut status = json!({
         "initialization": {"controlPlaneInitialized": true},

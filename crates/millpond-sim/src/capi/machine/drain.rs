@@ -54,7 +54,7 @@ pub fn way(pod: &Pod, unreachable: bool, now: Timestamp) -> Way {
     }
 }
 
-/// Whether nobody hears from a node any more.
+/// Whether the node's kubelet no longer reports.
 pub fn is_unreachable(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
@@ -72,7 +72,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether nobody is left.
+    /// Whether no pod is left.
     pub fn is_done(&self) -> bool {
         self.leaving.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(way(&pod(&metadata, phase), false, now), expected, "{name}");
         }
         let stuck = pod(&json!({"deletionTimestamp": "2026-01-01T00:59:00Z"}), "Running");
-        assert_eq!(way(&stuck, true, now), Way::Skip, "nobody is there to end it");
+        assert_eq!(way(&stuck, true, now), Way::Skip, "no kubelet is there to stop it");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Machines: what each needs is found and taken over, its Node is found by the provider's id, and at its end the
 //! Node is drained before the machine goes.
 
+pub mod deletion;
 pub mod drain;
-pub mod end;
 pub mod node;
 pub mod status;
 
@@ -20,11 +20,11 @@ use super::externals::External;
 use super::machine_set::status::paused;
 use super::{Capi, is_paused, is_provisioned, owner_key, owner_reference, put, template, text, with_owner, without};
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, is_leaving, node_name, status_patch};
 use crate::queue::Queue;
 use crate::worker::Reconcile;
-use end::Step;
+use deletion::Step;
 use status::{Facts, Need, Stage};
 
 const COMPONENT: &str = "machine-controller";
@@ -119,9 +119,9 @@ impl Machines {
         (Arc::new(Self { capi: Arc::clone(capi) }), queue)
     }
 
-    fn tell(&self, machine: &Machine, reason: &'static str, note: String) {
-        let voice = Voice { component: COMPONENT, action: "Reconciling", reason, warning: false };
-        self.capi.cluster.recorder.tell(machine, voice, note);
+    fn record_event(&self, machine: &Machine, reason: &'static str, note: String) {
+        let event_reason = EventReason { component: COMPONENT, action: "Reconciling", reason, warning: false };
+        self.capi.cluster.recorder.record(machine, event_reason, note);
     }
 
     async fn belongings(&self, machine: &Machine, view: &View) -> Result<Belongings> {
@@ -261,7 +261,7 @@ impl Machines {
         if text(&machine.status, &["nodeRef", "name"]).is_none()
             && let Some(name) = text(&status, &["nodeRef", "name"])
         {
-            self.tell(&machine, "SuccessfulSetNodeRef", name.to_owned());
+            self.record_event(&machine, "SuccessfulSetNodeRef", name.to_owned());
         }
         if let Some(patch) = status_patch(&*machine, Some(&machine.status), &status) {
             self.capi.machines.patch_status(key, &patch).await?;
@@ -281,7 +281,7 @@ impl Machines {
     async fn leave(&self, machine: Arc<Machine>, has: &Belongings) -> Result<Option<Duration>> {
         let key = Key::of(&*machine);
         let machine = self.fill(machine, has).await?;
-        let (step, deletion) = self.end(&machine, has).await?;
+        let (step, deletion) = self.reconcile_delete(&machine, has).await?;
         match step {
             Step::Wait(stage, again) => {
                 let changes = self.write_status(&key, has, Some(stage), deletion).await?;

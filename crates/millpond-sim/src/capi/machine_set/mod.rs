@@ -21,18 +21,18 @@ use super::externals::External;
 use super::machine::FINALIZER as MACHINE_FINALIZER;
 use super::{Capi, at, is_paused, owner_reference, put, template, text, with_owner, without};
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, annotation, controller_of, is_leaving, status_patch};
 use crate::queue::Queue;
 use crate::scheduler::fit::labels::Selector;
 use crate::worker::Reconcile;
 use order::{Candidate, Order};
-use status::Missing;
+use status::MissingTemplates;
 
 const COMPONENT: &str = "machineset-controller";
 /// Keeps a MachineSet until its Machines are gone.
 const FINALIZER: &str = "cluster.x-k8s.io/machineset";
-/// A template that is not there is looked for again after this long; nobody tells when it comes.
+/// A missing template is looked up again after this long: templates are not watched.
 const TEMPLATE_AGAIN: Duration = Duration::from_secs(2);
 /// A set makes at most this many Machines before it looks again.
 const BURST: usize = 100;
@@ -46,7 +46,7 @@ pub struct MachineSets {
 struct Templates {
     infrastructure: Option<External>,
     bootstrap: Option<External>,
-    missing: Missing,
+    missing: MissingTemplates,
 }
 
 impl MachineSets {
@@ -94,9 +94,9 @@ impl MachineSets {
         (Arc::new(Self { capi: Arc::clone(capi) }), queue)
     }
 
-    fn tell(&self, set: &MachineSet, reason: &'static str, warning: bool, note: String) {
-        let voice = Voice { component: COMPONENT, action: "Scaling", reason, warning };
-        self.capi.cluster.recorder.tell(set, voice, note);
+    fn record_event(&self, set: &MachineSet, reason: &'static str, warning: bool, note: String) {
+        let event_reason = EventReason { component: COMPONENT, action: "Scaling", reason, warning };
+        self.capi.cluster.recorder.record(set, event_reason, note);
     }
 
     /// Adds finalizer, labels and owner.
@@ -132,7 +132,7 @@ impl MachineSets {
         self.capi.sets.patch(&Key::of(&*set), &patch).await
     }
 
-    /// The templates. That one of an old revision is gone is nobody's trouble: no Machine is made from it any more.
+    /// The templates. A missing template of an old revision is no problem: no Machine is made from it any more.
     async fn templates(&self, set: &MachineSet, cluster: &CapiCluster) -> Result<Templates> {
         let template = capi::MachineSet::of(&set.spec).template;
         let config = match &template.bootstrap {
@@ -146,7 +146,8 @@ impl MachineSets {
         let lacks = |reference: Option<&Reference>, found: &Option<External>| {
             reference.filter(|_| found.is_none()).map(|reference| reference.kind.clone())
         };
-        let missing = Missing { infrastructure: lacks(machine, &infrastructure), bootstrap: lacks(config, &bootstrap) };
+        let missing =
+            MissingTemplates { infrastructure: lacks(machine, &infrastructure), bootstrap: lacks(config, &bootstrap) };
         Ok(Templates { infrastructure, bootstrap, missing })
     }
 
@@ -160,7 +161,7 @@ impl MachineSets {
         Ok(found)
     }
 
-    /// The Machines of a set, after taking over those that belong to nobody.
+    /// The Machines of a MachineSet, after adopting those without an owner.
     async fn machines(&self, set: &MachineSet) -> Result<Vec<Arc<Machine>>> {
         if !is_leaving(set) {
             for machine in self.capi.machines.ownerless(&set.namespace().unwrap_or_default()) {
@@ -229,10 +230,10 @@ impl MachineSets {
             }
         }
         match &outcome {
-            Ok(()) => self.tell(set, "SuccessfulCreate", false, format!("Created Machine \"{name}\"")),
+            Ok(()) => self.record_event(set, "SuccessfulCreate", false, format!("Created Machine \"{name}\"")),
             Err(error) => {
                 let note = format!("Failed to create Machine \"{name}\": {}", error.cause());
-                self.tell(set, "FailedCreate", true, note);
+                self.record_event(set, "FailedCreate", true, note);
             }
         }
         outcome
@@ -289,7 +290,7 @@ impl MachineSets {
             return Ok(());
         }
         self.capi.machines.delete(machine, None).await?;
-        self.tell(set, "SuccessfulDelete", false, format!("Deleted Machine \"{}\"", machine.name_any()));
+        self.record_event(set, "SuccessfulDelete", false, format!("Deleted Machine \"{}\"", machine.name_any()));
         Ok(())
     }
 
@@ -320,7 +321,7 @@ impl MachineSets {
         self.capi.sets.patch(&Key::of(set), &patch).await.map(drop)
     }
 
-    async fn write_status(&self, key: &Key, missing: &Missing) -> Result<()> {
+    async fn write_status(&self, key: &Key, missing: &MissingTemplates) -> Result<()> {
         let Some(set) = self.capi.sets.get(key) else { return Ok(()) };
         let owned = self.capi.machines.owned_by(&set.uid().unwrap_or_default());
         let node = |machine: &Arc<Machine>| {
@@ -371,7 +372,7 @@ impl Reconcile for MachineSets {
         if is_leaving(&*set) {
             let machines = self.machines(&set).await?;
             self.update(&set, &machines).await?;
-            self.write_status(key, &Missing::default()).await?;
+            self.write_status(key, &MissingTemplates::default()).await?;
             let Some(set) = self.capi.sets.get(key) else { return Ok(None) };
             return self.end(&set, &machines).await.map(|()| None);
         }
@@ -382,7 +383,7 @@ impl Reconcile for MachineSets {
     }
 }
 
-/// Whether a set takes over a Machine that belongs to nobody.
+/// Whether a MachineSet adopts a Machine without an owner.
 fn adopts(set: &MachineSet, machine: &Machine) -> bool {
     let selector = serde_json::from_value(set.spec["selector"].clone()).ok();
     let selector = Selector::compile(selector.as_ref());
@@ -404,7 +405,7 @@ fn candidate(machine: &Machine) -> Candidate {
 }
 
 /// `<set>-<random>`, or as the set's own rule says.
-fn machine_name(set: &MachineSet, random: &crate::names::Names) -> String {
+fn machine_name(set: &MachineSet, random: &crate::name_generator::NameGenerator) -> String {
     const RANDOM: &str = "{{ .random }}";
     let usual = format!("{}-", set.name_any());
     let Some(rule) = text(&set.spec, &["machineNaming", "template"]).filter(|rule| rule.contains(RANDOM)) else {

@@ -23,7 +23,7 @@ pub struct Candidate {
     pub name: String,
     /// It is leaving already.
     pub leaving: bool,
-    /// Somebody asked for this one to leave.
+    /// The delete-machine annotation is set on it.
     pub marked: bool,
     /// It has a node, which is not known to be ill.
     pub healthy: bool,
@@ -86,9 +86,9 @@ mod tests {
         let leaving = Candidate { leaving: true, ..machine("z-leaving", 5) };
         let marked = Candidate { marked: true, ..machine("y-marked", 5) };
         let ill = Candidate { healthy: false, ..machine("x-ill", 5) };
-        let crowd = [machine("b-old", 90), ill, machine("a-young", 10), marked, leaving, machine("c-old", 90)];
+        let bench_objects = [machine("b-old", 90), ill, machine("a-young", 10), marked, leaving, machine("c-old", 90)];
         let names = |order, count| -> Vec<&str> {
-            choose(&crowd, order, count).into_iter().map(|index| crowd[index].name.as_str()).collect()
+            choose(&bench_objects, order, count).into_iter().map(|index| bench_objects[index].name.as_str()).collect()
         };
         let tiers = ["z-leaving", "y-marked", "x-ill"];
         for order in [Order::Random, Order::Newest, Order::Oldest] {

@@ -20,14 +20,14 @@ const NAMED: usize = 3;
 
 /// Templates that are not there, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingTemplates {
     /// Of bootstrap configurations.
     pub bootstrap: Option<String>,
     /// Of infrastructure.
     pub infrastructure: Option<String>,
 }
 
-impl Missing {
+impl MissingTemplates {
     /// Whether one is missing.
     pub fn any(&self) -> bool {
         self.bootstrap.is_some() || self.infrastructure.is_some()
@@ -51,7 +51,7 @@ pub struct Facts<'a> {
     /// Its Machines, each with its Node.
     pub machines: &'a [(Arc<Machine>, Option<Arc<Node>>)],
     /// Templates that are not there.
-    pub missing: &'a Missing,
+    pub missing: &'a MissingTemplates,
     /// The time.
     pub now: Time,
 }
@@ -130,7 +130,13 @@ pub fn selector_text(selector: &Value) -> String {
 }
 
 /// Sets `ScalingUp` and `ScalingDown`.
-pub fn set_scaling(conditions: &mut Conditions, wanted: Option<i64>, actual: i64, deleting: bool, missing: &Missing) {
+pub fn set_scaling(
+    conditions: &mut Conditions,
+    wanted: Option<i64>,
+    actual: i64,
+    deleting: bool,
+    missing: &MissingTemplates,
+) {
     let Some(wanted) = wanted else {
         for kind in ["ScalingUp", "ScalingDown"] {
             conditions.set(kind, Answer::Unknown, "WaitingForReplicasSet", "Waiting for spec.replicas set");
@@ -256,7 +262,8 @@ mod tests {
         .expect("a set");
         let machines = [machine("m1", "True"), machine("m2", "False"), machine("m3", "True")];
         let now = Time("2026-01-01T00:00:10Z".parse().expect("a time"));
-        let missing = Missing { infrastructure: Some("FakeMachineTemplate".to_owned()), ..Missing::default() };
+        let missing =
+            MissingTemplates { infrastructure: Some("FakeMachineTemplate".to_owned()), ..MissingTemplates::default() };
         let got = compute(&Facts { set: &set, machines: &machines, missing: &missing, now });
         assert_eq!(
             got["deprecated"]["v1beta1"],

@@ -11,20 +11,20 @@ use super::volumes::VolumeDemands;
 
 /// Why a node refuses a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct FilterFailure {
     /// The reasons that the first failing rule gave.
     pub reasons: Vec<Reason>,
     /// Whether removing pods from the node could help.
-    pub curable: bool,
+    pub resolvable: bool,
 }
 
-impl Refusal {
-    fn curable(reason: Reason) -> Self {
-        Self { reasons: vec![reason], curable: true }
+impl FilterFailure {
+    fn resolvable(reason: Reason) -> Self {
+        Self { reasons: vec![reason], resolvable: true }
     }
 
     fn final_(reason: Reason) -> Self {
-        Self { reasons: vec![reason], curable: false }
+        Self { reasons: vec![reason], resolvable: false }
     }
 }
 
@@ -101,12 +101,12 @@ impl<'a> Cycle<'a> {
     }
 
     /// Judges a node, with the pods that are expected there and without them.
-    pub fn check(&self, slot: Slot) -> Result<(), Refusal> {
+    pub fn check(&self, slot: Slot) -> Result<(), FilterFailure> {
         self.check_trial(&self.trial(slot))
     }
 
     /// The same, with the answer of [`check_local`] for the node as it is given.
-    pub fn check_with_local(&self, slot: Slot, local: &Result<(), Refusal>) -> Result<(), Refusal> {
+    pub fn check_with_local(&self, slot: Slot, local: &Result<(), FilterFailure>) -> Result<(), FilterFailure> {
         if self.has_rivals(slot) {
             return self.check(slot);
         }
@@ -130,7 +130,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Judges a node as a trial left it, with and without the pods that are expected there.
-    pub fn check_trial(&self, trial: &Trial<'a>) -> Result<(), Refusal> {
+    pub fn check_trial(&self, trial: &Trial<'a>) -> Result<(), FilterFailure> {
         if self.has_rivals(trial.slot) {
             let mut with_rivals = trial.clone();
             for rival in self.rivals(trial.slot) {
@@ -141,7 +141,7 @@ impl<'a> Cycle<'a> {
         self.check_once(trial)
     }
 
-    fn check_once(&self, trial: &Trial<'a>) -> Result<(), Refusal> {
+    fn check_once(&self, trial: &Trial<'a>) -> Result<(), FilterFailure> {
         check_local(self.shape(), self.volumes, self.snapshot.node(trial.slot), &trial.usage)?;
         check_topology(trial.slot, &trial.spread, &trial.affinity)
     }
@@ -177,41 +177,41 @@ pub fn may_help(snapshot: &Snapshot, slot: Slot, shape: &Shape) -> bool {
     expected.filter(|rival| !is_lesser(rival)).for_each(|rival| usage.add(&rival.shape.shape));
     match check_local(shape, &VolumeDemands::default(), snapshot.node(slot), &usage) {
         Ok(()) => true,
-        Err(refusal) => refusal.curable && state.pods.iter().any(|key| snapshot.pod(key).is_some_and(is_lesser)),
+        Err(refusal) => refusal.resolvable && state.pods.iter().any(|key| snapshot.pod(key).is_some_and(is_lesser)),
     }
 }
 
 /// The rules that look at one node only, in kube-scheduler's order; the first that fails speaks.
-pub fn check_local(shape: &Shape, volumes: &VolumeDemands, node: &Node, usage: &Usage) -> Result<(), Refusal> {
+pub fn check_local(shape: &Shape, volumes: &VolumeDemands, node: &Node, usage: &Usage) -> Result<(), FilterFailure> {
     if node.unschedulable && taints::is_kept_away(&[Node::cordon_taint()], &shape.tolerations) {
-        return Err(Refusal::final_(Reason::Cordoned));
+        return Err(FilterFailure::final_(Reason::Cordoned));
     }
     if taints::is_kept_away(&node.taints, &shape.tolerations) {
-        return Err(Refusal::final_(Reason::Taint));
+        return Err(FilterFailure::final_(Reason::Taint));
     }
     if !shape.node_filter.matches(&node.name, &node.labels) {
-        return Err(Refusal::final_(Reason::NodeAffinity));
+        return Err(FilterFailure::final_(Reason::NodeAffinity));
     }
     if usage.ports.conflicts(&shape.host_ports) {
-        return Err(Refusal::curable(Reason::HostPorts));
+        return Err(FilterFailure::resolvable(Reason::HostPorts));
     }
     check_resources(shape, node, usage)?;
     volumes.check(node).map_err(|reason| match reason {
-        Reason::ClaimInUse => Refusal::curable(reason),
-        other => Refusal::final_(other),
+        Reason::ClaimInUse => FilterFailure::resolvable(reason),
+        other => FilterFailure::final_(other),
     })
 }
 
 /// All dimensions that fall short; not curable when the whole node would be too small.
-fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), Refusal> {
-    let mut refusal = Refusal { reasons: Vec::new(), curable: true };
+fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), FilterFailure> {
+    let mut refusal = FilterFailure { reasons: Vec::new(), resolvable: true };
     if usage.pods + 1 > node.max_pods {
         refusal.reasons.push(Reason::TooManyPods);
     }
     let mut compare = |name: &str, wanted: i64, total: i64, used: i64| {
         if wanted > 0 && wanted > total - used {
             refusal.reasons.push(Reason::Insufficient(name.to_owned()));
-            refusal.curable &= wanted <= total;
+            refusal.resolvable &= wanted <= total;
         }
     };
     let (wanted, total, used) = (&shape.requests, &node.allocatable, &usage.requested);
@@ -225,9 +225,11 @@ fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), Refu
 }
 
 /// The rules that look at other nodes too.
-fn check_topology(slot: Slot, spread: &SpreadState<'_>, affinity: &AffinityState<'_>) -> Result<(), Refusal> {
+fn check_topology(slot: Slot, spread: &SpreadState<'_>, affinity: &AffinityState<'_>) -> Result<(), FilterFailure> {
     spread
         .check(slot)
-        .map_err(|reason| Refusal { curable: reason != Reason::SpreadLabelMissing, reasons: vec![reason] })?;
-    affinity.check(slot).map_err(|reason| Refusal { curable: reason != Reason::PodAffinity, reasons: vec![reason] })
+        .map_err(|reason| FilterFailure { resolvable: reason != Reason::SpreadLabelMissing, reasons: vec![reason] })?;
+    affinity
+        .check(slot)
+        .map_err(|reason| FilterFailure { resolvable: reason != Reason::PodAffinity, reasons: vec![reason] })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::cycle::{Cycle, Refusal, check_local};
+use super::cycle::{Cycle, FilterFailure, check_local};
 use super::reason::{FitError, Reason};
 use super::score::{self, LocalScore};
 use super::snapshot::{ShapeId, Slot};
@@ -20,14 +20,14 @@ pub enum Decision {
         /// Why.
         error: FitError,
         /// Nodes where removing pods could help.
-        curable: Vec<Slot>,
+        resolvable: Vec<Slot>,
     },
 }
 
 #[derive(Clone, Debug)]
 struct Remembered {
     generation: u64,
-    answer: Result<LocalScore, Refusal>,
+    answer: Result<LocalScore, FilterFailure>,
 }
 
 #[derive(Debug, Default)]
@@ -66,13 +66,13 @@ pub fn decide(cycle: &Cycle<'_>, cache: &mut FitCache, nominated: Option<&str>) 
     let snapshot = cycle.snapshot;
     let mut error = FitError { nodes: snapshot.node_count(), ..FitError::default() };
     if error.nodes == 0 {
-        return Decision::Refused { error, curable: Vec::new() };
+        return Decision::Refused { error, resolvable: Vec::new() };
     }
     let tied = cycle.shape().node_filter.tied_names();
     let conflict = tied.as_ref().is_some_and(Vec::is_empty).then(|| "pod affinity terms conflict".to_owned());
     if let Some(reason) = conflict.or_else(|| cycle.volumes.blocked.clone()) {
         error.before_nodes = Some(reason);
-        return Decision::Refused { error, curable: Vec::new() };
+        return Decision::Refused { error, resolvable: Vec::new() };
     }
     if let Some(slot) = nominated.and_then(|name| snapshot.slot(name))
         && cycle.check(slot).is_ok()
@@ -87,10 +87,10 @@ pub fn decide(cycle: &Cycle<'_>, cache: &mut FitCache, nominated: Option<&str>) 
     if elsewhere > 0 {
         error.reasons.insert(Reason::TiedElsewhere, elsewhere);
     }
-    let (candidates, curable) = sift(cycle, cache, &slots, &mut error);
+    let (candidates, resolvable) = sift(cycle, cache, &slots, &mut error);
     match score::best(snapshot, cycle.shape(), &candidates) {
         Some(slot) => Decision::Place(slot),
-        None => Decision::Refused { error, curable },
+        None => Decision::Refused { error, resolvable },
     }
 }
 
@@ -112,7 +112,7 @@ fn sift(
         &mut without_memory
     };
     let mut candidates = Vec::new();
-    let mut curable = Vec::new();
+    let mut resolvable = Vec::new();
     for slot in slots.iter().copied() {
         let state = snapshot.state(slot);
         let remembered = &mut memory.nodes[slot];
@@ -139,11 +139,11 @@ fn sift(
             Ok(local) => candidates.push((slot, local)),
             Err(refusal) => {
                 refusal.reasons.iter().for_each(|reason| error.count(reason));
-                if refusal.curable {
-                    curable.push(slot);
+                if refusal.resolvable {
+                    resolvable.push(slot);
                 }
             }
         }
     }
-    (candidates, curable)
+    (candidates, resolvable)
 }

@@ -45,7 +45,7 @@ pub struct Candidate {
 /// so that not always the same nodes are emptied.
 pub fn find(
     cycle: &Cycle<'_>,
-    curable: &[Slot],
+    resolvable: &[Slot],
     nominated: Option<&str>,
     budgets: &[Budget],
     offset: usize,
@@ -53,15 +53,15 @@ pub fn find(
     if !cycle.shape().may_preempt {
         return Err(Preemption::Never);
     }
-    if waits_for_victims(cycle, curable, nominated) {
+    if waits_for_victims(cycle, resolvable, nominated) {
         return Err(Preemption::Waiting);
     }
     let nodes = cycle.snapshot.node_count();
-    let wanted = (curable.len() * TRIED_NODES_PERCENT / 100).max(TRIED_NODES_AT_LEAST).min(curable.len());
+    let wanted = (resolvable.len() * TRIED_NODES_PERCENT / 100).max(TRIED_NODES_AT_LEAST).min(resolvable.len());
     let mut candidates = Vec::new();
     let mut refusals: BTreeMap<Reason, usize> = BTreeMap::new();
-    for step in 0..curable.len() {
-        let slot = curable[(offset + step) % curable.len()];
+    for step in 0..resolvable.len() {
+        let slot = resolvable[(offset + step) % resolvable.len()];
         match free(cycle, slot, budgets) {
             Ok(candidate) => candidates.push(candidate),
             Err(reasons) => reasons.into_iter().for_each(|why| *refusals.entry(why).or_default() += 1),
@@ -74,7 +74,7 @@ pub fn find(
     if let Some(best) = cheapest(cycle, candidates) {
         return Ok(best);
     }
-    let untouched = nodes - curable.len();
+    let untouched = nodes - resolvable.len();
     if untouched > 0 {
         *refusals.entry(Reason::PreemptionFutile).or_default() += untouched;
     }
@@ -82,11 +82,11 @@ pub fn find(
 }
 
 /// Whether victims of an earlier choice are still on their way out.
-fn waits_for_victims(cycle: &Cycle<'_>, curable: &[Slot], nominated: Option<&str>) -> bool {
+fn waits_for_victims(cycle: &Cycle<'_>, resolvable: &[Slot], nominated: Option<&str>) -> bool {
     let Some(slot) = nominated.and_then(|name| cycle.snapshot.slot(name)) else {
         return false;
     };
-    curable.contains(&slot) && lesser_pods(cycle, slot).any(|(_, entry)| entry.leaving && entry.preempted)
+    resolvable.contains(&slot) && lesser_pods(cycle, slot).any(|(_, entry)| entry.leaving && entry.preempted)
 }
 
 fn lesser_pods<'a>(cycle: &Cycle<'a>, slot: Slot) -> impl Iterator<Item = (&'a PodKey, &'a PodEntry)> {

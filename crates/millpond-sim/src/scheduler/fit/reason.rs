@@ -126,7 +126,7 @@ pub enum Preemption {
     Futile(usize, BTreeMap<Reason, usize>),
     /// Victims were chosen, so that there is nothing to say.
     Found,
-    /// Nobody looked, since no node was looked at either.
+    /// Preemption was not tried, since no node was filtered either.
     NotTried,
 }
 
@@ -223,7 +223,7 @@ mod tests {
         let mut error = FitError { nodes: 2, ..FitError::default() };
         error.count(&Reason::Insufficient("cpu".into()));
         error.count(&Reason::Taint);
-        assert!(error.is_local(), "another node's change helps nobody");
+        assert!(error.is_local(), "another node's change helps no pod");
         error.count(&Reason::Spread);
         assert!(!error.is_local());
     }

@@ -12,13 +12,13 @@ use super::volumes::VolumeDemands;
 use super::*;
 
 /// A cluster that is built from JSON snippets.
-struct World {
+struct TestCluster {
     snapshot: Snapshot,
     cache: FitCache,
     next: usize,
 }
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         Self { snapshot: Snapshot::new(), cache: FitCache::default(), next: 0 }
     }
@@ -98,10 +98,10 @@ impl World {
         let shape = self.intern("default", json!({}), spec);
         let volumes = VolumeDemands::default();
         let cycle = Cycle::prepare(&self.snapshot, "new", &shape, &volumes);
-        let Decision::Refused { mut error, curable } = decide(&cycle, &mut self.cache, None) else {
+        let Decision::Refused { mut error, resolvable } = decide(&cycle, &mut self.cache, None) else {
             panic!("the pod fits without preemption");
         };
-        match preempt::find(&cycle, &curable, None, budgets, 0) {
+        match preempt::find(&cycle, &resolvable, None, budgets, 0) {
             Ok(found) => {
                 let node = &self.snapshot.node(found.slot).name;
                 let names: Vec<_> =
@@ -132,7 +132,7 @@ fn with_priority(cpu: &str, priority: i32) -> Value {
 
 #[test]
 fn resources_are_counted_and_named() {
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     world.run("a", json!({}), asking("3"));
     assert_eq!(world.place(json!({}), asking("2")), "b");
     world.run("b", json!({}), asking("3500m"));
@@ -147,7 +147,7 @@ fn resources_are_counted_and_named() {
 
 #[test]
 fn a_pod_that_leaves_gives_its_room_back() {
-    let mut world = World::with_nodes(&["a z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1"]);
     let key = world.run("a", json!({}), asking("4"));
     assert_eq!(world.place(json!({}), asking("1")), "0/1 nodes are available: 1 Insufficient cpu.");
     world.snapshot.remove_pod(&key);
@@ -157,7 +157,7 @@ fn a_pod_that_leaves_gives_its_room_back() {
 
 #[test]
 fn the_first_failing_rule_speaks() {
-    let mut world = World::new();
+    let mut world = TestCluster::new();
     world.node("cordoned", json!({}), json!({"unschedulable": true}));
     world.node("tainted", json!({"disk": "ssd"}), json!({"taints": [{"key": "k", "effect": "NoSchedule"}]}));
     world.node("plain", json!({}), json!({}));
@@ -178,7 +178,7 @@ fn the_first_failing_rule_speaks() {
 #[test]
 fn host_ports_collide() {
     let port = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     let first = world.put(json!({}), port.clone());
     let second = world.put(json!({}), port.clone());
     assert_eq!(BTreeSet::from([first, second]), BTreeSet::from(["a".into(), "b".into()]));
@@ -190,7 +190,7 @@ fn host_ports_collide() {
 
 #[test]
 fn pods_tied_by_name_blame_the_affinity() {
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     let tied = |names: &[&str]| {
         let fields: Vec<_> =
             names.iter().map(|n| json!({"key": "metadata.name", "operator": "In", "values": [n]})).collect();
@@ -220,7 +220,7 @@ fn spread(extra: Value) -> Value {
 
 #[test]
 fn hard_spread_keeps_the_skew() {
-    let mut world = World::with_nodes(&["a z1", "b z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2"]);
     world.node("bare", json!({}), json!({}));
     let app = json!({"app": "web"});
     world.run("a", app.clone(), json!({}));
@@ -237,7 +237,7 @@ fn hard_spread_keeps_the_skew() {
 
 #[test]
 fn too_few_domains_count_as_empty_ones() {
-    let mut world = World::with_nodes(&["a z1", "b z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2"]);
     let app = json!({"app": "web"});
     let three = spread(json!({"minDomains": 3}));
     world.run("a", app.clone(), json!({}));
@@ -251,7 +251,7 @@ fn too_few_domains_count_as_empty_ones() {
 
 #[test]
 fn spread_policies_choose_the_nodes_that_count() {
-    let mut world = World::with_nodes(&["a z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1"]);
     world.node(
         "b",
         json!({"topology.kubernetes.io/zone": "z2"}),
@@ -280,7 +280,7 @@ fn spread_policies_choose_the_nodes_that_count() {
 
 #[test]
 fn match_label_keys_spread_each_revision_alone() {
-    let mut world = World::with_nodes(&["a z1", "b z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2"]);
     let revision = |hash: &str| json!({"app": "web", "pod-template-hash": hash});
     world.run("a", revision("old"), json!({}));
     world.run("a", revision("old"), json!({}));
@@ -292,7 +292,7 @@ fn match_label_keys_spread_each_revision_alone() {
 
 #[test]
 fn leaving_pods_do_not_count_for_spread() {
-    let mut world = World::with_nodes(&["a z1", "b z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2"]);
     let app = json!({"app": "web"});
     let key = world.run("a", app.clone(), json!({}));
     world.run("b", app.clone(), json!({}));
@@ -307,7 +307,7 @@ fn near(kind: &str, term: Value) -> Value {
 
 #[test]
 fn affinity_follows_and_lets_the_first_in() {
-    let mut world = World::with_nodes(&["a z1", "b z2", "c z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2", "c z2"]);
     let term = json!({"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}});
     assert_eq!(
         world.place(json!({"app": "web"}), near("podAffinity", term.clone())),
@@ -320,7 +320,7 @@ fn affinity_follows_and_lets_the_first_in() {
 
 #[test]
 fn anti_affinity_works_in_both_directions() {
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}});
     let loner = near("podAntiAffinity", term);
     world.run("a", json!({"app": "db"}), loner.clone());
@@ -340,7 +340,7 @@ fn anti_affinity_works_in_both_directions() {
 
 #[test]
 fn affinity_reaches_namespaces_by_name_and_by_label() {
-    let mut world = World::with_nodes(&["a z1", "b z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2"]);
     world.snapshot.set_namespace("prod", [("team".to_owned(), "red".to_owned())].into());
     world.run_in("prod", "b", json!({"app": "db"}), json!({}));
     let term = |extra: Value| {
@@ -361,14 +361,14 @@ fn affinity_reaches_namespaces_by_name_and_by_label() {
 
 #[test]
 fn emptier_nodes_come_first_and_ties_go_by_name() {
-    let mut world = World::with_nodes(&["b z1", "a z1", "c z1"]);
+    let mut world = TestCluster::with_nodes(&["b z1", "a z1", "c z1"]);
     let order: Vec<String> = (0..4).map(|_| world.put(json!({}), asking("1"))).collect();
     assert_eq!(order, ["a", "b", "c", "a"]);
 }
 
 #[test]
 fn soft_spread_prefers_the_emptier_zone() {
-    let mut world = World::with_nodes(&["a z1", "b z1", "c z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1", "c z2"]);
     let app = json!({"app": "web"});
     let soft = spread(json!({"whenUnsatisfiable": "ScheduleAnyway"}));
     world.run("a", app.clone(), json!({}));
@@ -380,7 +380,7 @@ fn soft_spread_prefers_the_emptier_zone() {
 
 #[test]
 fn preferences_weigh_nodes_taints_and_neighbours() {
-    let mut world = World::with_nodes(&["a z1", "b z2"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z2"]);
     let likes = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 10, "preference": {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z2"]}]}},
     ]}}});
@@ -399,7 +399,7 @@ fn preferences_weigh_nodes_taints_and_neighbours() {
 
 #[test]
 fn nominated_nodes_are_tried_first_and_kept_for_their_pods() {
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     let shape = world.intern("default", json!({}), with_priority("4", 5));
     let volumes = VolumeDemands::default();
     {
@@ -422,7 +422,7 @@ fn nominated_nodes_are_tried_first_and_kept_for_their_pods() {
 
 #[test]
 fn nominations_for_nodes_that_are_still_to_come_count_when_they_come() {
-    let mut world = World::with_nodes(&["a z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1"]);
     let shape = world.intern("default", json!({}), asking("4"));
     world.snapshot.nominate(&Arc::from("me"), entry("me", shape, "later"));
     assert_eq!(world.snapshot.node_count(), 1);
@@ -433,7 +433,7 @@ fn nominations_for_nodes_that_are_still_to_come_count_when_they_come() {
 
 #[test]
 fn victims_are_few_and_unimportant() {
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     world.run("a", json!({}), with_priority("2", 3));
     world.run("a", json!({}), with_priority("2", 1));
     world.run("b", json!({}), with_priority("2", 2));
@@ -455,7 +455,7 @@ fn victims_are_few_and_unimportant() {
 
 #[test]
 fn budgets_are_spared_when_there_is_a_choice() {
-    let mut world = World::with_nodes(&["a z1", "b z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1", "b z1"]);
     let web = json!({"app": "web"});
     world.run("a", web.clone(), with_priority("4", 1));
     world.run("b", json!({"app": "batch"}), with_priority("4", 2));
@@ -477,7 +477,7 @@ fn budgets_are_spared_when_there_is_a_choice() {
 
 #[test]
 fn preemption_never_and_waiting() {
-    let mut world = World::with_nodes(&["a z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1"]);
     let key = world.run("a", json!({}), with_priority("4", 1));
     let mut never = with_priority("4", 10);
     never["preemptionPolicy"] = json!("Never");
@@ -497,7 +497,7 @@ fn preemption_never_and_waiting() {
 
 #[test]
 fn shapes_of_pods_that_are_gone_are_swept() {
-    let mut world = World::with_nodes(&["a z1"]);
+    let mut world = TestCluster::with_nodes(&["a z1"]);
     for round in 0..2000 {
         let key = world.run("a", json!({"round": round.to_string()}), json!({}));
         world.snapshot.remove_pod(&key);

@@ -20,7 +20,7 @@ use super::history::{self, History, REVISION_LABEL};
 use super::pods::{self, BURST, PodControl};
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, controller_of, is_leaving, node_name, status_patch};
 use crate::queue::Queue;
 use crate::scheduler::fit::labels::Selector;
@@ -129,9 +129,10 @@ impl DaemonSets {
                 soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
                 return false;
             }
-            let voice = Voice { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
+            let event_reason =
+                EventReason { component: COMPONENT, action: "Replacing", reason: "FailedDaemonPod", warning: true };
             let note = format!("Found failed daemon pod {} on node {node}, will try to kill it", Key::of(&**pod));
-            self.cluster.recorder.tell(set, voice, note);
+            self.cluster.recorder.record(set, event_reason, note);
             true
         });
         soonest

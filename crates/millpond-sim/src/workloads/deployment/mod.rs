@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use super::claim::claim;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, annotation, controller_of, has_ended, is_leaving, status_patch};
 use crate::queue::Queue;
 use crate::scheduler::fit::labels::Selector;
 use crate::worker::Reconcile;
 use rollout::{Limits, Size};
-use status::{Facts, News};
+use status::{Facts, NewReplicaSet};
 
 const COMPONENT: &str = "deployment-controller";
 /// What the API server fills in for `revisionHistoryLimit`.
@@ -101,9 +101,9 @@ impl Deployments {
         (Arc::new(Self { cluster }), queue)
     }
 
-    fn tell(&self, deployment: &Deployment, reason: &'static str, warning: bool, note: String) {
-        let voice = Voice { component: COMPONENT, action: "Scaling", reason, warning };
-        self.cluster.recorder.tell(deployment, voice, note);
+    fn record_event(&self, deployment: &Deployment, reason: &'static str, warning: bool, note: String) {
+        let event_reason = EventReason { component: COMPONENT, action: "Scaling", reason, warning };
+        self.cluster.recorder.record(deployment, event_reason, note);
     }
 
     async fn sets(&self, deployment: &Deployment) -> Result<Sets> {
@@ -149,7 +149,7 @@ impl Deployments {
             Ok(created) => {
                 if pods > 0 {
                     let note = format!("Scaled up replica set {name} from 0 to {pods}");
-                    self.tell(deployment, "ScalingReplicaSet", false, note);
+                    self.record_event(deployment, "ScalingReplicaSet", false, note);
                 }
                 sets.new = Some(created);
                 Ok(true)
@@ -162,7 +162,7 @@ impl Deployments {
             }
             Err(error) => {
                 let note = format!("Failed to create new replica set \"{name}\": {}", error.cause());
-                self.tell(deployment, "ReplicaSetCreateError", true, note);
+                self.record_event(deployment, "ReplicaSetCreateError", true, note);
                 Err(error)
             }
         }
@@ -186,7 +186,7 @@ impl Deployments {
         if from != to {
             let direction = if from < to { "up" } else { "down" };
             let note = format!("Scaled {direction} replica set {} from {from} to {to}", set.name_any());
-            self.tell(deployment, "ScalingReplicaSet", false, note);
+            self.record_event(deployment, "ScalingReplicaSet", false, note);
         }
         Ok(())
     }
@@ -282,9 +282,10 @@ impl Deployments {
         Ok(())
     }
 
-    async fn step(&self, deployment: &Deployment, sets: &mut Sets) -> Result<(News, bool)> {
+    async fn step(&self, deployment: &Deployment, sets: &mut Sets) -> Result<(NewReplicaSet, bool)> {
         let limits = Limits::of(deployment);
-        let found = |sets: &Sets| sets.new.as_ref().map_or(News::None, |new| News::Found(new.name_any()));
+        let found =
+            |sets: &Sets| sets.new.as_ref().map_or(NewReplicaSet::None, |new| NewReplicaSet::Found(new.name_any()));
         if is_leaving(deployment) {
             return Ok((found(sets), false));
         }
@@ -310,7 +311,7 @@ impl Deployments {
             self.clean_up(deployment, &sets.old).await?;
         }
         let news = match &sets.new {
-            Some(new) if created => News::Created(new.name_any()),
+            Some(new) if created => NewReplicaSet::Created(new.name_any()),
             _ => found(sets),
         };
         Ok((news, true))
@@ -368,7 +369,7 @@ impl Deployments {
         let status = deployment.status.clone().unwrap_or_default();
         if status.observed_generation < deployment.metadata.generation {
             let note = "This deployment is selecting all pods. A non-empty selector is required.";
-            self.tell(deployment, "SelectingAll", true, note.to_owned());
+            self.record_event(deployment, "SelectingAll", true, note.to_owned());
             let patch = json!({"status": {"observedGeneration": deployment.metadata.generation}});
             self.cluster.deployments.patch_status(&Key::of(deployment), &patch).await?;
         }

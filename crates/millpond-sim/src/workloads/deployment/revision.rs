@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::rollout::Limits;
 use crate::kinds::template_tree;
 use crate::meta::{annotation, controller_reference};
-use crate::names::hash_name;
+use crate::name_generator::hash_name;
 
 /// The label that tells the pods of two revisions apart.
 pub const HASH_LABEL: &str = "pod-template-hash";

@@ -23,7 +23,7 @@ const PAUSED: &str = "DeploymentPaused";
 
 /// What just happened to the new ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum NewReplicaSet {
     /// It was made in this step.
     Created(String),
     /// It was found among those that exist.
@@ -41,7 +41,7 @@ pub struct Facts<'a> {
     /// The set with the current template.
     pub new: Option<&'a ReplicaSet>,
     /// What just happened to it.
-    pub news: News,
+    pub news: NewReplicaSet,
     /// Whether a rollout is under way; while paused or scaling only counters move.
     pub rolling_out: bool,
     /// The time.
@@ -60,15 +60,15 @@ pub fn compute(facts: &Facts<'_>) -> (DeploymentStatus, Option<Duration>) {
     if deadline.is_some() {
         tell_pause(&mut conditions, is_paused(facts.deployment));
         match &facts.news {
-            News::Created(name) => {
+            NewReplicaSet::Created(name) => {
                 let message = format!("Created new replica set \"{name}\"");
                 conditions.set(PROGRESSING, "True", "NewReplicaSetCreated", &message);
             }
-            News::Found(name) if conditions.get(PROGRESSING).is_none() => {
+            NewReplicaSet::Found(name) if conditions.get(PROGRESSING).is_none() => {
                 let message = format!("Found new replica set \"{name}\"");
                 conditions.set(PROGRESSING, "True", "FoundNewReplicaSet", &message);
             }
-            News::Found(_) | News::None => {}
+            NewReplicaSet::Found(_) | NewReplicaSet::None => {}
         }
     } else if facts.rolling_out {
         conditions.remove(PROGRESSING);

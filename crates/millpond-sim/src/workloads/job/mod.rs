@@ -29,13 +29,13 @@ use super::rank::choose_excess;
 use crate::clock::after_seconds;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::events::Voice;
+use crate::events::EventReason;
 use crate::meta::{Key, controller_of, is_leaving, status_patch};
 use crate::queue::Queue;
 use crate::scheduler::fit::labels::Selector;
 use crate::worker::Reconcile;
 use backoff::Backoff;
-use state::{Ending, FINALIZER, INDEX, Tally, Wishes};
+use state::{FINALIZER, INDEX, JobOutcome, Tally, Wishes};
 
 const COMPONENT: &str = "job-controller";
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -82,9 +82,9 @@ impl Jobs {
         PodControl { cluster: &self.cluster, component: COMPONENT }
     }
 
-    fn tell(&self, job: &Job, reason: &'static str, warning: bool, note: &str) {
-        let voice = Voice { component: COMPONENT, action: "Managing", reason, warning };
-        self.cluster.recorder.tell(job, voice, note);
+    fn record_event(&self, job: &Job, reason: &'static str, warning: bool, note: &str) {
+        let event_reason = EventReason { component: COMPONENT, action: "Managing", reason, warning };
+        self.cluster.recorder.record(job, event_reason, note);
     }
 
     /// Takes the finalizer from pods; says from which it could not be taken.
@@ -205,12 +205,18 @@ impl Jobs {
         }
     }
 
-    async fn track(&self, job: &Job, mut status: JobStatus, tally: &Tally<'_>, ending: Option<Ending>) -> Result<()> {
+    async fn track(
+        &self,
+        job: &Job,
+        mut status: JobStatus,
+        tally: &Tally<'_>,
+        outcome: Option<JobOutcome>,
+    ) -> Result<()> {
         let now = self.cluster.clock.time();
-        let release = tally.list_uncounted(&mut status, ending.as_ref());
-        if let Some(ending) = &ending {
-            let decided = if ending.success { "SuccessCriteriaMet" } else { "FailureTarget" };
-            state::set_condition(&mut status, decided, true, &ending.reason, &ending.message, &now);
+        let release = tally.list_uncounted(&mut status, outcome.as_ref());
+        if let Some(outcome) = &outcome {
+            let decided = if outcome.success { "SuccessCriteriaMet" } else { "FailureTarget" };
+            state::set_condition(&mut status, decided, true, &outcome.reason, &outcome.message, &now);
         }
         self.write(job, &status).await?;
         let released = self.release(&release).await;
@@ -221,32 +227,32 @@ impl Jobs {
         let leaving = owned.iter().any(|pod| pods::is_terminating(pod));
         let active = owned.iter().any(|pod| pods::is_active(pod));
         let mut finished = None;
-        if let Some(ending) = ending.filter(|_| !is_left && !leaving && !active && released.is_ok()) {
-            finish(&mut status, &ending, &now);
-            finished = Some(ending);
+        if let Some(outcome) = outcome.filter(|_| !is_left && !leaving && !active && released.is_ok()) {
+            finish(&mut status, &outcome, &now);
+            finished = Some(outcome);
         }
         self.write(job, &status).await?;
         match finished {
-            Some(ending) if ending.success => self.tell(job, "Completed", false, "Job completed"),
-            Some(ending) => self.tell(job, reason_of(&ending), true, &ending.message),
+            Some(outcome) if outcome.success => self.record_event(job, "Completed", false, "Job completed"),
+            Some(outcome) => self.record_event(job, reason_of(&outcome), true, &outcome.message),
             None => {}
         }
         released
     }
 }
 
-fn reason_of(ending: &Ending) -> &'static str {
-    match ending.reason.as_str() {
+fn reason_of(outcome: &JobOutcome) -> &'static str {
+    match outcome.reason.as_str() {
         "DeadlineExceeded" => "DeadlineExceeded",
         "BackoffLimitExceeded" => "BackoffLimitExceeded",
         _ => "Failed",
     }
 }
 
-fn finish(status: &mut JobStatus, ending: &Ending, now: &Time) {
-    let type_ = if ending.success { "Complete" } else { "Failed" };
-    state::set_condition(status, type_, true, &ending.reason, &ending.message, now);
-    if ending.success {
+fn finish(status: &mut JobStatus, outcome: &JobOutcome, now: &Time) {
+    let type_ = if outcome.success { "Complete" } else { "Failed" };
+    state::set_condition(status, type_, true, &outcome.reason, &outcome.message, now);
+    if outcome.success {
         status.completion_time = Some(now.clone());
     }
 }
@@ -282,15 +288,15 @@ impl Reconcile for Jobs {
             status.start_time = Some(now.clone());
         }
         let mut again = tally.until_deadline(status.start_time.as_ref(), now.0);
-        let mut ending = tally.forced_ending(now.0);
+        let mut outcome = tally.forced_ending(now.0);
         let mut managed = Ok(None);
-        if ending.is_some() {
+        if outcome.is_some() {
             managed = self.control().delete_all(&*job, &tally.active()).await.map(|()| None);
         } else if !is_leaving(&*job) {
             managed = self.manage(&job, &tally, backoff).await;
             let active = self.cluster.pods.owned_by(&uid).iter().filter(|pod| pods::is_active(pod)).count();
             if tally.is_satisfied(active) {
-                ending = Some(Ending::completed());
+                outcome = Some(JobOutcome::completed());
             } else {
                 self.tell_suspension(&job, &mut status, suspended, &now);
             }
@@ -300,7 +306,7 @@ impl Reconcile for Jobs {
         status.active = Some(after.active().len() as i32).filter(|count| *count != 0);
         status.ready = Some(after.ready());
         status.terminating = Some(after.leaving());
-        self.track(&job, status, &tally, ending).await?;
+        self.track(&job, status, &tally, outcome).await?;
         self.backoffs.lock().insert(uid, backoff);
         if let Some(wait) = managed? {
             again = Some(again.map_or(wait, |known| known.min(wait)));
@@ -313,11 +319,11 @@ impl Jobs {
     fn tell_suspension(&self, job: &Job, status: &mut JobStatus, suspended: bool, now: &Time) {
         if suspended {
             if state::set_condition(status, "Suspended", true, "JobSuspended", "Job suspended", now) {
-                self.tell(job, "Suspended", false, "Job suspended");
+                self.record_event(job, "Suspended", false, "Job suspended");
                 status.start_time = None;
             }
         } else if state::set_condition(status, "Suspended", false, "JobResumed", "Job resumed", now) {
-            self.tell(job, "Resumed", false, "Job resumed");
+            self.record_event(job, "Resumed", false, "Job resumed");
             status.start_time = Some(now.clone());
         }
         if status.conditions.as_ref().is_some_and(Vec::is_empty) {

@@ -26,7 +26,7 @@ const DEFAULT_BACKOFF_LIMIT: i32 = 6;
 
 /// A way in which a job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct JobOutcome {
     /// Whether it succeeded.
     pub success: bool,
     /// The reason, in one word.
@@ -35,7 +35,7 @@ pub struct Ending {
     pub message: String,
 }
 
-impl Ending {
+impl JobOutcome {
     fn failure(reason: &str, message: &str) -> Self {
         Self { success: false, reason: reason.to_owned(), message: message.to_owned() }
     }
@@ -118,8 +118,8 @@ pub fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
 
 /// When a job ended, if it did.
 pub fn finished_at(job: &Job) -> Option<Timestamp> {
-    let ending = condition(job, "Complete").or_else(|| condition(job, "Failed"))?;
-    Some(ending.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0))
+    let outcome = condition(job, "Complete").or_else(|| condition(job, "Failed"))?;
+    Some(outcome.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0))
 }
 
 /// Whether a pod still waits to be counted.
@@ -207,7 +207,7 @@ impl<'a> Tally<'a> {
     }
 
     /// Whether the job must end, whatever its pods still do.
-    pub fn forced_ending(&self, now: Timestamp) -> Option<Ending> {
+    pub fn forced_ending(&self, now: Timestamp) -> Option<JobOutcome> {
         let job = self.wishes.0;
         if let Some(decided) = condition(job, "SuccessCriteriaMet") {
             return Some(ending_of(decided, true));
@@ -216,12 +216,12 @@ impl<'a> Tally<'a> {
             return Some(ending_of(decided, false));
         }
         if self.failed() > self.wishes.backoff_limit() || self.restarted_too_often() {
-            return Some(Ending::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
+            return Some(JobOutcome::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
         }
         let started = job.status.as_ref().and_then(|status| status.start_time.as_ref())?;
         let deadline = self.wishes.active_deadline().filter(|_| !self.wishes.is_suspended())?;
         (after_seconds(started.0, deadline) <= now)
-            .then(|| Ending::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
+            .then(|| JobOutcome::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
     }
 
     /// How long until the deadline passes.
@@ -263,7 +263,7 @@ impl<'a> Tally<'a> {
         active == 0 && self.wishes.completions().map_or(succeeded > 0, |completions| succeeded >= completions)
     }
 
-    /// The lowest indexes that nobody works on.
+    /// The lowest indexes without an active pod.
     pub fn free_indexes(&self, count: usize) -> Vec<i32> {
         let waits = self.wishes.waits_for_failed();
         let taken: BTreeSet<i32> = self
@@ -288,10 +288,10 @@ impl<'a> Tally<'a> {
     }
 
     /// Puts finished pods on the list of those to be counted; says which lose their finalizer.
-    pub fn list_uncounted(&self, status: &mut JobStatus, ending: Option<&Ending>) -> Vec<Arc<Pod>> {
+    pub fn list_uncounted(&self, status: &mut JobStatus, outcome: Option<&JobOutcome>) -> Vec<Arc<Pod>> {
         let mut release = Vec::new();
         let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
-        let is_doomed = is_leaving(self.wishes.0) || ending.is_some();
+        let is_doomed = is_leaving(self.wishes.0) || outcome.is_some();
         for pod in self.pods.iter().filter(|pod| is_tracked(pod)) {
             let failed = self.wishes.has_failed(pod);
             let succeeded = phase(pod) == "Succeeded";
@@ -304,7 +304,7 @@ impl<'a> Tally<'a> {
                 if !self.wishes.is_indexed() && !self.uncounted_succeeded.contains(&uid) {
                     uncounted.succeeded.get_or_insert_default().push(uid);
                 }
-            } else if (failed || ending.is_some_and(|ending| !ending.success))
+            } else if (failed || outcome.is_some_and(|outcome| !outcome.success))
                 && !self.uncounted_failed.contains(&uid)
                 && (!self.wishes.is_indexed() || self.wishes.index_of(pod).is_some())
             {
@@ -381,8 +381,8 @@ pub fn set_condition(
     }
 }
 
-fn ending_of(decided: &JobCondition, success: bool) -> Ending {
-    Ending {
+fn ending_of(decided: &JobCondition, success: bool) -> JobOutcome {
+    JobOutcome {
         success,
         reason: decided.reason.clone().unwrap_or_default(),
         message: decided.message.clone().unwrap_or_default(),
@@ -464,8 +464,8 @@ mod tests {
             json!({"startTime": at(0).to_string(), "failed": 1}),
         );
         assert_eq!(Tally::new(&job, &[]).forced_ending(at(59)), None);
-        let ending = Tally::new(&job, &[]).forced_ending(at(60)).expect("an ending");
-        assert_eq!(ending.reason, "DeadlineExceeded");
+        let outcome = Tally::new(&job, &[]).forced_ending(at(60)).expect("an ending");
+        assert_eq!(outcome.reason, "DeadlineExceeded");
         let started = Time(at(0));
         assert_eq!(Tally::new(&job, &[]).until_deadline(Some(&started), at(59)), Some(Duration::from_secs(1)));
         assert_eq!(Tally::new(&job, &[]).until_deadline(Some(&started), at(60)), None);

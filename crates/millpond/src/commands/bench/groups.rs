@@ -20,7 +20,7 @@ use millpond_controllers::kinds::MachineDeployment;
 use millpond_controllers::run::Controllers;
 use millpond_plan::plan::Settings;
 use millpond_providers::Provider;
-use millpond_sim::capi::crowd;
+use millpond_sim::capi::bench_objects;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -62,11 +62,11 @@ async fn measure(args: &GroupsArgs) -> anyhow::Result<Report> {
     let embedded = Embedded::start(EmbeddedOptions::new(directory.path())).await.context("cannot start the API")?;
     let client = Client::new(embedded.service(), "default");
     kinds::install(&client).await?;
-    let groups = (0..args.groups).map(crowd::group);
+    let groups = (0..args.groups).map(bench_objects::group);
     let api: Api<MachineDeployment> = Api::default_namespaced(client.clone());
     create(&api, groups).await.context("cannot make the node groups")?;
     let api: Api<Pod> = Api::default_namespaced(client.clone());
-    create(&api, (0..args.pods).map(crowd::pod)).await.context("cannot make the pods")?;
+    create(&api, (0..args.pods).map(bench_objects::pod)).await.context("cannot make the pods")?;
 
     let stop = CancellationToken::new();
     let providers: [Arc<dyn Provider>; 0] = [];

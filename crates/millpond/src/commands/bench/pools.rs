@@ -19,14 +19,14 @@ use millpond_api::catalog::Catalog;
 use millpond_api::node_class::NodeClass;
 use millpond_apiserver::{Embedded, EmbeddedOptions};
 use millpond_controllers::cluster::{Cluster, Options, Urgent};
-use millpond_controllers::promises::PROMISED_ANNOTATION;
+use millpond_controllers::nominations::NOMINATED_PODS_ANNOTATION;
 use millpond_controllers::run::Controllers;
 use millpond_providers::sim::{Cloud, SimProvider};
 use millpond_providers::{Instance, InstanceEvent, LaunchRequest, Launched, Provider, ProviderError, RepairPolicy};
 use millpond_runtime::clock::Clock;
 use millpond_runtime::kinds::Kind as _;
 use millpond_runtime::meta::node_name;
-use millpond_runtime::raw::Raw;
+use millpond_runtime::raw_object::RawObject;
 use millpond_sim::{Nodes, StandIns};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -208,7 +208,8 @@ fn promises(cluster: &Cluster) -> Arc<Mutex<HashMap<String, String>>> {
     let all = Arc::clone(&promised);
     cluster.claims.on_change(move |_, after| {
         let Some(claim) = after else { return };
-        let pods = claim.annotations().get(PROMISED_ANNOTATION).map_or("", String::as_str).split_ascii_whitespace();
+        let pods =
+            claim.annotations().get(NOMINATED_PODS_ANNOTATION).map_or("", String::as_str).split_ascii_whitespace();
         let mut all = all.lock();
         for (_, name) in pods.filter_map(|pod| pod.split_once('/')) {
             all.entry(name.to_owned()).or_insert_with(|| claim.name_any());
@@ -247,7 +248,7 @@ async fn create(client: &Client, name: String, index: usize) -> anyhow::Result<(
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": format!("app-{size}")}},
         "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}]},
     });
-    let pod = Pod::read(&pod.to_string()).and_then(|pod| Raw::of(&pod)).context("a pod")?;
+    let pod = Pod::read(&pod.to_string()).and_then(|pod| RawObject::of(&pod)).context("a pod")?;
     let api = Pod::api(client, client.default_namespace());
     api.create(&PostParams::default(), &pod).await.context("cannot create a pod")?;
     Ok(())

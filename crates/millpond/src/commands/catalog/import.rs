@@ -72,19 +72,19 @@ fn per_mille(text: &str) -> Result<u32, String> {
     if fits { Ok((nanos / 100_000_000) as u32) } else { Err(wrong()) }
 }
 
-pub(super) fn run(args: &ImportArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let catalog = read(args, talk)?;
+pub(super) fn run(args: &ImportArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let catalog = read(args, messages)?;
     let encoded = text::encode(&catalog);
     let Some(to) = &args.out else {
         return super::say(out, encoded.trim_end());
     };
     write_file(to, &encoded, args.force)?;
     let offerings: usize = catalog.types.iter().map(|of| of.offerings.len()).sum();
-    writeln!(talk, "wrote {}: {} types, {offerings} offerings", to.display(), catalog.types.len())?;
+    writeln!(messages, "wrote {}: {} types, {offerings} offerings", to.display(), catalog.types.len())?;
     Ok(())
 }
 
-fn read(args: &ImportArgs, talk: &mut impl Write) -> anyhow::Result<Catalog> {
+fn read(args: &ImportArgs, messages: &mut impl Write) -> anyhow::Result<Catalog> {
     let shown = args.from.display().to_string();
     let stem = args.from.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let reader: Box<dyn Read> = if shown == "-" {
@@ -113,7 +113,7 @@ fn read(args: &ImportArgs, talk: &mut impl Write) -> anyhow::Result<Catalog> {
     };
     let imported = import::read(&shown, reader, format, &options).map_err(refused)?;
     for warning in &imported.warnings {
-        writeln!(talk, "warning: {warning}")?;
+        writeln!(messages, "warning: {warning}")?;
     }
     Ok(imported.catalog)
 }

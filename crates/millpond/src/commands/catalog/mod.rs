@@ -81,11 +81,11 @@ enum Output {
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(command: &CatalogCommand, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn run(command: &CatalogCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
-        CatalogCommand::Types(args) => types::run(args, out, talk),
-        CatalogCommand::Prices(args) => prices::run(args, out, talk),
-        CatalogCommand::Import(args) => import::run(args, out, talk),
+        CatalogCommand::Types(args) => types::run(args, out, messages),
+        CatalogCommand::Prices(args) => prices::run(args, out, messages),
+        CatalogCommand::Import(args) => import::run(args, out, messages),
     }
 }
 
@@ -94,27 +94,27 @@ impl Source {
     pub(crate) fn load_with_overlays(
         &self,
         region: Option<&str>,
-        talk: &mut impl Write,
+        messages: &mut impl Write,
     ) -> anyhow::Result<(Catalog, Vec<Overlay>)> {
         let mut catalog = match built_in(&self.catalog) {
             Some(catalog) => catalog.clone(),
-            None => open(&self.catalog, region, talk)?,
+            None => open(&self.catalog, region, messages)?,
         };
         let overlays = self.overlays.read()?;
         millpond_api::catalog::overlay::apply(&mut catalog, &overlays);
         Ok((catalog, overlays))
     }
 
-    pub(crate) fn load(&self, talk: &mut impl Write) -> anyhow::Result<Cow<'static, Catalog>> {
+    pub(crate) fn load(&self, messages: &mut impl Write) -> anyhow::Result<Cow<'static, Catalog>> {
         let mut catalog = match built_in(&self.catalog) {
             Some(catalog) => Cow::Borrowed(catalog),
-            None => Cow::Owned(open(&self.catalog, None, talk)?),
+            None => Cow::Owned(open(&self.catalog, None, messages)?),
         };
         let overlays = self.overlays.read()?;
         if !overlays.is_empty() {
             let applied = millpond_api::catalog::overlay::apply(catalog.to_mut(), &overlays);
             for overlay in applied.iter().filter(|applied| applied.offerings == 0) {
-                writeln!(talk, "warning: overlay `{}` matches no offering", overlay.name)?;
+                writeln!(messages, "warning: overlay `{}` matches no offering", overlay.name)?;
             }
         }
         Ok(catalog)
@@ -122,7 +122,7 @@ impl Source {
 }
 
 /// Opens a file that `--catalog` names.
-fn open(name: &str, region: Option<&str>, talk: &mut impl Write) -> anyhow::Result<Catalog> {
+fn open(name: &str, region: Option<&str>, messages: &mut impl Write) -> anyhow::Result<Catalog> {
     let file = File::open(name).map_err(|error| {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
         let message = format!("there is no catalogue `{name}`: neither one that comes with Millpond nor a file");
@@ -138,7 +138,7 @@ fn open(name: &str, region: Option<&str>, talk: &mut impl Write) -> anyhow::Resu
     let options = Options { name: stem, region: region.unwrap_or_default().to_owned(), ..Options::default() };
     let imported = millpond_api::catalog::import::read(name, file, None, &options).map_err(refused)?;
     for warning in &imported.warnings {
-        writeln!(talk, "warning: {warning}")?;
+        writeln!(messages, "warning: {warning}")?;
     }
     Ok(imported.catalog)
 }

@@ -36,16 +36,16 @@ pub(crate) struct PricesArgs {
     pub(super) output: Output,
 }
 
-pub(super) fn run(args: &PricesArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn run(args: &PricesArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     if args.unavailable {
-        return super::unavailable::run(args, out, talk);
+        return super::unavailable::run(args, out, messages);
     }
     if args.objects.is_given() {
         let message = "prices are those of a catalogue, not of a cluster".to_owned();
         let hint = "`--unavailable` looks at a cluster or at files; without it, `--catalog` names the catalogue";
         return Err(Failure { message, code: Some(Code::Usage), hint: Some(hint.to_owned()) }.into());
     }
-    let catalog = args.source.load(talk)?;
+    let catalog = args.source.load(messages)?;
     let types = args.types.iter().map(|name| find(&catalog, name)).collect::<Result<Vec<_>, _>>()?;
     match args.output {
         Output::Table => say(out, &format!("{}\n\n{}", prices(&types, false), spreads(&types))),

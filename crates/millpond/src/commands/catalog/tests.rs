@@ -17,12 +17,12 @@ struct Cli {
 fn answer(at: &Path, line: &str) -> String {
     let name = at.to_str().unwrap();
     let words = line.split_whitespace().map(|word| word.replace("DIR", name));
-    let (mut out, mut talk) = (Vec::new(), Vec::new());
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
     let result = match Cli::try_parse_from(std::iter::once("catalog".to_owned()).chain(words)) {
-        Ok(cli) => run(&cli.command, &mut out, &mut talk),
+        Ok(cli) => run(&cli.command, &mut out, &mut messages),
         Err(error) => return error.to_string(),
     };
-    let mut text = String::from_utf8([talk, out].concat()).unwrap();
+    let mut text = String::from_utf8([messages, out].concat()).unwrap();
     if let Err(error) = result {
         writeln!(text, "{}", crate::failure::describe(&error)).unwrap();
     }

@@ -129,8 +129,8 @@ impl TypesArgs {
     }
 }
 
-pub(super) fn run(args: &TypesArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let catalog = args.source.load(talk)?;
+pub(super) fn run(args: &TypesArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let catalog = args.source.load(messages)?;
     let mut selected = select(&catalog, &args.query());
     for name in &args.names {
         super::prices::find(&catalog, name)?;
@@ -141,7 +141,7 @@ pub(super) fn run(args: &TypesArgs, out: &mut impl Write, talk: &mut impl Write)
     let shown = &selected[..selected.len().min(args.limit.unwrap_or(usize::MAX))];
     let lists = matches!(args.output, Output::Table | Output::Wide | Output::Name);
     if shown.is_empty() && lists {
-        writeln!(talk, "No instance type of catalogue {} fits.", catalog.name)?;
+        writeln!(messages, "No instance type of catalogue {} fits.", catalog.name)?;
         return Ok(());
     }
     match args.output {
@@ -159,7 +159,7 @@ pub(super) fn run(args: &TypesArgs, out: &mut impl Write, talk: &mut impl Write)
         }
     }
     if shown.len() < selected.len() && lists {
-        writeln!(talk, "{} of {} types; more with a higher --limit", shown.len(), selected.len())?;
+        writeln!(messages, "{} of {} types; more with a higher --limit", shown.len(), selected.len())?;
     }
     Ok(())
 }

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::prices::PricesArgs;
 use super::{Output, say, structured};
 use crate::commands::cluster::NODE_CLASSES;
+use crate::commands::format::{plural, span};
 use crate::commands::input;
-use crate::commands::inventory::moment;
+use crate::commands::node_totals::moment;
 use crate::commands::table::Side::{Left, Right};
 use crate::commands::table::Table;
-use crate::commands::words::{plural, span};
 
 /// An offering that could not be had.
 struct Missing {
@@ -31,14 +31,14 @@ struct Missing {
 /// Type, zone and capacity type.
 type Key = (String, String, String);
 
-pub(super) fn run(args: &PricesArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let default = args.source.load(talk)?;
-    let state = input::understand_some(&args.objects.read(NODE_CLASSES)?, talk)?;
+pub(super) fn run(args: &PricesArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let default = args.source.load(messages)?;
+    let state = input::understand_some(&args.objects.read(NODE_CLASSES)?, messages)?;
     let mut missing = missing(&state, &default);
     missing.retain(|(name, ..), _| args.types.is_empty() || args.types.contains(name));
     let now = args.objects.now();
     match args.output {
-        Output::Table | Output::Wide if missing.is_empty() => Ok(writeln!(talk, "nothing is out of stock")?),
+        Output::Table | Output::Wide if missing.is_empty() => Ok(writeln!(messages, "nothing is out of stock")?),
         Output::Table | Output::Wide => {
             let waiting = missing.values().filter(|missing| missing.until > now).count();
             let verb = if waiting == 1 { "is" } else { "are" };

@@ -50,12 +50,12 @@ pub(super) struct AcceptArgs {
 }
 
 /// Where keys are.
-enum Place {
+enum KeyLocation {
     Cluster(Client, String),
     Folder(SshFolder),
 }
 
-impl Place {
+impl KeyLocation {
     /// A folder if one is named, or if the configuration has ZooKeeper and no cluster is named.
     async fn find(args: &CommonArgs, ssh: &SshArgs, messages: &mut impl Write) -> anyhow::Result<Self> {
         if let Some(folder) = &ssh.ssh_dir {
@@ -194,7 +194,8 @@ pub(super) fn run_key(
     out: &mut impl Write,
     messages: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
-    let pair = source::runtime()?.block_on(async { Place::find(args, &key.ssh, messages).await?.key_pair().await })?;
+    let pair =
+        source::runtime()?.block_on(async { KeyLocation::find(args, &key.ssh, messages).await?.key_pair().await })?;
     match &key.pubkey {
         None => print(out, &format!("{}\n", pair.public.trim_end()))?,
         Some(path) => {
@@ -214,7 +215,7 @@ pub(super) fn run_accept(
 ) -> anyhow::Result<ExitCode> {
     let host = Host::parse(&accept.host).map_err(|error| usage(error.to_string()))?;
     let runtime = source::runtime()?;
-    let place = runtime.block_on(Place::find(args, &accept.ssh, messages))?;
+    let place = runtime.block_on(KeyLocation::find(args, &accept.ssh, messages))?;
     let before = runtime.block_on(place.known_hosts())?;
     let keys = ssh::scan(&host).map_err(explain)?;
     for key in &keys {

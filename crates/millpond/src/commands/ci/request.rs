@@ -16,7 +16,7 @@ use millpond_ci::objects::kinds::NodeRequest;
 
 use super::{CommonArgs, Output, source};
 use crate::commands::table::{Side, Table};
-use crate::commands::{as_json, as_yaml, cluster, print, words};
+use crate::commands::{as_json, as_yaml, cluster, format, print};
 use crate::failure::{Code, Failure};
 
 /// What kubectl calls the kind.
@@ -299,7 +299,7 @@ fn requests_table(requests: &[NodeRequest], all: bool) -> String {
             request.status.state.unwrap_or_default().to_string(),
             nodes.join(","),
             request.spec.requestor.clone().unwrap_or_default(),
-            words::span(now - created),
+            format::span(now - created),
         ];
         if all {
             cells.insert(0, request.namespace().unwrap_or_default());

@@ -21,7 +21,7 @@ use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
 use super::dialects::ci::CiDialectArgs;
 use super::dialects::gpu::GpuArgs;
 use super::kinds;
-use super::lead::{self, CloudPlace, Monitor, Office, Readiness, Standing};
+use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult, Monitor, Readiness};
 use super::node_groups::NodeGroupArgs;
 use super::threads::Threads;
 use super::up::{Signals, default_data_dir, say};
@@ -78,7 +78,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     let urgent = Urgent { client: connect(&args, threads.urgent()).await?, threads: threads.urgent().clone() };
     let options = Options { urgent: Some(urgent), ..options(&args).await? };
     let stop = CancellationToken::new();
-    let mut office = Office::new(client.clone(), CloudPlace::Directory(args.data_dir.clone()), options);
+    let mut office = ControllerRunner::new(client.clone(), CloudLocation::Directory(args.data_dir.clone()), options);
     office.dialects.gpu = args.gpu.options(&args.leader_namespace);
     office.dialects.hosts.api_server = api_server(&args).await;
     office.dialects.ci = ci;
@@ -98,7 +98,7 @@ async fn control(args: ControllerArgs, threads: &Threads) -> anyhow::Result<()> 
     if let Some(url) = metrics {
         say(&format!("  metrics     {url}/metrics\n"))?;
     }
-    if settled.await == Ok(Standing::Waits) {
+    if settled.await == Ok(ElectionResult::Waits) {
         say("Another controller leads; this one waits.\n")?;
     }
     tokio::pin!(work);

@@ -15,7 +15,11 @@ use crate::failure::Failure;
 const LIMIT_HEAD: usize = 4096;
 
 /// Reads everything; what is odd is said, what is wrong fails.
-pub(super) fn read(texts: &[(String, Vec<u8>)], region: Option<&str>, talk: &mut impl Write) -> anyhow::Result<Input> {
+pub(super) fn read(
+    texts: &[(String, Vec<u8>)],
+    region: Option<&str>,
+    messages: &mut impl Write,
+) -> anyhow::Result<Input> {
     let mut reader = Reader::new();
     let mut objects = Vec::new();
     let mut catalogs = Vec::new();
@@ -28,14 +32,14 @@ pub(super) fn read(texts: &[(String, Vec<u8>)], region: Option<&str>, talk: &mut
         let options = Options { name: stem, region: region.unwrap_or_default().to_owned(), ..Options::default() };
         let imported = import::read(name, bytes.as_slice(), None, &options).map_err(refused)?;
         for warning in &imported.warnings {
-            writeln!(talk, "warning: {warning}")?;
+            writeln!(messages, "warning: {warning}")?;
         }
         catalogs.push(imported.catalog);
     }
     let reading = reader.finish();
     // Unknown fields are in the report.
     for warning in reading.warnings.iter().filter(|warning| warning.field.as_deref() == Some("kind")) {
-        writeln!(talk, "warning: {warning}")?;
+        writeln!(messages, "warning: {warning}")?;
     }
     if !reading.errors.is_empty() {
         let told: Vec<String> = reading.errors.iter().map(|error| format!("  {error}")).collect();

@@ -116,7 +116,7 @@ fn seconds(text: &str) -> Result<i64, String> {
 }
 
 /// Says pools in the words of another tool.
-pub(crate) fn export(args: &ExportArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn export(args: &ExportArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let target = match (args.to, args.node_class) {
         (Tool::Karpenter, NodeClassKind::Millpond) => Target::Millpond,
         (Tool::Karpenter, NodeClassKind::Kwok) => Target::Kwok,
@@ -124,14 +124,14 @@ pub(crate) fn export(args: &ExportArgs, out: &mut impl Write, talk: &mut impl Wr
         (Tool::ClusterAutoscalerKwok, _) => Target::ClusterAutoscaler,
     };
     let texts = args.place.read(POOLS)?;
-    run(&Work { texts, target, max_types: args.max_types, shared: &args.shared, output: &args.output }, out, talk)
+    run(&Work { texts, target, max_types: args.max_types, shared: &args.shared, output: &args.output }, out, messages)
 }
 
 /// Turns another tool's files into Millpond's.
-pub(crate) fn import(args: &ImportArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn import(args: &ImportArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let texts = of_files(&args.filename)?;
     let work = Work { texts, target: Target::Millpond, max_types: None, shared: &args.shared, output: &args.output };
-    run(&work, out, talk)
+    run(&work, out, messages)
 }
 
 /// What is to be done.
@@ -143,10 +143,10 @@ struct Work<'a> {
     output: &'a OutputArgs,
 }
 
-fn run(work: &Work<'_>, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+fn run(work: &Work<'_>, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let SharedArgs { source, region, name, machine_drain_timeout } = work.shared;
-    let (catalog, overlays) = source.load_with_overlays(region.as_deref(), talk)?;
-    let input = input::read(&work.texts, region.as_deref(), talk)?;
+    let (catalog, overlays) = source.load_with_overlays(region.as_deref(), messages)?;
+    let input = input::read(&work.texts, region.as_deref(), messages)?;
     let settings = Settings {
         name: name.clone(),
         catalog: &catalog,
@@ -156,8 +156,8 @@ fn run(work: &Work<'_>, out: &mut impl Write, talk: &mut impl Write) -> anyhow::
         most_types: work.max_types.map(|most| most as usize),
     };
     let converted =
-        convert(&input, work.target, &settings).map_err(|error| output::refused(error, &input, work, talk))?;
-    output::write(&converted, work, out, talk)
+        convert(&input, work.target, &settings).map_err(|error| output::refused(error, &input, work, messages))?;
+    output::write(&converted, work, out, messages)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use millpond_api::convert::{ConvertError, Converted, Input, Report, Target};
 use serde_json::json;
 
 use super::super::file::{self, Readers};
-use super::super::words::plural;
+use super::super::format::plural;
 use super::super::{as_json, as_yaml, print};
 use super::Work;
 use crate::failure::{Code, Failure};
@@ -61,19 +61,19 @@ pub(super) fn write(
     converted: &Converted,
     work: &Work<'_>,
     out: &mut impl Write,
-    talk: &mut impl Write,
+    messages: &mut impl Write,
 ) -> anyhow::Result<()> {
     let args = work.output;
     let text = objects(converted, args.output)?;
     match &args.out {
-        Some(folder) => write_files(folder, &text, converted, work, talk)?,
+        Some(folder) => write_files(folder, &text, converted, work, messages)?,
         None => print(out, &text)?,
     }
     if args.out.is_none() && work.target == Target::ScalingAdvisor {
         let names: Vec<&str> = converted.files.iter().map(|file| file.name.as_str()).collect();
-        writeln!(talk, "`--out FOLDER` writes the prices that Scaling Advisor reads, too: {}", names.join(", "))?;
+        writeln!(messages, "`--out FOLDER` writes the prices that Scaling Advisor reads, too: {}", names.join(", "))?;
     }
-    tell(&converted.report, work, talk)
+    tell(&converted.report, work, messages)
 }
 
 fn objects(converted: &Converted, format: Format) -> anyhow::Result<String> {
@@ -91,7 +91,7 @@ fn write_files(
     text: &str,
     converted: &Converted,
     work: &Work<'_>,
-    talk: &mut impl Write,
+    messages: &mut impl Write,
 ) -> anyhow::Result<()> {
     let stem = match work.target {
         Target::Millpond | Target::Kwok => "pools",
@@ -114,13 +114,13 @@ fn write_files(
     })?;
     for (path, text) in files {
         file::write(&path, text, Readers::Others)?;
-        writeln!(talk, "wrote {}", path.display())?;
+        writeln!(messages, "wrote {}", path.display())?;
     }
     Ok(())
 }
 
 /// Tells the report where it is wanted.
-fn tell(report: &Report, work: &Work<'_>, talk: &mut impl Write) -> anyhow::Result<()> {
+fn tell(report: &Report, work: &Work<'_>, messages: &mut impl Write) -> anyhow::Result<()> {
     let text = match work.output.report {
         ReportFormat::Text => in_words(report, work.target),
         ReportFormat::Json => as_json(report)?,
@@ -128,7 +128,7 @@ fn tell(report: &Report, work: &Work<'_>, talk: &mut impl Write) -> anyhow::Resu
     };
     match &work.output.report_file {
         Some(path) => file::write(path, &text, Readers::Others),
-        None => print(talk, &text),
+        None => print(messages, &text),
     }
 }
 
@@ -152,9 +152,9 @@ fn in_words(report: &Report, target: Target) -> String {
 }
 
 /// Why nothing was made, and what to do.
-pub(super) fn refused(error: ConvertError, input: &Input, work: &Work<'_>, talk: &mut impl Write) -> anyhow::Error {
+pub(super) fn refused(error: ConvertError, input: &Input, work: &Work<'_>, messages: &mut impl Write) -> anyhow::Error {
     if let ConvertError::NothingLeft { report } = &error {
-        _ = tell(report, work, talk);
+        _ = tell(report, work, messages);
     }
     let (code, hint) = match &error {
         ConvertError::NoPools => {

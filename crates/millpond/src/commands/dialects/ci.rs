@@ -81,7 +81,7 @@ impl CiOptions {
     /// What is said about it when the process starts.
     pub(crate) fn greeting(&self) -> String {
         let count = self.config.providers.len();
-        let providers = crate::commands::words::plural(count, "provider");
+        let providers = crate::commands::format::plural(count, "provider");
         format!("  CI nodes    {providers} of {}\n", self.files.main.display())
     }
 }

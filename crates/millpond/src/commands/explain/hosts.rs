@@ -5,9 +5,9 @@ use millpond_hosts::report::{self, FixReport, HostReport, MachineReport, PoolRep
 use millpond_hosts::world::World;
 
 use super::Output;
+use crate::commands::format::plural;
 use crate::commands::host::session::{find, missing};
 use crate::commands::table::{Side, Table};
-use crate::commands::words::plural;
 use crate::commands::{as_json, as_yaml};
 
 /// Explains a machine.

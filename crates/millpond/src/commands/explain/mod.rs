@@ -17,9 +17,9 @@ use millpond_plan::model::{PodId, Snapshot};
 use millpond_plan::plan::Settings;
 use millpond_state::objects::Kind;
 
+use crate::commands::format::plural;
 use crate::commands::host::session::Session;
 use crate::commands::input::{self, Input, InputArgs, Purpose};
-use crate::commands::words::plural;
 use crate::failure::{Code, Failure};
 
 /// The arguments of `explain`.
@@ -87,8 +87,8 @@ fn subject(text: &str) -> Result<Subject, String> {
     }
 }
 
-/// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+/// Runs the command: data to `out`, messages to `messages`.
+pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     if let Subject::Request(name) = &args.subject {
         return super::print(out, &request(args, name)?);
     }
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Writ
     }
     // A pool that a plan would make up is none to be explained.
     let purpose = if matches!(args.subject, Subject::Pool(_)) { Purpose::List } else { Purpose::Plan };
-    let input = input::load(&args.input, purpose, talk)?;
+    let input = input::load(&args.input, purpose, messages)?;
     let snapshot = &input.snapshot;
     let text = match &args.subject {
         Subject::Pod(name) => {
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Writ
             node::render(snapshot, found, args.output)?
         }
         Subject::Workload(kind, name) => {
-            let found = pod_of(args, &input, *kind, name, talk)?;
+            let found = pod_of(args, &input, *kind, name, messages)?;
             pod::render(snapshot, found, args.output)?
         }
         Subject::Claim(name) => claim(&input, name, args.output)?,
@@ -126,7 +126,13 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, talk: &mut impl Writ
 }
 
 /// The pod of a workload that is explained for all of them: one without a place if there is one.
-fn pod_of(args: &ExplainArgs, input: &Input, kind: Kind, name: &str, talk: &mut impl Write) -> anyhow::Result<PodId> {
+fn pod_of(
+    args: &ExplainArgs,
+    input: &Input,
+    kind: Kind,
+    name: &str,
+    messages: &mut impl Write,
+) -> anyhow::Result<PodId> {
     let (namespace, name) = name.split_once('/').unwrap_or((&args.namespace, name));
     let not_found = |message: String| Failure {
         message,
@@ -151,7 +157,7 @@ fn pod_of(args: &ExplainArgs, input: &Input, kind: Kind, name: &str, talk: &mut 
     let (all, have) = (plural(pods.len(), "pod"), if without == 1 { "has" } else { "have" });
     let found = pods.iter().find(unplaced).or_else(|| pods.first());
     let found = found.ok_or_else(|| not_found(format!("{word} `{namespace}/{name}` has no pods")))?;
-    writeln!(talk, "{word} {namespace}/{name}: {all}, of which {without} {have} no place")?;
+    writeln!(messages, "{word} {namespace}/{name}: {all}, of which {without} {have} no place")?;
     Ok(*found)
 }
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use millpond_plan::disruption::{NodeVerdict, Refusal, node_verdict};
+use millpond_plan::disruption::{DisruptionBlocker, NodeVerdict, node_verdict};
 use millpond_plan::model::{NodeId, Snapshot};
 use millpond_plan::plan::{Removal, Settings};
 use millpond_plan::symbol::Symbol;
 use serde_json::{Value, json};
 
 use super::Output;
+use crate::commands::format::plural;
 use crate::commands::table::{Side, Table};
-use crate::commands::words::plural;
 use crate::commands::{as_json, as_yaml};
 
 pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyhow::Result<String> {
@@ -25,7 +25,7 @@ pub(super) fn render(snapshot: &Snapshot, node: NodeId, output: Output) -> anyho
 fn page(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> String {
     let there = &snapshot.nodes[node.index()];
     let mut text = String::new();
-    let verb = if verdict.goes() { "goes" } else { "stays" };
+    let verb = if verdict.is_disruptable() { "goes" } else { "stays" };
     _ = writeln!(text, "node/{} {verb}: {}", there.name, verdict.why(snapshot));
     let pods = snapshot.pods.iter().filter(|pod| pod.node == Some(node)).count();
     let of = |symbol: Option<Symbol>| symbol.map_or("?", |symbol| snapshot.text(symbol));
@@ -34,7 +34,7 @@ fn page(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> String {
     _ = writeln!(text, "  {pool}, {} in {}, {price}, {}", of(there.instance_type), of(there.zone), plural(pods, "pod"));
     match &verdict.removal {
         Some(removal) => going(&mut text, snapshot, node, verdict, removal),
-        None if verdict.goes() => {}
+        None if verdict.is_disruptable() => {}
         None => staying(&mut text, snapshot, verdict),
     }
     text
@@ -57,7 +57,7 @@ fn going(text: &mut String, snapshot: &Snapshot, node: NodeId, verdict: &NodeVer
 fn staying(text: &mut String, snapshot: &Snapshot, verdict: &NodeVerdict) {
     let mut table = Table::new(&[("REASON TO GO", Side::Left), ("IN ITS WAY", Side::Left)]);
     for (reason, allowed) in &verdict.reasons {
-        let why = allowed.as_ref().err().map_or_else(|| "-".to_owned(), |refusal| refusal.sentence(snapshot));
+        let why = allowed.as_ref().err().map_or_else(|| "-".to_owned(), |blocker| blocker.sentence(snapshot));
         table.row(vec![reason.name().to_owned(), why]);
     }
     _ = writeln!(text);
@@ -80,11 +80,11 @@ fn view(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> Value {
         .reasons
         .iter()
         .map(|(reason, allowed)| {
-            let refusal = allowed.as_ref().err();
+            let blocker = allowed.as_ref().err();
             json!({
                 "reason": reason.name(),
-                "refusal": refusal.map(Refusal::name),
-                "message": refusal.map(|refusal| refusal.sentence(snapshot)),
+                "blocker": blocker.map(DisruptionBlocker::name),
+                "message": blocker.map(|blocker| blocker.sentence(snapshot)),
             })
         })
         .collect();
@@ -101,9 +101,9 @@ fn view(snapshot: &Snapshot, node: NodeId, verdict: &NodeVerdict) -> Value {
     let opens = verdict.not_before().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     json!({
         "node": snapshot.nodes[node.index()].name,
-        "goes": verdict.goes(),
+        "disruptable": verdict.is_disruptable(),
         "message": verdict.sentence(snapshot),
-        "refusal": verdict.refusal.as_ref().map(Refusal::name),
+        "blocker": verdict.blocker.as_ref().map(DisruptionBlocker::name),
         "notBefore": opens.map(|time| time.to_string()),
         "reasons": reasons,
         "removal": removal,

@@ -7,8 +7,8 @@ use millpond_plan::model::{PoolId, Snapshot};
 use serde_json::{Value, json};
 
 use super::Output;
+use crate::commands::format::plural;
 use crate::commands::table::{Side, Table};
-use crate::commands::words::plural;
 use crate::commands::{as_json, as_yaml};
 
 pub(super) fn render(snapshot: &Snapshot, pool: PoolId, output: Output) -> anyhow::Result<String> {

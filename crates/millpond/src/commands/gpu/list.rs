@@ -31,8 +31,8 @@ enum Output {
     Yaml,
 }
 
-pub(super) fn run(args: &ListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let (_, estate) = runtime()?.block_on(args.cluster.open(talk))?;
+pub(super) fn run(args: &ListArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let (_, estate) = runtime()?.block_on(args.cluster.open(messages))?;
     let items = items(&estate);
     match args.output {
         Output::Table => print(out, &page(&items)),

@@ -67,10 +67,10 @@ struct ClusterArgs {
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(command: &GpuCommand, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: &GpuCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
     match command {
-        GpuCommand::List(args) => list::run(args, out, talk).map(|()| ExitCode::SUCCESS),
-        GpuCommand::Place(args) => place::run(args, out, talk),
+        GpuCommand::List(args) => list::run(args, out, messages).map(|()| ExitCode::SUCCESS),
+        GpuCommand::Place(args) => place::run(args, out, messages),
         GpuCommand::Release(args) => release::run(args, out).map(|()| ExitCode::SUCCESS),
     }
 }

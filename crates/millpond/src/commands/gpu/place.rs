@@ -111,13 +111,13 @@ struct Placed<'e> {
     why: String,
 }
 
-pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<ExitCode> {
     if args.gpus == 0 && (args.model.is_some() || args.min_memory_gib.is_some() || args.reserve.is_some()) {
         let message = "`--model`, `--min-memory-gib` and `--reserve` need GPUs, and `--gpus` is 0".to_owned();
         return Err(Failure { message, code: Some(Code::Usage), hint: None }.into());
     }
     runtime()?.block_on(async {
-        let (client, estate) = args.cluster.open(talk).await?;
+        let (client, estate) = args.cluster.open(messages).await?;
         if let Some((reason, message)) = estate.stale() {
             let message = format!("the inventory is not fresh ({reason}): {message}");
             return Err(Failure { message, code: None, hint: None }.into());
@@ -131,7 +131,7 @@ pub(super) fn run(args: &PlaceArgs, out: &mut impl Write, talk: &mut impl Write)
         if placed.node.is_some() {
             return Ok(ExitCode::SUCCESS);
         }
-        writeln!(talk, "error: {}", placed.why)?;
+        writeln!(messages, "error: {}", placed.why)?;
         Ok(ExitCode::FAILURE)
     })
 }

@@ -32,12 +32,12 @@ impl ClusterArgs {
     }
 
     /// The client, and the estate as of now; what is odd is said to `talk`. Files need no client.
-    pub(super) async fn open(&self, talk: &mut impl Write) -> anyhow::Result<(Option<Client>, Estate)> {
+    pub(super) async fn open(&self, messages: &mut impl Write) -> anyhow::Result<(Option<Client>, Estate)> {
         if !self.filename.is_empty() {
             return Ok((None, Estate::build(&self.facts_of_files()?, None)));
         }
         let client = self.connect().await?;
-        let estate = self.estate(&client, talk).await?;
+        let estate = self.estate(&client, messages).await?;
         Ok((Some(client), estate))
     }
 
@@ -61,7 +61,7 @@ impl ClusterArgs {
         })
     }
 
-    async fn estate(&self, client: &Client, talk: &mut impl Write) -> anyhow::Result<Estate> {
+    async fn estate(&self, client: &Client, messages: &mut impl Write) -> anyhow::Result<Estate> {
         let facts = self.facts(client).await?;
         let wanted = self.vsphere.sources().read(client).await;
         if matches!(wanted, Wanted::None) {
@@ -82,7 +82,7 @@ impl ClusterArgs {
         stop.cancel();
         let _ = running.await;
         if let Some((reason, message)) = estate.stale() {
-            writeln!(talk, "warning: vCenter cannot be read ({reason}): {message}")?;
+            writeln!(messages, "warning: vCenter cannot be read ({reason}): {message}")?;
         }
         Ok(estate)
     }

@@ -11,8 +11,8 @@ use millpond_hosts::report::{self, HostReport};
 use serde_json::{Value, json};
 
 use super::session::{PlaceArgs, Session};
+use crate::commands::format::span;
 use crate::commands::table::{Side, Table};
-use crate::commands::words::span;
 use crate::commands::{as_json, as_yaml, print};
 use crate::failure::{Code, Failure};
 

@@ -60,13 +60,13 @@ pub(crate) enum HostCommand {
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(command: &HostCommand, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn run(command: &HostCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
         HostCommand::List(args) => list::run(args, out),
         HostCommand::Get(args) => get::run(args, out),
         HostCommand::Label(args) => label::run(args, out),
         HostCommand::Release(args) => release::run(args, out),
         HostCommand::Quarantine(args) => quarantine::run(args, out),
-        HostCommand::Token(command) => token::run(command, out, talk),
+        HostCommand::Token(command) => token::run(command, out, messages),
     }
 }

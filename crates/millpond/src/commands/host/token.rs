@@ -132,13 +132,13 @@ fn ttl(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the command.
-pub(super) fn run(command: &TokenCommand, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn run(command: &TokenCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
         match command {
-            TokenCommand::Create(args) => create(args, out, talk).await,
+            TokenCommand::Create(args) => create(args, out, messages).await,
             TokenCommand::List(args) => list(args, out).await,
-            TokenCommand::Revoke(args) => revoke(args, talk).await,
+            TokenCommand::Revoke(args) => revoke(args, messages).await,
         }
     })
 }
@@ -182,7 +182,7 @@ impl ClusterArgs {
     }
 }
 
-async fn create(args: &CreateArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+async fn create(args: &CreateArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let (server, ca) = args.cluster.place()?;
     let server = args.server.clone().unwrap_or(server);
     let hash = CaHash::of_pem(&ca).context("the CA of the kubeconfig cannot be read")?;
@@ -193,7 +193,7 @@ async fn create(args: &CreateArgs, out: &mut impl Write, talk: &mut impl Write) 
     secrets.create(&PostParams::default(), &object).await.map_err(|error| refused(error, "create"))?;
     if is_loopback(&server) {
         super::super::print(
-            talk,
+            messages,
             "hint: only this machine reaches the server by that address; name another one with `--server`\n",
         )?;
     }
@@ -244,7 +244,7 @@ async fn list(args: &ListArgs, out: &mut impl Write) -> anyhow::Result<()> {
     print(out, &(table.text() + "\n"))
 }
 
-async fn revoke(args: &RevokeArgs, talk: &mut impl Write) -> anyhow::Result<()> {
+async fn revoke(args: &RevokeArgs, messages: &mut impl Write) -> anyhow::Result<()> {
     // The whole token is taken too: it is what people have at hand.
     let id = args.id.split_once('.').map_or(args.id.as_str(), |(id, _)| id);
     let secrets = args.cluster.secrets().await?;
@@ -259,7 +259,7 @@ async fn revoke(args: &RevokeArgs, talk: &mut impl Write) -> anyhow::Result<()> 
         return Err(unknown().into());
     }
     match secrets.delete(&name, &DeleteParams::default()).await {
-        Ok(_) => print(talk, &format!("token {id} is revoked\n")),
+        Ok(_) => print(messages, &format!("token {id} is revoked\n")),
         Err(kube::Error::Api(status)) if status.code == 404 => Err(unknown().into()),
         Err(error) => Err(refused(error, "remove")),
     }

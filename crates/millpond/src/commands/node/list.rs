@@ -5,17 +5,17 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use millpond_api::selector::{self, LabelValues, Requirement};
-use millpond_plan::disruption::{NodeVerdicts, Refusal, node_verdicts};
+use millpond_plan::disruption::{DisruptionBlocker, NodeVerdicts, node_verdicts};
 use millpond_plan::model::{CPU, MEMORY, Node, NodeId, PoolId, Snapshot};
 use millpond_plan::plan::Settings;
 use millpond_plan::symbol::Symbol;
 use serde_json::{Value, json};
 
+use crate::commands::format::{memory, percent, span};
 use crate::commands::input::Input;
-use crate::commands::inventory::{Load, Sum, loads, moment, price, share, state};
-use crate::commands::listing::{self, Grid, List, ListArgs};
+use crate::commands::list_output::{self, Grid, List, ListArgs};
+use crate::commands::node_totals::{Load, Totals, loads, moment, price, share, state};
 use crate::commands::table::Side::{Left, Right};
-use crate::commands::words::{memory, percent, span};
 use crate::failure::Failure;
 
 /// Arguments of `node list`.
@@ -54,8 +54,8 @@ enum Sort {
     Memory,
 }
 
-pub(super) fn run(args: &NodeListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    listing::run(&args.list, out, talk, |input| nodes(args, input))
+pub(super) fn run(args: &NodeListArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    list_output::run(&args.list, out, messages, |input| nodes(args, input))
 }
 
 /// The nodes that were asked for.
@@ -74,7 +74,7 @@ fn nodes(args: &NodeListArgs, input: &Input) -> anyhow::Result<Nodes> {
     let verdicts = node_verdicts(snapshot, &Settings { consolidate: true, ..Settings::default() });
     let row = |id: &NodeId| Row::new(snapshot, &verdicts, *id, &loads[id.index()]);
     let rows = ids.iter().map(row).collect();
-    Ok(Nodes { rows, sum: Sum::of(snapshot, &loads, ids) })
+    Ok(Nodes { rows, sum: Totals::of(snapshot, &loads, ids) })
 }
 
 fn find_pool(snapshot: &Snapshot, name: &str) -> Result<PoolId, Failure> {
@@ -104,7 +104,7 @@ fn sort(ids: &mut [NodeId], by: Sort, snapshot: &Snapshot, loads: &[Load]) {
 /// Nodes and what they add up to.
 struct Nodes {
     rows: Vec<Row>,
-    sum: Sum,
+    sum: Totals,
 }
 
 /// What is told of a node.
@@ -123,15 +123,15 @@ struct Row {
     memory: i64,
     pods: usize,
     state: String,
-    goes: bool,
+    is_disruptable: bool,
     why: String,
-    refusal: Option<&'static str>,
+    blocker: Option<&'static str>,
 }
 
 impl Row {
     fn new(snapshot: &Snapshot, verdicts: &NodeVerdicts, id: NodeId, load: &Load) -> Self {
         let node = &snapshot.nodes[id.index()];
-        let fate = verdicts.of(id);
+        let verdict = verdicts.of(id);
         let text = |symbol: Option<Symbol>| symbol.map(|symbol| snapshot.text(symbol).to_owned());
         Self {
             name: node.name.clone(),
@@ -148,9 +148,9 @@ impl Row {
             memory: node.capacity.get(MEMORY),
             pods: load.pods,
             state: state(node),
-            goes: fate.goes(),
-            why: fate.why(snapshot),
-            refusal: fate.refusal.map(Refusal::name),
+            is_disruptable: verdict.is_disruptable(),
+            why: verdict.why(snapshot),
+            blocker: verdict.blocker.map(DisruptionBlocker::name),
         }
     }
 
@@ -168,7 +168,7 @@ impl Row {
         if wide {
             cells.extend([millpond_api::quantity::cores(self.cpu.max(0) as u64), memory(self.memory)]);
         }
-        let why = if self.goes { format!("goes: {}", self.why) } else { self.why.clone() };
+        let why = if self.is_disruptable { format!("disruptable: {}", self.why) } else { self.why.clone() };
         cells.extend([
             share(self.cpu_percent),
             share(self.memory_percent),
@@ -192,8 +192,8 @@ impl Row {
             "memoryPercent": self.memory_percent,
             "pods": self.pods,
             "state": self.state,
-            "goes": self.goes,
-            "refusal": self.refusal,
+            "disruptable": self.is_disruptable,
+            "blocker": self.blocker,
             "why": self.why,
         })
     }

@@ -24,8 +24,8 @@ pub(crate) enum NodeCommand {
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(command: &NodeCommand, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn run(command: &NodeCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
-        NodeCommand::List(args) => list::run(args, out, talk),
+        NodeCommand::List(args) => list::run(args, out, messages),
     }
 }

@@ -6,7 +6,7 @@ use millpond_plan::model::Snapshot;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 use serde::Serialize;
 
-use super::page::time;
+use super::text::time;
 use super::view::dollars;
 use super::{Output, verify};
 use crate::commands::table::{Side, Table};

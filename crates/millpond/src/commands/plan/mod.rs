@@ -4,7 +4,7 @@
 mod advice;
 mod compare;
 mod nodes;
-mod page;
+mod text;
 mod view;
 
 use std::io::Write;
@@ -19,8 +19,8 @@ use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
 
 use super::file::{self, Readers};
+use super::format::plural;
 use super::input::{self, InputArgs, Purpose};
-use super::words::plural;
 use super::{as_json, as_yaml};
 use crate::failure::{Code, Failure};
 
@@ -118,9 +118,9 @@ pub(crate) fn schema() -> anyhow::Result<String> {
 
 /// Runs the command: data to `out`, talk to `talk`. Returns whether the plan changes anything and the flags ask to
 /// know by the exit code.
-pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<Changes> {
+pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<Changes> {
     let purpose = if args.save_snapshot.is_some() { Purpose::PlanAndSave } else { Purpose::Plan };
-    let input = input::load(&args.input, purpose, talk)?;
+    let input = input::load(&args.input, purpose, messages)?;
     if let Some(path) = &args.save_snapshot {
         let text = as_json(&input.saved())?;
         // Pods have secrets in their environment.
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, talk: &mut impl Write) 
     let seconds = start.elapsed().as_secs_f64();
     if args.check {
         verify(snapshot, &outcome, &settings)?;
-        writeln!(talk, "checked: the plan keeps every rule and limit")?;
+        writeln!(messages, "checked: the plan keeps every rule and limit")?;
     }
     let text = render(args, &input, &outcome, seconds)?;
     emit(args, &text, out)?;
@@ -182,7 +182,7 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     Ok(match args.output {
         Output::Table | Output::Wide => {
             let wide = args.output == Output::Wide;
-            page::page(snapshot, outcome, &page::Words { policy: args.policy, seconds, wide })
+            text::page(snapshot, outcome, &text::Words { policy: args.policy, seconds, wide })
         }
         Output::Json => as_json(&view::view(snapshot, outcome, args.policy))?,
         Output::Yaml => as_yaml(&view::view(snapshot, outcome, args.policy))?,

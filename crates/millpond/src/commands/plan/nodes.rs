@@ -1,4 +1,4 @@
-//! Planned nodes as v1 Nodes, so that anyone can try a plan on a real scheduler.
+//! Planned nodes as v1 Nodes, to try a plan on a real scheduler.
 
 use millpond_plan::model::{ResourceId, Resources, Snapshot};
 use millpond_plan::plan::Outcome;

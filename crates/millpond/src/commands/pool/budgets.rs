@@ -6,10 +6,10 @@ use millpond_plan::disruption::{BudgetLedger, REASONS, Window};
 use millpond_plan::model::{Budget, Consolidation, Disruption, DisruptionReason, Nodes, PoolId, Seconds, Snapshot};
 use serde_json::{Value, json};
 
-use super::facts::Facts;
-use crate::commands::inventory::moment;
+use super::summary::PoolSummary;
+use crate::commands::format::span;
+use crate::commands::node_totals::moment;
 use crate::commands::table::{Side, Table};
-use crate::commands::words::span;
 
 /// The name of what consolidation looks at.
 pub(super) fn policy(disruption: &Disruption) -> &'static str {
@@ -38,7 +38,7 @@ impl<'s> Budgets<'s> {
     }
 
     /// Policy, budgets, and what they come to.
-    pub(super) fn add_to(&self, page: &mut String, pool: &Facts<'_>) {
+    pub(super) fn add_to(&self, page: &mut String, pool: &PoolSummary<'_>) {
         let disruption = self.disruption();
         let quiet = match disruption.consolidate_after {
             Some(0) => ", at once".to_owned(),

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::budgets::Budgets;
 use super::cluster_api;
-use super::facts::Facts;
+use super::summary::PoolSummary;
+use crate::commands::format::span;
 use crate::commands::input::{self, Input, InputArgs, Purpose};
-use crate::commands::inventory::{loads, price, share, state};
+use crate::commands::node_totals::{loads, price, share, state};
 use crate::commands::table::{Side, Table};
-use crate::commands::words::span;
 use crate::commands::{as_json, as_yaml, print};
 
 /// Values of a requirement that a line shows.
@@ -52,14 +52,14 @@ pub(super) enum Output {
     Yaml,
 }
 
-pub(super) fn run(args: &PoolGetArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn run(args: &PoolGetArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let name = match &args.names[..] {
         [cluster, name] => {
             return cluster_api::get(cluster, name, &args.namespace, &args.input.objects, args.output, out);
         }
         names => names.first().map(String::as_str).unwrap_or_default(),
     };
-    let input = input::load(&args.input, Purpose::List, talk)?;
+    let input = input::load(&args.input, Purpose::List, messages)?;
     let snapshot = &input.snapshot;
     let id = snapshot.find_pool(name).ok_or_else(|| super::missing(snapshot, name))?;
     let text = match args.output {
@@ -72,12 +72,12 @@ pub(super) fn run(args: &PoolGetArgs, out: &mut impl Write, talk: &mut impl Writ
 
 fn page(input: &Input, id: PoolId) -> String {
     let snapshot = &input.snapshot;
-    let pool = Facts::new(input, &loads(snapshot), id);
+    let pool = PoolSummary::new(input, &loads(snapshot), id);
     let mut text = String::new();
     let ready = match pool.why_not_ready() {
         Some(why) => format!("not ready, {why}"),
         None if pool.ready() == "True" => "ready".to_owned(),
-        None => "nobody has said yet whether it is ready".to_owned(),
+        None => "its readiness is not reported yet".to_owned(),
     };
     _ = writeln!(text, "pool/{}: {ready}", pool.pool.name);
     _ = writeln!(text, "  {}", pool.sum.line());
@@ -96,7 +96,7 @@ fn page(input: &Input, id: PoolId) -> String {
     text
 }
 
-fn conditions(text: &mut String, pool: &Facts<'_>, now: i64) {
+fn conditions(text: &mut String, pool: &PoolSummary<'_>, now: i64) {
     if pool.conditions().is_empty() {
         return;
     }
@@ -116,7 +116,7 @@ fn conditions(text: &mut String, pool: &Facts<'_>, now: i64) {
     table.add_to(text);
 }
 
-fn requirements(text: &mut String, snapshot: &Snapshot, pool: &Facts<'_>) {
+fn requirements(text: &mut String, snapshot: &Snapshot, pool: &PoolSummary<'_>) {
     let all = wanted(snapshot, pool);
     if all.is_empty() {
         return;
@@ -130,13 +130,13 @@ fn requirements(text: &mut String, snapshot: &Snapshot, pool: &Facts<'_>) {
 }
 
 /// What the pool asks of its nodes, by label; that they belong to it goes without saying.
-fn wanted(snapshot: &Snapshot, pool: &Facts<'_>) -> BTreeMap<String, String> {
+fn wanted(snapshot: &Snapshot, pool: &PoolSummary<'_>) -> BTreeMap<String, String> {
     let all = pool.pool.requirements.iter().filter(|(key, _)| *key != snapshot.names.pool);
     let text = |key: Symbol| snapshot.text(key).to_owned();
     all.map(|(key, it)| (text(key), it.describe(&snapshot.symbols, SHOWN).to_string())).collect()
 }
 
-fn limits(text: &mut String, pool: &Facts<'_>) {
+fn limits(text: &mut String, pool: &PoolSummary<'_>) {
     if pool.limits.is_empty() {
         _ = writeln!(text, "\nLimits: none");
         return;
@@ -151,7 +151,7 @@ fn limits(text: &mut String, pool: &Facts<'_>) {
 }
 
 /// What its nodes are, those that are alike together.
-fn nodes(text: &mut String, snapshot: &Snapshot, pool: &Facts<'_>) {
+fn nodes(text: &mut String, snapshot: &Snapshot, pool: &PoolSummary<'_>) {
     if pool.nodes.is_empty() {
         return;
     }
@@ -170,7 +170,7 @@ fn nodes(text: &mut String, snapshot: &Snapshot, pool: &Facts<'_>) {
     table.add_to(text);
 }
 
-fn groups(snapshot: &Snapshot, pool: &Facts<'_>) -> BTreeMap<Vec<String>, usize> {
+fn groups(snapshot: &Snapshot, pool: &PoolSummary<'_>) -> BTreeMap<Vec<String>, usize> {
     let mut groups: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     for node in pool.nodes.iter().map(|id| &snapshot.nodes[id.index()]) {
         let text = |symbol: Option<Symbol>| symbol.map_or("-", |symbol| snapshot.text(symbol)).to_owned();
@@ -183,7 +183,7 @@ fn groups(snapshot: &Snapshot, pool: &Facts<'_>) -> BTreeMap<Vec<String>, usize>
 
 fn view(input: &Input, id: PoolId) -> Value {
     let snapshot = &input.snapshot;
-    let pool = Facts::new(input, &loads(snapshot), id);
+    let pool = PoolSummary::new(input, &loads(snapshot), id);
     let mut view = pool.view();
     view["conditions"] = json!(pool.conditions());
     view["requirements"] = json!(wanted(snapshot, &pool));

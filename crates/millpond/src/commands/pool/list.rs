@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::budgets::policy;
 use super::cluster_api;
-use super::facts::Facts;
+use super::summary::PoolSummary;
+use crate::commands::format::{amount, memory, span};
 use crate::commands::input::Input;
-use crate::commands::inventory::{Sum, loads, share};
-use crate::commands::listing::{self, Grid, List, ListArgs};
+use crate::commands::list_output::{self, Grid, List, ListArgs};
+use crate::commands::node_totals::{Totals, loads, share};
 use crate::commands::table::Side::{Left, Right};
-use crate::commands::words::{amount, memory, span};
 
 /// Arguments of `pool list`.
 #[derive(Debug, Args)]
@@ -30,11 +30,11 @@ pub(crate) struct PoolListArgs {
     list: ListArgs,
 }
 
-pub(super) fn run(args: &PoolListArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn run(args: &PoolListArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     if let Some(cluster) = &args.cluster {
         return cluster_api::list(cluster, &args.namespace, &args.list, out);
     }
-    listing::run(&args.list, out, talk, |input| Ok(pools(input)))
+    list_output::run(&args.list, out, messages, |input| Ok(pools(input)))
 }
 
 /// Pools as rows, and what all nodes of theirs add up to.
@@ -43,24 +43,24 @@ struct Pools {
     rows: Vec<(Vec<String>, Vec<String>)>,
     items: Vec<Value>,
     names: Vec<String>,
-    sum: Sum,
+    sum: Totals,
 }
 
 fn pools(input: &Input) -> Pools {
     let snapshot = &input.snapshot;
     let loads = loads(snapshot);
-    let facts: Vec<Facts<'_>> =
-        (0..snapshot.pools.len()).map(|pool| Facts::new(input, &loads, PoolId::from(pool))).collect();
+    let facts: Vec<PoolSummary<'_>> =
+        (0..snapshot.pools.len()).map(|pool| PoolSummary::new(input, &loads, PoolId::from(pool))).collect();
     let of_pools = facts.iter().flat_map(|pool| pool.nodes.iter().copied());
     Pools {
         rows: facts.iter().map(|pool| (cells(pool), more_cells(pool))).collect(),
-        items: facts.iter().map(Facts::view).collect(),
+        items: facts.iter().map(PoolSummary::view).collect(),
         names: facts.iter().map(|pool| format!("nodepool/{}", pool.pool.name)).collect(),
-        sum: Sum::of(snapshot, &loads, of_pools.collect::<Vec<NodeId>>()),
+        sum: Totals::of(snapshot, &loads, of_pools.collect::<Vec<NodeId>>()),
     }
 }
 
-fn cells(pool: &Facts<'_>) -> Vec<String> {
+fn cells(pool: &PoolSummary<'_>) -> Vec<String> {
     let used =
         pool.tightest().map_or_else(|| "-".to_owned(), |limit| format!("{} {}", share(limit.percent), limit.resource));
     vec![
@@ -80,7 +80,7 @@ fn cells(pool: &Facts<'_>) -> Vec<String> {
     ]
 }
 
-fn more_cells(pool: &Facts<'_>) -> Vec<String> {
+fn more_cells(pool: &PoolSummary<'_>) -> Vec<String> {
     vec![
         share(pool.sum.cpu_percent()),
         share(pool.sum.memory_percent()),

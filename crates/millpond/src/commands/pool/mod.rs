@@ -5,9 +5,9 @@
 
 mod budgets;
 mod cluster_api;
-mod facts;
 mod get;
 mod list;
+mod summary;
 
 use std::io::Write;
 
@@ -65,13 +65,13 @@ pub(crate) enum PoolCommand {
 }
 
 /// Runs the command: data to `out`, talk to `talk`.
-pub(crate) fn run(command: &PoolCommand, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn run(command: &PoolCommand, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     match command {
-        PoolCommand::List(args) => list::run(args, out, talk),
-        PoolCommand::Get(args) => get::run(args, out, talk),
-        PoolCommand::Set(args) => cluster_api::set(args, out, talk),
-        PoolCommand::Scale(args) => cluster_api::scale(args, out, talk),
-        PoolCommand::Delete(args) => cluster_api::delete(args, out, talk),
+        PoolCommand::List(args) => list::run(args, out, messages),
+        PoolCommand::Get(args) => get::run(args, out, messages),
+        PoolCommand::Set(args) => cluster_api::set(args, out, messages),
+        PoolCommand::Scale(args) => cluster_api::scale(args, out, messages),
+        PoolCommand::Delete(args) => cluster_api::delete(args, out, messages),
     }
 }
 

@@ -18,7 +18,7 @@ const OPENING: &str = "# Metrics
 
 <!-- Written by `cargo xtask generate` from what a server answers; edits are lost. -->
 
-`GET /metrics` (`kubectl get --raw /metrics`) answers in OpenMetrics text, to whoever may use the API.
+`GET /metrics` (`kubectl get --raw /metrics`) answers in OpenMetrics text, to users with access to the API.
 
 | Name | Type | Labels | Meaning |
 |---|---|---|---|

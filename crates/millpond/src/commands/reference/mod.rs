@@ -25,6 +25,7 @@ enum Page {
     Metrics,
     NodePoolFiles,
     PlanSchema,
+    Reasons,
 }
 
 /// Prints the page.
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &ReferenceArgs, out: &mut impl Write) -> anyhow::Result<
         Page::Metrics => metrics::page()?,
         Page::NodePoolFiles => millpond_controllers::capi::pools::parity::page(),
         Page::PlanSchema => super::plan::schema()?,
+        Page::Reasons => millpond_api::reasons::page(),
     };
     super::print(out, &text)
 }

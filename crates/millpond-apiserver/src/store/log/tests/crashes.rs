@@ -205,8 +205,8 @@ fn a_spoilt_slot_after_a_crash_is_replaced_by_its_twin() {
     }
 }
 
-/// After a failed sync the page cache shows a batch that the disk may not
-/// have. Whoever was shown it must find it again.
+/// After a failed sync the page cache shows a batch that the disk may not have. A reader that saw the batch must find
+/// it again.
 #[test]
 fn what_a_restart_shows_is_durable() {
     for seed in 0..300 {

@@ -333,7 +333,7 @@ fn a_damaged_backup_is_not_restored() {
 
 const CHILD_DIRECTORY: &str = "MILLPOND_TEST_STORE_DIRECTORY";
 
-/// The batch that follows a revision: the same whoever asks.
+/// The batch that follows a revision: a function of the revision alone.
 fn batch_after(revision: u64) -> Vec<Record> {
     random_batch(&mut SmallRng::seed_from_u64(revision), revision)
 }

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use millpond_api::condition::is_true;
 use millpond_api::karpenter::conditions;
 use millpond_controllers::cluster::Cluster;
-use millpond_controllers::promises::PROMISED_ANNOTATION;
+use millpond_controllers::nominations::NOMINATED_PODS_ANNOTATION;
 use millpond_runtime::meta::node_name;
 use parking_lot::Mutex;
 
@@ -80,7 +80,7 @@ impl Timeline {
                     claims.note(step, name);
                 }
             }
-            let promised = claim.annotations().get(PROMISED_ANNOTATION).map_or("", String::as_str);
+            let promised = claim.annotations().get(NOMINATED_PODS_ANNOTATION).map_or("", String::as_str);
             for (_, pod) in promised.split_ascii_whitespace().filter_map(|pod| pod.split_once('/')) {
                 claims.note(Step::PodPromised, pod);
             }

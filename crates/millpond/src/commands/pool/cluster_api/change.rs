@@ -17,7 +17,7 @@ use millpond_controllers::capi::pools::{
 use serde_json::{Value, json};
 
 use super::{PlaceArgs, Session, failed, refused, usage};
-use crate::commands::words::plural;
+use crate::commands::format::plural;
 use crate::commands::{as_json, as_yaml, print};
 use crate::failure::{Code, Failure};
 
@@ -137,12 +137,12 @@ fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// `pool set`.
-pub(crate) fn set(args: &SetArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
-    let file = read(&args.file, talk)?;
+pub(crate) fn set(args: &SetArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let file = read(&args.file, messages)?;
     let options = Options { base: args.base_machine_deployment.clone(), spare_gpus: args.spare_gpus };
     let (session, current) = args.act.open(&args.cluster)?;
-    let made = plan(&current, &file, &options).map_err(|refusals| refused(&refusals))?;
-    act(&session, &current, made, &file, &options, &args.act, out, talk)
+    let made = plan(&current, &file, &options).map_err(|rejections| refused(&rejections))?;
+    act(&session, &current, made, &file, &options, &args.act, out, messages)
 }
 
 /// The node pool that is meant. A name alone may be that of a NodePool, which kubectl changes: the hint says how.
@@ -151,16 +151,16 @@ fn node_pool_of<'n>(name: Option<&'n String>, alone: &str, hint: &str) -> Result
 }
 
 /// `pool scale`.
-pub(crate) fn scale(args: &ScaleArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn scale(args: &ScaleArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let hint = format!(
         "NodePools size themselves by their pods; one with `spec.replicas`: `kubectl scale nodepool {} --replicas {}`",
         args.cluster, args.replicas
     );
     let name = node_pool_of(args.name.as_ref(), &args.cluster, &hint)?;
     let (session, current) = args.act.open(&args.cluster)?;
-    let made = plan_scale(&current, name, args.replicas).map_err(|refusals| refused(&refusals))?;
+    let made = plan_scale(&current, name, args.replicas).map_err(|rejections| refused(&rejections))?;
     let file = PoolFile { name: name.clone(), replicas: Some(args.replicas), ..PoolFile::default() };
-    act(&session, &current, made, &file, &Options::default(), &args.act, out, talk)
+    act(&session, &current, made, &file, &Options::default(), &args.act, out, messages)
 }
 
 #[expect(clippy::too_many_arguments, reason = "what two commands have in common")]
@@ -172,21 +172,21 @@ fn act(
     options: &Options,
     args: &ActArgs,
     out: &mut impl Write,
-    talk: &mut impl Write,
+    messages: &mut impl Write,
 ) -> anyhow::Result<()> {
     if args.dry_run {
         return print(out, &shown(&made, args.output)?);
     }
-    write!(talk, "{}", table(&made))?;
+    write!(messages, "{}", table(&made))?;
     if made.rolls_out() && !args.yes {
-        confirm("replaces machines of the pool in turn", talk)?;
+        confirm("replaces machines of the pool in turn", messages)?;
     }
-    let done = carry_out(session, current, made, file, options, args, talk)?;
+    let done = carry_out(session, current, made, file, options, args, messages)?;
     // A template without a reference is left from earlier changes; it can wait if it cannot be collected now.
     let now = jiff::Timestamp::now();
     let collect = execute::collect(&session.connection, &current.namespace, &current.cluster, None, now);
     for template in session.runtime.block_on(collect).unwrap_or_default() {
-        writeln!(talk, "{template} is no longer needed and was deleted")?;
+        writeln!(messages, "{template} is no longer needed and was deleted")?;
     }
     let verb = match done.verb {
         Verb::Create => "created",
@@ -205,18 +205,18 @@ fn carry_out(
     file: &PoolFile,
     options: &Options,
     args: &ActArgs,
-    talk: &mut impl Write,
+    messages: &mut impl Write,
 ) -> anyhow::Result<ChangePlan> {
     for _ in 0..LIMIT_QUESTIONS {
         let set = execute::set(&session.connection, current, agreed, file, options);
         match session.runtime.block_on(set) {
             Err(PoolError::Differs(now)) => {
-                writeln!(talk, "the pool was changed meanwhile; now this would be done:")?;
-                write!(talk, "{}", table(&now))?;
+                writeln!(messages, "the pool was changed meanwhile; now this would be done:")?;
+                write!(messages, "{}", table(&now))?;
                 if args.yes || !std::io::stdin().is_terminal() {
                     return Err(failed(PoolError::Differs(now)));
                 }
-                confirm("is not what was shown before", talk)?;
+                confirm("is not what was shown before", messages)?;
                 agreed = *now;
             }
             done => return done.map_err(failed),
@@ -226,19 +226,19 @@ fn carry_out(
 }
 
 /// `pool delete`.
-pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, talk: &mut impl Write) -> anyhow::Result<()> {
+pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let namespace = &args.act.place.namespace;
     let hint = format!("a NodePool is deleted with its nodes by `kubectl delete nodepool {}`", args.cluster);
     let name = node_pool_of(args.name.as_ref(), &args.cluster, &hint)?;
     let (session, current) = args.act.open(&args.cluster)?;
-    let made = plan_delete(&current, name).map_err(|refusals| refused(&refusals))?;
+    let made = plan_delete(&current, name).map_err(|rejections| refused(&rejections))?;
     let deployment = find(&current, name).ok().and_then(|found| found.deployment.map(|it| name_of(it).to_owned()));
     if args.act.dry_run {
         return print(out, &shown_deletion(&made, args.act.output)?);
     }
-    write!(talk, "{}", deletion(&made))?;
+    write!(messages, "{}", deletion(&made))?;
     if !args.act.yes {
-        confirm(&format!("deletes {}", plural(made.machines.len(), "machine")), talk)?;
+        confirm(&format!("deletes {}", plural(made.machines.len(), "machine")), messages)?;
     }
     session.runtime.block_on(execute::delete(&session.connection, &current, &made)).map_err(failed)?;
     let Some(deployment) = deployment.filter(|_| args.wait) else {
@@ -246,7 +246,7 @@ pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, talk: &mut impl Wr
     };
     session.runtime.block_on(async {
         let follow = execute::wait_gone(&session.connection, namespace, &deployment, |left| {
-            let _ = writeln!(talk, "{}", leaving(&made.pool, left));
+            let _ = writeln!(messages, "{}", leaving(&made.pool, left));
         });
         let within = Duration::from_secs(args.timeout);
         let gone = tokio::time::timeout(within, follow).await;
@@ -254,7 +254,7 @@ pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, talk: &mut impl Wr
         let now = jiff::Timestamp::now();
         let collected = execute::collect(&session.connection, namespace, &args.cluster, Some(&deployment), now).await;
         for template in collected.map_err(failed)? {
-            writeln!(talk, "{template} is no longer needed and was deleted")?;
+            writeln!(messages, "{template} is no longer needed and was deleted")?;
         }
         anyhow::Ok(())
     })?;
@@ -262,7 +262,7 @@ pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, talk: &mut impl Wr
 }
 
 /// Reads a node pool file; says what is odd, fails with all that is wrong.
-fn read(path: &Path, talk: &mut impl Write) -> anyhow::Result<PoolFile> {
+fn read(path: &Path, messages: &mut impl Write) -> anyhow::Result<PoolFile> {
     let (name, bytes) = if path == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().lock().take(LIMIT_BYTES + 1).read_to_end(&mut bytes).context("cannot read stdin")?;
@@ -281,7 +281,7 @@ fn read(path: &Path, talk: &mut impl Write) -> anyhow::Result<PoolFile> {
     match pool_file::parse(&name, &text) {
         Ok(reading) => {
             for warning in &reading.warnings {
-                writeln!(talk, "warning: {warning}")?;
+                writeln!(messages, "warning: {warning}")?;
             }
             Ok(reading.file)
         }
@@ -298,15 +298,17 @@ fn read(path: &Path, talk: &mut impl Write) -> anyhow::Result<PoolFile> {
 }
 
 /// Asks on the terminal; without one, `--yes` is needed.
-fn confirm(what: &str, talk: &mut impl Write) -> anyhow::Result<()> {
+fn confirm(what: &str, messages: &mut impl Write) -> anyhow::Result<()> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        return Err(
-            usage(&format!("this {what}, and nobody can be asked"), "add `--yes`, or look with `--dry-run`").into()
-        );
+        return Err(usage(
+            &format!("this {what}, and there is no terminal to confirm it on"),
+            "add `--yes`, or look with `--dry-run`",
+        )
+        .into());
     }
-    write!(talk, "This {what}. Go on? [y/N] ")?;
-    talk.flush()?;
+    write!(messages, "This {what}. Go on? [y/N] ")?;
+    messages.flush()?;
     let mut answer = String::new();
     input.lock().read_line(&mut answer).context("cannot read the answer")?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {

@@ -1,9 +1,9 @@
 //! Node pools of a Cluster API cluster: what is asked of `millpond_controllers::capi::pools`, and how it is told.
 
 mod change;
-mod page;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use kube::Client;
 use millpond_controllers::capi::client::{self, Connection};
 use millpond_controllers::capi::pools::execute::{revision, wait_change};
 use millpond_controllers::capi::pools::fetch::{PoolError, fetch};
-use millpond_controllers::capi::pools::{Current, Refusal, Why, views};
+use millpond_controllers::capi::pools::{Current, RejectedChange, Why, views};
 
 pub(crate) use self::change::{DeleteArgs, ScaleArgs, SetArgs, delete, scale, set};
 use super::get::Output;
 use crate::commands::cluster::connect;
 use crate::commands::input::ObjectArgs;
-use crate::commands::listing::{self, Grid, List as _, ListArgs, not_watched, structured};
+use crate::commands::list_output::{self, Grid, List as _, ListArgs, not_watched, structured};
 use crate::commands::{as_json, as_yaml, print, print_more};
 use crate::failure::{Code, Failure};
 
@@ -77,8 +77,8 @@ pub(super) fn list(cluster: &str, namespace: &str, args: &ListArgs, out: &mut im
         let hint = "leave `-f` out; pools of files are listed without CLUSTER";
         return Err(usage("node pools of a Cluster API cluster are those of a live one", hint).into());
     }
-    let wide = args.output == listing::Output::Wide;
-    if args.watch && !wide && args.output != listing::Output::Table {
+    let wide = args.output == list_output::Output::Wide;
+    if args.watch && !wide && args.output != list_output::Output::Table {
         return Err(not_watched("`-w` prints tables", "leave `-o` out, or take `-o wide`"));
     }
     let (kubeconfig, context) = args.input.objects.cluster();
@@ -87,8 +87,8 @@ pub(super) fn list(cluster: &str, namespace: &str, args: &ListArgs, out: &mut im
     loop {
         let seen = session.runtime.block_on(revision(&session.connection, namespace)).map_err(failed)?;
         let current = session.fetch(namespace, cluster)?;
-        let pools = page::Pools { cluster, all: views(&current), now: args.input.objects.now() };
-        if wide || args.output == listing::Output::Table {
+        let pools = text::Pools { cluster, all: views(&current), now: args.input.objects.now() };
+        if wide || args.output == list_output::Output::Table {
             let grid = pools.grid(wide);
             let text = before.as_ref().map_or_else(|| grid.page(), |before| grid.changes(before));
             if !args.watch {
@@ -121,10 +121,10 @@ pub(super) fn get(
     let (kubeconfig, context) = objects.cluster();
     let session = Session::open(kubeconfig, context)?;
     let current = session.fetch(namespace, cluster)?;
-    let pool = millpond_controllers::capi::pools::view(&current, name).map_err(|refusal| refused(&[refusal]))?;
+    let pool = millpond_controllers::capi::pools::view(&current, name).map_err(|rejection| refused(&[rejection]))?;
     let text = match output {
-        Output::Table => page::page(&current, &pool, false),
-        Output::Wide => page::page(&current, &pool, true),
+        Output::Table => text::page(&current, &pool, false),
+        Output::Wide => text::page(&current, &pool, true),
         Output::Json => as_json(&pool.value())?,
         Output::Yaml => as_yaml(&pool.value())?,
     };
@@ -138,7 +138,7 @@ fn usage(message: &str, hint: &str) -> Failure {
 /// What failed, with its exit code and what to do.
 fn failed(error: PoolError) -> anyhow::Error {
     let (code, hint) = match &error {
-        PoolError::Refused(refusals) => return refused(refusals).into(),
+        PoolError::Refused(rejections) => return refused(rejections).into(),
         PoolError::NoCluster { hint, .. } => (Some(Code::NotFound), Some(hint.clone())),
         PoolError::Conflict(_) => (Some(Code::Conflict), Some("try again when it is quiet".to_owned())),
         PoolError::Differs(_) => {
@@ -168,13 +168,13 @@ fn failed(error: PoolError) -> anyhow::Error {
 }
 
 /// Refusals, one to a line if there are several.
-fn refused(refusals: &[Refusal]) -> Failure {
-    let code = match refusals.first().map(|refusal| refusal.why) {
+fn refused(rejections: &[RejectedChange]) -> Failure {
+    let code = match rejections.first().map(|rejection| rejection.why) {
         Some(Why::NotFound) => Code::NotFound,
         Some(Why::Limit) => Code::Conflict,
         _ => Code::Usage,
     };
-    let message = match refusals {
+    let message = match rejections {
         // A message about a missing object does not need the name of the argument.
         [one] if one.field == "NAME" => one.problem.clone(),
         [one] => one.to_string(),
@@ -183,5 +183,5 @@ fn refused(refusals: &[Refusal]) -> Failure {
             format!("the pool cannot be set so; nothing was written:{}", lines.concat())
         }
     };
-    Failure { message, code: Some(code), hint: refusals.iter().find_map(|refusal| refusal.hint.clone()) }
+    Failure { message, code: Some(code), hint: rejections.iter().find_map(|rejection| rejection.hint.clone()) }
 }

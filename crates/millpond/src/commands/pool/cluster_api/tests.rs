@@ -20,10 +20,10 @@ use millpond_controllers::capi::pools::{
 };
 use serde_json::{Value, json};
 
-use super::page::Pools;
+use super::text::Pools;
 use crate::commands::input::values;
 use crate::commands::kinds;
-use crate::commands::listing::List as _;
+use crate::commands::list_output::List as _;
 
 const EXAMPLE: &str = include_str!("../../../../../../examples/cluster-api/cluster.yaml");
 const POOL: &str = include_str!("../../../../../../examples/cluster-api/pool.yaml");
@@ -342,7 +342,7 @@ async fn pools_are_listed_as_the_original_lists_them() {
     2 pools of cluster my-cluster, 1 machine
     ");
     let gpu = millpond_controllers::capi::pools::view(&current, "gpu").unwrap();
-    insta::assert_snapshot!(super::page::page(&current, &gpu, true).replace(&gpu.template.clone().unwrap(), "TEMPLATE"), @r"
+    insta::assert_snapshot!(super::text::page(&current, &gpu, true).replace(&gpu.template.clone().unwrap(), "TEMPLATE"), @r"
     pool/gpu of cluster default/my-cluster: Unknown
       machines: 1 wanted, 0 there, 0 ready, 0 up to date, 0 unavailable
       MachineDeployment/my-cluster-gpu, by MachineDeployment, Kubernetes v1.34.1

@@ -1,0 +1,173 @@
+//! Which nodes of node groups are unneeded, as the cluster-autoscaler calls it. Pure.
+//!
+//! A node is a candidate as long as its pods ask for less than a share of it; of a node with GPUs only these count. Of
+//! the candidates those go whose pods the planner finds another place for, on nodes that are there, all of them together:
+//! with all its rules, PodDisruptionBudgets, and pods that are to be left alone.
+
+use std::collections::{BTreeMap, HashMap};
+
+use millpond_api::capi::gpu::Vendor;
+use millpond_plan::disruption::consolidate;
+use millpond_plan::market::Market;
+use millpond_plan::model::{
+    CPU, Consolidation, MEMORY, Node, NodeId, NodeState, PodState, ResourceId, Resources, Seconds, Snapshot,
+};
+use millpond_plan::plan::Settings;
+use millpond_state::groups::Timing;
+
+/// An unneeded node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unneeded {
+    /// Its name.
+    pub(crate) node: String,
+    /// The pool of its group.
+    pub(crate) pool: String,
+    /// How long it must have been unneeded.
+    pub(crate) after_s: Seconds,
+    /// How much of it is asked for, in thousandths.
+    pub(crate) used_milli: i64,
+    /// Pods that will need another place.
+    pub(crate) pods: usize,
+}
+
+/// The unneeded nodes of these groups, by name.
+pub(crate) fn unneeded(mut snapshot: Snapshot, groups: &BTreeMap<String, Timing>) -> Vec<Unneeded> {
+    let requests = requests(&snapshot);
+    let mut used: HashMap<NodeId, i64> = HashMap::new();
+    for (index, node) in snapshot.nodes.iter().enumerate() {
+        let Some(timing) = timing_of(&snapshot, node, groups) else { continue };
+        if node.state != NodeState::Running || node.do_not_disrupt {
+            continue;
+        }
+        let (share, most) = utilization(&snapshot, node, &requests[index], timing);
+        if share < most {
+            used.insert(NodeId::from(index), share);
+        }
+    }
+    if used.is_empty() {
+        return Vec::new();
+    }
+    open_for_removal(&mut snapshot, groups, &used);
+    let settings = Settings::default();
+    let market = Market::new(&snapshot);
+    let outcome = millpond_plan::plan_on(&snapshot, &market, &settings);
+    let consolidated = consolidate(&snapshot, &market, outcome, &settings);
+    let moving = |node: NodeId| {
+        let of_node = |pod: &&millpond_plan::model::Pod| pod.node == Some(node) && pod.state == PodState::Bound;
+        let daemons = |pod: &&millpond_plan::model::Pod| {
+            use millpond_plan::model::PodKind::{Daemon, Mirror};
+            !matches!(snapshot.classes[pod.class.index()].kind, Daemon | Mirror)
+        };
+        snapshot.pods.iter().filter(of_node).filter(daemons).count()
+    };
+    let removed = consolidated.outcome.plan.removals.iter().flat_map(|removal| &removal.nodes);
+    let mut unneeded: Vec<Unneeded> = removed
+        .filter_map(|id| {
+            let node = &snapshot.nodes[id.index()];
+            let timing = timing_of(&snapshot, node, groups)?;
+            Some(Unneeded {
+                node: node.name.clone(),
+                pool: snapshot.pools[node.pool?.index()].name.clone(),
+                after_s: if node.ready { timing.unneeded_s } else { timing.unready_s },
+                used_milli: used.get(id).copied()?,
+                pods: moving(*id),
+            })
+        })
+        .collect();
+    unneeded.sort_by(|a, b| a.node.cmp(&b.node));
+    unneeded
+}
+
+fn timing_of<'g>(snapshot: &Snapshot, node: &Node, groups: &'g BTreeMap<String, Timing>) -> Option<&'g Timing> {
+    groups.get(&snapshot.pools[node.pool?.index()].name)
+}
+
+/// What the pods of each node ask for.
+fn requests(snapshot: &Snapshot) -> Vec<Resources> {
+    let mut all = vec![Resources::new(); snapshot.nodes.len()];
+    for pod in snapshot.pods.iter().filter(|pod| pod.state == PodState::Bound) {
+        if let Some(node) = pod.node {
+            all[node.index()].add(&snapshot.classes[pod.class.index()].requests);
+        }
+    }
+    all
+}
+
+/// How much of a node is asked for, and how much is too much for it to go, in thousandths.
+fn utilization(snapshot: &Snapshot, node: &Node, requests: &Resources, timing: &Timing) -> (i64, i64) {
+    let share = |id: ResourceId| match node.allocatable.get(id) {
+        0 => 0,
+        all => requests.get(id).saturating_mul(1000) / all,
+    };
+    let is_gpu = |id: &ResourceId| {
+        let name = snapshot.resources.name(*id);
+        name.ends_with("/gpu") || Vendor::ALL.iter().any(|vendor| vendor.resource() == name)
+    };
+    let gpus = node.allocatable.iter().filter(|(_, amount)| *amount > 0).map(|(id, _)| id).find(is_gpu);
+    match gpus {
+        Some(id) => (share(id), timing.gpu_utilization_milli),
+        None => (share(CPU).max(share(MEMORY)), timing.utilization_milli),
+    }
+}
+
+/// Nothing is bought, and nothing else goes.
+fn open_for_removal(snapshot: &mut Snapshot, groups: &BTreeMap<String, Timing>, used: &HashMap<NodeId, i64>) {
+    for pool in &mut snapshot.pools {
+        pool.not_ready = Some("nothing is bought while nodes are looked for that can go".to_owned());
+        pool.disruption.expire_after = None;
+        pool.disruption.consolidate_after = groups.contains_key(&pool.name).then_some(0);
+        pool.disruption.policy = Consolidation::WhenEmptyOrUnderutilized;
+        pool.disruption.budgets = Vec::new();
+    }
+    for (index, node) in snapshot.nodes.iter_mut().enumerate() {
+        let may_go = used.contains_key(&NodeId::from(index));
+        node.do_not_disrupt |= !may_go;
+        node.drifted = None;
+        if may_go {
+            // The planner would not remove a node that costs nothing.
+            node.price = Some(node.price.unwrap_or(1).max(1));
+        }
+    }
+}
+
+/// Since when nodes are not needed.
+#[derive(Debug, Default)]
+pub(crate) struct UnneededSince(BTreeMap<String, Seconds>);
+
+impl UnneededSince {
+    /// Those that have been unneeded for long enough; all others begin anew.
+    pub(crate) fn look(&mut self, unneeded: Vec<Unneeded>, now: Seconds) -> Vec<Unneeded> {
+        let mut since = BTreeMap::new();
+        for one in &unneeded {
+            let began = self.0.get(&one.node).copied().unwrap_or(now);
+            since.insert(one.node.clone(), began);
+        }
+        self.0 = since;
+        unneeded.into_iter().filter(|one| now - self.0[&one.node] >= one.after_s).collect()
+    }
+
+    /// How many nodes are unneeded.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(node: &str) -> Unneeded {
+        Unneeded { node: node.to_owned(), pool: "default/w".to_owned(), after_s: 600, used_milli: 0, pods: 0 }
+    }
+
+    #[test]
+    fn a_node_must_be_unneeded_all_the_time() {
+        let mut list = UnneededSince::default();
+        assert_eq!(list.look(vec![one("a"), one("b")], 1000), []);
+        assert_eq!(list.look(vec![one("a")], 1300), [], "b was needed once");
+        assert_eq!(list.look(vec![one("a"), one("b")], 1599), []);
+        assert_eq!(list.look(vec![one("a"), one("b")], 1600), [one("a")]);
+        assert_eq!(list.look(vec![one("b")], 2199), [one("b")]);
+        assert_eq!(list.len(), 1);
+    }
+}

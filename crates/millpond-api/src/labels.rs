@@ -70,22 +70,42 @@ pub mod aws {
     pub const GPU_COUNT: &str = "karpenter.k8s.aws/instance-gpu-count";
     /// Memory of one GPU, in MiB.
     pub const GPU_MEMORY: &str = "karpenter.k8s.aws/instance-gpu-memory";
+    /// `intel`, `amd`, `aws`.
+    pub const CPU_MANUFACTURER: &str = "karpenter.k8s.aws/instance-cpu-manufacturer";
+    /// Sustained clock of the cores, in MHz.
+    pub const CPU_CLOCK: &str = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz";
+    /// `nitro` or `xen`; bare metal has none.
+    pub const HYPERVISOR: &str = "karpenter.k8s.aws/instance-hypervisor";
+    /// Whether traffic between instances is encrypted.
+    pub const ENCRYPTION_IN_TRANSIT: &str = "karpenter.k8s.aws/instance-encryption-in-transit-supported";
+    /// Whether it is a flex type, whose cores are not always its own.
+    pub const CAPABILITY_FLEX: &str = "karpenter.k8s.aws/instance-capability-flex";
+    /// `default`: shared hardware.
+    pub const TENANCY: &str = "karpenter.k8s.aws/instance-tenancy";
+    /// `inferentia`, `trainium`.
+    pub const ACCELERATOR_NAME: &str = "karpenter.k8s.aws/instance-accelerator-name";
+    /// Maker of the accelerators.
+    pub const ACCELERATOR_MANUFACTURER: &str = "karpenter.k8s.aws/instance-accelerator-manufacturer";
+    /// Number of accelerators.
+    pub const ACCELERATOR_COUNT: &str = "karpenter.k8s.aws/instance-accelerator-count";
 
     /// All that the provider adds to [`super::WELL_KNOWN`]. The catalogue knows
     /// the values of those that have a constant of their own.
     pub const WELL_KNOWN: &[&str] = &[
         "karpenter.k8s.aws/capacity-reservation-id",
         "karpenter.k8s.aws/capacity-reservation-type",
-        "karpenter.k8s.aws/instance-hypervisor",
-        "karpenter.k8s.aws/instance-encryption-in-transit-supported",
+        HYPERVISOR,
+        ENCRYPTION_IN_TRANSIT,
+        CAPABILITY_FLEX,
+        TENANCY,
         CATEGORY,
         FAMILY,
         GENERATION,
         SIZE,
         LOCAL_NVME,
         CPU,
-        "karpenter.k8s.aws/instance-cpu-manufacturer",
-        "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz",
+        CPU_MANUFACTURER,
+        CPU_CLOCK,
         MEMORY,
         "karpenter.k8s.aws/instance-ebs-bandwidth",
         NETWORK_BANDWIDTH,
@@ -93,9 +113,9 @@ pub mod aws {
         GPU_MANUFACTURER,
         GPU_COUNT,
         GPU_MEMORY,
-        "karpenter.k8s.aws/instance-accelerator-name",
-        "karpenter.k8s.aws/instance-accelerator-manufacturer",
-        "karpenter.k8s.aws/instance-accelerator-count",
+        ACCELERATOR_NAME,
+        ACCELERATOR_MANUFACTURER,
+        ACCELERATOR_COUNT,
         "topology.k8s.aws/zone-id",
     ];
 }

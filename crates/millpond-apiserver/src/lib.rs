@@ -56,7 +56,7 @@ mod tests;
 
 pub use embedded::{Embedded, EmbeddedOptions, StartError};
 pub use lifecycle::LifecycleOptions;
-pub use server::{ApiService, Server, ServerOptions};
+pub use server::{ApiService, IdleKind, Server, ServerOptions};
 
 /// Creates what every cluster has: namespaces, the API's service, the system's priority classes.
 pub use lifecycle::bootstrap::run as bootstrap;

@@ -47,6 +47,8 @@ pub struct ServerOptions {
     pub max_in_flight_in_process: usize,
     /// What `/readyz` waits for beside the server itself, by name; [`Server::pass_readiness_gate`] opens each.
     pub readiness_gates: Vec<String>,
+    /// What clients are warned of when they create objects of a kind that nothing acts on.
+    pub idle_kinds: Vec<IdleKind>,
     /// Host and port that `/api` names.
     pub advertised_address: String,
     /// Where to write the audit log, if anywhere.
@@ -64,12 +66,40 @@ impl Default for ServerOptions {
             max_in_flight: 1024,
             max_in_flight_in_process: 1024,
             readiness_gates: Vec::new(),
+            idle_kinds: IdleKind::OF_THE_SERVER.to_vec(),
             advertised_address: "127.0.0.1".to_owned(),
             audit_log: None,
             token_signer: None,
             authority: None,
         }
     }
+}
+
+/// A kind whose objects are stored and change nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleKind {
+    /// Its API group.
+    pub group: &'static str,
+    /// Its name.
+    pub kind: &'static str,
+    /// Why nothing happens, as `kubectl` prints it after `Warning:`.
+    pub warning: &'static str,
+}
+
+impl IdleKind {
+    /// Kinds that this server does not serve the purpose of, whoever runs beside it.
+    pub const OF_THE_SERVER: &[Self] = &[
+        Self {
+            group: "admissionregistration.k8s.io",
+            kind: "ValidatingWebhookConfiguration",
+            warning: "this API server calls no webhooks: the configuration is stored and has no effect",
+        },
+        Self {
+            group: "admissionregistration.k8s.io",
+            kind: "MutatingWebhookConfiguration",
+            warning: "this API server calls no webhooks: the configuration is stored and has no effect",
+        },
+    ];
 }
 
 /// What all requests share.

@@ -86,7 +86,8 @@ impl Market {
         let mut offers = Vec::new();
         let names = Names::new(snapshot);
         for pool in (0..snapshot.pools.len()).map(PoolId::from) {
-            for &of in &snapshot.pools[pool.index()].types {
+            let named = |of: &&TypeId| snapshot.pools[pool.index()].names(**of);
+            for &of in snapshot.pools[pool.index()].types.iter().filter(named) {
                 offers_of(snapshot, mentioned, &names, pool, of, &mut offers);
             }
         }

@@ -23,6 +23,8 @@ use crate::request::{Choice, OfferingKey, Shape};
 /// they say; other labels are put on the node by its claim, and any value of theirs can be had. `requests` may name
 /// `pods`. Offerings that the catalogue calls unavailable are left out.
 ///
+/// Types of a previous generation are among them only where the requirements name them.
+///
 /// Prices and resources that people lay over a catalogue are in it already. What they add to a type is in the shape of
 /// its nodes: simulated ones have it, on others it comes with a device plugin.
 ///
@@ -37,7 +39,7 @@ pub fn choices(
 ) -> Vec<Choice> {
     let wanted = Wanted::new(catalog, requirements);
     let mut found = Vec::new();
-    for of in wanted.types(catalog) {
+    for of in wanted.types(catalog).into_iter().filter(|of| of.generation_is_wanted(requirements)) {
         let offerings = || of.offerings.iter().filter(|offering| wanted.offering(offering));
         if offerings().next().is_none() {
             continue;

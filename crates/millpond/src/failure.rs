@@ -15,6 +15,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (Code::Conflict as u8, "conflict or limit: a directory, port or file that is in use"),
     (Code::Timeout as u8, "timeout: it takes longer than `--timeout` allows, and goes on by itself"),
     (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),
+    (Code::Unplaced as u8, "for `plan --detailed-exitcode`: done, and some pods get no place"),
 ];
 
 /// Exit codes beyond 0 and 1.
@@ -30,6 +31,8 @@ pub(crate) enum Code {
     Timeout = 5,
     /// The operating system does not let this user.
     NotAllowed = 6,
+    /// A plan leaves pods without a place.
+    Unplaced = 7,
 }
 
 impl Code {

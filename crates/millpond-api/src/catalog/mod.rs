@@ -8,6 +8,7 @@
 
 pub mod catalog_set;
 pub mod config_map;
+mod ec2;
 pub mod import;
 pub mod naming;
 mod node;
@@ -25,8 +26,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::karpenter::PoolRequirement;
 use crate::labels;
-use crate::selector::LabelValues;
+use crate::selector::{LabelValues, Operator};
 use crate::spelling::nearest;
 
 pub use catalog_set::CatalogSet;
@@ -154,6 +156,8 @@ pub struct InstanceType {
     pub pods: u32,
     /// Parts of the name.
     pub naming: naming::Naming,
+    /// The cloud has replaced it by a newer one: it is bought only for pools that name it.
+    pub previous_generation: bool,
     /// Graphics processors.
     pub gpu: Option<Gpu>,
     /// Local NVMe disks, in GB.
@@ -191,6 +195,22 @@ pub struct Resources {
 }
 
 impl InstanceType {
+    /// Whether a pool, or a claim, with such requirements has it bought as far as its generation goes: a type of a
+    /// previous one only where a list of types, families or generations has it, or generations are bounded from above.
+    pub fn generation_is_wanted(&self, requirements: &[PoolRequirement]) -> bool {
+        const BOUNDS: [Operator; 2] = [Operator::Lt, Operator::Lte];
+        let named = |requirement: &PoolRequirement| {
+            let (value, bounded) = match labels::current_name(&requirement.key) {
+                labels::INSTANCE_TYPE => (&self.name, false),
+                labels::aws::FAMILY => (&self.naming.family, false),
+                labels::aws::GENERATION => (&self.naming.generation, BOUNDS.contains(&requirement.operator)),
+                _ => return false,
+            };
+            bounded || (requirement.operator == Operator::In && requirement.values.contains(value))
+        };
+        !self.previous_generation || requirements.iter().any(named)
+    }
+
     /// What the node reports as its capacity: memory without what the
     /// hypervisor takes.
     pub fn capacity(&self) -> Resources {

@@ -164,7 +164,8 @@ fn fits(of: &InstanceType, query: &Query) -> bool {
         (Some(GpuFilter::Any), gpu) => gpu.is_some(),
         (Some(GpuFilter::Named(part)), gpu) => {
             let part = part.to_lowercase();
-            gpu.as_ref().is_some_and(|gpu| gpu.name.to_lowercase().contains(&part))
+            let has = |text: &str| text.to_lowercase().contains(&part);
+            gpu.as_ref().is_some_and(|gpu| has(&gpu.name) || has(&gpu.manufacturer))
         }
     };
     in_range(query.cpu_milli, of.cpu_milli)

@@ -26,7 +26,7 @@
 //! disk, linux) is left out and written only where a type differs: `family=`,
 //! `category=`, `generation=`, `size=`, `shape=`, `os=linux+windows`, `disk=20Gi`,
 //! `vm=`, `kube=CPU:MEMORY:DISK`, `system=`, `evict=`, `label=KEY:VALUE`,
-//! `resource=NAME:COUNT`.
+//! `resource=NAME:COUNT`, `previous=yes` (a previous generation: bought only for pools that name it).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -201,6 +201,10 @@ fn option(
         "generation" => made.naming.generation = build::label_value(place, column, key, text)?,
         "size" => made.naming.size = build::label_value(place, column, key, text)?,
         "shape" => made.naming.shape = build::label_value(place, column, key, text)?,
+        "previous" => match text {
+            "yes" | "no" => made.previous_generation = text == "yes",
+            _ => return Err(place.at(column, text, "is neither `yes` nor `no`")),
+        },
         "vm" => made.overhead.vm_memory_bytes = build::amount(place, column, "vm", text)?,
         "kube" => made.overhead.kube_reserved = reserved(place, value)?,
         "system" => made.overhead.system_reserved = reserved(place, value)?,
@@ -213,7 +217,11 @@ fn option(
         "resource" => {
             let (name, count) = pair()?;
             let count = build::whole(place, column, "resource", count)?;
-            made.extended.insert(build::key(place, column, name)?, count);
+            let name = build::key(place, column, name)?;
+            match count {
+                0 => made.extended.remove(&name),
+                count => made.extended.insert(name, count),
+            };
         }
         "offer" => made.offerings.push(offer(place, value)?),
         _ => return Err(place.at(column, key, "is not an option of a type")),
@@ -398,7 +406,14 @@ fn encode_type(catalog: &Catalog, of: &InstanceType, text: &mut String) {
         }
     }
     of.labels.iter().for_each(|(key, value)| put("label", &format!("{key}:{value}")));
-    of.extended.iter().for_each(|(name, count)| put("resource", &format!("{name}:{count}")));
+    if of.previous_generation != rule.previous_generation {
+        put("previous", if of.previous_generation { "yes" } else { "no" });
+    }
+    let told = of.extended.iter().filter(|(name, count)| rule.extended.get(*name) != Some(*count));
+    told.for_each(|(name, count)| put("resource", &format!("{name}:{count}")));
+    // What the rules give and the type does not have.
+    let lacking = rule.extended.keys().filter(|name| !of.extended.contains_key(*name));
+    lacking.for_each(|name| put("resource", &format!("{name}:0")));
 }
 
 /// The price of the line and the options that say the rest.

@@ -7,7 +7,7 @@ use crate::quantity;
 use crate::selector::LabelValues;
 
 use super::overhead::MIB;
-use super::{Catalog, Gpu, InstanceType, Offering, Provider};
+use super::{Catalog, Gpu, InstanceType, Offering, Provider, ec2};
 
 pub(super) fn of_type(catalog: &Catalog, of: &InstanceType) -> LabelValues {
     let mut labels = fixed(catalog, of);
@@ -69,6 +69,7 @@ pub(super) fn each(catalog: &Catalog, of: &InstanceType, mut tell: impl FnMut(&s
             put(aws::NETWORK_BANDWIDTH, &of.network_mbps.map_or_else(String::new, |mbps| mbps.to_string()));
             let keys = [aws::GPU_NAME, aws::GPU_MANUFACTURER, aws::GPU_COUNT, aws::GPU_MEMORY];
             put_gpu(of.gpu.as_ref(), keys, &mut put);
+            put_ec2(of, &mut put);
         }
         Provider::Gcp => {
             put(gcp::FAMILY, &of.naming.family);
@@ -92,6 +93,23 @@ pub(super) fn each(catalog: &Catalog, of: &InstanceType, mut tell: impl FnMut(&s
     }
     of.labels.iter().filter(|(key, _)| *key != OS).for_each(|(key, value)| put(key, value));
     of.operating_systems.iter().for_each(|system| put(OS, system));
+}
+
+/// What EC2 publishes of the type's family. Instances run on shared hardware: no price of another tenancy is known.
+fn put_ec2(of: &InstanceType, put: &mut impl FnMut(&str, &str)) {
+    let Some(facts) = ec2::facts(&of.naming, &of.arch) else { return };
+    let truth = |is: bool| if is { "true" } else { "false" };
+    put(aws::CPU_MANUFACTURER, facts.cpu_manufacturer);
+    put(aws::CPU_CLOCK, &facts.clock.to_string());
+    put(aws::HYPERVISOR, facts.hypervisor.unwrap_or_default());
+    put(aws::ENCRYPTION_IN_TRANSIT, truth(facts.encryption_in_transit));
+    put(aws::CAPABILITY_FLEX, truth(facts.flex));
+    put(aws::TENANCY, "default");
+    if let Some(accelerators) = facts.accelerators {
+        put(aws::ACCELERATOR_NAME, accelerators.name);
+        put(aws::ACCELERATOR_MANUFACTURER, "aws");
+        put(aws::ACCELERATOR_COUNT, &accelerators.count.to_string());
+    }
 }
 
 fn put_gpu(gpu: Option<&Gpu>, keys: [&str; 4], put: &mut impl FnMut(&str, &str)) {

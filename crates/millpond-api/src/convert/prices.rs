@@ -60,6 +60,7 @@ impl Prices<'_> {
             storage_bytes: 0,
             pods: 0,
             naming: catalog::naming::Naming::default(),
+            previous_generation: false,
             gpu: None,
             local_nvme_gb: None,
             network_mbps: None,

@@ -66,6 +66,9 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
+/// Values that older versions of Karpenter's API had, and the names that they have now.
+const RENAMED: &[(&str, &str)] = &[("WhenUnderutilized", "WhenEmptyOrUnderutilized")];
+
 impl serde::de::Error for Mistake {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self { place: None, field: String::new(), text: String::new(), problem: message.to_string() }
@@ -91,8 +94,10 @@ impl serde::de::Error for Mistake {
         Self::custom(format_args!("is not {}", Expected(expected)))
     }
 
-    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::custom(format_args!("is not one of {}", expected.join(", ")))
+    fn unknown_variant(found: &str, expected: &'static [&'static str]) -> Self {
+        let renamed = RENAMED.iter().find(|(old, new)| *old == found && expected.contains(new));
+        let hint = renamed.map_or_else(String::new, |(_, new)| format!("; its name is `{new}` now"));
+        Self::custom(format_args!("is not one of {}{hint}", expected.join(", ")))
     }
 
     fn missing_field(field: &'static str) -> Self {

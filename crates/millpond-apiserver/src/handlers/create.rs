@@ -147,6 +147,9 @@ fn prepare(call: &mut Call, object: &mut Value, track: bool) -> Result<Option<St
     if &*resource.storage == definitions::COLLECTION {
         call.warnings.extend(definitions::warnings(object, None));
     }
+    let idle = call.server.options.idle_kinds.iter();
+    let idle = idle.filter(|idle| idle.group == &*resource.group && idle.kind == &*resource.kind);
+    call.warnings.extend(idle.map(|idle| idle.warning.to_owned()));
     let mut errors = meta::validate_create(&resource, object);
     errors.extend(kind::validate(&resource, object, None, false));
     if errors.is_empty() {

@@ -56,6 +56,20 @@ impl Api {
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
+    /// Sends what must be accepted, returns the values of its `Warning` headers.
+    async fn warnings(&self, method: &str, path: &str, body: &Value) -> Vec<String> {
+        let request = Request::builder()
+            .method(method.parse::<Method>().unwrap())
+            .uri(path)
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string().into_bytes()))
+            .unwrap();
+        let response = self.client.send(request).await.unwrap();
+        assert!(response.status().is_success(), "{method} {path}: {}", response.status());
+        let warnings = response.headers().get_all("warning").into_iter();
+        warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+    }
+
     /// Sends any bytes and accepts what is named.
     async fn send_bytes(
         &self,

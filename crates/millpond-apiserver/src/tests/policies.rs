@@ -59,6 +59,25 @@ async fn a_policy_refuses_what_its_expression_does_not_allow() {
     api.accept("POST", MAPS, &map("bad", json!({"no": "x"}))).await;
 }
 
+/// What is stored and has no effect says so when it is created.
+#[tokio::test]
+async fn webhooks_are_stored_with_a_warning() {
+    let api = Api::start().await;
+    let webhooks = |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "demo"}});
+    for (plural, kind) in [
+        ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+    ] {
+        let warnings = api.warnings("POST", &format!("{GROUP}/{plural}"), &webhooks(kind)).await;
+        assert_eq!(
+            warnings,
+            ["299 - \"this API server calls no webhooks: the configuration is stored and has no effect\""]
+        );
+    }
+    let none = api.warnings("POST", MAPS, &map("quiet", json!({}))).await;
+    assert_eq!(none, [""; 0]);
+}
+
 #[tokio::test]
 async fn only_the_named_user_touches_an_object() {
     let spec = json!({

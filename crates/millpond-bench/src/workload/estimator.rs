@@ -42,6 +42,7 @@ fn machines() -> Catalog {
         storage_bytes: 20 << 30,
         pods: 110,
         naming: Naming::default(),
+        previous_generation: false,
         gpu: None,
         local_nvme_gb: None,
         network_mbps: None,

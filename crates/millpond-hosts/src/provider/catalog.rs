@@ -101,6 +101,7 @@ fn instance_type_of(name: &str, host: &ByoHost) -> InstanceType {
         gpu: None,
         local_nvme_gb: None,
         network_mbps: None,
+        previous_generation: false,
         extended,
         labels: own_labels(host).map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         overhead: Overhead { eviction_threshold: EVICTION, ..Overhead::default() },

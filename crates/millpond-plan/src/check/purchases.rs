@@ -37,7 +37,7 @@ fn offer(cluster: &PlannedCluster<'_>, number: usize, node: &NewNode, found: &mu
         found.push(Violation::ClosedPool { node: name(cluster, number), why });
     }
     let instance_type = &cluster.snapshot.types[node.instance_type.index()];
-    if !pool.types.contains(&node.instance_type) {
+    if !pool.types.contains(&node.instance_type) || pool.unnamed.contains(&node.instance_type) {
         let instance_type = cluster.snapshot.text(instance_type.name).to_owned();
         found.push(Violation::ForeignType { node: name(cluster, number), instance_type });
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! verdict      for each pool the first rule that leaves nothing to buy, in one sentence: every plan carries it
+//! explain_pool why a pool can make no node, whatever pods ask for
 //! explain_pod  the whole story: what each rule took out, the nearest miss, and one edit that was tried out
 //! ```
 //!
@@ -12,6 +13,7 @@ mod after;
 mod edit;
 mod funnel;
 mod miss;
+mod pool;
 mod reason;
 mod suggest;
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod words;
 pub use edit::{Edit, LimitOf};
 pub use funnel::Subject;
 pub use miss::{Miss, NearMiss};
+pub use pool::{PoolStanding, explain_pool};
 pub use suggest::Suggestion;
 pub use verdict::verdict;
 

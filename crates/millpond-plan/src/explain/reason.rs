@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::funnel::{Inquiry, Step, Subject, by_text};
 use super::words::{self, Round};
-use crate::market::Usage;
+use crate::market::{Market, Usage};
 use crate::model::{AffinityTerm, Limits, PODS, PoolId, Problem, ResourceId, Snapshot, Spread, TypeId};
 use crate::pack::BitSet;
 use crate::plan::Rule;
@@ -33,11 +33,13 @@ pub(super) fn sentence(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, ste
         (Rule::TopologySpread, _) => spread(inquiry, pool, before),
         (Rule::PoolLimit, subject) => {
             let limits = &inquiry.snapshot.pools[pool.index()].limits;
-            limit(inquiry, before, subject, limits, &inquiry.usage[pool.index()], "the pool's limit")
+            let usage = &inquiry.usage[pool.index()];
+            limit(inquiry.snapshot, inquiry.market, before, subject, limits, usage, "the pool's limit")
         }
         (Rule::ClusterLimit, subject) => {
             let usage = &inquiry.usage[inquiry.snapshot.pools.len()];
-            limit(inquiry, before, subject, &inquiry.snapshot.limits, usage, "the cluster's limit")
+            let limits = &inquiry.snapshot.limits;
+            limit(inquiry.snapshot, inquiry.market, before, subject, limits, usage, "the cluster's limit")
         }
         (rule, _) => format!("{rule} leaves nothing"),
     }
@@ -55,11 +57,14 @@ pub(super) fn problem(problem: &Problem) -> String {
             format!("PersistentVolumeClaim {claim} may be used by one pod at a time, and another uses it")
         }
         Problem::Contradiction(what) => format!("its requirements contradict each other: {what}"),
+        Problem::Devices(claim) => {
+            format!("it asks for devices by ResourceClaim {claim}, and no pool is known to have such devices")
+        }
         Problem::OtherScheduler(name) => format!("scheduler {name} looks after it"),
     }
 }
 
-fn not_ready(snapshot: &Snapshot, pool: PoolId) -> String {
+pub(super) fn not_ready(snapshot: &Snapshot, pool: PoolId) -> String {
     let pool = &snapshot.pools[pool.index()];
     match (&pool.not_ready, pool.replicas) {
         (Some(reason), _) => format!("not ready: {reason}"),
@@ -71,7 +76,7 @@ fn not_ready(snapshot: &Snapshot, pool: PoolId) -> String {
 }
 
 /// Why a pool has nothing to buy for any pod.
-fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
+pub(super) fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
     let of = &snapshot.pools[pool.index()];
     if of.types.is_empty() {
         return "its provider has no instance types".to_owned();
@@ -95,11 +100,19 @@ fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
             return format!("its own requirement {wanted} leaves no type: {why}");
         }
     }
+    let previous: Vec<&str> =
+        left.iter().filter(|id| !of.names(**id)).map(|id| snapshot.text(snapshot.types[id.index()].name)).collect();
+    if !left.is_empty() && previous.len() == left.len() {
+        let types = words::list(&previous);
+        return format!(
+            "its own requirements leave only types of previous generations, and name none of them: {types}"
+        );
+    }
     format!("its own requirements together leave none of its {}", words::count(of.types.len(), "type"))
 }
 
 /// Whether a type can have a label as its pool wants it.
-fn type_allows(snapshot: &Snapshot, of: TypeId, key: Symbol, wanted: &Requirement) -> bool {
+pub(super) fn type_allows(snapshot: &Snapshot, of: TypeId, key: Symbol, wanted: &Requirement) -> bool {
     match snapshot.types[of.index()].labels.get(key) {
         Some(offered) => offered.intersects(wanted, &snapshot.symbols),
         // The provider would have given the labels that it sets; any other label is the pool's to give.
@@ -450,19 +463,21 @@ pub(super) fn selected(snapshot: &Snapshot, selector: Option<&Requirements>) -> 
     format!("pods with {}", parts.collect::<Vec<_>>().join(", "))
 }
 
-fn limit(
-    inquiry: &Inquiry<'_>,
+pub(super) fn limit(
+    snapshot: &Snapshot,
+    market: &Market,
     before: &BitSet,
     subject: Subject,
     limits: &Limits,
     usage: &Usage,
     whose: &str,
 ) -> String {
-    let snapshot = inquiry.snapshot;
+    let capacity =
+        |offer: usize, resource| snapshot.types[market.offer(offer).instance_type.index()].capacity.get(resource);
     match subject {
         Subject::Resource(resource) => {
             let limit = limits.resources.iter().find(|(of, _)| *of == resource).map_or(0, |(_, limit)| *limit);
-            let smallest = before.iter().map(|offer| inquiry.capacity(offer, resource)).min().unwrap_or(0);
+            let smallest = before.iter().map(|offer| capacity(offer, resource)).min().unwrap_or(0);
             let amount = |value, round| words::amount(snapshot, resource, value, round);
             format!(
                 "{whose} of {} {} leaves {}, the smallest node that would do has {}",
@@ -473,7 +488,7 @@ fn limit(
             )
         }
         Subject::Price => {
-            let cheapest = before.iter().map(|offer| inquiry.market.offer(offer).price).min().unwrap_or(0);
+            let cheapest = before.iter().map(|offer| market.offer(offer).price).min().unwrap_or(0);
             let limit = u128::from(limits.price.unwrap_or(0));
             format!(
                 "{whose} of {} leaves {}, the cheapest node that would do costs {}",

@@ -175,6 +175,8 @@ pub enum Problem {
     ClaimInUse(Box<str>),
     /// Its requirements on nodes contradict each other.
     Contradiction(Box<str>),
+    /// It asks for devices by a ResourceClaim; which node has them is not in a snapshot.
+    Devices(Box<str>),
     /// Another scheduler looks after it.
     OtherScheduler(Box<str>),
 }

@@ -20,6 +20,8 @@ pub struct Pool {
     pub startup_taints: Vec<Taint>,
     /// The types that its provider has, before the pool's requirements.
     pub types: Vec<TypeId>,
+    /// Those among them of a previous generation that the pool does not name: none of them is bought. Sorted.
+    pub unnamed: Vec<TypeId>,
     /// What its nodes may add up to.
     pub limits: Limits,
     /// Nodes that it never goes below.
@@ -42,12 +44,18 @@ impl Pool {
             taints: Vec::new(),
             startup_taints: Vec::new(),
             types: Vec::new(),
+            unnamed: Vec::new(),
             limits: Limits::default(),
             min_nodes: 0,
             replicas: None,
             disruption: Disruption::default(),
             not_ready: None,
         }
+    }
+
+    /// Whether it buys nodes of a type, as far as the type's generation goes.
+    pub fn names(&self, of: TypeId) -> bool {
+        self.unnamed.binary_search(&of).is_err()
     }
 
     /// Whether its nodes have no such label, not even one that other nodes get when they are bought: the name of their

@@ -55,6 +55,22 @@ fn the_cheapest_that_fits_is_first() {
 }
 
 #[test]
+fn a_previous_generation_is_bought_only_by_name() {
+    let catalog = built_in("aws").unwrap();
+    let old = |wanted: &[PoolRequirement]| {
+        let found = choices(catalog, &NodeClass::default(), wanted, &amounts(&[]));
+        found.iter().filter(|choice| catalog.find(&choice.offering.instance_type).unwrap().previous_generation).count()
+    };
+    assert_eq!(old(&[]), 0);
+    assert_eq!(old(&[requirement(aws::CATEGORY, Operator::In, &["m", "t"])]), 0);
+    assert_eq!(old(&[requirement(aws::GENERATION, Operator::NotIn, &["5"])]), 0);
+    // Five zones, spot and on-demand.
+    assert_eq!(old(&[requirement(INSTANCE_TYPE, Operator::In, &["m1.small", "m5.large"])]), 10);
+    assert_eq!(old(&[requirement(aws::FAMILY, Operator::In, &["t1"])]), 10);
+    assert!(old(&[requirement(aws::GENERATION, Operator::Lt, &["3"])]) > 10);
+}
+
+#[test]
 fn settings_of_kubelet_count() {
     let catalog = built_in("aws").unwrap();
     let wanted = [requirement(INSTANCE_TYPE, Operator::In, &["m5.large"])];

@@ -1,4 +1,5 @@
-//! Constraints of a pod's PersistentVolumeClaims, read from claims, volumes and classes.
+//! Constraints of a pod's PersistentVolumeClaims, read from claims, volumes and classes. ResourceClaims are refused: stand-in
+//! nodes have no devices.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -16,6 +17,11 @@ const LEGACY_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// What the claims of a pod demand of its node.
 pub fn demands(cluster: &Cluster, pod: &Pod, claims: &[String]) -> VolumeDemands {
     let mut demands = VolumeDemands::default();
+    let devices = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten()).next();
+    if let Some(claim) = devices {
+        demands.blocked = Some(format!("cannot allocate devices of claim \"{}\": stand-ins have none", claim.name));
+        return demands;
+    }
     let namespace = pod.namespace().unwrap_or_default();
     let mut unbound = false;
     for name in claims {

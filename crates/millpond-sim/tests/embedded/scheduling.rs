@@ -52,6 +52,20 @@ async fn refusals_are_reported_and_cured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_wait_for_devices_that_no_stand_in_has() {
+    let pond = Pond::start().await;
+    pond.nodes(1).await;
+    let mut spec = asking("1");
+    spec["resourceClaims"] = json!([{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]);
+    pond.pod("device", spec).await;
+    let told = |cluster: &Cluster| refusal(cluster, "device");
+    pond.until("refused", |cluster| told(cluster).is_some_and(|why| why.contains("devices of claim \"gpu\""))).await;
+    pond.until_quiet().await;
+    assert_eq!(node_name(&pond.get_pod("device").expect("a pod")), None);
+    pond.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn higher_priority_pushes_out_lower() {
     let pond = Pond::start().await;
     pond.nodes(2).await;

@@ -96,7 +96,7 @@ fn hash_spec(spec: &PodSpec<'_>, at_home: bool, hasher: &mut DefaultHasher) {
         spec.affinity.hash(hasher);
     }
     (&spec.tolerations, &spec.topology_spread_constraints, &spec.containers, &spec.init_containers).hash(hasher);
-    (&spec.overhead, &spec.resources, spec.host_network).hash(hasher);
+    (&spec.overhead, &spec.resources, spec.host_network, &spec.resource_claims).hash(hasher);
 }
 
 /// A DaemonSet's pod on its node. Its node affinity names just that node, and it will go nowhere else: without it,
@@ -130,7 +130,8 @@ pub(crate) fn shape(
     lowering.spread(spec)?;
     lowering.pods(spec)?;
     let Lowering { mut class, scopes, tables, .. } = lowering;
-    class.problem = contradiction(&class, tables);
+    let devices = spec.resource_claims.first().map(|claim| Problem::Devices((*claim.name).into()));
+    class.problem = devices.or_else(|| contradiction(&class, tables));
     let priority = match (spec.priority, &*spec.priority_class_name) {
         (Some(priority), _) => Priority::Known(priority),
         (None, "") => Priority::Default,

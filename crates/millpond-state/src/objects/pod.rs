@@ -69,6 +69,8 @@ pub struct PodSpec<'a> {
     pub host_network: bool,
     /// What it waits for.
     pub scheduling_gates: Vec<SchedulingGate<'a>>,
+    /// Devices that it asks for.
+    pub resource_claims: Vec<ResourceClaim<'a>>,
 }
 
 /// Whether a pod may push out others.
@@ -78,6 +80,15 @@ pub enum PreemptionPolicy {
     PreemptLowerPriority,
     /// None.
     Never,
+}
+
+/// Devices that a pod asks for: a claim of its own, or one that is made from a template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaim<'a> {
+    /// What containers call it.
+    #[serde(borrow)]
+    pub name: Text<'a>,
 }
 
 /// What a pod waits for before it is placed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millpond_api::catalog::{Catalog, Provider};
 use millpond_api::duration::NillableDuration;
-use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool};
+use millpond_api::karpenter::{self, ConsolidationPolicy, NodeCount, NodePool, PoolRequirement};
 use millpond_api::meta::Invalid;
 use millpond_api::node_class::{HOSTS_PROVIDER, Kubelet, NodeClass, UnavailableOffering};
 use millpond_api::selector::LabelValues;
@@ -169,6 +169,17 @@ impl State {
     }
 }
 
+/// Types of previous generations that a pool does not name.
+fn unnamed(pool: &NodePool, source: &Source<'_>, types: &[TypeId]) -> Vec<TypeId> {
+    previous_generations(source.catalog, types, &pool.spec.template.spec.requirements)
+}
+
+/// The types of a catalogue that requirements leave out for their generation. `types` are all of it, in its order.
+fn previous_generations(catalog: &Catalog, types: &[TypeId], requirements: &[PoolRequirement]) -> Vec<TypeId> {
+    let pairs = catalog.types.iter().zip(types);
+    pairs.filter(|(of, _)| !of.generation_is_wanted(requirements)).map(|(_, id)| *id).collect()
+}
+
 impl SnapshotBuilder<'_> {
     pub(super) fn pools(&mut self, catalogs: &mut Catalogs) {
         for (pool, origin) in self.state.pools.values() {
@@ -187,6 +198,7 @@ impl SnapshotBuilder<'_> {
             requirements,
             taints: self.taints(&pool.spec.template.spec.taints),
             startup_taints: self.taints(&pool.spec.template.spec.startup_taints),
+            unnamed: unnamed(pool, &source, &types),
             types,
             limits: self.limits(pool),
             min_nodes: 0,
@@ -208,7 +220,7 @@ impl SnapshotBuilder<'_> {
 
     fn has_usable_type(&self, pool: &Pool) -> bool {
         let Snapshot { types, symbols, well_known, .. } = &self.snapshot;
-        pool.types.iter().map(|id| &types[id.index()]).any(|of| {
+        pool.types.iter().filter(|id| pool.names(**id)).map(|id| &types[id.index()]).any(|of| {
             of.offerings.iter().any(|offering| offering.available)
                 && of.labels.iter().all(|(key, offered)| {
                     pool.requirements.get(key).is_none_or(|wanted| wanted.intersects(offered, symbols))
@@ -415,7 +427,9 @@ impl<'s> SnapshotBuilder<'s> {
         requirements.add(self.snapshot.names.pool, Requirement::is(symbols.intern("default")), symbols);
         let least_milli = 2000;
         let of = |id: &TypeId| &self.snapshot.types[id.index()];
-        let types = types.into_iter().filter(|id| of(id).capacity.get(CPU) >= least_milli).collect();
+        let previous = previous_generations(catalog, &types, &[]);
+        let is_bought = |id: &TypeId| of(id).capacity.get(CPU) >= least_milli && previous.binary_search(id).is_err();
+        let types = types.into_iter().filter(is_bought).collect();
         self.snapshot.add_pool(Pool { requirements, types, ..Pool::new("default") });
         let message = format!(
             "no pool is given: planned with a default one over catalogue `{}` (on-demand, linux, amd64, general families)",

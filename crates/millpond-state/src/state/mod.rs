@@ -165,6 +165,28 @@ impl State {
         self.pools.get(name).map(|(pool, _)| pool)
     }
 
+    /// The claim of that name.
+    pub fn claim(&self, name: &str) -> Option<&NodeClaim> {
+        self.claims.get(name)
+    }
+
+    /// Names of the pods of a workload, with their namespace: those that its selector selects, and those that a plan
+    /// makes up for it. `None` if there is no such workload.
+    pub fn pods_of(&self, kind: Kind, namespace: &str, name: &str) -> Option<Vec<String>> {
+        let workload = self.workloads.get(&(kind, namespace.into(), name.into()))?;
+        let pods = self.pods.get(namespace).into_iter().flatten();
+        let own = pods.filter(|(_, pod)| {
+            let selects =
+                |selector| millpond_plan::model::selects(selector, &pod.shape.class.labels, &self.tables.symbols);
+            workload.selector.as_ref().is_some_and(selects)
+        });
+        let mut names: Vec<String> = own.map(|(pod, _)| format!("{namespace}/{pod}")).collect();
+        names.extend((0..workload.replicas).map(|number| format!("{namespace}/{name}-{number}")));
+        names.sort_unstable();
+        names.dedup();
+        Some(names)
+    }
+
     /// All node classes, by kind and name.
     pub fn classes(&self) -> impl Iterator<Item = (ClassKind, &NodeClass)> {
         self.classes.iter().map(|((kind, _), class)| (*kind, class))

@@ -204,6 +204,10 @@ fn what_a_pool_may_not_say() {
             "consolidationPolicy`: `Never` is not one of WhenEmpty, WhenEmptyOrUnderutilized, Balanced",
         ),
         (
+            pool("", "disruption: {consolidationPolicy: WhenUnderutilized}", ""),
+            "`WhenUnderutilized` is not one of WhenEmpty, WhenEmptyOrUnderutilized, Balanced; its name is `WhenEmptyOrUnderutilized` now",
+        ),
+        (
             pool("annotations: {millpond.dev/limit-dollars-per-hour: cheap}", "", ""),
             "limit-dollars-per-hour`: `cheap` is not a price in dollars such as `0.096`",
         ),
@@ -431,4 +435,40 @@ status:
     };
     assert_eq!(missing(&Options::default()), ["c-4x-amd64-linux/test-zone-a/spot"], "until when counts");
     assert_eq!(missing(&Options { ignore_stock: true, ..Options::default() }), [""; 0]);
+}
+
+#[test]
+fn types_of_previous_generations_are_left_out_unless_named() {
+    let text = |requirement: &str| {
+        format!(
+            "{}---\n{{apiVersion: millpond.dev/v1alpha1, kind: NodeClass, metadata: {{name: default}}, spec: {{catalog: aws}}}}\n",
+            self::requirement(requirement)
+                .replace("karpenter.kwok.sh, kind: KWOKNodeClass", "millpond.dev, kind: NodeClass")
+        )
+    };
+    let unnamed = |requirement: &str| -> Vec<String> {
+        let snapshot = lower(&text(requirement));
+        let pool = &snapshot.pools[0];
+        let text = |id: &millpond_plan::model::TypeId| snapshot.text(snapshot.types[id.index()].name).to_owned();
+        assert_eq!(pool.types.len(), 1345, "nodes that run keep their type, and with it their price");
+        pool.unnamed.iter().map(text).collect()
+    };
+    let all = unnamed("");
+    assert!(["m1.small", "t1.micro", "r3.large"].iter().all(|old| all.iter().any(|name| name == old)), "{all:?}");
+    assert!(!all.iter().any(|name| name.starts_with("m5.")), "{all:?}");
+    let but_m1 = unnamed("{key: karpenter.k8s.aws/instance-family, operator: In, values: [m1, m5]}");
+    assert_eq!(all.len() - but_m1.len(), 4, "the sizes of m1 are named");
+    let none = unnamed("{key: karpenter.k8s.aws/instance-generation, operator: Lt, values: ['4']}");
+    assert_eq!(none, [""; 0]);
+    // A pool that leaves nothing else says so.
+    let only_old = "{key: karpenter.k8s.aws/instance-category, operator: In, values: [m]}, {key: karpenter.k8s.aws/instance-generation, operator: NotIn, values: ['4', '5', '6', '7', '8', '9']}";
+    let pod = "---\n{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}}\n";
+    let taken = taken(&format!("{}{pod}", text(only_old)), &Options::default());
+    assert_eq!(taken.notes.len(), 1, "{:?}", notes(&taken));
+    let outcome = millpond_plan::plan(&taken.snapshot, &Default::default());
+    let why = millpond_plan::explain::explain_in(&taken.snapshot, &outcome, 0.into()).message;
+    assert!(
+        why.contains("its own requirements leave only types of previous generations, and name none of them: m1."),
+        "{why}"
+    );
 }

@@ -24,7 +24,7 @@ const LIMIT_DEPTH: usize = 32;
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
     /// A file or folder of YAML or JSON, `-` for stdin (repeatable); without it the current cluster
-    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    #[arg(short = 'f', long = "filename", alias = "file", value_name = "PATH")]
     filename: Vec<PathBuf>,
 
     /// The kubeconfig of the cluster

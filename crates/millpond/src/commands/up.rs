@@ -11,7 +11,7 @@ use clap::Args;
 use millpond_apiserver::auth::Identity;
 use millpond_apiserver::pki::PkiError;
 use millpond_apiserver::store::log::OpenError;
-use millpond_apiserver::{Embedded, EmbeddedOptions, LifecycleOptions, StartError};
+use millpond_apiserver::{Embedded, EmbeddedOptions, IdleKind, LifecycleOptions, StartError};
 use millpond_controllers::cluster::{Options as ControllerOptions, Urgent};
 use millpond_hosts::stock::ApiServer;
 use millpond_providers::sim::Cloud;
@@ -84,6 +84,30 @@ const CI_IMAGE: &str = "millpond";
 /// `/readyz` names this while Millpond's own kinds are not served yet.
 const KINDS_GATE: &str = "millpond-kinds";
 
+/// Kinds that no stand-in plays the controller of.
+const IDLE_KINDS: &[IdleKind] = &[
+    IdleKind {
+        group: "autoscaling",
+        kind: "HorizontalPodAutoscaler",
+        warning: "no controller of HorizontalPodAutoscalers runs here: replicas stay as they are",
+    },
+    IdleKind {
+        group: "batch",
+        kind: "CronJob",
+        warning: "no controller of CronJobs runs here: no Job will be created",
+    },
+    IdleKind {
+        group: "networking.k8s.io",
+        kind: "Ingress",
+        warning: "no ingress controller runs here: the Ingress has no effect",
+    },
+    IdleKind {
+        group: "networking.k8s.io",
+        kind: "NetworkPolicy",
+        warning: "no network plugin runs here: the NetworkPolicy has no effect",
+    },
+];
+
 /// The default of `--data-dir`.
 pub(crate) fn default_data_dir() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
@@ -113,6 +137,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     options.server.audit_log.clone_from(&args.audit_log);
     if !args.bare {
         options.server.readiness_gates.push(KINDS_GATE.to_owned());
+        options.server.idle_kinds.extend_from_slice(IDLE_KINDS);
     }
     let embedded = Embedded::start(options).await.map_err(|problem| explain(problem, &args))?;
     let stop = CancellationToken::new();

@@ -2,7 +2,7 @@
 //! here.
 
 use super::super::overhead::{self, Machine};
-use super::super::{Catalog, InstanceType, Provider, naming};
+use super::super::{Catalog, InstanceType, Provider, ec2, naming};
 use super::{FileError, FileLine, LIMIT_OFFERINGS, LIMIT_TYPES};
 use crate::quantity::{self, QuantityError};
 use crate::spelling::nearest;
@@ -34,10 +34,13 @@ pub(in crate::catalog) fn instance_type(
 ) -> InstanceType {
     let Basics { name, arch, cpu_milli, memory_bytes, pods } = basics;
     let storage_bytes = storage_bytes.unwrap_or_else(|| overhead::default_storage_bytes(provider));
+    let naming = naming::read(provider, &name, cpu_milli);
     let machine = Machine { name: &name, arch: &arch, cpu_milli, memory_bytes, storage_bytes, pods };
     InstanceType {
         overhead: overhead::by_rule(provider, machine),
-        naming: naming::read(provider, &name, cpu_milli),
+        previous_generation: provider == Provider::Aws && ec2::is_previous_generation(&naming),
+        extended: if provider == Provider::Aws { ec2::resources(&naming) } else { Default::default() },
+        naming,
         name,
         arch,
         operating_systems: vec!["linux".to_owned()],
@@ -48,7 +51,6 @@ pub(in crate::catalog) fn instance_type(
         gpu: None,
         local_nvme_gb: None,
         network_mbps: None,
-        extended: Default::default(),
         labels: Default::default(),
         offerings: Vec::new(),
     }

@@ -111,18 +111,24 @@ fn labels_of(catalog: &str, name: &str) -> BTreeMap<String, String> {
 fn labels_are_those_of_the_providers() {
     insta::assert_debug_snapshot!(labels_of("aws", "g4dn.xlarge"), @r#"
     {
+        "karpenter.k8s.aws/instance-capability-flex": "false",
         "karpenter.k8s.aws/instance-category": "g",
         "karpenter.k8s.aws/instance-cpu": "4",
+        "karpenter.k8s.aws/instance-cpu-manufacturer": "intel",
+        "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz": "2500",
+        "karpenter.k8s.aws/instance-encryption-in-transit-supported": "true",
         "karpenter.k8s.aws/instance-family": "g4dn",
         "karpenter.k8s.aws/instance-generation": "4",
         "karpenter.k8s.aws/instance-gpu-count": "1",
         "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
         "karpenter.k8s.aws/instance-gpu-memory": "16384",
         "karpenter.k8s.aws/instance-gpu-name": "t4",
+        "karpenter.k8s.aws/instance-hypervisor": "nitro",
         "karpenter.k8s.aws/instance-local-nvme": "125",
         "karpenter.k8s.aws/instance-memory": "16384",
         "karpenter.k8s.aws/instance-network-bandwidth": "5000",
         "karpenter.k8s.aws/instance-size": "xlarge",
+        "karpenter.k8s.aws/instance-tenancy": "default",
         "karpenter.sh/capacity-type": "on-demand spot",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
@@ -178,6 +184,44 @@ fn labels_are_those_of_the_providers() {
         "topology.kubernetes.io/zone": "test-zone-1 test-zone-2 test-zone-3",
     }
     "#);
+}
+
+#[test]
+fn accelerators_are_labels_and_resources() {
+    let labels = labels_of("aws", "inf2.24xlarge");
+    let told = |key: &str| labels[&format!("karpenter.k8s.aws/instance-accelerator-{key}")].clone();
+    assert_eq!([told("name"), told("manufacturer"), told("count")], ["inferentia2", "aws", "6"]);
+    let resources = |name: &str| {
+        let (_, of) = of("aws", name);
+        of.capacity().extended.into_iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>()
+    };
+    assert_eq!(resources("inf2.24xlarge"), ["aws.amazon.com/neuron 6", "aws.amazon.com/neuroncore 12"]);
+    assert_eq!(resources("p5.48xlarge"), ["nvidia.com/gpu 8", "vpc.amazonaws.com/efa 32"]);
+    assert_eq!(resources("m5.large"), [""; 0]);
+}
+
+#[test]
+fn previous_generations_are_marked() {
+    let catalog = built_in("aws").unwrap();
+    let mut families: Vec<&str> =
+        catalog.types.iter().filter(|of| of.previous_generation).map(|of| of.naming.family.as_str()).collect();
+    families.dedup();
+    assert_eq!(families, ["c1", "c3", "i2", "m1", "m2", "m3", "r3", "t1"]);
+    assert!(BUILT_IN[1..].iter().all(|name| built_in(name).unwrap().types.iter().all(|of| !of.previous_generation)));
+}
+
+/// What a file says of a type holds against the rules, and survives being written.
+#[test]
+fn a_file_has_the_last_word() {
+    use crate::catalog::text;
+    let file = "millpond-catalog 1\nname own\nprovider aws\nzones a\ntypes\n\
+                inf2.24xlarge amd64 96 384Gi 737 6.5 previous=yes resource=aws.amazon.com/neuron:5 resource=aws.amazon.com/neuroncore:0\n\
+                m1.small amd64 1 2Gi 8 0.05 previous=no\n";
+    let catalog = text::parse("own", file).unwrap();
+    let [accelerated, small] = &catalog.types[..] else { panic!("{catalog:?}") };
+    assert!(accelerated.previous_generation && !small.previous_generation);
+    assert_eq!(accelerated.extended, BTreeMap::from([("aws.amazon.com/neuron".to_owned(), 5)]));
+    assert_eq!(text::parse("own", &text::encode(&catalog)).unwrap(), catalog);
 }
 
 #[test]

@@ -292,6 +292,7 @@ fn instance_type(pool: &Pool, machine: &Machine, settings: &Settings<'_>, report
     }
     let mut of = InstanceType {
         naming: naming::read(Provider::Generic, &machine.instance_type, cpu_milli),
+        previous_generation: false,
         name: machine.instance_type.clone(),
         arch: machine.arch.clone(),
         operating_systems: vec![machine.os.clone()],

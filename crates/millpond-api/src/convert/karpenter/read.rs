@@ -31,8 +31,12 @@ pub(in super::super) fn read(
     let catalog = catalog_of(pool, class, input, settings)?;
     let rules = Rules::new(pool, catalog);
     let kubelet = class.map(|class| class.class.spec.kubelet.clone()).unwrap_or_default();
-    let mut machines: Vec<Machine> =
-        catalog.types.iter().filter_map(|of| rules.machine(catalog, of, &kubelet)).collect();
+    let mut machines: Vec<Machine> = catalog
+        .types
+        .iter()
+        .filter(|of| of.generation_is_wanted(&pool.spec.template.spec.requirements))
+        .filter_map(|of| rules.machine(catalog, of, &kubelet))
+        .collect();
     machines.sort_by(|a, b| a.instance_type.cmp(&b.instance_type));
     let template = &spec.template;
     let mut read = Pool {

@@ -58,7 +58,7 @@ pub(super) fn run(args: &PricesArgs, out: &mut impl Write, messages: &mut impl W
     }
 }
 
-fn find<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a InstanceType, Failure> {
+pub(super) fn find<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a InstanceType, Failure> {
     catalog.find(name).ok_or_else(|| {
         let hint = match catalog.nearest(name) {
             Some(nearest) => format!("did you mean `{nearest}`?"),

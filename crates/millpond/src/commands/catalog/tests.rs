@@ -57,9 +57,9 @@ fn types_that_fit() {
     ");
     insta::assert_snapshot!(asked("types --catalog gcp --gpu --sort price-per-gib --limit 2 -o wide"), @"
     2 of 21 types; more with a higher --limit
-    NAME             ARCH    CPU   MEMORY   GPU           ON-DEMAND     SPOT   PER-CORE   PER-GIB   PODS   FREE-CPU   FREE-MEMORY   NVME   NETWORK   OFFERINGS
-    g2-standard-32   amd64    32    128Gi   1 nvidia-l4      1.7344   0.9751     0.0305    0.0076    110     31850m      112253Mi      -         -           8
-    g2-standard-16   amd64    16     64Gi   1 nvidia-l4      1.1472   0.6449     0.0403    0.0101    110     15890m       55237Mi      -         -           8
+    NAME             ARCH    CPU   MEMORY   GPU           ON-DEMAND     SPOT   PER-CORE   PER-GIB   PODS   FREE-CPU   FREE-MEMORY   NVME   NETWORK   OFFERINGS   GENERATION
+    g2-standard-32   amd64    32    128Gi   1 nvidia-l4      1.7344   0.9751     0.0305    0.0076    110     31850m      112253Mi      -         -           8   current
+    g2-standard-16   amd64    16     64Gi   1 nvidia-l4      1.1472   0.6449     0.0403    0.0101    110     15890m       55237Mi      -         -           8   current
     ");
     insta::assert_snapshot!(asked("types --family m7g --capacity-type spot --sort cpu --limit 3 -o name"), @"
     3 of 9 types; more with a higher --limit
@@ -68,6 +68,24 @@ fn types_that_fit() {
     m7g.xlarge
     ");
     insta::assert_snapshot!(asked("types --cpu >=1000"), @"No instance type of catalogue aws fits.");
+}
+
+#[test]
+fn types_by_name_and_makers_of_gpus() {
+    insta::assert_snapshot!(asked("types m1.small m7i.large"), @"
+    NAME        ARCH    CPU   MEMORY   GPU   ON-DEMAND      SPOT
+    m1.small    amd64     1   1740Mi   -        0.0440   ~0.0176
+    m7i.large   amd64     2      8Gi   -        0.1008   ~0.0403
+    ");
+    let wide = asked("types m1.small m7i.large -o wide");
+    let ends: Vec<&str> = wide.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(ends, ["GENERATION", "previous", "current"]);
+    insta::assert_snapshot!(asked("types m5.largee"), @"
+    error: there is no instance type `m5.largee` in the catalogue aws
+    hint: did you mean `m5.large`?
+    ");
+    let makers = |gpu: &str| asked(&format!("types --gpu {gpu} -o name")).lines().count();
+    assert!(makers("nvidia") > 50 && makers("amd") == 5, "{} {}", makers("nvidia"), makers("amd"));
 }
 
 #[test]
@@ -93,10 +111,18 @@ fn one_type_in_full() {
         name: l4
         resource: null
       labels:
+        karpenter.k8s.aws/instance-capability-flex:
+        - "false"
         karpenter.k8s.aws/instance-category:
         - g
         karpenter.k8s.aws/instance-cpu:
         - "2"
+        karpenter.k8s.aws/instance-cpu-manufacturer:
+        - amd
+        karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz:
+        - "3400"
+        karpenter.k8s.aws/instance-encryption-in-transit-supported:
+        - "true"
         karpenter.k8s.aws/instance-family:
         - g6f
         karpenter.k8s.aws/instance-generation:
@@ -107,6 +133,8 @@ fn one_type_in_full() {
         - "2861"
         karpenter.k8s.aws/instance-gpu-name:
         - l4
+        karpenter.k8s.aws/instance-hypervisor:
+        - nitro
         karpenter.k8s.aws/instance-local-nvme:
         - "100"
         karpenter.k8s.aws/instance-memory:
@@ -115,6 +143,8 @@ fn one_type_in_full() {
         - "1500"
         karpenter.k8s.aws/instance-size:
         - large
+        karpenter.k8s.aws/instance-tenancy:
+        - default
         karpenter.sh/capacity-type:
         - on-demand
         - spot
@@ -146,6 +176,7 @@ fn one_type_in_full() {
         zone: us-east-1a
       operatingSystems:
       - linux
+      previousGeneration: false
     region: us-east-1
     source: "Karpenter's AWS provider, August 2026: instance types and on-demand prices"
     "#);

@@ -15,6 +15,10 @@ use crate::commands::table::Table;
 /// Arguments of `types`.
 #[derive(Debug, Args)]
 pub(crate) struct TypesArgs {
+    /// Instance types; all that fit without any
+    #[arg(value_name = "TYPE")]
+    names: Vec<String>,
+
     #[command(flatten)]
     source: Source,
 
@@ -26,7 +30,7 @@ pub(crate) struct TypesArgs {
     #[arg(long, value_name = "RANGE", value_parser = memory_range)]
     memory: Option<Range>,
 
-    /// Only types with GPUs, or with GPUs whose name has NAME in it
+    /// Only types with GPUs, or with GPUs whose name or maker has NAME in it
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     gpu: Option<String>,
 
@@ -127,7 +131,13 @@ impl TypesArgs {
 
 pub(super) fn run(args: &TypesArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let catalog = args.source.load(messages)?;
-    let selected = select(&catalog, &args.query());
+    let mut selected = select(&catalog, &args.query());
+    for name in &args.names {
+        super::prices::find(&catalog, name)?;
+    }
+    if !args.names.is_empty() {
+        selected.retain(|selected| args.names.contains(&selected.of.name));
+    }
     let shown = &selected[..selected.len().min(args.limit.unwrap_or(usize::MAX))];
     let lists = matches!(args.output, Output::Table | Output::Wide | Output::Name);
     if shown.is_empty() && lists {
@@ -174,6 +184,7 @@ fn table(shown: &[Selected<'_>], wide: bool) -> String {
             ("NVME", Right),
             ("NETWORK", Right),
             ("OFFERINGS", Right),
+            ("GENERATION", Left),
         ]);
     }
     let mut table = Table::new(&columns);
@@ -212,6 +223,7 @@ fn row(selected: &Selected<'_>, wide: bool) -> Vec<String> {
             or_dash(of.local_nvme_gb),
             or_dash(of.network_mbps),
             selected.offerings.len().to_string(),
+            if of.previous_generation { "previous" } else { "current" }.to_owned(),
         ]);
     }
     cells
@@ -245,6 +257,7 @@ fn item(catalog: &Catalog, selected: &Selected<'_>) -> Value {
         "arch": of.arch,
         "operatingSystems": of.operating_systems,
         "gpu": gpu,
+        "previousGeneration": of.previous_generation,
         "capacity": resources(&of.capacity()),
         "allocatable": resources(&of.allocatable()),
         "labels": catalog.labels(of),

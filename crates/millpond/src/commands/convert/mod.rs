@@ -46,7 +46,7 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// A file or folder of YAML or JSON, `-` for stdin (repeatable)
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    #[arg(short = 'f', long = "filename", alias = "file", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
     #[command(flatten)]

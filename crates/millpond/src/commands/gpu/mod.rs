@@ -48,7 +48,7 @@ pub(crate) enum GpuCommand {
 #[derive(Debug, Args)]
 struct ClusterArgs {
     /// A file or folder with nodes, pods and MaintenanceWindows (repeatable); without it the current cluster
-    #[arg(short = 'f', long = "filename", value_name = "PATH", conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(short = 'f', long = "filename", alias = "file", value_name = "PATH", conflicts_with_all = ["kubeconfig", "context"])]
     filename: Vec<PathBuf>,
     /// Act as if it were this time, e.g. 2026-11-16T08:00:00Z
     #[arg(long, value_name = "TIME")]

@@ -22,7 +22,7 @@ use super::file::{self, Readers};
 use super::format::plural;
 use super::input::{self, InputArgs, Purpose};
 use super::{as_json, as_yaml};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
 const THOROUGH: u64 = 200_000;
@@ -69,7 +69,7 @@ pub(crate) struct PlanArgs {
     #[arg(long = "as", value_name = "KIND", value_enum)]
     as_kind: Option<AsKind>,
 
-    /// Exit with 2 if the plan changes anything
+    /// Exit with 2 if the plan changes anything, with 7 if it leaves pods without a place
     #[arg(long)]
     detailed_exitcode: bool,
 }
@@ -145,9 +145,10 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, messages: &mut impl Wri
     emit(args, &text, out)?;
     let changes = !outcome.plan.new_nodes.is_empty() || !outcome.plan.removals.is_empty();
     Ok(match (args.detailed_exitcode, changes) {
+        (false, _) => Changes::NotAsked,
+        (true, _) if !outcome.report.unplaced.is_empty() => Changes::Unplaced,
         (true, true) => Changes::Pending,
         (true, false) => Changes::None,
-        (false, _) => Changes::NotAsked,
     })
 }
 
@@ -157,12 +158,18 @@ pub(crate) enum Changes {
     NotAsked,
     None,
     Pending,
+    /// Whether or not anything changes, some pods get no place.
+    Unplaced,
 }
 
 impl Changes {
-    /// 2 if changes are pending and `--detailed-exitcode` asks for it.
+    /// 2 if changes are pending and 7 if pods get no place, where `--detailed-exitcode` asks for it.
     pub(crate) fn exit_code(self) -> ExitCode {
-        if self == Self::Pending { ExitCode::from(2) } else { ExitCode::SUCCESS }
+        match self {
+            Self::NotAsked | Self::None => ExitCode::SUCCESS,
+            Self::Pending => ExitCode::from(2),
+            Self::Unplaced => ExitCode::from(Code::Unplaced as u8),
+        }
     }
 }
 

@@ -46,7 +46,11 @@ fn headline(text: &mut String, outcome: &Outcome, options: &TextOptions) {
         (0, _) => "No pod needs a place".to_owned(),
         (pods, 0) => format!("{} {} a place", plural(pods, "pod"), if pods == 1 { "gets" } else { "get" }),
         (1, _) => "The pod gets no place".to_owned(),
-        (pods, left) => format!("{} of {} get a place", pods - left, plural(pods, "pod")),
+        (pods, left) if left == pods => format!("None of {} gets a place", plural(pods, "pod")),
+        (pods, left) => {
+            let verb = if pods - left == 1 { "gets" } else { "get" };
+            format!("{} of {} {verb} a place", pods - left, plural(pods, "pod"))
+        }
     };
     _ = writeln!(text, "{pods}{by}. Planned in {}.", time(options.seconds));
 }

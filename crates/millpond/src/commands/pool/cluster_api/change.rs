@@ -34,7 +34,7 @@ pub(crate) struct SetArgs {
     cluster: String,
 
     /// The node pool file; `-` for stdin
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "filename", value_name = "FILE")]
     file: PathBuf,
 
     /// The pool that a new one is copied from; the first one without it
@@ -58,7 +58,7 @@ pub(crate) struct ScaleArgs {
 
     /// The pool
     #[arg(value_name = "NAME")]
-    name: String,
+    name: Option<String>,
 
     /// How many machines
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(0..=100_000))]
@@ -77,7 +77,7 @@ pub(crate) struct DeleteArgs {
 
     /// The pool
     #[arg(value_name = "NAME")]
-    name: String,
+    name: Option<String>,
 
     /// Follow its machines until they are gone
     #[arg(long)]
@@ -145,11 +145,21 @@ pub(crate) fn set(args: &SetArgs, out: &mut impl Write, messages: &mut impl Writ
     act(&session, &current, made, &file, &options, &args.act, out, messages)
 }
 
+/// The node pool that is meant. A name alone may be that of a NodePool, which kubectl changes: the hint says how.
+fn node_pool_of<'n>(name: Option<&'n String>, alone: &str, hint: &str) -> Result<&'n String, Failure> {
+    name.ok_or_else(|| usage(&format!("which node pool of Cluster API cluster `{alone}`? NAME is missing"), hint))
+}
+
 /// `pool scale`.
 pub(crate) fn scale(args: &ScaleArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
+    let hint = format!(
+        "NodePools size themselves by their pods; one with `spec.replicas`: `kubectl scale nodepool {} --replicas {}`",
+        args.cluster, args.replicas
+    );
+    let name = node_pool_of(args.name.as_ref(), &args.cluster, &hint)?;
     let (session, current) = args.act.open(&args.cluster)?;
-    let made = plan_scale(&current, &args.name, args.replicas).map_err(|rejections| refused(&rejections))?;
-    let file = PoolFile { name: args.name.clone(), replicas: Some(args.replicas), ..PoolFile::default() };
+    let made = plan_scale(&current, name, args.replicas).map_err(|rejections| refused(&rejections))?;
+    let file = PoolFile { name: name.clone(), replicas: Some(args.replicas), ..PoolFile::default() };
     act(&session, &current, made, &file, &Options::default(), &args.act, out, messages)
 }
 
@@ -218,10 +228,11 @@ fn carry_out(
 /// `pool delete`.
 pub(crate) fn delete(args: &DeleteArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<()> {
     let namespace = &args.act.place.namespace;
+    let hint = format!("a NodePool is deleted with its nodes by `kubectl delete nodepool {}`", args.cluster);
+    let name = node_pool_of(args.name.as_ref(), &args.cluster, &hint)?;
     let (session, current) = args.act.open(&args.cluster)?;
-    let made = plan_delete(&current, &args.name).map_err(|rejections| refused(&rejections))?;
-    let deployment =
-        find(&current, &args.name).ok().and_then(|found| found.deployment.map(|it| name_of(it).to_owned()));
+    let made = plan_delete(&current, name).map_err(|rejections| refused(&rejections))?;
+    let deployment = find(&current, name).ok().and_then(|found| found.deployment.map(|it| name_of(it).to_owned()));
     if args.act.dry_run {
         return print(out, &shown_deletion(&made, args.act.output)?);
     }

@@ -130,6 +130,19 @@ fn plainly(catalog: &Catalog, requirements: &[PoolRequirement], requests: &Amoun
     let known: BTreeSet<&str> = labels::WELL_KNOWN.iter().copied().chain(catalog.well_known()).collect();
     let mut found = BTreeSet::new();
     for of in &catalog.types {
+        let is_named = requirements.iter().any(|wanted| {
+            let listed = |value: &String| wanted.operator == Operator::In && wanted.values.contains(value);
+            match wanted.key.as_str() {
+                INSTANCE_TYPE => listed(&of.name),
+                aws::FAMILY => listed(&of.naming.family),
+                aws::GENERATION if wanted.operator == Operator::In => listed(&of.naming.generation),
+                aws::GENERATION => matches!(wanted.operator, Operator::Lt | Operator::Lte),
+                _ => false,
+            }
+        });
+        if of.previous_generation && !is_named {
+            continue;
+        }
         let left = of.allocatable().amounts();
         if requests.iter().any(|(name, amount)| amount > left.get(name).unwrap_or(0)) {
             continue;

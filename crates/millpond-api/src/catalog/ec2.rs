@@ -138,7 +138,7 @@ fn fabric_adapters(family: &str, size: &str) -> u64 {
         ("p6-b200", "48xlarge") | ("trn1", "32xlarge") => 8,
         ("p4d" | "p4de", "24xlarge") | ("g6e" | "g7e", "48xlarge") => 4,
         ("g6e" | "g7e", "24xlarge") | ("g7", "48xlarge") => 2,
-        ("p3dn", "24xlarge") | ("p5", "4xlarge") | ("inf1", "24xlarge") | ("hpc7g", _) => 1,
+        ("p3dn" | "inf1", "24xlarge") | ("p5", "4xlarge") | ("hpc7g", _) => 1,
         ("g4dn", "8xlarge" | "12xlarge" | "16xlarge" | "metal") => 1,
         ("g5" | "g6", "8xlarge" | "12xlarge" | "16xlarge" | "24xlarge" | "48xlarge") => 1,
         ("g6e", "8xlarge" | "12xlarge" | "16xlarge") | ("gr6", "8xlarge") => 1,

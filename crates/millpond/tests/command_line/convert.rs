@@ -154,7 +154,7 @@ fn mistakes_are_reported_with_the_next_step() {
     ");
     insta::assert_snapshot!(told("export --to cluster-autoscaler-kwok -f web"), @"
     exit 4
-    error: cannot convert: the list of 3415 node groups has 3941988 bytes: Kubernetes takes no ConfigMap of more than 1048576
+    error: cannot convert: the list of 3415 node groups has 5150178 bytes: Kubernetes takes no ConfigMap of more than 1048576
     hint: `--max-types NUMBER` keeps the cheapest types, or narrow the requirements of the pool
     ");
 }

@@ -117,7 +117,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, messages: &mut impl 
         Subject::Pool(name) => match snapshot.find_pool(name) {
             Some(found) => pool::render(snapshot, found, args.output)?,
             // Pools of own hosts are MachineDeployments.
-            None if args.input.objects.is_live() => return run_hosts(args, name, out),
+            None if args.input.objects.is_live() || snapshot.pools.is_empty() => return run_hosts(args, name, out),
             None => return Err(super::pool::missing(snapshot, name).into()),
         },
         Subject::Machine(_) | Subject::Host(_) | Subject::Request(_) => return Ok(()),

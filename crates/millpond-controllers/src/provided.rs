@@ -46,7 +46,7 @@ impl Provided {
             return stop.cancelled().await;
         }
         loop {
-            changes.iter_mut().for_each(|one| one.mark_unchanged());
+            changes.iter_mut().for_each(tokio::sync::watch::Receiver::mark_unchanged);
             let again = self.read();
             let any = futures::future::select_all(changes.iter_mut().map(|one| Box::pin(one.changed())));
             tokio::select! {

@@ -273,15 +273,15 @@ mod tests {
         check(std::slice::from_ref(&gpu), json!({"gpuRequired": false}), None);
         // Its nodes would not live that long, its limit is reached, its taint is not tolerated, its class is missing.
         let short = pool("short", json!({"spec": {"template": {"spec": {"expireAfter": "72h"}}}}));
-        check(&[short.clone()], json!({}), None);
-        check(&[short.clone()], json!({"desAccTime": 72}), Some(("short", "g4dn.xlarge", "0.526")));
+        check(std::slice::from_ref(&short), json!({}), None);
+        check(std::slice::from_ref(&short), json!({"desAccTime": 72}), Some(("short", "g4dn.xlarge", "0.526")));
         let used =
             json!({"spec": {"limits": {"nvidia.com/gpu": "4"}}, "status": {"resources": {"nvidia.com/gpu": "3"}}});
         check(&[pool("full", used.clone())], json!({"gpuCount": 4}), None);
         check(&[pool("full", used)], json!({}), Some(("full", "g4dn.xlarge", "0.526")));
         let taints = json!([{"key": "team", "value": "a", "effect": "NoSchedule"}]);
         let tainted = pool("tainted", json!({"spec": {"template": {"spec": {"taints": taints}}}}));
-        check(&[tainted.clone()], json!({}), None);
+        check(std::slice::from_ref(&tainted), json!({}), None);
         check(
             &[tainted],
             json!({"tolerations": [{"key": "team", "operator": "Exists"}]}),

@@ -78,7 +78,7 @@ mod tests {
     async fn a_life_cycle_that_panics_is_started_again_and_never_given_up() {
         let (begun, starts, shutdown) = (Instant::now(), AtomicUsize::new(0), CancellationToken::new());
         keep_running("test", &shutdown, || async {
-            assert!(starts.fetch_add(1, Ordering::Relaxed) >= 20, "on purpose")
+            assert!(starts.fetch_add(1, Ordering::Relaxed) >= 20, "on purpose");
         })
         .await;
         assert_eq!(starts.load(Ordering::Relaxed), 21);

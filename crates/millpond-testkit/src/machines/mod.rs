@@ -322,6 +322,8 @@ impl Machine {
 
     fn connect(&self, init: u32) -> Result<()> {
         let (process, inside) = (init.to_string(), format!("i{}", self.link));
+        // The kernel removes the cable of the last boot with its network namespace, some time after the last process.
+        let _ = ip(&["link", "del", &self.link]);
         ip(&["link", "add", &self.link, "type", "veth", "peer", "name", &inside])?;
         ip(&["link", "set", &self.link, "master", &self.bridge])?;
         ip(&["link", "set", &inside, "netns", &process])?;

@@ -254,7 +254,7 @@ fn fitting(schema: Option<&Schema>, depth: usize, random: &mut StdRng) -> Value 
     match schema.ty {
         Type::Object => {
             let known: Vec<&str> = schema.properties.iter().map(|(name, _)| name).collect();
-            let mut names: Vec<String> = schema.required.iter().map(|name| name.to_string()).collect();
+            let mut names: Vec<String> = schema.required.iter().map(ToString::to_string).collect();
             names.extend((0..random.random_range(0..3)).filter_map(|_| known.choose(random).map(ToString::to_string)));
             if schema.additional.is_some() {
                 names.extend((0..random.random_range(0..3)).map(|_| odd_key(random).to_owned()));

@@ -118,7 +118,7 @@ fn check_fields(
             Outcome::InPlace | Outcome::Rollout => {}
             Outcome::Ignored(reason) => ignored.push((field.to_owned(), reason.to_owned())),
             Outcome::Refused(reason) => {
-                problems.push(RejectedChange::new(field, reason).hint("leave it out of the file"))
+                problems.push(RejectedChange::new(field, reason).hint("leave it out of the file"));
             }
         }
     }

@@ -87,7 +87,7 @@ pub struct IdleKind {
 }
 
 impl IdleKind {
-    /// Kinds that this server does not serve the purpose of, whoever runs beside it.
+    /// Kinds that have no effect on this server, whatever controllers run beside it.
     pub const OF_THE_SERVER: &[Self] = &[
         Self {
             group: "admissionregistration.k8s.io",

@@ -106,6 +106,11 @@ impl GarbageCollector {
         for provider in context.providers() {
             match provider.list().await {
                 Ok(listed) => instances.extend(listed),
+                // A provider that still lists its own objects.
+                Err(error @ ProviderError::NotReady { .. }) => {
+                    tracing::debug!(provider = provider.name(), %error, "cannot list machines yet");
+                    is_complete = false;
+                }
                 Err(error) => {
                     tracing::warn!(provider = provider.name(), %error, "cannot list machines");
                     is_complete = false;

@@ -67,6 +67,20 @@ impl Hosts {
         (machine.uid() == claim.machine_uid).then_some(machine)
     }
 
+    /// Whether the machine that holds a host is gone. The watch of machines may lag behind the claim, so the API server is
+    /// asked before a host is taken from its machine.
+    async fn is_orphan(&self, host: &ByoHost) -> Result<bool> {
+        let Some(claim) = &host.spec.claim else { return Ok(false) };
+        if host.label(NODE_CLAIM).is_some() || self.machine(host).is_some() {
+            return Ok(false);
+        }
+        match self.stock.machines.fetch(&Key::new(&claim.namespace, &claim.name)).await {
+            Ok(machine) => Ok(machine.uid() != claim.machine_uid),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     fn life(&self, host: &ByoHost, machine: Option<&ByoMachine>) -> Life {
         let stock = &self.stock;
         let owner = machine.and_then(|machine| stock.owner_of(machine));
@@ -83,7 +97,7 @@ impl Hosts {
     async fn let_go(&self, host: &ByoHost, view: &byoh::ByoHost) -> Result<bool> {
         let key = Key::of(host);
         if host.spec.claim.is_some() {
-            let is_orphan = host.label(NODE_CLAIM).is_none() && self.machine(host).is_none();
+            let is_orphan = self.is_orphan(host).await?;
             if is_orphan {
                 self.stock.record(host, "MachineGone", true, "the machine that held the host does not exist: released");
                 self.stock.release(host).await?;

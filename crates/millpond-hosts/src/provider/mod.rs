@@ -348,7 +348,7 @@ impl Provider for HostProvider {
             let hosts = self.0.stock.hosts.list();
             Ok(hosts.iter().filter_map(|host| record::of(host)).map(|record| record.instance).collect())
         } else {
-            Err(ProviderError::Other { message: "the hosts were not listed yet".to_owned() })
+            Err(not_ready("the hosts were not listed yet".to_owned()))
         };
         std::future::ready(listed).boxed()
     }

@@ -106,7 +106,7 @@ async fn nodes_to_add_and_remove_are_advised_and_nothing_is_touched() {
     assert!(advice.status.diagnostic.is_none());
     assert_eq!(
         basin.events("Advised").await.last().unwrap(),
-        "2 nodes should come and 0 should go; 1 pods have no place even so"
+        "add 2 nodes, remove 0 nodes; 1 pod would still have no place"
     );
     nothing_was_touched(&basin);
 

@@ -1,4 +1,4 @@
-//! One pod against the nodes of a snapshot.
+//! Filters and scores the nodes of a snapshot for one pod.
 
 use super::affinity::AffinityState;
 use super::node::Node;
@@ -29,15 +29,15 @@ impl FilterFailure {
     }
 }
 
-/// What holds for all nodes while a place for one pod is sought.
+/// What is the same for all nodes while one pod is scheduled.
 pub struct Cycle<'a> {
     /// The cluster.
     pub snapshot: &'a Snapshot,
     /// The pod's uid; its own nomination does not stand in its way.
     pub key: &'a str,
-    /// What the rules see of the pod.
+    /// The properties of the pod that the rules use.
     pub pod: &'a Interned,
-    /// What its volumes demand.
+    /// The requirements of its volumes.
     pub volumes: &'a VolumeDemands,
     spread: SpreadState<'a>,
     affinity: AffinityState<'a>,
@@ -203,7 +203,7 @@ pub fn check_local(shape: &Shape, volumes: &VolumeDemands, node: &Node, usage: &
     })
 }
 
-/// All dimensions that fall short; not curable when the whole node would be too small.
+/// All resources of which too little is free; unresolvable if even the empty node would be too small.
 fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), FilterFailure> {
     let mut refusal = FilterFailure { reasons: Vec::new(), resolvable: true };
     if usage.pods + 1 > node.max_pods {

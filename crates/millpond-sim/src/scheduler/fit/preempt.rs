@@ -24,7 +24,7 @@ pub struct Budget {
     pub selector: Selector,
     /// How many may go now.
     pub allowed: i32,
-    /// Pods whose disruption was counted already.
+    /// Pods whose disruption their budget has counted already.
     pub disrupted: BTreeSet<String>,
 }
 

@@ -162,16 +162,16 @@ impl Buffers {
     /// The condition about capacity for `replicas` pods; `None` before a round has planned for them.
     fn provisioning(&self, key: &Key, replicas: u32) -> Option<Condition> {
         if replicas == 0 {
-            return Some(Condition::fails(PROVISIONING, "BufferEmpty", "the buffer stands for no pod"));
+            return Some(Condition::fails(PROVISIONING, "BufferEmpty", "the buffer has no pods"));
         }
         let fill = self.context.fills.get(key).filter(|fill| fill.total() == replicas)?;
         let Fill { there, coming, lacking } = fill;
         if there == replicas {
-            let message = format!("all {replicas} pods would find room on nodes that run");
+            let message = "existing nodes have capacity for all pods of the buffer".to_owned();
             return Some(Condition::new(PROVISIONING, TRUE, "FitsExistingCapacity", message));
         }
         let without = if lacking > 0 { format!(", {lacking} have no place") } else { String::new() };
-        let message = format!("{coming} of {replicas} pods wait for nodes that are yet to come{without}");
+        let message = format!("new nodes are on their way for {coming} of {replicas} pods{without}");
         Some(Condition::fails(PROVISIONING, "RequiresNewCapacity", message))
     }
 

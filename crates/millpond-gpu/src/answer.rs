@@ -346,9 +346,10 @@ fn set_conditions(
             conditions.clear(RESERVED);
         }
         Keeping::Held(node, entry) => {
+            let gpus = if entry.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", entry.gpus) };
             let message = match &entry.pod {
-                Some(pod) => format!("pod {pod} uses {} GPUs of node {node}", entry.gpus),
-                None => format!("{} GPUs of node {node} wait for a pod until {}", entry.gpus, entry.until),
+                Some(pod) => format!("pod {pod} uses {gpus} of node {node}"),
+                None => format!("{gpus} of node {node} reserved for a pod until {}", entry.until),
             };
             let reason = if entry.pod.is_some() { "Claimed" } else { RESERVED };
             conditions.set(Condition::new(RESERVED, TRUE, reason, message));

@@ -63,7 +63,7 @@ const GUARD: &str = "millpond.dev/gpu-reservations-guard";
 pub struct Options {
     /// How vCenter is found.
     pub sources: Sources,
-    /// Hours that a node is assumed to stay undisturbed where no event is known.
+    /// Hours that a node without a known event is assumed to stay undisturbed.
     pub assumed_hours: u64,
     /// Namespace of the pods that hold reserved GPUs.
     pub namespace: String,

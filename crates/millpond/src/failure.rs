@@ -9,9 +9,9 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (1, "failed; the message says why"),
     (
         Code::Usage as u8,
-        "usage: an unknown command or option, a value that cannot be; for `plan --detailed-exitcode`: done, and the plan changes something",
+        "usage: an unknown command or option, or an invalid value; for `plan --detailed-exitcode`: done, and the plan changes something",
     ),
-    (Code::NotFound as u8, "there is nothing of that name"),
+    (Code::NotFound as u8, "no object has that name"),
     (Code::Conflict as u8, "conflict or limit: a directory, port or file that is in use"),
     (Code::Timeout as u8, "timeout: it takes longer than `--timeout` allows, and goes on by itself"),
     (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),

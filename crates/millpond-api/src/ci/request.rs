@@ -51,7 +51,7 @@ pub struct NodeRequestSpec {
     /// Of requests with the same precedence, lower numbers come first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i64,
-    /// Which requests come before all others.
+    /// Precedence of the request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub precedence: Precedence,
     /// The tenant whose limits its nodes count against.
@@ -80,7 +80,7 @@ impl NodeRequestSpec {
     }
 }
 
-/// Which requests come before all others, in Zuul's words.
+/// Precedence of a request, with Zuul's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precedence {

@@ -157,7 +157,7 @@ fn core() -> Vec<Foreign> {
                 column("Phase", "string", ".status.phase", "Phase"),
                 AGE,
                 column("Version", "string", ".spec.version", "Its Kubernetes version"),
-                wide("ProviderID", "string", ".spec.providerID", "The machine, as its provider names it"),
+                wide("ProviderID", "string", ".spec.providerID", "Provider id of the machine"),
             ]),
         core("MachineHealthCheck", "machinehealthchecks", "Which unhealthy machines are replaced")
             .short(&["mhc"])
@@ -204,7 +204,7 @@ fn with_counts(up_to_date: &'static str) -> Vec<Column> {
 fn providers() -> Vec<Foreign> {
     let machine = |kind, plural, versions| {
         Foreign::new(INFRASTRUCTURE, versions, kind, plural, "A machine of an infrastructure provider").columns(vec![
-            column("ProviderID", "string", ".spec.providerID", "The machine, as its provider names it"),
+            column("ProviderID", "string", ".spec.providerID", "Provider id of the machine"),
             column("Ready", "string", ".status.initialization.provisioned", "Whether it runs"),
             AGE,
         ])

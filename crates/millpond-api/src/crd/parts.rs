@@ -168,11 +168,11 @@ pub(super) fn conditions(strict: bool) -> Schema {
     let kind = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
     let reason = string("Why, in one word");
     let message = string("Why, in a sentence").length(0, 32768);
-    let condition = object("One thing that is so, is not so, or is not known yet")
+    let condition = object("A condition of the object")
         .required("type", string("What").length(0, 316).pattern(kind))
         .required("status", string("True, False or Unknown").one_of(&["True", "False", "Unknown"]))
-        .required("lastTransitionTime", time("Since when the status is what it is"))
-        .field("observedGeneration", int64("The metadata.generation that it speaks of").at_least(0));
+        .required("lastTransitionTime", time("When the status last changed"))
+        .field("observedGeneration", int64("The metadata.generation that the condition is about").at_least(0));
     let condition = if strict {
         condition
             .required("reason", reason.length(1, 1024).pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))
@@ -182,7 +182,7 @@ pub(super) fn conditions(strict: bool) -> Schema {
             .field("reason", reason.length(0, 1024).pattern("^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$"))
             .field("message", message)
     };
-    list("What is so; Ready sums up the rest", condition).keyed_by("type")
+    list("Conditions of the object; Ready summarizes the others", condition).keyed_by("type")
 }
 
 /// Names an object in another namespace, or in the same.

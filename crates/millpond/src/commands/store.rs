@@ -97,7 +97,7 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "FILE")]
     from: PathBuf,
 
-    /// Replace the store that is there
+    /// Replace an existing store
     #[arg(long)]
     replace: bool,
 

@@ -38,7 +38,7 @@ use crate::failure::{Code, Failure};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   millpond up                               durable, under the default data directory
-  millpond up --memory --demo               nothing is kept; something to look at
+  millpond up --memory --demo               in memory only, with a demo
   millpond up --data-dir ./data --port 0    another place, any free port
   millpond up --bare                        the API alone, for controllers of your own
   millpond up --ci-config nodepool.yaml     CI nodes for NodeRequests, with no ZooKeeper")]

@@ -156,10 +156,7 @@ impl ScaleDown {
         for node in nodes {
             let Some(object) = cluster.nodes.get(&Key::new("", &node.node)) else { continue };
             let used = node.used_milli as f64 / 10.0;
-            let note = format!(
-                "unneeded for {} s: {used:.1}% asked for, {} pods have room elsewhere",
-                node.after_s, node.pods
-            );
+            let note = format!("unneeded for {} s: {used:.1}% requested, pods to move: {}", node.after_s, node.pods);
             cluster.recorder.record(&*object, SCALE_DOWN, note);
         }
     }

@@ -96,7 +96,7 @@ async fn scale_up_group(context: &Context, turn: &Turn<'_>, seen: &ObservedSizes
     let from = from.unwrap_or(0);
     context.metrics.group_scaled_up(&of, nodes);
     tracing::info!(group = %of, from, to, pods = pods.len(), "a node group grows");
-    machines.record_event(&of, SCALED_UP, &format!("replicas {from} → {to} for {} pods that wait", pods.len()), false);
+    machines.record_event(&of, SCALED_UP, &format!("replicas {from} → {to}, pending pods: {}", pods.len()), false);
     for pod in pods.iter().take(MAX_EVENTS_PER_GROUP).filter_map(|pod| cluster.pods.get(pod)) {
         let note = format!("pod waits for a machine of node group {of}: replicas {from} → {to}");
         cluster.recorder.record(&*pod, TRIGGERED, note);

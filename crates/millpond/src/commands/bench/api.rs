@@ -23,7 +23,7 @@ use super::report::{Goal, Report};
   millpond bench api                            the embedded API, in process and over HTTPS
   millpond bench api --against ~/.kube/config   another server, the HTTPS part
   millpond bench api --objects 10000 -o json    smaller, for a program
-  millpond bench api --bindings 1000            and what authorization costs with so many bindings
+  millpond bench api --bindings 1000            and what authorization costs with this many bindings
 
 The other server gets a namespace of its own, `millpond-bench-…`, and nodes `millpond-bench-…`; both are deleted again.")]
 pub(crate) struct ApiArgs {

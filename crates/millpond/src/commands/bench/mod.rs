@@ -41,7 +41,7 @@ enum What {
     Ci(ci::CiBenchArgs),
     /// Let pods wait for many node groups of Cluster API, and time until all groups have their sizes
     Groups(groups::GroupsArgs),
-    /// Give free hosts of one's own to machines that wait
+    /// Assign free hosts of your own to waiting machines
     Hosts(hosts::HostsArgs),
     /// Let the answer to a GPU job follow a vCenter of a thousand hosts, and time inventory and updates
     Gpu(gpu::GpuBenchArgs),

@@ -59,16 +59,16 @@ pub(crate) struct PoolsArgs {
     /// Then, pods that arrive each second
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     rate: usize,
-    /// For so many seconds
+    /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5)]
     seconds: usize,
     /// Catalogue of instance types
     #[arg(long, value_name = "NAME", default_value = "aws")]
     catalog: String,
-    /// Also count requests to the API: by whom, which verb, which kind
+    /// Also count requests to the API by client, verb and kind
     #[arg(long)]
     requests: bool,
-    /// Also show when pods and their nodes got how far: what was waited for
+    /// Also show the time of each step of pods and nodes, and what they waited for
     #[arg(long)]
     timeline: bool,
 }

@@ -78,7 +78,7 @@ pub(crate) struct CreateArgs {
     /// Of requests with the same precedence, lower numbers come first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i64,
-    /// Which requests come before all others
+    /// Precedence of the request
     #[arg(long, value_enum, default_value = "normal")]
     precedence: Before,
     /// The tenant whose limits the nodes count against

@@ -49,10 +49,10 @@ fn secret(text: &str) -> Result<(String, String), String> {
 pub(crate) struct GpuArgs {
     #[command(flatten)]
     vsphere: VsphereArgs,
-    /// Hours that a node is assumed to stay undisturbed where no event is known
+    /// Hours that a node without a known event is assumed to stay undisturbed
     #[arg(long, value_name = "HOURS", default_value_t = ASSUMED_HOURS)]
     gpu_assumed_hours: u64,
-    /// Image of the pods that hold reserved GPUs; it does nothing
+    /// Image of the placeholder pods that hold reserved GPUs
     #[arg(long, value_name = "IMAGE", default_value = PAUSE_IMAGE)]
     gpu_holder_image: String,
 }

@@ -33,7 +33,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     input: InputArgs,
 
-    /// By whose rules: millpond, karpenter, cluster-autoscaler, scaling-advisor
+    /// Planning policy: millpond, karpenter, cluster-autoscaler, scaling-advisor
     #[arg(long, value_name = "NAME", default_value = "millpond", value_parser = policy)]
     policy: Policy,
 

@@ -86,7 +86,7 @@ fn page(input: &Input, id: PoolId) -> String {
         .zip(pool.class_kind())
         .map_or_else(|| "no class".to_owned(), |(name, kind)| format!("class {name} ({kind})"));
     let age = pool.age().map_or_else(String::new, |age| format!(", {} old", span(age)));
-    let fixed = pool.pool.replicas.map_or_else(String::new, |replicas| format!(", {replicas} nodes whatever the pods"));
+    let fixed = pool.pool.replicas.map_or_else(String::new, |replicas| format!(", fixed number of nodes: {replicas}"));
     _ = writeln!(text, "  {class}, weight {}{fixed}{age}", pool.pool.weight);
     conditions(&mut text, &pool, snapshot.now);
     requirements(&mut text, snapshot, &pool);

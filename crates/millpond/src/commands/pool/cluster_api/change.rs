@@ -41,7 +41,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "NAME")]
     base_machine_deployment: Option<String>,
 
-    /// GPUs of the hosts that no machine has: so many may be used while machines are replaced
+    /// GPUs of the hosts that no machine uses; they may be used while machines are replaced
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     spare_gpus: u32,
 

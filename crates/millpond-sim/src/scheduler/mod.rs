@@ -210,7 +210,7 @@ impl Scheduler {
         self.queue.wake_where(now, |key, asks| match cache.expected_at(key) {
             Some((uid, slot)) => slots.contains(&slot) && is_welcome(&cache.snapshot, uid, asks, slot),
             None => {
-                let may_help = || slots.iter().any(|slot| fit::may_help(&cache.snapshot, *slot, &asks.shape));
+                let may_help = || slots.iter().any(|slot| fit::queueing_hint(&cache.snapshot, *slot, &asks.shape));
                 let helped = *known.entry(asks.id).or_insert_with(may_help);
                 if !helped {
                     not_helped.push(key.clone());

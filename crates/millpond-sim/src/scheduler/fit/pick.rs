@@ -126,13 +126,13 @@ fn sift(
             continue;
         };
         let verdict = match answer {
-            Ok(local) if cycle.is_local() && !cycle.has_rivals(slot) => {
+            Ok(local) if cycle.is_local() && !cycle.has_nominated_pods(slot) => {
                 candidates.push((slot, *local));
                 continue;
             }
             Ok(local) => cycle.check_with_local(slot, &Ok(())).map(|()| *local),
             // Nominated pods can only make the result worse, and the first failing rule is reported.
-            Err(refusal) if !cycle.has_rivals(slot) => Err(refusal.clone()),
+            Err(refusal) if !cycle.has_nominated_pods(slot) => Err(refusal.clone()),
             Err(_) => cycle.check(slot).map(|()| LocalScore::default()),
         };
         match verdict {

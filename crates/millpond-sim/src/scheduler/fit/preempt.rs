@@ -41,7 +41,7 @@ pub struct Candidate {
 
 /// Looks for the cheapest set of victims.
 ///
-/// `curable` are the nodes where removing pods could help; `offset` is where the search starts,
+/// `resolvable` are the nodes where removing pods could help; `offset` is where the search starts,
 /// so that not always the same nodes are emptied.
 pub fn find(
     cycle: &Cycle<'_>,

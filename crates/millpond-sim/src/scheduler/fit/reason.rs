@@ -47,7 +47,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether it depends only on the node and its pods, by a rule that [`super::may_help`] checks.
+    /// Whether it depends only on the node and its pods, by a rule that [`super::queueing_hint`] checks.
     fn is_local(&self) -> bool {
         match self {
             Self::Cordoned

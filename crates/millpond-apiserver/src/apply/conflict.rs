@@ -33,7 +33,7 @@ pub enum ApplyError {
     /// The request makes no sense.
     #[error("{0}")]
     BadRequest(String),
-    /// Something does not fit the schema; upstream answers 500 without a reason.
+    /// The object does not fit the schema; upstream responds with 500 and no reason.
     #[error("{0}")]
     Failed(String),
 }

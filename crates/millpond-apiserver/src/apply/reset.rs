@@ -15,13 +15,13 @@ pub enum Reset {
     /// Everything counts.
     #[default]
     Nothing,
-    /// All but these fields, and what is below them, count.
+    /// All fields count except these and those below them.
     Fields(FieldSet<'static>),
     /// Only what lies on, or below, these paths counts.
     AllBut(&'static [&'static [Step]]),
 }
 
-/// One step of a path that is kept.
+/// One step of the path to a field that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// This field.

@@ -49,14 +49,14 @@ pub(super) enum Form {
     List,
 }
 
-/// The forms that are still possible when a value is known.
+/// The forms that a value may have at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Forms {
     /// This one.
     One(Form),
-    /// All of them: null does not say.
+    /// All forms: null does not tell.
     All,
-    /// None: nothing may stand here.
+    /// No form: the field must not exist.
     None,
 }
 
@@ -76,7 +76,7 @@ impl Forms {
 pub(super) enum Relation<'s> {
     /// The list is one value.
     Atomic,
-    /// Scalars, each an item by itself.
+    /// Scalars, each an item.
     Set,
     /// Objects identified by these fields.
     Keys(&'s [Box<str>]),
@@ -181,7 +181,7 @@ impl<'s> FieldType<'s> {
         }
     }
 
-    /// The schema, where there is one.
+    /// The schema, if there is one.
     pub(super) fn schema(self) -> Option<&'s Schema> {
         match self {
             Self::Described(Described { schema, .. }) => Some(schema),

@@ -22,11 +22,11 @@ use crate::{admission, convert, kind, meta};
 /// How often a generated name that is taken is generated anew.
 const GENERATE_NAME_TRIES: usize = 8;
 
-/// What became of a write.
+/// The result of a write.
 pub(crate) enum Outcome {
-    /// It is in the store.
+    /// The object was stored.
     Stored(Arc<StoredObject>),
-    /// It would have been (dry run): the object in its served version.
+    /// The object would have been stored (dry run); in its served version.
     DryRun(Box<Value>),
 }
 

@@ -35,7 +35,7 @@ pub(crate) const USER: &str = "kube-apiserver-kubelet-client";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Kinds of addresses, the first that a node has is taken.
 const ADDRESSES: [&str; 5] = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
-/// What a kubelet says of a failure, at most.
+/// Limit on the error text of a kubelet, in bytes.
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// Passes a request for a subresource of a pod on to the kubelet of its node.
@@ -217,7 +217,7 @@ fn pass_on(response: Response<Incoming>) -> ApiResponse {
     passed
 }
 
-/// What a kubelet says instead of doing what was asked.
+/// The error that a kubelet returned.
 async fn refusal(response: Response<Incoming>) -> ApiError {
     let code = response.status();
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

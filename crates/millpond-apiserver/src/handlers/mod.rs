@@ -66,7 +66,7 @@ pub(crate) struct RequestLog {
     has_credentials: bool,
     pub(crate) path: Option<ResourcePath>,
     warnings: Vec<String>,
-    /// What policies add to the audit log.
+    /// Annotations that policies add to the audit log.
     pub(crate) annotations: BTreeMap<String, String>,
 }
 

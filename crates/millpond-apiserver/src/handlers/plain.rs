@@ -15,7 +15,7 @@ use crate::http::path::Target;
 use crate::server::Server;
 use crate::status::ApiError;
 
-/// How long a document may be kept whose address changes with its text.
+/// Cache lifetime of a document whose URL contains a hash of its text.
 const YEAR: jiff::SignedDuration = jiff::SignedDuration::from_hours(365 * 24);
 
 /// Health answers, which need no identity, as with kube-apiserver.
@@ -160,7 +160,7 @@ fn openapi_v2(server: &Server, parts: &Parts) -> Result<ApiResponse, ApiError> {
     Ok(tagged(parts, &document.tag, document.media_type, document.text))
 }
 
-/// The Kubernetes version whose API this is; clients compare it with their own.
+/// The Kubernetes version of this API, which clients compare with their own.
 pub(crate) fn version() -> Value {
     json!({
         "major": "1",

@@ -280,7 +280,7 @@ impl ItemPrefix {
     }
 }
 
-/// What a continue token says: the revision and the last key of the page before.
+/// The content of a continue token: the revision, and the last key of the previous page.
 #[derive(Debug, Serialize, Deserialize)]
 struct Continue {
     rv: i64,
@@ -308,7 +308,7 @@ impl Continue {
     }
 }
 
-/// 410 for a token whose revision is gone, with a token that goes on inconsistently.
+/// The 410 error for a token whose revision is gone, with a token for an inconsistent continuation.
 fn continue_expired(token: &Continue) -> ApiError {
     let mut error = ApiError::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \

@@ -43,7 +43,7 @@ pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<
     }
 }
 
-/// What a request asks of a part of an object.
+/// The change of a subresource that a request asks for.
 enum Wish {
     Put(Value),
     Patch(Patch),

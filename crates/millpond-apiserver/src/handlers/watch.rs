@@ -234,7 +234,7 @@ impl Watcher {
         for (index, event) in events.iter().enumerate() {
             let Some(shown) = self.shown(event) else { continue };
             let frame = match shown {
-                // The usual case: a change whose bytes every watcher shares.
+                // The usual case: all watchers share the bytes of a change.
                 Shown::AsIs(kind) if self.writer.shares_frames() && kind == kind_text(event.kind) => {
                     shared_frame(event)
                 }

@@ -19,7 +19,7 @@ enum Kind {
     Flag,
     Integer,
     Double,
-    /// A list of strings, or one string that stands for a list of one.
+    /// A list of strings; a single string counts as a list of one.
     Texts,
     /// A list of strings inside a message of its own.
     WrappedTexts,
@@ -29,7 +29,7 @@ enum Kind {
     Messages(&'static Message),
     /// A list of messages inside a message of its own, made from one object.
     WrappedMessage(&'static Message),
-    /// An object whose values are messages: a message that repeats pairs of name and value.
+    /// An object whose values are messages; in protobuf, a message that repeats pairs of name and value.
     Named(&'static Message),
     /// The same with the pairs in a field of this number, where the value is a choice of the other number.
     NamedIn(u32, u32, &'static Message),

@@ -26,9 +26,9 @@ use super::record::{HistoryRecord, LiveObject, take_record};
 use super::scan::{Frames, Step};
 use super::writer::{FileWriter, WriteError};
 
-/// The job stops following the log when so little is left for `finish`,
+/// The job stops following the log when at most this much is left for `finish`,
 const CLOSE_ENOUGH_BYTES: u64 = 1 << 20;
-/// or after so many rounds, when commits are faster than the copy.
+/// or after this many rounds, if commits are faster than the copy.
 const MOST_ROUNDS: usize = 8;
 
 /// Everything there is at one revision.
@@ -72,7 +72,7 @@ pub struct CompactedFile {
     _running: Arc<()>,
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug)]
 pub struct CompactionSummary {
     /// Data in the file before.
@@ -232,7 +232,7 @@ impl CompactedFile {
         Ok(())
     }
 
-    /// Where it is being written.
+    /// The path being written.
     pub fn path(&self) -> &Path {
         self.writer.path()
     }

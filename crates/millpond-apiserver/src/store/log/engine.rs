@@ -37,7 +37,7 @@ pub struct Options {
     pub new_store_id: [u8; 16],
     /// History of this age and younger is recovered.
     pub history_ms: u64,
-    /// History of so many records is recovered, however old.
+    /// Number of history records that are recovered, whatever their age.
     pub history_records: usize,
     /// Space is taken, and filled with zeros, in steps of this size at most.
     pub allocation_bytes: u64,
@@ -212,7 +212,7 @@ impl Log {
     pub fn fill_ahead(&mut self) -> Result<(), AppendError> {
         let step = self.options.ahead_bytes;
         let enough = self.allocated - self.end >= step + self.options.reserve_bytes + SLACK_BYTES;
-        // What is closed has exactly the length of its data.
+        // A closed file has exactly the length of its data.
         if self.is_poisoned() || self.slot.clean || enough || self.end < self.ahead_from {
             return Ok(());
         }
@@ -260,10 +260,9 @@ impl Log {
         synced.map_err(|error| self.fail("sync", error))
     }
 
-    /// Whether so much of the file is of no use any more that a compaction
-    /// pays; `kept_bytes` is about what it would leave. A file that grew by
-    /// nothing but new objects would only be copied. A compaction that was
-    /// given up (a full disk?) is not tried again before the file has grown on.
+    /// Whether so much of the file is obsolete that a compaction pays; `kept_bytes` is about the size that it would
+    /// leave. A file that only grew by new objects would merely be copied. After a failed compaction (a full disk?) the
+    /// next one waits until the file has grown further.
     pub fn wants_compaction(&self, kept_bytes: u64) -> bool {
         let step = self.options.compaction_growth_bytes;
         let useless = self.end.saturating_sub(DATA_START + kept_bytes);
@@ -360,7 +359,7 @@ impl Log {
             cut.map_err(|error| self.fail("cut", error))?;
             return Err(AppendError::DiskFull { action: "enlarge", path: self.path.clone(), source });
         }
-        // Its own sync: a slot may claim the new length only when it is durable.
+        // A separate sync: a slot may claim the new length only once it is durable.
         self.sync()?;
         self.allocated = length;
         Ok(())
@@ -368,8 +367,8 @@ impl Log {
 
     /// Before the first batch: a closed file is marked as being written.
     ///
-    /// Its name is made durable as well. The process that created or compacted it may have ended before doing so, and
-    /// always leaves a closed file.
+    /// Its name is made durable as well. The process that created or compacted the file may have ended before doing so,
+    /// and always leaves a closed file.
     fn mark_open(&mut self) -> Result<(), AppendError> {
         if !self.slot.clean {
             return Ok(());

@@ -69,7 +69,7 @@ const fn plain(definitions: &'static [ColumnDefinition], cells: fn(&Value, Times
 static NAME_AND_AGE: BuiltinColumns =
     plain(&[NAME, AGE], |object, now| vec![json!(read::name(object)), json!(age(object, now))]);
 
-/// The columns of a built-in kind, none for kinds that show name and creation.
+/// The columns of a built-in kind; `None` for kinds that show only name and age.
 pub fn builtin_columns(group: &str, kind: &str) -> Option<&'static BuiltinColumns> {
     Some(match (group, kind) {
         ("", "Pod") => &pods::POD,

@@ -95,7 +95,8 @@ pub(super) fn each(catalog: &Catalog, of: &InstanceType, mut tell: impl FnMut(&s
     of.operating_systems.iter().for_each(|system| put(OS, system));
 }
 
-/// What EC2 publishes of the type's family. Instances run on shared hardware: no price of another tenancy is known.
+/// The labels that EC2's documentation gives for the family. Instances run on shared hardware: no price of another
+/// tenancy is known.
 fn put_ec2(of: &InstanceType, put: &mut impl FnMut(&str, &str)) {
     let Some(facts) = ec2::facts(&of.naming, &of.arch) else { return };
     let truth = |is: bool| if is { "true" } else { "false" };

@@ -15,7 +15,7 @@ const LIMIT_BUDGETS: usize = 50;
 const LIMIT_MIN_VALUES: i64 = 50;
 
 impl NodePool {
-    /// What cannot be.
+    /// The errors of the object.
     pub fn validate(&self) -> Vec<Invalid> {
         let mut invalid = Vec::new();
         let template = &self.spec.template;

@@ -104,7 +104,7 @@ fn catalog_of<'a>(
     })
 }
 
-/// What a pool says about labels: about those of its machines, and about others.
+/// The label requirements of a pool: on labels of its machines, and on others.
 struct Rules {
     machines: Vec<Requirement>,
     own: Vec<(usize, PoolRequirement)>,
@@ -248,7 +248,7 @@ fn type_labels(catalog: &Catalog, of: &InstanceType) -> (String, BTreeMap<String
     (all.remove(TEMPLATE_LABEL).unwrap_or_default(), all)
 }
 
-/// Keeps the types with the lowest price for a core, where only so many are wanted.
+/// Keeps the types with the lowest price per core, if their number is limited.
 fn keep_cheapest(pool: &mut Pool, settings: &Settings<'_>, report: &mut Report) {
     let Some(most) = settings.most_types.filter(|most| pool.machines.len() > *most) else { return };
     let per_core = |machine: &Machine| {

@@ -359,7 +359,7 @@ pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
     kind_needs_place(snapshot, pod, snapshot.classes[pod.class.index()].kind)
 }
 
-/// Like [`Self::needs_place`] for a pod whose kind the caller knows: looking up the classes of a million pods takes too
+/// Like [`needs_place`] for a pod whose kind the caller knows: looking up the classes of a million pods takes too
 /// long.
 pub(crate) fn kind_needs_place(snapshot: &Snapshot, pod: &Pod, kind: PodKind) -> bool {
     let leaving = |node: NodeId| snapshot.nodes[node.index()].state == crate::model::NodeState::Leaving;

@@ -65,7 +65,7 @@ pub(crate) fn amount(resource: &str, amount: i64) -> String {
     }
 }
 
-/// A part of a whole in percent, rounded down; none of nothing.
+/// A part of a whole in percent, rounded down; `None` if the whole is zero.
 pub(crate) fn percent(part: i64, whole: i64) -> Option<i64> {
     let hundredths = i128::from(part) * 100 / i128::from(whole).max(1);
     (whole > 0).then(|| i64::try_from(hundredths).unwrap_or(i64::MAX))

@@ -12,7 +12,7 @@ use super::table::{Side, Table};
 use super::{as_json, as_yaml, print, print_more};
 use crate::failure::{Code, Failure};
 
-/// What every list can be asked for.
+/// Arguments of every list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
@@ -47,18 +47,18 @@ pub(crate) trait List {
     fn grid(&self, wide: bool) -> Grid;
     /// For scripts.
     fn view(&self) -> Value;
-    /// What kubectl takes, line by line.
+    /// Names in kubectl's form, one per line.
     fn names(&self) -> Vec<String>;
 }
 
-/// A table whose rows have names and come again.
+/// A table whose rows have names and are printed repeatedly.
 pub(crate) struct Grid {
     pub(crate) columns: Vec<(&'static str, Side)>,
     /// The first cell is the name.
     pub(crate) rows: Vec<Vec<String>>,
-    /// The column that changes by itself.
+    /// The column that changes with time.
     pub(crate) age: &'static str,
-    /// The column that says so when a row is gone.
+    /// The column that shows that a row is gone.
     pub(crate) state: &'static str,
     /// Below the table.
     pub(crate) footer: String,
@@ -88,7 +88,7 @@ pub(crate) fn run<L: List>(
     let mut before: Option<Grid> = None;
     loop {
         let listing = cluster.read(EVERYTHING)?;
-        // What is odd is said once.
+        // Remarks are printed only once.
         let input = match &before {
             None => input::take(&args.input, &listing.texts, Purpose::List, messages)?,
             Some(_) => input::take(&args.input, &listing.texts, Purpose::List, &mut std::io::sink())?,

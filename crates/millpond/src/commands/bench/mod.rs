@@ -67,7 +67,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What this process holds in memory, in megabytes.
+/// Memory of this process, in megabytes.
 fn memory_mb() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;

@@ -184,7 +184,7 @@ Mixes:
     )
 }
 
-/// More pods than this do not fit the memory of the machines that this is meant for.
+/// Limit on pods: more do not fit the memory of the machines that this is made for.
 const MOST_PODS: u64 = 100_000_000;
 
 pub(crate) fn karpenter(args: KarpenterArgs) -> anyhow::Result<()> {

@@ -56,7 +56,7 @@ pub(crate) struct ImportArgs {
     output: OutputArgs,
 }
 
-/// What both need besides objects.
+/// Arguments of both commands besides objects.
 #[derive(Debug, Args)]
 struct SharedArgs {
     /// Types and prices
@@ -134,7 +134,7 @@ pub(crate) fn import(args: &ImportArgs, out: &mut impl Write, messages: &mut imp
     run(&work, out, messages)
 }
 
-/// What is to be done.
+/// The inputs of a conversion.
 struct Work<'a> {
     texts: Vec<(String, Vec<u8>)>,
     target: Target,

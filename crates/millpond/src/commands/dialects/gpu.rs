@@ -27,7 +27,7 @@ pub(crate) struct VsphereArgs {
 }
 
 impl VsphereArgs {
-    /// With what the environment says.
+    /// With credentials from the environment.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
             secret: self.vsphere_secret.clone(),
@@ -44,7 +44,7 @@ fn secret(text: &str) -> Result<(String, String), String> {
     Ok((namespace.to_owned(), name.to_owned()))
 }
 
-/// What the command line says of GPU jobs.
+/// Arguments for GPU jobs.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GpuArgs {
     #[command(flatten)]

@@ -112,7 +112,7 @@ struct Placed<'e> {
     reservation: Option<(String, String, String)>,
     /// Why nothing fits.
     why: String,
-    /// What would help then.
+    /// A proposal that would help.
     proposal: Option<Proposal>,
 }
 

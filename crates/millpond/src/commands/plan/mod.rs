@@ -24,7 +24,7 @@ use super::input::{self, InputArgs, Purpose};
 use super::{as_json, as_yaml};
 use crate::failure::{Code, Failure};
 
-/// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
+/// The work of `--budget thorough`: ten times the default, for a plan that is used for long.
 const THOROUGH: u64 = 200_000;
 
 /// The arguments of `plan`.

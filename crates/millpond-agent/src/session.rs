@@ -23,7 +23,7 @@ pub enum SessionError {
     #[error("cannot use the kubeconfig")]
     Kubeconfig(#[source] kube::config::KubeconfigError),
     /// The API server refused, or could not be reached.
-    #[error("{}", told(.0))]
+    #[error("{}", message_of(.0))]
     Request(Box<kube::Error>),
     /// The API server did not answer.
     #[error("no answer within {} s", ANSWERED_WITHIN.as_secs())]
@@ -34,7 +34,7 @@ pub enum SessionError {
 }
 
 /// The server's message, or the error of the connection.
-fn told(error: &kube::Error) -> String {
+fn message_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         other => crate::executor::describe(other),

@@ -229,10 +229,10 @@ impl Server {
         }
     }
 
-    pub(crate) fn observe(&self, parts: &Parts, told: &RequestLog, status: StatusCode, took: Duration) {
-        self.metrics.observe(told, status, took);
+    pub(crate) fn observe(&self, parts: &Parts, request_log: &RequestLog, status: StatusCode, took: Duration) {
+        self.metrics.observe(request_log, status, took);
         if let Some(audit) = &self.audit {
-            audit.write(self.clock.now(), parts, told, status, took);
+            audit.write(self.clock.now(), parts, request_log, status, took);
         }
     }
 

@@ -29,7 +29,7 @@ use crate::cargo;
 use crate::karpenter::stack::{Engine, Kit};
 use crate::real_cluster::ensure_parts;
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only this scenario (repeatable): burst, zones, scale-down

@@ -161,7 +161,7 @@ fn disk_image() -> Definition {
         ])
 }
 
-/// What builds and uploads have in common.
+/// The fields that builds and uploads share.
 fn image_record(state: &'static str) -> Schema {
     object("Observed state")
         .field("state", string(state))

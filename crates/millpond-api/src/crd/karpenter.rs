@@ -91,7 +91,7 @@ fn template() -> Schema {
     object("Template of the pool's nodes").field("metadata", metadata).required("spec", node_fields(spec, true))
 }
 
-/// What pools and claims say of a node alike.
+/// The fields that pools and claims share.
 fn node_fields(spec: Schema, of_pool: bool) -> Schema {
     let age = duration_or_never("Age at which a node is replaced; Never for no such age");
     spec.field("taints", taints("Taints of the node, for good"))

@@ -61,10 +61,10 @@ pub(super) fn node_class_ref(changes: bool) -> Schema {
         .rule_at(".kind", "self.kind == oldSelf.kind", "nodeClassRef.kind is immutable: make another pool")
 }
 
-/// Who speaks of labels, and what they may not say.
+/// The kind of object that a requirement is part of, which decides the keys and fields that it may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
-    /// A pool: the label of pools is its own business, and `minValues` may be asked for.
+    /// A pool: it may not name the pool label, and may have `minValues`.
     Pool,
     /// A claim: as a pool, and it may name its pool.
     Claim,
@@ -130,7 +130,8 @@ pub(super) fn requirements(description: &str, speaker: Speaker) -> Schema {
     if speaker == Speaker::Pool { without_contradictions(requirements) } else { requirements }
 }
 
-/// Refuses requirements of one label that nothing can meet, as far as is possible without comparing long lists.
+/// Rejects requirements on one label that contradict each other, as far as that is possible without comparing long
+/// lists.
 fn without_contradictions(requirements: Schema) -> Schema {
     requirements
         .rule(
@@ -192,7 +193,7 @@ pub(super) fn namespaced_name(description: &str) -> Schema {
         .field("namespace", string("Its namespace; the same one without it"))
 }
 
-/// A number of things that are never fewer than none.
+/// A number that is not negative.
 pub(super) fn count(description: &str) -> Schema {
     int32(description).at_least(0)
 }

@@ -211,9 +211,9 @@ fn current_time() -> i64 {
 }
 
 fn unreadable(errors: &[impl std::fmt::Display], more: usize) -> anyhow::Error {
-    let told: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+    let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
     let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-    let message = format!("what was read cannot be planned with:\n{}{rest}", told.join("\n"));
+    let message = format!("what was read cannot be planned with:\n{}{rest}", lines.join("\n"));
     let hint = Some("nothing was planned; mend these and try again".to_owned());
     anyhow::Error::new(Failure { message, code: None, hint })
 }

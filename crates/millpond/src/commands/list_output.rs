@@ -139,14 +139,14 @@ impl Grid {
         };
         let mut table = self.table();
         let is_new = |row: &Vec<String>| old.get(row[0].as_str()).is_none_or(|other| !same(row, other));
-        let mut told: Vec<bool> = self.rows.iter().map(is_new).collect();
+        let mut shown: Vec<bool> = self.rows.iter().map(is_new).collect();
         for row in before.rows.iter().filter(|row| !self.rows.iter().any(|other| other[0] == row[0])) {
             let mut gone = row.clone();
             "Gone".clone_into(&mut gone[state]);
             table.row(gone);
-            told.push(true);
+            shown.push(true);
         }
-        let lines = table.lines().into_iter().skip(1).zip(told).filter(|(_, told)| *told);
+        let lines = table.lines().into_iter().skip(1).zip(shown).filter(|(_, shown)| *shown);
         lines.map(|(line, _)| format!("{line}\n")).collect()
     }
 }

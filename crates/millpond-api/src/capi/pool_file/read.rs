@@ -72,16 +72,16 @@ impl<'t, 'a> Fields<'t, 'a> {
 
 impl Reader<'_> {
     fn fail(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
-        let error = self.told(place, field, text, problem.into());
+        let error = self.file_error(place, field, text, problem.into());
         self.errors.push(error);
     }
 
     fn warn(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
-        let warning = self.told(place, field, text, problem.into());
+        let warning = self.file_error(place, field, text, problem.into());
         self.warnings.push(warning);
     }
 
-    fn told(&self, place: Position, field: &str, text: &str, problem: String) -> FileError {
+    fn file_error(&self, place: Position, field: &str, text: &str, problem: String) -> FileError {
         FileError {
             file: self.file.to_owned(),
             line: place.line.into(),

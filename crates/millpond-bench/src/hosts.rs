@@ -11,7 +11,7 @@ const SELECTORS: [&[(&str, &str)]; 6] = [
     &[("team", "b"), ("arch", "arm64")],
     &[("gpu", "true")],
 ];
-/// The label of hosts that are told apart.
+/// The label of hosts that are distinguished.
 const NAME: &str = "name";
 /// Pools of a fleet.
 const POOLS: usize = 48;

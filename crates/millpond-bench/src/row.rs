@@ -21,7 +21,7 @@ pub struct Row {
     pub unplaced: usize,
     /// Dollars per hour of all nodes when the plan is done.
     pub cost_per_hour: f64,
-    /// What any plan costs at least; none where the policy does not say.
+    /// What any plan costs at least; `None` if the policy does not say.
     pub bound: Option<f64>,
     /// `costPerHour / bound − 1`.
     pub gap: Option<f64>,

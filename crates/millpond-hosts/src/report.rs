@@ -145,7 +145,7 @@ pub struct HostReport {
     pub namespace: String,
     /// Where it is in its life.
     pub state: String,
-    /// Why it cannot be given to a machine now; none if it can.
+    /// Why it cannot be given to a machine now; `None` if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
     /// Pool of the machine that holds it.

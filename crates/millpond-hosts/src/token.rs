@@ -69,7 +69,7 @@ impl UsedBy {
 }
 
 impl Token {
-    /// The token of a Secret; none if the Secret is of another type.
+    /// The token of a Secret; `None` if the Secret is of another type.
     pub fn read(secret: &Secret) -> Option<Self> {
         if secret.type_.as_deref() != Some(TYPE) {
             return None;

@@ -103,7 +103,7 @@ fn node(snapshot: &mut Snapshot, random: &mut Random, types: &[TypeId], number: 
     bought(snapshot, chosen, zone, &format!("node-{number:05}"))
 }
 
-/// The used share of what a machine has least of, in per mille; none if it is too small.
+/// The used share of what a machine has least of, in per mille; `None` if it is too small.
 fn fill(of: &InstanceType, used: &Resources) -> Option<u64> {
     let share = |resource| {
         let (used, has) = (used.get(resource), of.allocatable.get(resource).max(1));

@@ -206,7 +206,7 @@ mod tests {
             shown(&drafts(&cluster(), &shared, &HashMap::new())),
             [(vec![0, 1], vec![0], 60), (vec![2], vec![], 50)]
         );
-        // It ends up on a node that is bought for pods that wait.
+        // It ends up on a node that is bought for pending pods.
         let relies = plan(steps(), &[(0, Target::New(1)), (1, Target::New(0)), (2, stays)]);
         assert_eq!(
             shown(&drafts(&cluster(), &relies, &HashMap::new())),

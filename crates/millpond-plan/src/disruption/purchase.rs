@@ -1,7 +1,7 @@
 //! What to buy for pods whose nodes are removed and that fit on no remaining node: all of them together, by the packing
 //! kernel.
 //!
-//! Topology rules about zones and other domains are met by keeping each pod in its domain for as long as it may be
+//! Topology rules about zones and other domains are met by keeping each pod in its domain as long as it may be
 //! scheduled there again ([`domains`]): it goes to a node with the same values of those labels. Rules about the
 //! hostname are part of the packing problem or are checked in the cluster state.
 //!

@@ -55,7 +55,7 @@ pub(super) struct SchedulingOrders {
 }
 
 impl SchedulingOrders {
-    /// Takes pods by class: the request of one pod, and how many there are.
+    /// Takes pods by class: the request of one pod, and their number.
     pub(super) fn new<'r>(pods: impl IntoIterator<Item = (&'r Resources, usize)>) -> Self {
         let pods: Vec<_> = pods.into_iter().collect();
         let resources = asked_for(pods.iter().map(|(request, _)| *request));

@@ -150,7 +150,7 @@ fn is_bound(cluster: &ClusterState<'_>, class: ClassId) -> bool {
     !cluster.topology().is_free(class) || !cluster.snapshot().classes[class.index()].host_ports.is_empty()
 }
 
-/// Classes that one node of a group could take, by decreasing size, with the number of pods that wait.
+/// Classes that one node of a group could take, by decreasing size, with the number of pending pods.
 fn fitting(builder: &mut PlanBuilder<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>, offer: usize) -> Vec<(ClassId, u32)> {
     let snapshot = builder.snapshot;
     let free = &builder.market.offer(offer).free;

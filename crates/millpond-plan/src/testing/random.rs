@@ -27,7 +27,7 @@ pub struct Recipe {
     pub zones: usize,
     /// Pools.
     pub pools: usize,
-    /// Nodes that are there.
+    /// Existing nodes.
     pub nodes: usize,
     /// Pools of different weight.
     pub weights: bool,

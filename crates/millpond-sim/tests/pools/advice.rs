@@ -48,7 +48,7 @@ async fn advised(basin: &Basin, what: &str, says: impl Fn(&ScalingAdviceSpec) ->
     known(basin).expect("it was there")
 }
 
-/// Template, zone, how many there are and should come.
+/// Template, zone and number of the nodes to add.
 fn coming(spec: &ScalingAdviceSpec) -> Vec<(String, String, i32, i32)> {
     let items = spec.scale_out_plan.iter().flat_map(|plan| &plan.items);
     let row = |item: &millpond_api::scaling_advisor::ScaleOutItem| {

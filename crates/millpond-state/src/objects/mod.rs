@@ -74,7 +74,7 @@ pub enum Kind {
     ScalingConstraint,
     /// A catalogue of instance types, in some.
     ConfigMap,
-    /// Machines of Cluster API, and what says how many there are and what they are.
+    /// Machines of Cluster API, and what sets their number and their template.
     ClusterApi(ApiKind),
 }
 
@@ -265,7 +265,7 @@ pub enum Object<'a> {
     ScalingConstraint(Box<ScalingConstraint>),
     /// A catalogue of instance types, in some.
     ConfigMap(ConfigMap<'a>),
-    /// Machines of Cluster API, and what says how many there are and what they are.
+    /// Machines of Cluster API, and what sets their number and their template.
     ClusterApi(ApiKind, Box<Raw>),
 }
 

@@ -264,7 +264,7 @@ impl<'a> SpreadScores<'a> {
 }
 
 impl SoftState<'_> {
-    /// Opens the domains of the candidates and says how many there are.
+    /// Opens the domains of the candidates and returns their number.
     fn open_domains(&mut self, candidates: &[Slot]) -> usize {
         let mut missing = 0;
         for slot in candidates {

@@ -1,12 +1,12 @@
 //! Karpenter's rules (v1.14): a queue, claims that stay open, and a type at the very end.
 //!
 //! 1. Pods in the order of cpu, memory (both largest first), creation and name.
-//! 2. Each goes to the first place that takes it: existing nodes (initialized first, then by name), then claims of this
-//! round (fewest pods first, then oldest), then a new claim of the first pool by weight (equal weights: name
-//! descending).
+//! 2. Each goes to the first place that takes it: existing nodes (initialized first, then by name), then claims of
+//!    this round (fewest pods first, then oldest), then a new claim of the first pool by weight (equal weights: name
+//!    descending).
 //! 3. A claim keeps every type and offering that still fits; each pod narrows them. A spread or an affinity picks
 //!    one domain when the pod joins. Limits are kept pessimistically: a claim counts as its largest type.
-//! 4. What a pod would like is required at first, and given up piece by piece where it finds no place ([`preferences`]).
+//! 4. Preferences of a pod are required at first, and given up one by one if it finds no place ([`preferences`]).
 //! 5. A claim becomes its cheapest offering; ties by name of the type, then reserved before spot before on-demand,
 //!    then zone.
 //!

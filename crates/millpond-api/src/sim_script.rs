@@ -151,7 +151,7 @@ pub enum Verb {
     Delete,
     /// A look at one instance.
     Get,
-    /// A look at all instances. Only the script of the cloud as a whole can speak of it.
+    /// Listing all instances. Only the script of the whole cloud can have rules for it.
     List,
 }
 

@@ -8,7 +8,7 @@ use millpond_plan::plan::{Outcome, Settings};
 use crate::row::Row;
 use crate::{Workload, memory};
 
-/// Plans once to warm up, then `times` times (at least once) against the clock; the best time counts.
+/// Plans once to warm up, then `runs` times (at least once) against the clock; the best time counts.
 ///
 /// The clock runs from the snapshot, whose texts are numbers already, to the finished plan with every pod's place,
 /// the bound and the report. Making the workload and dropping the plan are not part of it.

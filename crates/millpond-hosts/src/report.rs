@@ -135,7 +135,7 @@ pub struct ServedPool {
     pub fix: Option<FixReport>,
 }
 
-/// What a host is, who holds it, what it could serve.
+/// The properties of a host, the machine that holds it, and the pools that it suits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostReport {

@@ -73,8 +73,8 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Creates an instance: the first of the request's choices that is available.
     ///
-    /// A token makes one instance, ever. Asked again with a token that was used before, also at the same time or by
-    /// another process, it gives the instance of then, whatever the request says now; once that instance is gone,
+    /// A token creates at most one instance, ever. A later call with a used token, even at the same time or from
+    /// another process, returns the same instance, whatever the request says; once that instance is gone, it returns
     /// [`ProviderError::NotFound`].
     ///
     /// [`ProviderError::CapacityUnavailable`] names every choice that was tried, so that all of them are learned from

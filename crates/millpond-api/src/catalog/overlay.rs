@@ -11,9 +11,8 @@
 //! by itself, which a type has if one of its offerings matches. Surcharges of
 //! all that match add up. A price never falls below 0.
 //!
-//! Overlays in a cluster have one rule more: of two with the same weight that
-//! say something about the same offering the one that would lose is not used
-//! at all, and says so in its status ([`conflicts`]).
+//! One more rule applies to overlays in a cluster: of two with the same weight that set something for the same
+//! offering, the one that would lose is not applied, and its status says so ([`conflicts`]).
 
 mod conflict;
 mod file;

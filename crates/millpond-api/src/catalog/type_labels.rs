@@ -36,7 +36,7 @@ fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
 /// All but zone and capacity type.
 fn fixed(catalog: &Catalog, of: &InstanceType) -> LabelValues {
     let mut labels = LabelValues::new();
-    // What the type says itself comes last and holds; only of operating systems there are several.
+    // The type's own labels come last and win; only operating systems may have several values.
     each(catalog, of, |key, value| match labels.entry(key.to_owned()) {
         Entry::Vacant(entry) => {
             entry.insert(vec![value.to_owned()]);

@@ -1,7 +1,7 @@
 //! `millpond.dev/v1alpha1` DiskImage, ImageBuild and ImageUpload: images that builders make, and where they are.
 //!
-//! A DiskImage stands for an image of nodepool.yaml; its spec is what an operator asks for. Builds and uploads are
-//! records of builders, which write both halves in one step. Deleting one of them deletes what it stands for.
+//! A DiskImage represents an image of nodepool.yaml; operators write its spec. Builds and uploads are records of
+//! builders, which write spec and status in one step. Deleting a record deletes the build or upload that it describes.
 
 use std::collections::BTreeMap;
 

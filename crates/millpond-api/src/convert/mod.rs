@@ -10,8 +10,8 @@
 //!                                  table ─▶ report
 //! ```
 //!
-//! What goes where is one table ([`table`]); what it does not speak of is reported as dropped. Files, flags and words
-//! are not here but in the command line.
+//! One table ([`table`]) says which field becomes which; a field that it does not mention is reported as dropped.
+//! Files, flags and messages belong to the command line.
 
 mod cluster_autoscaler;
 mod fleet;

@@ -85,7 +85,7 @@ const fn row(field: &'static str, to: [Verdict; 4]) -> Row {
     Row { field, to }
 }
 
-/// Where a pool's nodes are described: the same in every target that has the field at all.
+/// For descriptions of a pool's nodes, which are kept unchanged in every target that has the field.
 const SAME: Verdict = Kept("the same");
 
 const OF_THE_OBJECT: Verdict = Dropped("it is about the object, not about nodes");

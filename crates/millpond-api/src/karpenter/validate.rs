@@ -82,7 +82,7 @@ fn check_requirement(requirement: &PoolRequirement) -> Result<(), (&'static str,
         return Err((".key", problem));
     }
     let plain = Requirement { key: key.clone(), operator: *operator, values: values.clone() };
-    // Karpenter takes `NotIn` without values as no requirement at all.
+    // Karpenter ignores `NotIn` without values.
     if *operator != Operator::NotIn || !values.is_empty() {
         plain.check().map_err(|error| (".values", error.to_string()))?;
     }

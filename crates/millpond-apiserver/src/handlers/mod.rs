@@ -170,9 +170,8 @@ where
     result
 }
 
-/// Whether the identity, or the one that it wants to act as, may do what the path and the method say; gives the one that
-/// does. This is asked first, so that answers about what there
-/// is are given only to those who may know.
+/// Whether the identity, or the one that it impersonates, may perform the request; returns the acting identity. This is
+/// checked first, so that a user without the right learns nothing about what exists.
 fn authorize_resource(
     server: &Server,
     parts: &Parts,

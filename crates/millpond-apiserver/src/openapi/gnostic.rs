@@ -1,7 +1,7 @@
 //! `/openapi/v2` in protobuf, the only form that client-go's discovery asks for.
 //!
-//! The messages are gnostic's (`openapi.v2.Document`). A table for each says which JSON key stands in which
-//! field; whatever starts with `x-` goes to the extensions as text.
+//! The messages are gnostic's (`openapi.v2.Document`). A table for each message maps JSON keys to fields; keys that
+//! start with `x-` go to the extensions as text.
 
 use serde_json::Value;
 

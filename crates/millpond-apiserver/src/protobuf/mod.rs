@@ -60,7 +60,7 @@ pub struct ProtobufError {
 /// Why a body is invalid; the sentences are Kubernetes' own where it has them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// No bytes at all.
+    /// The body is empty.
     #[error("empty data")]
     EmptyData,
     /// No envelope.

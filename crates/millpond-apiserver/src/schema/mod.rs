@@ -63,7 +63,7 @@ pub enum ListType {
     /// The whole list has one owner.
     #[default]
     Atomic,
-    /// Scalars, each owned by itself.
+    /// Scalars, each with its own owners.
     Set,
     /// Objects identified by [`Schema::list_map_keys`].
     Map,

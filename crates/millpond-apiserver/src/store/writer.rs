@@ -200,9 +200,9 @@ struct Batch {
 }
 
 impl Batch {
-    /// Deletes apart from the rest, each in order. What only goes on with a deletion (a deadline is set, a finalizer
-    /// removed) counts as a delete: it leads to one. No delete depends on another write of its batch, because a write
-    /// names a revision that was committed before.
+    /// Separates deletes from other writes, each in order. A write that only continues a deletion (it sets a deadline
+    /// or removes a finalizer) counts as a delete, because it leads to one. No delete depends on another write of its
+    /// batch, because a write names a revision that was committed before.
     fn split_deletes(self) -> (Self, Self) {
         let (mut deletes, mut others) = (Self::default(), Self::default());
         for ((record, object), reply) in self.records.into_iter().zip(self.objects).zip(self.replies) {
@@ -487,8 +487,8 @@ mod tests {
     use super::super::{EncodedObject, Expect};
     use super::*;
 
-    /// One turn of the thread with so many writers under way: the first has queued its write, the others do so
-    /// while the thread pauses. Gives the pauses and, of the file, batches and records.
+    /// One turn of the writer thread with this many writers: the first has queued its write, the others do so while the
+    /// thread pauses. Returns the number of pauses, and the batches and records in the file.
     fn turn_with(writers: usize) -> (usize, u64, u64) {
         let directory = tempfile::tempdir().unwrap();
         let (log, recovered) = Log::open(directory.path(), log::Options::new(0, [7; 16])).unwrap();

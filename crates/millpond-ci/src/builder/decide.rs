@@ -147,7 +147,7 @@ pub enum BuildReason {
 /// Why an image is not built now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IdleReason {
-    /// The configuration says so.
+    /// The configuration pauses it.
     PausedByConfig,
     /// A person paused it.
     Paused,

@@ -31,9 +31,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Tells when [`records`](Self::records) has changed: the value counts the changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Announces these pools, and no others, as those of this launcher. The store announces them again by itself after a
-    /// lost connection. A pool takes part in decisions once its id is in [`Records::ours`]: of several launchers with
-    /// the same provider one at a time has it.
+    /// Announces exactly these pools as those of this launcher. The store announces them again after a lost connection.
+    /// A pool takes part in decisions once its id is in [`Records::ours`]: if several launchers have the same provider,
+    /// one at a time owns the pool.
     fn announce(&self, pools: Vec<PoolSpec>);
 
     /// Takes the lock of a record without waiting for it. False if another process holds it or the record is gone.

@@ -30,7 +30,7 @@ struct Shared {
 pub(super) struct Item {
     /// Records that it works on.
     pub(super) keys: BTreeSet<Key>,
-    /// Nodes as they will be: new ones, and changes of those that are there.
+    /// Nodes as they will be: new ones, and changes of existing ones.
     pub(super) nodes: BTreeMap<String, Node>,
     /// Whether it creates nodes whose ids are not known here yet.
     pub(super) is_creating: bool,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Body, Web, now};
 use crate::records::{list_nodes, list_requests};
 
-/// The column that changes by itself.
+/// The column that changes with time.
 const AGE: &str = "age";
 
 struct Watch {

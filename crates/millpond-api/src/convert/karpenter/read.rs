@@ -240,7 +240,7 @@ fn sum(rule: Reserved, settings: Option<&Amounts>, more: Reserved) -> Amounts {
     Amounts(parts.into_iter().filter_map(part).collect())
 }
 
-/// The template that a type stands for, and its labels beyond those of every provider.
+/// The template of a type, and its labels beyond those of every provider.
 fn type_labels(catalog: &Catalog, of: &InstanceType) -> (String, BTreeMap<String, String>) {
     let all = catalog.labels(of).into_iter().filter(|(key, _)| !labels::WELL_KNOWN.contains(&key.as_str()));
     let single = |(key, mut values): (String, Vec<String>)| values.pop().map(|value| (key, value));

@@ -206,9 +206,9 @@ impl Log {
         Ok(())
     }
 
-    /// Takes a little more space before it is needed. For the moment after a commit was answered: a commit that has to
-    /// take space itself takes much of it, and all who commit wait for that. A full disk is for the commit to tell that
-    /// needs the space.
+    /// Extends the file a little before the space is needed. Called after a commit was answered: a commit that has to
+    /// extend the file itself takes a larger step, and all its writers wait for that. A full disk is not reported here
+    /// but by the commit that needs the space.
     pub fn fill_ahead(&mut self) -> Result<(), AppendError> {
         let step = self.options.ahead_bytes;
         let enough = self.allocated - self.end >= step + self.options.reserve_bytes + SLACK_BYTES;

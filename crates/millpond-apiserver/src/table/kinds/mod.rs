@@ -156,7 +156,7 @@ pub(super) fn age_of(time: Option<Timestamp>, now: Timestamp) -> String {
     time.map_or_else(|| "<unknown>".to_owned(), |time| human_duration(now.duration_since(time)))
 }
 
-/// The first of a text and what stands for none.
+/// A text, or a replacement if it is empty.
 fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
     if text.is_empty() { none } else { text }
 }

@@ -19,9 +19,9 @@ pub enum PathElement<'a> {
     Field(Cow<'a, str>),
     /// The item of a map list that has these key fields (sorted by name).
     Key(Box<[KeyField<'a>]>),
-    /// The item of a set that has this value.
+    /// The item of a set with this value.
     Value(Cow<'a, Value>),
-    /// The item at this place of a list.
+    /// The item at this index of a list.
     Index(i64),
 }
 
@@ -34,13 +34,13 @@ pub struct KeyField<'a> {
     pub value: Cow<'a, Value>,
 }
 
-/// A key of FieldsV1 that cannot be read.
+/// A key of FieldsV1 that is not a valid path element.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// The text is too short for a type and a colon.
     #[error("key must be 2 characters long: {0}")]
     TooShort(String),
-    /// The second character is something else.
+    /// The second character is not a colon.
     #[error("missing colon: {0}")]
     MissingColon(String),
     /// The text after the colon is invalid.

@@ -12,7 +12,7 @@ use super::path::PathElement;
 /// Fields that a request to a resource or subresource neither changes nor owns.
 #[derive(Debug, Clone, Default)]
 pub enum Reset {
-    /// Everything counts.
+    /// Every field counts.
     #[default]
     Nothing,
     /// All fields count except these and those below them.
@@ -92,7 +92,7 @@ pub fn custom(subresource: &str, has_status: bool) -> &'static Reset {
 }
 
 impl Reset {
-    /// Takes out of a set what does not count.
+    /// Removes the fields that do not count from a set.
     pub(super) fn filter(&self, set: &mut FieldSet<'_>) {
         match self {
             Self::Nothing => {}

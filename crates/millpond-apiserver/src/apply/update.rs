@@ -35,7 +35,7 @@ pub trait Versions {
     }
 }
 
-/// How a version of a kind sees its objects.
+/// The schema view of one version of a kind.
 #[derive(Clone, Copy)]
 pub struct Version<'a> {
     /// Schema of an object.

@@ -1,4 +1,4 @@
-//! Create.
+//! Creates objects.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The answer to the client.
+    /// The response to the client.
     pub(crate) fn respond(&self, call: &Call, status: StatusCode) -> ApiResponse {
         match self {
             Self::Stored(object) => respond::object(call, status, object),
@@ -180,7 +180,7 @@ fn dry_run(call: &Call, object: Value, name: &str) -> Result<Outcome, ApiError> 
     Ok(Outcome::DryRun(Box::new(object)))
 }
 
-/// Fills in what only the server says.
+/// Sets the fields that only the server sets.
 fn set_system_fields(call: &Call, object: &mut Value) {
     let metadata = &mut object["metadata"];
     metadata["uid"] = json!(new_uid());

@@ -42,7 +42,7 @@ fn parse_protobuf(resource: &Resource, body: &Bytes) -> Result<Value, ApiError> 
     protobuf::decode(body, &default).map_err(|error| error.to_api_error(&resource.kind, body))
 }
 
-/// 415.
+/// The error 415.
 pub(crate) fn unsupported(_media_type: &str, accepted: &str) -> ApiError {
     ApiError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,

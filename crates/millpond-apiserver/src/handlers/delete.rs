@@ -19,7 +19,7 @@ use crate::status::{ApiError, FieldError};
 use crate::store::{CommitError, EncodedObject, Expect, Limits, SetAside, StoredObject, Write};
 use crate::{admission, convert};
 
-/// Collections whose delete answers with the object instead of a Status.
+/// Collections whose delete responds with the object instead of a Status.
 const RETURNS_OBJECT: &[&str] = &[
     "namespaces",
     "persistentvolumes",
@@ -130,7 +130,7 @@ fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Prop
 pub(crate) enum Deleted {
     /// The object is gone; this was its last state.
     Gone(Value),
-    /// The object is on its way out.
+    /// The object is terminating.
     Going(Value),
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn delete(call: &mut Call, body: &Bytes) -> Result<ApiResponse,
     })
 }
 
-/// The Status that tells of a finished delete.
+/// The Status of a completed delete.
 fn success(resource: &Resource, object: &Value) -> Value {
     let mut details =
         json!({"name": object["metadata"]["name"], "kind": resource.plural, "uid": object["metadata"]["uid"]});

@@ -31,7 +31,7 @@ use crate::status::ApiError;
 
 /// The user of the client certificate. It has the role `system:kubelet-api-admin`.
 pub(crate) const USER: &str = "kube-apiserver-kubelet-client";
-/// How long a kubelet may take to be reached.
+/// Time limit of connecting to a kubelet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Kinds of addresses, the first that a node has is taken.
 const ADDRESSES: [&str; 5] = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
@@ -63,7 +63,7 @@ fn may_create(call: &Call, subresource: &str) -> Result<(), ApiError> {
     auth::authorize(&call.server, &call.identity, &wanted)
 }
 
-/// Where a kubelet listens.
+/// The address of a kubelet.
 struct Kubelet {
     node: String,
     host: String,
@@ -205,7 +205,7 @@ fn container(call: &Call, pod: &Value, query: &str) -> Result<String, ApiError> 
     }
 }
 
-/// The body as it comes.
+/// Passes the body on unchanged.
 fn pass_on(response: Response<Incoming>) -> ApiResponse {
     let (parts, body) = response.into_parts();
     let frames = body.into_data_stream().take_while(|piece| std::future::ready(piece.is_ok()));

@@ -37,7 +37,7 @@ use crate::selector::FieldSelector;
 use crate::server::{Authenticated, Caller, Origin, Server};
 use crate::status::ApiError;
 
-/// Answers one request.
+/// Responds to one request.
 pub(crate) async fn handle<B>(server: Arc<Server>, request: Request<B>, caller: Caller) -> ApiResponse
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -189,7 +189,7 @@ fn authorize_resource(
         group: &path.group,
         resource: &path.plural,
         subresource: path.subresource.as_deref().unwrap_or_default(),
-        // A namespace is within itself.
+        // For a namespace itself, its own name is the namespace of the check.
         namespace: match (&path.namespace, &path.name) {
             (Some(namespace), _) => namespace,
             (None, Some(name)) if path.group.is_empty() && path.plural == "namespaces" => name,

@@ -24,7 +24,7 @@ use crate::table;
 /// Lists are written in pieces of about this size: large enough for few writes, small enough to stay cheap.
 const LIST_PIECE_BYTES: usize = 256 << 10;
 
-/// One object.
+/// Gets one object.
 pub(crate) fn get(call: &Call) -> Result<ApiResponse, ApiError> {
     if !call.query.resource_version.is_empty() {
         check_not_in_future(call, parse_revision(&call.query.resource_version)?)?;
@@ -32,7 +32,7 @@ pub(crate) fn get(call: &Call) -> Result<ApiResponse, ApiError> {
     Ok(respond::object(call, StatusCode::OK, &*call.fetch()?))
 }
 
-/// Objects of a collection.
+/// Lists objects of a collection.
 pub(crate) fn list(call: &Call) -> Result<ApiResponse, ApiError> {
     let selection = Selection::of(call)?;
     let long = !selection.selects_all() && call.server.store.count(&call.resource.storage) > LONG_OBJECTS;

@@ -246,7 +246,7 @@ pub(crate) fn service_account_token(call: &mut Call, body: &Bytes) -> Result<Api
     request["metadata"]["creationTimestamp"] = json!(rfc3339(now));
     request["spec"]["audiences"] = json!(claims.aud);
     request["spec"]["expirationSeconds"] = json!(lifetime_s);
-    // Present even where there is none.
+    // The field is present even if there is no reference.
     let reference = request["spec"]["boundObjectRef"].take();
     request["spec"]["boundObjectRef"] = reference;
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(end)});

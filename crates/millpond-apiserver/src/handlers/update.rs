@@ -63,7 +63,7 @@ impl Part {
 pub(crate) struct Changed {
     /// The new object in the served version, defaulted.
     pub(crate) object: Value,
-    /// The resourceVersion that the client insists on.
+    /// The resourceVersion that the client requires.
     pub(crate) precondition: Option<String>,
     /// Owners of fields are still to be computed (apply has done it already).
     pub(crate) track: bool,
@@ -328,7 +328,7 @@ pub(crate) async fn change(
     Err(ApiError::conflict(&call.resource.group, &call.resource.plural, call.name(), MODIFIED))
 }
 
-/// The object that a change makes, validated.
+/// The validated object after a change.
 fn prepare(
     call: &mut Call,
     part: Part,

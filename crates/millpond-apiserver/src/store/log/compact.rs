@@ -31,7 +31,7 @@ const CLOSE_ENOUGH_BYTES: u64 = 1 << 20;
 /// or after this many rounds, if commits are faster than the copy.
 const MOST_ROUNDS: usize = 8;
 
-/// Everything there is at one revision.
+/// All objects at one revision.
 #[derive(Debug)]
 pub struct Snapshot<L> {
     /// The revision of `live`, and the last that `history` may hold.
@@ -66,7 +66,7 @@ pub struct CompactedFile {
     io: Arc<dyn LogIo>,
     old: Arc<dyn LogFile>,
     old_seal: Seal,
-    /// Up to here the old file was followed.
+    /// The old file was followed up to this offset.
     followed: u64,
     snapshot_revision: u64,
     _running: Arc<()>,
@@ -237,7 +237,7 @@ impl CompactedFile {
         self.writer.path()
     }
 
-    /// Gives the compaction up and the space back.
+    /// Abandons the compaction and frees its space.
     pub fn discard(self) {
         let _ = self.io.remove(NEW_FILE_NAME);
     }

@@ -24,7 +24,7 @@ use super::writer::FileWriter;
 /// Zeros that always stay behind the data, so that an open file never has the
 /// length of a closed one.
 const SLACK_BYTES: u64 = PAGE as u64;
-/// Space that a small store takes at a time.
+/// The smallest extension of the file, for small stores.
 const LEAST_ALLOCATION_BYTES: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -33,7 +33,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub struct Options {
     /// The time now: decides what is old, and dates a new store.
     pub now_unix_ms: u64,
-    /// The id of the store, should there be none yet.
+    /// The id of a new store, used if none exists.
     pub new_store_id: [u8; 16],
     /// History of this age and younger is recovered.
     pub history_ms: u64,
@@ -90,7 +90,7 @@ pub struct Log {
     seal: Seal,
     /// The slot that was written last.
     slot: Slot,
-    /// Behind the last batch.
+    /// Offset after the last batch.
     pub(super) end: u64,
     /// Length of the file; zeros from `end` on.
     allocated: u64,
@@ -285,7 +285,7 @@ impl Log {
         self.revision
     }
 
-    /// Why the log is read-only, if it is.
+    /// Why the log is read-only; `None` if it is not.
     pub(super) fn poison_reason(&self) -> Option<Arc<str>> {
         self.poisoned.clone()
     }

@@ -88,7 +88,7 @@ pub enum OpenError {
         /// The path that was searched.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file is not a store.
     #[error("`{}` is not a Millpond store: its first bytes are {found}", path.display())]
     NotAStore {
         /// The file.
@@ -96,7 +96,7 @@ pub enum OpenError {
         /// Its first bytes.
         found: String,
     },
-    /// A later version of the format.
+    /// The file has a later version of the format.
     #[error(
         "the store `{}` has format {found}, and this millpond reads format {supported}",
         path.display()

@@ -36,7 +36,7 @@ pub(crate) enum Tear {
     Nothing,
     /// Every write survives, as after `kill -9`.
     Everything,
-    /// Each sector on its own.
+    /// Each sector survives or not, independently.
     Sectors,
 }
 

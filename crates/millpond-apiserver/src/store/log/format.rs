@@ -57,7 +57,7 @@ pub(super) struct Header {
     pub(super) created_unix_ms: u64,
 }
 
-/// Why a header page was not accepted.
+/// Why a header page is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
     NotAStore,
@@ -285,7 +285,7 @@ impl FrameBuilder {
         builder
     }
 
-    /// Forgets the last frame and begins the next.
+    /// Drops the last frame and starts the next.
     pub(super) fn start(&mut self, kind: FrameKind) {
         // The buffer of a huge batch is freed above this size.
         const KEEP_BYTES: usize = 4 << 20;
@@ -315,7 +315,7 @@ impl FrameBuilder {
         (FRAME_HEADER + FRAME_TRAILER) as u64 + self.payload_bytes()
     }
 
-    /// Completes the frame for its place in the file.
+    /// Seals the frame for its offset in the file.
     pub(super) fn seal(&mut self, seal: Seal, offset: u64) -> &[u8] {
         let payload_bytes = (self.bytes.len() - FRAME_HEADER) as u32;
         let payload_checksum = crc32fast::hash(&self.bytes[FRAME_HEADER..]);

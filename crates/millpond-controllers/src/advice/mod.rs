@@ -267,9 +267,14 @@ fn sentence(spec: &ScalingAdviceSpec) -> String {
     let come: i32 = out.iter().flat_map(|plan| &plan.items).map(|item| item.delta).sum();
     let go = spec.scale_in_plan.as_ref().map_or(0, |plan| plan.items.len());
     let left = out.map_or(0, |plan| plan.unsatisfied_pod_names.len());
-    let nodes = |number: i64| if number == 1 { "1 node".to_owned() } else { format!("{number} nodes") };
-    let pods = if left == 1 { "1 pod".to_owned() } else { format!("{left} pods") };
-    format!("add {}, remove {}; {pods} would still have no place", nodes(come.into()), nodes(go as i64))
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let come = usize::try_from(come).unwrap_or(0);
+    format!(
+        "add {}, remove {}; {} would still have no place",
+        count(come, "node"),
+        count(go, "node"),
+        count(left, "pod")
+    )
 }
 
 /// A constraint in the planner's types.

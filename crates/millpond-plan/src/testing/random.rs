@@ -53,7 +53,7 @@ pub struct Recipe {
     pub one_per_host: bool,
     /// Ports of the host.
     pub ports: bool,
-    /// Wishes.
+    /// Preferences.
     pub preferences: bool,
     /// Daemons.
     pub daemons: bool,

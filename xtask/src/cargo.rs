@@ -82,7 +82,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: Option<String>,
 }
 
-/// What rustc is called for.
+/// What rustc is called for: a library, a binary, a test.
 #[derive(Deserialize)]
 pub(crate) struct Target {
     pub(crate) src_path: PathBuf,

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: the fuzz tests of the tree with further seeds, for as long as one likes. The test command runs the
-//! same tests with the same few seeds each time.
+//! `cargo xtask fuzz`: runs the fuzz tests of the tree with further seeds, for any time. The test command runs the same
+//! tests with the same few seeds each time.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const SEEDS: u64 = 4;
 /// Cases of each property test in one round.
 const CASES: u32 = 2_000;
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only fuzz tests whose names contain this, such as `fuzz_bad_input`

@@ -1,4 +1,4 @@
-//! What Ginkgo, the framework of the Go projects' suites, reports as JSON.
+//! The JSON report of Ginkgo, the test framework of the Go projects.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Ginkgo's word for a spec that held.
 pub(crate) const PASSED: &str = "passed";
 
-/// What came of one spec.
+/// The outcome of one spec.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Why it failed.
     pub(crate) message: String,
-    /// It failed before.
+    /// Whether it failed before.
     pub(crate) is_second_try: bool,
 }
 
@@ -66,8 +66,7 @@ struct Failure {
     message: String,
 }
 
-/// What a report says of the specs that were chosen. A failure outside of a
-/// spec (of the set-up of the whole suite) is an outcome as well.
+/// The outcomes of the chosen specs. A failure outside a spec (in the set-up of the whole suite) is an outcome as well.
 fn outcomes(report: &[u8]) -> Result<Vec<Outcome>> {
     let reports: Vec<Report> = serde_json::from_slice(report)?;
     let specs = reports.into_iter().flat_map(|report| report.spec_reports.unwrap_or_default());

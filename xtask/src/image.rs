@@ -13,7 +13,7 @@ use crate::{cargo, tree};
 /// All crates of the workspace have one version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What the image is called; `localhost/millpond` with the version if nothing is said

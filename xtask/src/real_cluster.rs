@@ -9,7 +9,7 @@ use millpond_testkit::real::{Part, Parts};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds what is missing, and says so, since it takes minutes.
+/// Builds missing parts, and says so, because it takes minutes.
 pub(crate) fn ensure_parts(wanted: &[Part]) -> Result<Parts> {
     let parts = Parts::locate()?;
     for part in wanted {

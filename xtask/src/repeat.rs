@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::suites::{Load, Suite, tests_of};
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Crate of the tests, such as `millpond-sim`

@@ -43,11 +43,11 @@ impl Suite {
         Ok(programs.into_iter().map(suite).collect())
     }
 
-    /// Runs the tests whose names contain a text; all of them without one.
+    /// Runs the tests whose names contain a text; without one, all tests.
     pub(crate) fn run(&self, filter: Option<&str>, variables: &[(&str, String)]) -> Result<Output> {
         let mut command = Command::new(&self.program);
         command.args(filter).current_dir(&self.directory).envs(variables.iter().map(|(name, value)| (name, value)));
-        // As cargo does: tests find the files of their crate by it.
+        // As cargo sets it: tests use it to find the files of their crate.
         command.env("CARGO_MANIFEST_DIR", &self.directory);
         command.output().with_context(|| format!("run the tests of `{}`", self.package))
     }
@@ -92,7 +92,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It only computes.
+            // The thread only computes, so the result of joining it does not matter.
             let _ = thread.join();
         }
     }

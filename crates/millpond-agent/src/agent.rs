@@ -37,7 +37,7 @@ const CREATE_ATTEMPTS: u32 = 20;
 /// Time between two looks at the age of the certificate.
 const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(60);
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How to register, where there are no credentials yet.
@@ -58,7 +58,7 @@ pub struct Options {
     pub version: String,
 }
 
-/// What lets the agent in the first time.
+/// The means of the first registration.
 #[derive(Clone)]
 pub enum Entry {
     /// A one-time token, and the hash of the CA of the server that it is for.
@@ -94,7 +94,7 @@ pub enum AgentError {
     /// The server's CA is not the one that was named.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// There is no certificate.
+    /// No certificate was issued.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
     /// The ByoHost cannot be read or made.
@@ -108,7 +108,7 @@ pub enum AgentError {
     /// The API server knows no hosts.
     #[error("the cluster has no kind ByoHost, or no namespace `{0}`")]
     NoKind(String),
-    /// There is no way in.
+    /// There is neither a token nor a certificate.
     #[error("the host is not registered, and neither a token nor a bootstrap kubeconfig was given")]
     NoEntry,
     /// The certificate's time is over.
@@ -202,7 +202,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
     done
 }
 
-/// What the future gives, unless the agent is stopped before.
+/// The result of the future, unless the agent is stopped before.
 async fn unless_stopped<T, E>(
     stop: &CancellationToken,
     future: impl Future<Output = Result<T, E>>,
@@ -246,7 +246,7 @@ async fn finish_reset(options: &Options) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// The credentials that are there, or new ones.
+/// The existing credentials, or new ones.
 async fn credentials(options: &Options, state: &StateDirectory) -> Result<Credentials, AgentError> {
     let now = Timestamp::now().as_second();
     match (state.credentials()?, &options.entry) {
@@ -265,7 +265,7 @@ async fn credentials(options: &Options, state: &StateDirectory) -> Result<Creden
     }
 }
 
-/// Asks for a certificate until there is one, or never will be.
+/// Requests a certificate until it is issued or finally denied.
 async fn register(options: &Options, state: &StateDirectory, entry: &Entry) -> Result<Credentials, AgentError> {
     let mut attempt = 0;
     loop {

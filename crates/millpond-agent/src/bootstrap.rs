@@ -1,4 +1,4 @@
-//! From a claim to a plan: reads the Secrets that the claim names.
+//! Builds a plan from a claim: reads the Secrets that the claim names.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::plan::Plan;
 use crate::report::Obstacle;
 use crate::session::{Session, SessionError};
 
-/// What a claim leads to.
+/// The result for a claim.
 #[derive(Debug)]
 pub(crate) enum Bootstrap {
     /// A plan.
     Plan(Plan),
-    /// Something is not there yet.
+    /// A dependency does not exist yet.
     Waits(Obstacle),
-    /// What is there can never be executed.
+    /// The content can never be executed.
     Refused(String),
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn plan(
     }
 }
 
-/// The scripts of the installation, where there are any to be run.
+/// The installation scripts, if any have to run.
 async fn installer(
     session: &Session,
     options: &Options,

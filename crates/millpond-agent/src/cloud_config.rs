@@ -18,18 +18,18 @@ const DEFAULT_MODE: u32 = 0o644;
 /// Why bootstrap data cannot be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudConfigError {
-    /// It is no cloud-config.
+    /// The text is not a cloud-config.
     #[error("bootstrap data does not begin with `#cloud-config`")]
     NoHeader,
-    /// It is no YAML.
+    /// The text is not YAML.
     #[error("bootstrap data is not YAML: {0}")]
     Yaml(String),
-    /// Something in it cannot be executed.
+    /// A field cannot be executed.
     #[error("{field}: {problem}")]
     Field {
         /// Where.
         field: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }

@@ -47,12 +47,12 @@ pub enum CredentialsError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }
 
-/// What the agent remembers of the host that it registered.
+/// The stored identity of the registered host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
@@ -110,7 +110,7 @@ impl StateDirectory {
         self.path.join(KUBECONFIG)
     }
 
-    /// The credentials that are there.
+    /// The stored credentials, if there are any.
     pub fn credentials(&self) -> Result<Option<Credentials>, CredentialsError> {
         let path = self.kubeconfig_path();
         let Some(kubeconfig) = self.read(KUBECONFIG)? else { return Ok(None) };
@@ -164,7 +164,7 @@ impl StateDirectory {
         }
     }
 
-    /// What is remembered of the host.
+    /// The stored identity of the host.
     pub fn identity(&self) -> Result<Option<Identity>, CredentialsError> {
         let path = self.path.join(IDENTITY);
         let parse = |text: String| {
@@ -260,7 +260,7 @@ impl Credentials {
         begin + (end - begin) / 100 * share
     }
 
-    /// Whether its life is over at a time.
+    /// Whether it has expired at this time.
     pub fn is_expired(&self, now: i64) -> bool {
         now >= self.validity.1
     }

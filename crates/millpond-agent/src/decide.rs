@@ -1,4 +1,4 @@
-//! What to do next: a pure function of what the ByoHost says and what the journal says.
+//! The next action: a pure function of the ByoHost and the journal.
 
 use millpond_api::byoh::{ByoHost, Claim, names};
 
@@ -17,7 +17,7 @@ pub enum Action {
     Reset,
 }
 
-/// The claim that the agent follows: none while the host is being deleted or is asked to reset.
+/// The claim to follow; `None` while the host is being deleted or asked to reset.
 pub fn claim(host: &ByoHost) -> Option<&Claim> {
     let is_unwanted = host.metadata.is_deleting() || host.metadata.annotations.contains_key(names::UNREGISTERING);
     host.spec.claim.as_ref().filter(|_| !is_unwanted)
@@ -30,7 +30,7 @@ pub fn next(host: &ByoHost, progress: &Progress) -> Action {
         // What was undone, and what was never begun.
         (Some(claim), None | Some(Phase::Reset)) if claim.epoch > progress.epoch => Action::Apply,
         (_, None | Some(Phase::Reset)) => Action::Rest,
-        // What has begun to be undone is undone to its end; a failed bootstrap is undone at once.
+        // A reset that has begun is completed; a failed bootstrap is reset at once.
         (_, Some(Phase::Resetting | Phase::ResetFailed | Phase::Failed)) | (None, _) => Action::Reset,
         (Some(claim), Some(_)) if claim.epoch < progress.epoch => Action::Rest,
         (Some(claim), Some(_)) if !is_of(claim, progress) => Action::Reset,

@@ -115,7 +115,7 @@ impl Heartbeat {
         self.release().await;
     }
 
-    /// One heartbeat; false while another holds the Lease.
+    /// One heartbeat; returns false while another agent holds the Lease.
     async fn beat(&mut self) -> Result<bool, SessionError> {
         let session = self.current.session();
         if let Some(version) = &self.version {

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 
 const FILE: &str = "journal.json";
 
-/// What is known of the plan that was begun last.
+/// The record of the latest plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Journal {
@@ -33,12 +33,12 @@ pub struct Journal {
     /// Whether the reset has begun; then nothing of the plan is applied any more.
     #[serde(default)]
     pub resetting: bool,
-    /// What became of the plan. It survives the reset.
+    /// The outcome of the plan, which survives the reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
 
-/// What became of the plan of an epoch, without its content.
+/// The outcome of the plan of an epoch, without the plan's content.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -83,7 +83,7 @@ pub enum Undo {
     PruneDirectory {
         /// Absolute path.
         path: String,
-        /// What was in it, by paths relative to it.
+        /// Its previous content, by relative paths.
         keep: BTreeSet<String>,
     },
     /// Makes systemd read its units again.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the agent is to do on its host.
+/// The plan that the agent executes on its host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
@@ -11,7 +11,7 @@ pub struct Plan {
     pub machine_uid: String,
     /// Epoch of the claim.
     pub epoch: i64,
-    /// How many of the steps, from the first on, install Kubernetes; the rest makes the host a node.
+    /// How many of the first steps install Kubernetes; the remaining ones make the host a node.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub installation: usize,
     /// Steps, in order.
@@ -35,7 +35,7 @@ pub enum Step {
     SystemdUnit(UnitStep),
     /// Waits until a file exists.
     WaitFor(WaitStep),
-    /// Writes down what is in directories that other programs will fill, so that a reset empties them of all the rest.
+    /// Records the content of directories that other programs will fill, so that a reset removes everything else.
     Guard(GuardStep),
     /// Does nothing; the reset ends the pods that kubelet started, and what they mounted.
     Pods,
@@ -63,12 +63,12 @@ pub struct FileStep {
 pub struct RunStep {
     /// Program, found by `PATH`, and its arguments.
     pub argv: Vec<String>,
-    /// The command is killed, with all its children, after so many seconds.
+    /// The command is killed, with its child processes, after this many seconds.
     pub timeout_seconds: u64,
     /// Command that undoes it on a reset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undo: Vec<String>,
-    /// What messages call it; the program without one.
+    /// Its name in messages; by default the program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
@@ -95,7 +95,7 @@ pub struct GuardStep {
 pub struct WaitStep {
     /// Absolute path.
     pub path: String,
-    /// The step fails after so many seconds.
+    /// The step fails after this many seconds.
     pub timeout_seconds: u64,
 }
 
@@ -109,7 +109,7 @@ impl Plan {
 }
 
 impl Step {
-    /// What is done to what; never the content of a file, which may be a secret.
+    /// The action and its target; never the content of a file, which may be a secret.
     pub fn title(&self) -> String {
         match self {
             Self::WriteFile(step) => format!("write {}", step.path),

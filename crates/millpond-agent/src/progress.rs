@@ -13,7 +13,7 @@ pub struct Progress {
     pub machine_uid: Option<String>,
     /// Whether the plan is being undone.
     pub resetting: bool,
-    /// What became of the last plan.
+    /// The outcome of the last plan.
     pub outcome: Option<Outcome>,
     /// Why the last attempt to reset failed.
     pub reset_failure: Option<String>,
@@ -72,7 +72,7 @@ impl Progress {
         self.outcome.as_ref()?.failure.as_deref()
     }
 
-    /// The phase of the last plan; none before the first.
+    /// The phase of the last plan; `None` before the first.
     pub fn phase(&self) -> Option<Phase> {
         let outcome = self.outcome.as_ref()?;
         Some(match (self.has_plan(), self.resetting) {

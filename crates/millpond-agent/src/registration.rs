@@ -1,4 +1,4 @@
-//! From a token to a certificate: a certificate signing request, its approval, the certificate.
+//! Gets a certificate for a token: a certificate signing request, its approval, the certificate.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ struct Condition {
 pub struct Requestor {
     /// Name of the user, where it is known: `system:bootstrap:ID`.
     pub user: Option<String>,
-    /// What a refused person would know it by: the ID of a token.
+    /// The name of the credential in messages to the user: the ID of a token.
     pub title: String,
 }
 

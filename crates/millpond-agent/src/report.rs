@@ -12,7 +12,7 @@ use crate::progress::{Phase, Progress};
 /// Reason of conditions of a plan whose steps are not done yet.
 const APPLYING: &str = "Applying";
 
-/// Something that the plan waits for.
+/// An obstacle that the plan waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
     /// Condition that is false because of it.
@@ -23,7 +23,7 @@ pub struct Obstacle {
     pub message: String,
 }
 
-/// What the agent knows.
+/// The state that the agent reports.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The host's hardware and operating system.
@@ -40,7 +40,7 @@ pub struct View<'a> {
     pub version: &'a str,
 }
 
-/// What the agent says of the host, to be applied to its status. Conditions whose status is the same as in `present`
+/// The status of the host as the agent sees it, for server-side apply. Conditions whose status equals that in `present`
 /// keep their time.
 pub fn object(view: View<'_>, name: &str, namespace: &str, present: &[Condition], now: Time) -> Value {
     let mut conditions = conditions(view);

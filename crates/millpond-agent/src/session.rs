@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The name under which the agent owns fields.
 pub const MANAGER: &str = "millpond-agent";
-/// No API server takes longer for one answer.
+/// Time limit of one response of the API server.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 /// A watch ends after this long and is begun anew, so that one that was cut silently is noticed.
 const WATCH_SECONDS: u64 = 240;
@@ -23,7 +23,7 @@ pub enum SessionError {
     #[error("cannot use the kubeconfig")]
     Kubeconfig(#[source] kube::config::KubeconfigError),
     /// The API server refused, or could not be reached.
-    #[error("{}", told(.0))]
+    #[error("{}", message_of(.0))]
     Request(Box<kube::Error>),
     /// The API server did not answer.
     #[error("no answer within {} s", ANSWERED_WITHIN.as_secs())]
@@ -33,8 +33,8 @@ pub enum SessionError {
     Http(#[from] http::Error),
 }
 
-/// What the server said, or what happened on the way to it.
-fn told(error: &kube::Error) -> String {
+/// The server's message, or the error of the connection.
+fn message_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         other => crate::executor::describe(other),
@@ -89,7 +89,7 @@ impl Session {
         Ok(Self { client: Client::try_from(config)? })
     }
 
-    /// An object; none if there is none of that name.
+    /// An object; `None` if it does not exist.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, SessionError> {
         match self.answer(Request::get(path).body(Vec::new())?).await {
             Ok(object) => Ok(Some(object)),

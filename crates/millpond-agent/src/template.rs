@@ -1,7 +1,7 @@
 //! Variables in bootstrap data: those of cloud-init that bootstrap providers use, and the original provider's name of
 //! the default network interface.
 
-/// What variables stand for.
+/// The values of variables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Instance {
     /// Name of the host.

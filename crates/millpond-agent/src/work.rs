@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(3);
 /// Time to the next attempt after a failed reset: the first, and the longest.
 const RESET_AGAIN: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(300));
 
-/// What a thread does.
+/// The job of a thread.
 #[derive(Debug, Clone)]
 enum Job {
     Apply(Box<Plan>),
@@ -60,9 +60,9 @@ struct Worker<'a> {
     /// When to try again what did not succeed, and how long was waited last.
     again: Option<Instant>,
     reset_pause: Duration,
-    /// What was asked for last.
+    /// The last spec.
     asked: Option<ByoHostSpec>,
-    /// What was written last.
+    /// The last status written.
     written: Option<Value>,
 }
 
@@ -131,7 +131,7 @@ async fn finished(running: &mut Option<Running>) -> Result<(), ExecutorError> {
 }
 
 impl Worker<'_> {
-    /// One round: decides, begins what is to be done, reports.
+    /// One round: decides, starts the action, reports.
     async fn step(&mut self, host: &ByoHost) {
         // What is asked for now may succeed; the agent's own reports come back here too.
         if self.asked.as_ref() != Some(&host.spec) {
@@ -145,7 +145,7 @@ impl Worker<'_> {
         let progress = self.view();
         let action = decide::next(host, &progress);
         if let Some(running) = &self.running {
-            // What belongs to a claim that is over is not finished first.
+            // The work of a claim that has ended is not completed first.
             if action == Action::Reset && !running.is_reset {
                 running.cancel.store(true, Ordering::Relaxed);
             }

@@ -25,7 +25,7 @@ impl Amounts {
         self.0.get(resource).copied()
     }
 
-    /// Whether nothing is said.
+    /// Whether there are no amounts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -12,12 +12,12 @@ pub const GROUP: &str = "autoscaling.x-k8s.io";
 pub const ACTIVE_STRATEGY: &str = "buffer.x-k8s.io/active-capacity";
 /// Condition: size and shape are known, so that room can be made.
 pub const READY_FOR_PROVISIONING: &str = "ReadyForProvisioning";
-/// Condition: room is being made, or is there.
+/// Condition: capacity exists or is being provisioned.
 pub const PROVISIONING: &str = "Provisioning";
 /// Condition: the buffer is smaller than asked for, because of limits.
 pub const LIMITED_BY_QUOTAS: &str = "LimitedByQuotas";
 
-/// Room that is kept free.
+/// Capacity that is kept free.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct CapacityBuffer {
     /// Name and so on.
@@ -26,14 +26,14 @@ pub struct CapacityBuffer {
     /// Desired state.
     #[serde(default)]
     pub spec: CapacityBufferSpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: CapacityBufferStatus,
 }
 
 kind!(CapacityBuffer, GROUP, "v1beta1", "CapacityBuffer", "capacitybuffers", namespaced: true);
 
-/// For which pods, and how many of them.
+/// The pods that capacity is kept for, and their number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityBufferSpec {
@@ -52,7 +52,7 @@ pub struct CapacityBufferSpec {
     /// A percentage of the object's replicas, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percentage: Option<i32>,
-    /// What the pods may ask for together.
+    /// Limits on the sum of the pods' requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Amounts>,
 }
@@ -93,7 +93,7 @@ pub struct CapacityBufferStatus {
     /// The strategy that is followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning_strategy: Option<String>,
-    /// How far it is.
+    /// Its conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -17,7 +17,7 @@ use crate::meta::{Condition, ObjectMeta, is_default, kind};
 use crate::money::Dollars;
 use crate::node_class::GROUP;
 
-/// What all nodes may add up to.
+/// Limits on the sum of all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct ClusterLimits {
     /// Name and so on.
@@ -26,7 +26,7 @@ pub struct ClusterLimits {
     /// Desired state.
     #[serde(default)]
     pub spec: ClusterLimitsSpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: ClusterLimitsStatus,
 }

@@ -13,7 +13,7 @@ use crate::time::Time;
 pub const TRUE: &str = "True";
 /// Status of a condition that does not hold.
 pub const FALSE: &str = "False";
-/// Status of a condition of which nothing is known yet.
+/// Status of a condition that is not known.
 pub const UNKNOWN: &str = "Unknown";
 /// The condition that sums up the others.
 pub const READY: &str = "Ready";
@@ -39,7 +39,7 @@ impl Condition {
         Self::new(kind, FALSE, reason, message)
     }
 
-    /// A condition of which nothing is known yet.
+    /// A condition that is not known.
     pub fn unknown(kind: &str, reason: &str, message: impl Into<String>) -> Self {
         Self::new(kind, UNKNOWN, reason, message)
     }

@@ -16,7 +16,7 @@ const UNITS: [(&str, u128, u128); 7] = [
     ("s", 1, 1),
 ];
 
-/// What is wrong with the text of a duration.
+/// Why the text of a duration is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// Not numbers with units.
@@ -85,12 +85,12 @@ fn part_nanos(number: &str, unit: &str) -> Result<u128, DurationError> {
 pub enum NillableDuration {
     /// It does not happen.
     Never,
-    /// After so many seconds.
+    /// After this many seconds.
     Seconds(i64),
 }
 
 impl NillableDuration {
-    /// The seconds; none for never.
+    /// The seconds; `None` for never.
     pub fn seconds(self) -> Option<i64> {
         match self {
             Self::Never => None,

@@ -60,7 +60,7 @@ pub struct GPUInfo {
 
 kind!(GPUInfo, GROUP, "v1", "GPUInfo", "gpuinfoes", namespaced: true);
 
-/// What a job needs.
+/// The requirements of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GPUInfoSpec {
@@ -161,7 +161,7 @@ pub struct GPUInfoStatus {
     /// Nodes that do not fit, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedStatus>,
-    /// What would help when nothing fits.
+    /// The nodes that would help if none fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<Proposal>,
     /// The GPUs that are kept.
@@ -233,7 +233,7 @@ pub struct RejectedStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Proposal {
-    /// The pool that could bring them; none if no pool has such GPUs.
+    /// The pool that could add them; `None` if no pool has such GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// How many.

@@ -28,7 +28,7 @@ pub const HASH_ANNOTATION: &str = "karpenter.sh/nodepool-hash";
 pub const HASH_VERSION_ANNOTATION: &str = "karpenter.sh/nodepool-hash-version";
 /// How [`NodePool::hash`] is made.
 pub const HASH_VERSION: &str = "v3";
-/// Annotation of claims: when the node must be gone, whatever is in its way (RFC 3339).
+/// Annotation of claims: when the node must be gone, whatever blocks it (RFC 3339).
 pub const TERMINATION_TIMESTAMP_ANNOTATION: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// Annotation of claims: whether fewer values than `minValues` were accepted (`true` or `false`).
 pub const MIN_VALUES_RELAXED_ANNOTATION: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
@@ -62,7 +62,7 @@ pub const LIMIT_SECONDS: i64 = 100 * 365 * 86_400;
 pub mod conditions {
     /// Claim: the machine was made.
     pub const LAUNCHED: &str = "Launched";
-    /// Claim: its node is there.
+    /// Claim: its Node exists.
     pub const REGISTERED: &str = "Registered";
     /// Claim: its node is ready for pods.
     pub const INITIALIZED: &str = "Initialized";
@@ -82,16 +82,16 @@ pub mod conditions {
     pub const DISRUPTION_REASON: &str = "DisruptionReason";
     /// Pool and overlay: nothing in it contradicts itself.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
-    /// Pool: its node class is there and ready.
+    /// Pool: its node class exists and is ready.
     pub const NODE_CLASS_READY: &str = "NodeClassReady";
     /// Pool: nodes that are launched come up.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
-    /// What `Ready` of a claim depends on.
+    /// The conditions that `Ready` of a claim depends on.
     pub const OF_CLAIM: &[&str] = &[LAUNCHED, REGISTERED, INITIALIZED];
-    /// What `Ready` of a pool depends on.
+    /// The conditions that `Ready` of a pool depends on.
     pub const OF_POOL: &[&str] = &[VALIDATION_SUCCEEDED, NODE_CLASS_READY];
-    /// What `Ready` of an overlay depends on.
+    /// The conditions that `Ready` of an overlay depends on.
     pub const OF_OVERLAY: &[&str] = &[VALIDATION_SUCCEEDED];
 }
 
@@ -122,7 +122,7 @@ pub struct PoolRequirement {
     pub key: String,
     /// How to compare.
     pub operator: Operator,
-    /// What to compare with.
+    /// The values to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
     /// How many different values the types of a node must leave open.
@@ -130,14 +130,14 @@ pub struct PoolRequirement {
     pub min_values: Option<i64>,
 }
 
-/// What a taint does.
+/// The effect of a taint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum TaintEffect {
     /// Pods that do not tolerate it are not placed there.
     NoSchedule,
-    /// They are placed there only if nothing else is left.
+    /// Pods are placed there only if no other node takes them.
     PreferNoSchedule,
-    /// They are not placed there, and leave.
+    /// Pods are not placed there, and are evicted.
     NoExecute,
 }
 
@@ -149,7 +149,7 @@ pub struct Taint {
     /// Its value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// What it does.
+    /// Its effect.
     pub effect: TaintEffect,
 }
 

@@ -27,7 +27,7 @@ pub const GKE_ACCELERATOR: &str = "cloud.google.com/gke-accelerator";
 /// Labels that every provider defines.
 pub const WELL_KNOWN: &[&str] = &[NODE_POOL, ZONE, REGION, INSTANCE_TYPE, WINDOWS_BUILD, ARCH, OS, CAPACITY_TYPE];
 
-/// Old names of labels, and those of drivers, with the name that stands for them today.
+/// Old names of labels, and names that drivers use, each with the current name.
 const RENAMED: [(&str, &str); 8] = [
     ("beta.kubernetes.io/arch", ARCH),
     ("beta.kubernetes.io/os", OS),
@@ -39,7 +39,7 @@ const RENAMED: [(&str, &str); 8] = [
     ("topology.disk.csi.azure.com/zone", ZONE),
 ];
 
-/// The name that a label goes by today.
+/// The current name of a label.
 pub fn current_name(key: &str) -> &str {
     RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, name)| name)
 }

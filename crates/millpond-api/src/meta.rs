@@ -56,7 +56,7 @@ macro_rules! kind {
 }
 pub(crate) use kind;
 
-/// Whether a value says nothing, so that nothing is written for it.
+/// Whether a value is the default, which is not written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -78,7 +78,7 @@ pub struct ObjectMeta {
     /// Its name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What the server makes a name from, if there is none.
+    /// Prefix of a name that the server generates.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub generate_name: String,
     /// Its namespace; empty for kinds of the cluster.
@@ -108,7 +108,7 @@ pub struct ObjectMeta {
     /// Finalizers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Objects that it goes with.
+    /// Its owners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
 }
@@ -130,7 +130,7 @@ impl ObjectMeta {
     }
 }
 
-/// An object that another one goes with.
+/// A reference to an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference {
@@ -178,13 +178,13 @@ pub fn true_condition<'c>(conditions: &'c [Condition], kind: &str) -> Option<&'c
     conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")
 }
 
-/// Something in an object that cannot be.
+/// An error in an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Invalid {
     /// Where: `spec.template.spec.requirements[2].operator`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 

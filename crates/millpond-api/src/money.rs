@@ -17,7 +17,7 @@ pub const HOURS_MONTH: u64 = 730;
 /// No machine costs this much in an hour; a price above it is a mistake.
 pub const LIMIT_NANOS_HOUR: u64 = 1_000_000 * NANOS;
 
-/// What is wrong with the text of a price.
+/// Why the text of a price is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
     /// Not digits with at most one point.
@@ -63,7 +63,7 @@ pub fn exact(nanos: u64) -> String {
     text
 }
 
-/// Dollars with so many decimals (at most nine), rounded to the nearest.
+/// Dollars with this many decimals (at most nine), rounded to the nearest.
 pub fn rounded(nanos: u64, decimals: u32) -> String {
     let decimals = decimals.min(9);
     let unit = 10u64.pow(9 - decimals);

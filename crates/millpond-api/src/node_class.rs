@@ -31,9 +31,9 @@ pub const GROUP: &str = "millpond.dev";
 /// The name of the kind.
 pub const KIND: &str = "NodeClass";
 
-/// Seconds that an offering is left alone after it could not be had, if the class says nothing.
+/// Default of the first backoff after a stock-out, in seconds.
 pub const BACKOFF_INITIAL_S: i64 = 180;
-/// Seconds that this time grows to, if the class says nothing.
+/// Default of the longest backoff after a stock-out, in seconds.
 pub const BACKOFF_MAX_S: i64 = 1800;
 
 /// A class of nodes.
@@ -45,14 +45,14 @@ pub struct NodeClass {
     /// Desired state.
     #[serde(default)]
     pub spec: NodeClassSpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodeClassStatus,
 }
 
 kind!(NodeClass, GROUP, "v1alpha1", "NodeClass", "nodeclasses", namespaced: false);
 
-/// What a class of nodes is made of.
+/// The spec of a node class.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClassSpec {
@@ -71,10 +71,10 @@ pub struct NodeClassSpec {
     /// How long offerings that could not be had are left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// What the simulated cloud does with these nodes, of classes whose provider it is.
+    /// Behaviour of the simulated cloud for these nodes, for classes whose provider it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sim: Option<Script>,
-    /// Which own hosts the nodes are made of, in classes of the provider `hosts`.
+    /// The own hosts of the nodes, for classes of the provider `hosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<OwnHosts>,
 }
@@ -100,7 +100,7 @@ pub struct OwnHosts {
     /// Labels of suitable hosts; every host of the namespace without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
-    /// What plans count for one host; nothing without it.
+    /// Price of one host in plans, in dollars per hour; `None` counts as nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<Dollars>,
     /// BootstrapKubeconfig of the same namespace that says where the API server is; the cluster of the hosts without it.
@@ -116,7 +116,7 @@ impl OwnHosts {
 }
 
 impl NodeClassSpec {
-    /// What is wrong with the first price overlay that is named and not known, if there is one.
+    /// The error for the first price overlay that is named but not known, if any.
     pub fn unknown_overlay<'a>(&self, known: impl Iterator<Item = &'a str> + Clone) -> Option<Invalid> {
         let is_known = |name: &str| known.clone().any(|known| known == name);
         let (index, name) = self.overlays.iter().enumerate().find(|(_, name)| !is_known(name))?;
@@ -174,7 +174,7 @@ impl Kubelet {
     }
 }
 
-/// What is known of a class.
+/// The observed state of a class.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClassStatus {
@@ -208,7 +208,7 @@ pub struct UnavailableOffering {
     /// Failures in a row.
     #[serde(default)]
     pub failures: i64,
-    /// What was said, in one line.
+    /// The provider's message, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -224,7 +224,7 @@ impl NodeClass {
         self.spec.backoff.unwrap_or_default()
     }
 
-    /// What cannot be.
+    /// The errors of the object.
     pub fn validate(&self) -> Vec<Invalid> {
         let mut invalid = Vec::new();
         let backoff = self.backoff();

@@ -1,7 +1,7 @@
 //! Kubernetes quantities (`500m`, `4`, `16Gi`, `1.5Gi`, `2k`, `1e3`) as
 //! integers, and back in the form that Kubernetes writes.
 
-/// What is wrong with the text of a quantity.
+/// Why the text of a quantity is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not a number with a known suffix.

@@ -25,7 +25,7 @@ pub const POOL_LABEL: &str = "sa.gardener.cloud/node-pool-name";
 pub const TEMPLATE_LABEL: &str = "sa.gardener.cloud/node-template-name";
 /// Annotation of a constraint: its advice contains diagnostics.
 pub const DIAGNOSTICS_ANNOTATION: &str = "sa.gardener.cloud/enable-scaling-diagnostics";
-/// Label of advice: whom it is for, by the word of the constraint; an annotation where it cannot be a label.
+/// Label of advice: its consumer, as in the constraint; an annotation if the value cannot be a label.
 pub const CONSUMER_LABEL: &str = "sa.gardener.cloud/consumer-id";
 /// Label of advice: how long the plan took.
 pub const PLAN_DURATION_LABEL: &str = "sa.gardener.cloud/plan-generate-duration";

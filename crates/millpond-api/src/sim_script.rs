@@ -115,7 +115,7 @@ pub struct StockOut {
     /// How long before others are drawn for `share`; [`DEFAULT_PERIOD`] where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Span>,
-    /// The number of instances that each offering can have at once; none where it is not given.
+    /// The number of instances that each offering can have at once; `None` if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stock: Option<u32>,
 }
@@ -151,7 +151,7 @@ pub enum Verb {
     Delete,
     /// A look at one instance.
     Get,
-    /// A look at all instances. Only the script of the cloud as a whole can speak of it.
+    /// Listing all instances. Only the script of the whole cloud can have rules for it.
     List,
 }
 

@@ -28,12 +28,19 @@ impl AuditLog {
     }
 
     /// Writes one line. A full disk costs lines, never requests.
-    pub(crate) fn write(&self, now: Timestamp, parts: &Parts, told: &RequestLog, status: StatusCode, took: Duration) {
+    pub(crate) fn write(
+        &self,
+        now: Timestamp,
+        parts: &Parts,
+        request_log: &RequestLog,
+        status: StatusCode,
+        took: Duration,
+    ) {
         let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
         let mut line = json!({
             "time": now.to_string(),
-            "user": told.user,
-            "verb": told.verb,
+            "user": request_log.user,
+            "verb": request_log.verb,
             "method": parts.method.as_str(),
             "path": parts.uri.path(),
             "query": parts.uri.query(),
@@ -41,8 +48,8 @@ impl AuditLog {
             "code": status.as_u16(),
             "tookMicros": took.as_micros() as u64,
         });
-        if !told.annotations.is_empty() {
-            line["annotations"] = json!(told.annotations);
+        if !request_log.annotations.is_empty() {
+            line["annotations"] = json!(request_log.annotations);
         }
         if let Err(problem) = writeln!(self.file.lock(), "{line}") {
             tracing::warn!(%problem, "cannot write the audit log");

@@ -19,7 +19,7 @@ use crate::server::{Caller, Server};
 use crate::service_account::{self, ISSUER};
 use crate::status::ApiError;
 
-/// The group whose members may do everything.
+/// The group whose members have all rights.
 pub const ADMINISTRATORS: &str = "system:masters";
 /// The group of everybody with credentials.
 pub const AUTHENTICATED: &str = "system:authenticated";
@@ -28,21 +28,21 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The user of requests without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
 
-/// A user, with what is known of them.
+/// An authenticated user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// User name.
     pub user: String,
-    /// Stable id, where there is one.
+    /// A stable id, if there is one.
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
-    /// What else is known, e.g. the pod that a token belongs to.
+    /// Further attributes, such as the pod that a token belongs to.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Identity {
-    /// A user of whom only groups are known.
+    /// A user with groups and no further attributes.
     pub fn new(user: String, groups: Vec<String>) -> Self {
         Self { user, uid: String::new(), groups, extra: BTreeMap::new() }
     }
@@ -97,13 +97,13 @@ pub const MIN_TOKEN_BYTES: usize = 16;
 /// A token that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// There is none.
+    /// The token is empty.
     #[error("the token is empty")]
     Empty,
-    /// It could be guessed.
+    /// The token could be guessed.
     #[error("the token has {0} bytes, and {MIN_TOKEN_BYTES} are the least")]
     TooShort(usize),
-    /// It cannot be sent in a header.
+    /// The token cannot be sent in a header.
     #[error("the token holds a character other than visible ASCII")]
     NotVisible,
 }
@@ -118,7 +118,7 @@ pub fn check_token(token: &str) -> Result<(), TokenError> {
     }
 }
 
-/// Bearer tokens and whom they stand for. Tokens never appear in logs: the type does not show them.
+/// Bearer tokens and their users. Tokens never appear in logs: the type does not show them.
 #[derive(Default)]
 pub struct Tokens {
     known: RwLock<HashMap<String, Identity>>,
@@ -138,7 +138,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whom a token stands for. Tokens are long random texts looked up by hash, so timing tells nothing.
+    /// The user of a token. Tokens are long random texts looked up by hash, so timing reveals nothing.
     pub fn identity(&self, token: &str) -> Option<Identity> {
         self.known.read().get(token).cloned()
     }
@@ -167,8 +167,7 @@ pub(crate) fn end_of_certificate(der: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// The identity that a token stands for, and which of the wanted audiences it is valid for; the error says why it is
-/// invalid.
+/// The user of a token, and the wanted audiences that it is valid for. The error says why it is invalid.
 pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), String> {
     let known = || server.tokens.identity(token).or_else(|| bootstrap_token::identity(server, token));
     match known() {

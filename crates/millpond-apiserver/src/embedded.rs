@@ -98,7 +98,7 @@ impl Embedded {
     pub async fn start(options: EmbeddedOptions) -> Result<Self, StartError> {
         let clock = Clock::System;
         let (store, lock) = if options.memory {
-            // No store, but a kubeconfig and keys: two servers must not write those over each other.
+            // There is no store to lock, but two servers must not overwrite each other's kubeconfig and keys.
             let lock = Directory::lock(&options.directory)?;
             // Microseconds rise faster than revisions do, so a client that resumes from a revision of the process
             // before lists anew instead of taking what happened since for what it has missed.

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::server::Origin;
 use crate::status::ApiError;
 
-/// Requests of one user whose bodies are being received at the same time.
+/// Limit on the requests of one user whose bodies are being received.
 const MAX_BODIES_PER_USER: usize = 1024;
 /// The same of all users. One user takes an eighth of it.
 const MAX_BODIES: usize = 8192;

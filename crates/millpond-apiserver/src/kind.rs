@@ -1,4 +1,4 @@
-//! What a kind does to its objects on their way in, for built-ins and custom resources alike.
+//! The rules that a kind applies to incoming objects, for built-ins and custom resources alike.
 
 use serde_json::{Value, json};
 

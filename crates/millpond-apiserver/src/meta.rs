@@ -28,7 +28,7 @@ const MAX_MANAGER: usize = 128;
 const MAX_SUBRESOURCE: usize = 256;
 /// Finalizers that need no domain before them.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-/// Groups whose kinds, like custom resources, take any well-formed finalizer.
+/// Groups whose kinds accept any well-formed finalizer, as custom resources do.
 const FREE_FINALIZER_GROUPS: [&str; 4] =
     ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "coordination.k8s.io"];
 
@@ -47,7 +47,7 @@ pub fn generate_name(prefix: &str, random: &mut impl rand::Rng) -> String {
 
 /// Problems of a name. A prefix (`generateName`) may end with a dash.
 pub fn name_problems(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
-    // As in the real server, the two last characters stand for the dash and what is generated behind it.
+    // As in the real server, the last two characters are replaced for the dash and the generated suffix.
     let masked = match name.strip_suffix('-') {
         Some(before) if prefix && name.len() > 1 => {
             let mut chars = before.chars();
@@ -76,7 +76,8 @@ pub fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Problems of a change of metadata. The real server checks some of it twice, and says so twice in the causes.
+/// The errors in a change of metadata. The real server checks some fields twice, and lists their errors twice in the
+/// causes.
 pub fn validate_update(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (new.at("metadata"), old.at("metadata"));
     let mut errors = Vec::new();

@@ -1,6 +1,6 @@
 //! The syntax of names, label keys and label values, with the sentences Kubernetes says about bad ones.
 //!
-//! Each function returns every problem of its text, none when it is well formed. All run in linear time.
+//! Each function returns all problems of its text; none if the text is valid. All run in linear time.
 
 const MAX_LABEL: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
@@ -112,7 +112,7 @@ fn is_label(name: &str) -> bool {
     bounded_by(name, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), |byte| byte == b'-')
 }
 
-/// Not empty, `edge` bytes at both ends, `edge` or `inner` bytes between.
+/// The text is not empty, has `edge` bytes at both ends, and `edge` or `inner` bytes between them.
 fn bounded_by(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let ends = |end: Option<&u8>| end.is_some_and(|byte| edge(*byte));

@@ -297,7 +297,7 @@ fn ca_params(now: Timestamp) -> CertificateParams {
     params
 }
 
-/// From the day before, for clocks that are behind, until `days` from now.
+/// Valid from the previous day, for clocks that are slow, until `days` from now.
 fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
     let day = |days| {
         let date = days_after(now, days).to_zoned(jiff::tz::TimeZone::UTC).date();
@@ -346,7 +346,7 @@ fn read(path: &Path) -> Result<Option<String>, PkiError> {
     }
 }
 
-/// Writes a file that only its owner can read: whole or not at all.
+/// Writes a file that only its owner can read, atomically.
 pub fn write_secret(path: &Path, text: &str) -> Result<(), PkiError> {
     let temporary = path.with_extension("tmp");
     let write = || -> io::Result<()> {

@@ -39,7 +39,7 @@ fn push_code(text: &mut String, c: char) {
     written.expect("writing to a String cannot fail");
 }
 
-/// What Go calls printable: letters, marks, numbers, punctuation, symbols and the space.
+/// Whether Go calls the character printable: letters, marks, numbers, punctuation, symbols and the space.
 pub(crate) fn is_printable(c: char) -> bool {
     static VISIBLE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("the pattern is well formed"));

@@ -31,7 +31,7 @@ pub struct Quantity {
 /// Why a text is no quantity; the sentences are Kubernetes' own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not of the right form.
+    /// The text does not have the form of a quantity.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// The suffix is unknown.
@@ -339,7 +339,7 @@ fn si_suffix(exponent: i32) -> &'static str {
 }
 
 fn binary(text: &str, parts: &Parts<'_>, exponent: i32) -> Quantity {
-    // What Go's fast path takes for the digits that a binary shift adds.
+    // The number of digits that Go's fast path assumes for a binary shift.
     let shift_digits = (exponent as f32 * 3.0 / 10.0) as i32;
     let fast = parts.fraction.is_empty() && 15 - parts.whole.len() as i32 - shift_digits > 0;
     if fast {

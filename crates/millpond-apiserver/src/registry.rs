@@ -115,7 +115,7 @@ impl Registry {
         Self { builtins, inner: RwLock::new(Inner { custom: BTreeMap::new(), current }) }
     }
 
-    /// What is served now.
+    /// The resources served now.
     pub fn current(&self) -> Arc<Resources> {
         self.inner.read().current.clone()
     }

@@ -37,7 +37,7 @@ pub struct Resource {
     /// Name of the collection in the store (`pods`, `deployments.apps`); two resources may share one
     /// (the two groups of Event).
     pub storage: Arc<str>,
-    /// What can be done with it.
+    /// The verbs that it supports.
     pub verbs: Verbs,
     /// Parts that are served on their own.
     pub subresources: Subresources,
@@ -127,11 +127,11 @@ pub enum Columns {
 
 /// Columns of a built-in kind.
 pub struct BuiltinColumns {
-    /// Their definitions.
+    /// The column definitions.
     pub definitions: &'static [ColumnDefinition],
     /// The cells of one object in its stored form, in the order of the definitions. `now` is for ages.
     pub cells: fn(object: &Value, now: jiff::Timestamp) -> Vec<Value>,
-    /// Conditions of the row of one object, none for most.
+    /// Conditions of an object's row; `None` for most kinds.
     pub conditions: fn(object: &Value) -> Option<Value>,
 }
 
@@ -184,7 +184,7 @@ pub enum SelectableFields {
     Custom(Arc<[(Arc<str>, Vec<Arc<str>>)]>),
 }
 
-/// What happens to an object of this kind on its way in.
+/// The rules for incoming objects of this kind.
 #[derive(Debug, Clone)]
 pub enum Behaviour {
     /// A built-in kind.
@@ -211,7 +211,7 @@ pub struct BuiltinKind {
     pub validate_status: fn(new: &Value, old: &Value) -> Vec<FieldError>,
     /// Set when the stored form differs from the served one.
     pub conversion: Option<Conversion>,
-    /// Whether an update may leave out `metadata.resourceVersion` and so overwrite whatever is there.
+    /// Whether an update without `metadata.resourceVersion` is allowed, which overwrites any version.
     pub unconditional_update: bool,
     /// Whether an update of an object that does not exist creates it.
     pub create_on_update: bool,

@@ -45,9 +45,10 @@ pub struct ServerOptions {
     pub max_in_flight: usize,
     /// The same for clients inside this process; more wait for their turn.
     pub max_in_flight_in_process: usize,
-    /// What `/readyz` waits for beside the server itself, by name; [`Server::pass_readiness_gate`] opens each.
+    /// Names of the readiness gates that `/readyz` waits for besides the server itself; [`Server::pass_readiness_gate`]
+    /// opens each.
     pub readiness_gates: Vec<String>,
-    /// What clients are warned of when they create objects of a kind that nothing acts on.
+    /// Kinds that have no effect here; clients that create objects of them get a warning.
     pub idle_kinds: Vec<IdleKind>,
     /// Host and port that `/api` names.
     pub advertised_address: String,
@@ -55,7 +56,7 @@ pub struct ServerOptions {
     pub audit_log: Option<PathBuf>,
     /// Signs the tokens of service accounts; without one they end with this process.
     pub token_signer: Option<Arc<TokenSigner>>,
-    /// Signs certificates for those who ask with a CertificateSigningRequest; without one nothing is signed.
+    /// Signs certificates for CertificateSigningRequests; without it nothing is signed.
     pub authority: Option<Arc<Authority>>,
 }
 
@@ -195,7 +196,7 @@ impl Server {
         self.shutdown.cancel();
     }
 
-    /// Tells that what a readiness gate stands for is there.
+    /// Opens a readiness gate.
     pub fn pass_readiness_gate(&self, name: &str) {
         self.readiness_gates.write().retain(|gate| gate != name);
     }
@@ -221,17 +222,17 @@ impl Server {
         ApiService { server: self.clone(), caller: Caller::of_connection(certificate) }
     }
 
-    /// What follows a write: CRDs change what is served.
+    /// Handles the consequences of a write: CRDs change the served resources.
     pub(crate) fn after_write(self: &Arc<Self>, resource: &Resource, object: &StoredObject) {
         if &*resource.storage == definitions::COLLECTION {
             definitions::after_write(self, object);
         }
     }
 
-    pub(crate) fn observe(&self, parts: &Parts, told: &RequestLog, status: StatusCode, took: Duration) {
-        self.metrics.observe(told, status, took);
+    pub(crate) fn observe(&self, parts: &Parts, request_log: &RequestLog, status: StatusCode, took: Duration) {
+        self.metrics.observe(request_log, status, took);
         if let Some(audit) = &self.audit {
-            audit.write(self.clock.now(), parts, told, status, took);
+            audit.write(self.clock.now(), parts, request_log, status, took);
         }
     }
 
@@ -249,7 +250,7 @@ pub(crate) enum Origin {
     Connection,
 }
 
-/// What is known of a request's client before the request is read.
+/// The properties of a client that are known before its request is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) identity: Option<Identity>,

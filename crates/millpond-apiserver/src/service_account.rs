@@ -1,8 +1,8 @@
 //! Tokens of service accounts: JSON web tokens that this server signs, and believes as long as what they are
 //! bound to is there.
 //!
-//! Nothing is remembered per token. The key lies with the certificates, so tokens outlive a restart; they end at
-//! the time that is written in them, with their account, and with the pod, secret or node they are bound to.
+//! No state is kept per token. The key is stored with the certificates, so tokens outlive a restart; they end at the
+//! time written in them, with their account, and with the pod, secret or node that they are bound to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::auth::Identity;
 use crate::server::Server;
 use crate::store::StoredObject;
 
-/// Who issues tokens, and for whom unless another audience is asked for.
+/// The issuer of tokens, and their audience unless another one is requested.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 /// Objects that are being deleted keep their tokens alive this long, as Kubernetes has it: pods still need them
 /// while they end.
@@ -57,7 +57,7 @@ impl TokenSigner {
         Ok(Self { key, id, random })
     }
 
-    /// A signer whose tokens end with this process.
+    /// A signer whose tokens become invalid with this process.
     pub fn ephemeral() -> Result<Self, KeyError> {
         let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
             .map_err(|problem| KeyError(problem.to_string()))?;
@@ -97,7 +97,7 @@ struct Header {
     kid: String,
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     pub(crate) aud: Vec<String>,
@@ -157,8 +157,7 @@ pub(crate) fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// The identity that a token stands for, and which of the wanted audiences it is valid for; the error says why it is
-/// invalid.
+/// The user of a token, and the wanted audiences that it is valid for. The error says why it is invalid.
 pub(crate) fn verify(
     server: &Server,
     token: &str,

@@ -19,7 +19,7 @@ pub struct ApiError {
     pub reason: &'static str,
     /// The sentence shown to the user.
     pub message: String,
-    /// What the error is about; boxed to keep `Result<_, ApiError>` small.
+    /// The object of the error; boxed to keep `Result<_, ApiError>` small.
     pub details: Option<Box<Details>>,
     /// `metadata.continue`: where an expired list may go on.
     pub continue_token: Option<Box<str>>,
@@ -99,7 +99,7 @@ impl ApiError {
         error
     }
 
-    /// 404 for a path in which not even a group is known: plain text, as Go's own server answers.
+    /// 404 for a path whose group is unknown: plain text, as Go's server responds.
     pub fn page_not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "", "404 page not found")
     }
@@ -245,7 +245,7 @@ impl Cause {
     }
 }
 
-/// What is wrong with one field; the texts are those of Kubernetes' `field.Error`.
+/// An error in one field; the texts are those of Kubernetes' `field.Error`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
     /// Dotted path, e.g. `spec.template.spec.containers[0].name`.
@@ -263,8 +263,8 @@ pub enum FieldProblem {
     Required,
     /// The value is malformed.
     Invalid(Value),
-    /// The value is malformed; the text is how the real server shows it (types whose fields it orders by itself),
-    /// empty where it shows none.
+    /// The value is malformed; the text is its form in the real server's message, for types whose fields it orders
+    /// itself. Empty if the message shows no value.
     InvalidAs(String),
     /// The value is malformed, and too large or too secret to be shown.
     InvalidUnshown,
@@ -276,7 +276,7 @@ pub enum FieldProblem {
     Duplicate(Value),
     /// The value must be unique and is not, and is too large to be shown.
     DuplicateUnshown,
-    /// Something that this field names does not exist.
+    /// An object that this field names does not exist.
     NotFound(Value),
     /// The value may not be set here.
     Forbidden,

@@ -21,7 +21,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// An empty cluster whose revision says where it comes from.
+    /// An empty cluster with this revision.
     pub(crate) fn new(revision: String) -> Self {
         let mut snapshot = Snapshot::new(NOW);
         snapshot.revision = revision;
@@ -49,7 +49,7 @@ impl Builder {
         });
     }
 
-    /// A pool without any requirement, whose nodes may all be taken away at once and never for their age.
+    /// A pool without requirements, whose nodes may all be removed at once and never expire.
     pub(crate) fn pool(&mut self, name: &str, types: Vec<TypeId>) -> &mut Pool {
         let all = Budget { nodes: Nodes::Percent(100), schedule: None, reasons: Vec::new() };
         let disruption = Disruption { expire_after: None, budgets: vec![all], ..Disruption::default() };
@@ -57,7 +57,7 @@ impl Builder {
         self.snapshot.pools.last_mut().expect("one was just added")
     }
 
-    /// One of these values, as a requirement.
+    /// A requirement for one of these values.
     pub(crate) fn one_of(&mut self, key: &str, values: &[&str]) -> Requirements {
         let symbols = &mut self.snapshot.symbols;
         let allowed = Requirement::one_of(values.iter().map(|value| symbols.intern(value)).collect::<Vec<_>>());
@@ -67,7 +67,7 @@ impl Builder {
     }
 }
 
-/// What pods that are alike look like.
+/// The template of equal pods.
 #[derive(Debug)]
 pub(crate) struct Template<'b> {
     builder: &'b mut Builder,
@@ -83,14 +83,14 @@ impl Template<'_> {
         self
     }
 
-    /// With so many of an extended resource.
+    /// With `count` of an extended resource.
     pub(crate) fn extended(mut self, name: &str, count: i64) -> Self {
         let resource = self.builder.snapshot.resources.intern(name);
         self.class.requests.set(resource, count);
         self
     }
 
-    /// Only on nodes whose label has one of these values.
+    /// Requires a node whose label has one of these values.
     pub(crate) fn only_on(mut self, key: &str, values: &[&str]) -> Self {
         let wanted = self.builder.one_of(key, values);
         let symbols = &self.builder.snapshot.symbols;
@@ -98,7 +98,7 @@ impl Template<'_> {
         self
     }
 
-    /// Rather on nodes whose label has one of these values.
+    /// Prefers nodes whose label has one of these values.
     pub(crate) fn rather_on(mut self, weight: i32, key: &str, values: &[&str]) -> Self {
         let wanted = self.builder.one_of(key, values);
         self.class.node_preferences.push((weight, wanted));
@@ -127,7 +127,7 @@ impl Template<'_> {
         self
     }
 
-    /// Not near pods with this label.
+    /// Anti-affinity to pods with this label.
     pub(crate) fn away_from(mut self, over: &str, key: &str, value: &str) -> Self {
         let term = self.term(over, key, value);
         self.class.anti_affinity.push(term);
@@ -164,7 +164,7 @@ impl Template<'_> {
         })
     }
 
-    /// The class, with so many pending pods named after it.
+    /// The class, with `count` pending pods named after it.
     pub(crate) fn pending(self, name: &str, count: u64) -> ClassId {
         // The class borrows the builder until it is made.
         let Template { builder, class } = self;

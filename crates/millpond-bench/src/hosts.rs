@@ -11,14 +11,14 @@ const SELECTORS: [&[(&str, &str)]; 6] = [
     &[("team", "b"), ("arch", "arm64")],
     &[("gpu", "true")],
 ];
-/// The label of hosts that are told apart.
+/// The label that distinguishes hosts.
 const NAME: &str = "name";
 /// Pools of a fleet.
 const POOLS: usize = 48;
 /// Hosts in a hundred that have GPUs.
 const GPU_PERCENT: usize = 8;
 
-/// Hosts, and pools whose machines wait.
+/// Hosts, and pools with waiting machines.
 #[derive(Debug, Clone)]
 pub struct Fleet {
     /// The hosts, all free.

@@ -15,7 +15,7 @@ use crate::random::Random;
 pub const FIRST_SEED: u64 = 42;
 /// Percent of all GPUs that is asked for.
 const ARRIVING_PERCENT: u64 = 130;
-/// What the paper publishes for FGD: mean allocation in percent over ten seeds.
+/// The result that the paper publishes for FGD: mean allocation in percent over ten seeds.
 const PUBLISHED: [(&str, f64); 3] = [("default", 95.39), ("cpu250", 93.41), ("gpushare100", 86.90)];
 
 /// The published allocation of FGD on a trace.
@@ -29,20 +29,20 @@ pub enum TraceError {
     /// The file.
     #[error("cannot read `{path}`")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
     /// A line.
     #[error("`{path}`, line {line}: {problem}")]
     Line {
-        /// Of which file.
+        /// The file.
         path: PathBuf,
-        /// Which one, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }
@@ -108,7 +108,7 @@ impl Row {
     }
 }
 
-/// These columns of a file.
+/// These columns of a file, row by row.
 fn rows(path: &Path, columns: &[&str]) -> Result<Vec<Row>, TraceError> {
     let text = std::fs::read_to_string(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
     let wrong = |line: usize, problem: String| TraceError::Line { path: path.to_owned(), line, problem };
@@ -145,7 +145,7 @@ impl Policy {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Millpond, Self::Fgd, Self::BestFit, Self::Kubernetes];
 
-    /// As the command line says it.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Millpond => "millpond",
@@ -167,7 +167,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// Percent of all GPUs that is allocated.

@@ -1,7 +1,7 @@
 //! Numbers that look random and are the same everywhere: splitmix64.
 //!
-//! Nothing but integers, multiplication and square roots, all of which IEEE 754 rounds in one way only, so that a
-//! seed means the same workload on every machine.
+//! Only integers, multiplication and square roots are used, which IEEE 754 rounds in exactly one way, so that a seed
+//! gives the same workload on every machine.
 
 /// The generator.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Random {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// A number whose logarithm is spread evenly between those of two: as many between 1 and 2 as between 2 and 4.
+    /// A number with an evenly distributed logarithm: as many between 1 and 2 as between 2 and 4.
     pub fn logarithmic(&mut self, low: f64, high: f64) -> f64 {
         let steps = self.below(1 << LOGARITHMIC_BITS);
         // low · (high / low)^(steps / 2^20), by the binary digits of the exponent.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use millpond_plan::plan::Report;
 use serde::Serialize;
 
-/// What came out of one workload and policy. Programs read these keys: they do not change.
+/// The result of one workload and policy. Programs read these keys, so they do not change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The workload.
     pub name: String,
-    /// By whose rules.
+    /// The policy.
     pub policy: String,
     /// Pods of the workload.
     pub pods: usize,
@@ -21,7 +21,7 @@ pub struct Row {
     pub unplaced: usize,
     /// Dollars per hour of all nodes when the plan is done.
     pub cost_per_hour: f64,
-    /// What any plan costs at least; none where the policy does not say.
+    /// The lower bound on the cost of any plan; `None` if the policy computes none.
     pub bound: Option<f64>,
     /// `costPerHour / bound − 1`.
     pub gap: Option<f64>,
@@ -45,7 +45,7 @@ impl Row {
         let dollars = |nanos: u128| nanos as f64 / 1e9;
         // A clock that did not tick between start and end must not lead to a division by zero.
         let seconds = best.as_secs_f64().max(1e-9);
-        // A bound of nothing on something that costs money says nothing.
+        // A bound of zero for a plan that costs money has no meaning.
         let is_bounded = report.bound > 0 || report.cost_after == 0;
         Self {
             name: name.to_owned(),

@@ -8,7 +8,7 @@ use millpond_plan::plan::{Outcome, Settings};
 use crate::row::Row;
 use crate::{Workload, memory};
 
-/// Plans once to warm up, then so many times (at least once) against the clock; the best time counts.
+/// Plans once to warm up, then `runs` times (at least once) against the clock; the best time counts.
 ///
 /// The clock runs from the snapshot, whose texts are numbers already, to the finished plan with every pod's place,
 /// the bound and the report. Making the workload and dropping the plan are not part of it.
@@ -23,7 +23,7 @@ pub fn measure(
     let mut outcome = planner(&workload.snapshot, &settings);
     let mut best = Duration::MAX;
     for _ in 0..runs.max(1) {
-        // What the last run made is gone before the next starts, or memory would count it twice.
+        // The result of the last run is dropped before the next one starts, or memory would be counted twice.
         drop(outcome);
         let start = Instant::now();
         outcome = planner(&workload.snapshot, &settings);

@@ -1,4 +1,4 @@
-//! CPU-bound work on the async runtime.
+//! Runs CPU-bound work from the async runtime.
 
 use millpond_runtime::panics;
 

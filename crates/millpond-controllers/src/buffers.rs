@@ -1,4 +1,4 @@
-//! The status of CapacityBuffers: how many pods they stand for, and whether there is capacity for them.
+//! The status of CapacityBuffers: how many pods they reserve capacity for, and whether that capacity exists.
 //!
 //! How many is a question to the planner's index, which plans for just as many ([`Cluster::buffer`]). Whether there is
 //! room is what the latest round of planning found ([`Fills`]). This only writes it down.
@@ -31,11 +31,11 @@ use crate::kinds::CapacityBuffer;
 /// Where the pods of a buffer are, by the latest plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fill {
-    /// On nodes that run.
+    /// Pods with capacity on existing nodes.
     pub there: u32,
-    /// On nodes that are bought, or yet to come.
+    /// Pods with capacity on nodes that are planned or being launched.
     pub coming: u32,
-    /// Nowhere.
+    /// Pods without capacity.
     pub lacking: u32,
 }
 
@@ -44,7 +44,7 @@ impl Fill {
         self.there + self.coming + self.lacking
     }
 
-    /// For each buffer of a plan.
+    /// The fill of every buffer in a plan.
     pub(crate) fn of_plan(snapshot: &Snapshot, outcome: &Outcome) -> HashMap<Key, Self> {
         let mut fills: HashMap<Key, Self> = HashMap::new();
         let placed = outcome.plan.placements.iter().map(|&(pod, target)| (pod, Some(target)));
@@ -72,7 +72,7 @@ pub struct Fills {
 }
 
 impl Fills {
-    /// A round found this.
+    /// Stores the result of a round.
     pub(crate) fn set(&self, fills: HashMap<Key, Fill>) {
         let mut known = self.known.lock();
         let changed: Vec<Key> =
@@ -89,13 +89,13 @@ impl Fills {
     }
 }
 
-/// Keeps the status of buffers.
+/// Maintains the status of buffers.
 pub struct Buffers {
     context: Arc<Context>,
 }
 
 impl Buffers {
-    /// Acts on this cluster.
+    /// Works on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }
@@ -103,7 +103,7 @@ impl Buffers {
     /// Asks for work on a buffer whenever it, what it is for, or its fill changes.
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) {
         let cluster = &context.cluster;
-        // There is one such controller in a process; a second one would find the first one's queue.
+        // A process has only one such controller; a second one would share the first one's queue.
         let _ = context.fills.queue.set(Arc::clone(queue));
         let buffers = Arc::clone(queue);
         cluster.buffers.on_change(move |_, after| {
@@ -159,19 +159,19 @@ impl Buffers {
         }
     }
 
-    /// What is known about the room for so many pods; nothing while no round has looked at them.
+    /// The condition about capacity for `replicas` pods; `None` before a round has planned for them.
     fn provisioning(&self, key: &Key, replicas: u32) -> Option<Condition> {
         if replicas == 0 {
-            return Some(Condition::fails(PROVISIONING, "BufferEmpty", "the buffer stands for no pod"));
+            return Some(Condition::fails(PROVISIONING, "BufferEmpty", "the buffer has no pods"));
         }
         let fill = self.context.fills.get(key).filter(|fill| fill.total() == replicas)?;
         let Fill { there, coming, lacking } = fill;
         if there == replicas {
-            let message = format!("all {replicas} pods would find room on nodes that run");
+            let message = "existing nodes have capacity for all pods of the buffer".to_owned();
             return Some(Condition::new(PROVISIONING, TRUE, "FitsExistingCapacity", message));
         }
         let without = if lacking > 0 { format!(", {lacking} have no place") } else { String::new() };
-        let message = format!("{coming} of {replicas} pods wait for nodes that are yet to come{without}");
+        let message = format!("new nodes are on their way for {coming} of {replicas} pods{without}");
         Some(Condition::fails(PROVISIONING, "RequiresNewCapacity", message))
     }
 

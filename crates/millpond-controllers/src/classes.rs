@@ -1,5 +1,5 @@
-//! The status of NodeClasses: whether they can be used (their provider is known, their settings make
-//! sense, their catalogue is there), and what of their catalogue is out of stock.
+//! The status of NodeClasses: whether they can be used (their provider is known, their settings are valid, their
+//! catalogue exists), and which offerings are out of stock.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
@@ -29,13 +29,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// A condition that another controller wrote on a class is left alone for this long.
 const CONTRADICT_AFTER: Duration = Duration::from_secs(10);
 
-/// Keeps the status of classes.
+/// Maintains the status of classes.
 pub struct Classes {
     context: Arc<Context>,
 }
 
 impl Classes {
-    /// Acts on this cluster.
+    /// Works on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }
@@ -74,7 +74,7 @@ impl Classes {
         });
     }
 
-    /// The catalogue, or why there is none.
+    /// The catalogue, or the condition that says why there is none.
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, Condition> {
         let of = api_class(class);
         if let Some(invalid) = of.validate().into_iter().next() {
@@ -96,7 +96,7 @@ impl Classes {
         })
     }
 
-    /// What is wrong with the catalogue that a class names, if it exists and cannot be read.
+    /// Why the catalogue that a class names is invalid, if it exists and cannot be read.
     fn unreadable(&self, class: &NodeClass) -> Option<Invalid> {
         let (cluster, name) = (&self.context.cluster, class.spec.catalog.as_deref()?);
         if cluster.own_catalogs().iter().any(|catalog| catalog.name == name) {
@@ -123,7 +123,7 @@ impl Reconcile for Classes {
         let cluster = &self.context.cluster;
         let Some(class) = cluster.classes.get(key) else { return Ok(None) };
         if self.is_too_early(&class) {
-            // What the class says stands until its provider knows its catalogue.
+            // The condition stays as it is until the provider knows its catalogue.
             return Ok(Some(ASK_AGAIN));
         }
         let mut status = class.status.clone();
@@ -149,7 +149,7 @@ fn all(context: &Weak<Context>, what: impl Fn(Key)) {
     classes.iter().for_each(|class| what(Key::of(&**class)));
 }
 
-/// What of a catalogue is out of stock, by offering; of too many those that are tried again last.
+/// The offerings of a catalogue that are out of stock; if there are too many, those that are retried last.
 fn unavailable(catalog: &Catalog, missing: Vec<StockOut>) -> Vec<UnavailableOffering> {
     let has = |missing: &StockOut| {
         let of = catalog.find(&missing.offering.instance_type);

@@ -1,9 +1,9 @@
-//! Which cloud a claim belongs to.
+//! The cloud that a claim belongs to.
 //!
-//! A claim carries the name of the cloud that its machine is made in ([`CLOUD_ANNOTATION`]), from before the machine is
-//! asked for. A controller with another cloud (another data directory, another account) can see neither that machine nor
-//! its absence. It leaves such claims alone, whatever their state, and says so: nothing is launched for them, nothing of
-//! them is drained, ended or collected, until a controller that has their cloud leads.
+//! A claim carries the name of the cloud of its machine ([`CLOUD_ANNOTATION`]), written before the machine is
+//! requested. A controller with another cloud (another data directory, another account) can see neither that machine
+//! nor its absence. It leaves such claims alone, whatever their state, and reports that: it launches, drains,
+//! terminates and collects nothing of them, until a controller with their cloud leads.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const UNKNOWN_CLOUD: EventReason =
 /// The clouds of this controller's providers.
 #[derive(Debug, Default)]
 pub struct Clouds {
-    /// By the name of the provider; one that has only one cloud has no entry.
+    /// By provider name; a provider with a single cloud has no entry.
     of_provider: BTreeMap<&'static str, String>,
 }
 
@@ -39,7 +39,7 @@ impl Clouds {
         Self { of_provider: of_provider.into_iter().collect() }
     }
 
-    /// The cloud of a provider.
+    /// The name of a provider's cloud.
     pub(crate) fn of(&self, provider: &str) -> Option<&str> {
         self.of_provider.get(provider).map(String::as_str)
     }
@@ -73,7 +73,7 @@ pub(crate) async fn report_unknown(context: &Context, claim: &NodeClaim, cloud: 
     write_status(&context.cluster, claim, |_| {}, [condition]).await.map(drop)
 }
 
-/// Takes back what [`report_unknown`] said.
+/// Removes the condition that [`report_unknown`] wrote.
 pub(crate) async fn report_known(context: &Context, claim: &NodeClaim) -> Result<()> {
     if find(&claim.status.conditions, CLOUD_KNOWN).is_none() {
         return Ok(());

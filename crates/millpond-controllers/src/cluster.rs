@@ -1,4 +1,4 @@
-//! What all controllers share: a copy of each kind, the planner's index over them, clock, names and events.
+//! What all controllers share: a mirror of each kind, the planner's index over them, clock, names and events.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use crate::nominations::{Nominations, nominated_node};
 /// The name under which controllers own fields.
 pub const FIELD_MANAGER: &str = "millpond";
 
-/// What can be set on the controllers.
+/// Settings of the controllers.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Decides names and jitter; the same seed gives the same run under virtual time.
@@ -58,24 +58,25 @@ pub struct Options {
     pub virtual_start: Option<Timestamp>,
     /// Whether events are written.
     pub events: bool,
-    /// Writes under way at a time.
+    /// Limit on concurrent writes.
     pub writes_in_flight: usize,
     /// Whether watches begin with a streamed list (`sendInitialEvents`).
     pub streaming_lists: bool,
-    /// How objects become a snapshot.
+    /// Options of snapshots.
     pub snapshot: millpond_state::Options,
     /// Give advice only, for NodePools too: nothing else is written.
     pub advise: bool,
-    /// Node groups of Cluster API.
+    /// Settings of node groups of Cluster API.
     pub node_groups: GroupOptions,
     /// State of leader election. Providers have begun the term of a newly elected leader before any watch starts
     /// ([`millpond_providers::Provider::begin_term`]).
     pub leads: Leads,
-    /// Where that is done which pods wait for, until a provider is called; with all the rest if nothing is said.
+    /// Runtime handle and client for latency-critical work (pod watch, planning, launches). Defaults to the main
+    /// runtime.
     pub urgent: Option<Urgent>,
 }
 
-/// Threads, and a client whose own tasks run there.
+/// A runtime handle, and a client whose own tasks run on it.
 #[derive(Clone)]
 pub struct Urgent {
     /// The threads.
@@ -111,63 +112,63 @@ impl Default for Options {
 pub struct Cluster {
     /// Starts loops again that panicked.
     pub supervisor: Supervisor,
-    /// For what goes past the mirrors: evictions, consistent lists.
+    /// For requests outside the mirrors: evictions, consistent lists.
     pub client: Client,
-    /// The same, for what pods wait for.
+    /// The client of [`Options::urgent`].
     pub urgent_client: Client,
     /// The settings.
     pub options: Options,
     /// The time.
     pub clock: Clock,
-    /// Names and chance.
+    /// Generates names and random numbers.
     pub names: NameGenerator,
     /// Events.
     pub recorder: EventRecorder,
-    /// Pods, also found by their node.
+    /// Pods, indexed by their node.
     pub pods: Arc<Mirror<Pod>>,
-    /// Nodes, also found by the id of their machine.
+    /// Nodes, indexed by provider id.
     pub nodes: Arc<Mirror<Node>>,
     /// Pools.
     pub pools: Arc<Mirror<NodePool>>,
-    /// Claims, also found by their pool.
+    /// NodeClaims, indexed by their pool.
     pub claims: Arc<Mirror<NodeClaim>>,
     /// Node classes.
     pub classes: Arc<Mirror<NodeClass>>,
-    /// Limits on all nodes together.
+    /// Cluster-wide limits.
     pub limits: Arc<Mirror<ClusterLimits>>,
-    /// Disruption budgets.
+    /// PodDisruptionBudgets.
     pub budgets: Arc<Mirror<PodDisruptionBudget>>,
-    /// Volumes attached to nodes, found by node.
+    /// VolumeAttachments, indexed by node.
     pub attachments: Arc<Mirror<VolumeAttachment>>,
     /// Volumes.
     pub volumes: Arc<Mirror<PersistentVolume>>,
     /// Claims on volumes.
     pub volume_claims: Arc<Mirror<PersistentVolumeClaim>>,
-    /// What makes pods of equal shape, with the number that is wanted.
+    /// ReplicaSets, for the number of pods that are still missing.
     pub replica_sets: Arc<Mirror<ReplicaSet>>,
-    /// The same, in order.
+    /// StatefulSets, for the same.
     pub stateful_sets: Arc<Mirror<StatefulSet>>,
-    /// The same, one after the other.
+    /// Deployments, for the same.
     pub deployments: Arc<Mirror<Deployment>>,
-    /// Room that is kept free.
+    /// Capacity buffers.
     pub buffers: Arc<Mirror<CapacityBuffer>>,
-    /// What buffers are for.
+    /// Pod templates of buffers.
     pub templates: Arc<Mirror<PodTemplate>>,
-    /// What containers ask for that say nothing.
+    /// Default requests of containers.
     pub limit_ranges: Arc<Mirror<LimitRange>>,
-    /// Own prices.
+    /// NodeOverlays.
     pub overlays: Arc<Mirror<NodeOverlay>>,
-    /// What advice may choose from.
+    /// ScalingConstraints.
     pub constraints: Arc<Mirror<ScalingConstraint>>,
-    /// Advice.
+    /// ScalingAdvice.
     pub advices: Arc<Mirror<ScalingAdvice>>,
-    /// What became of it.
+    /// Feedback of the consumers of advice.
     pub feedbacks: Arc<Mirror<ScalingFeedback>>,
-    /// Own catalogues of instance types.
+    /// ConfigMaps with catalogues of instance types.
     pub catalogs: Arc<Mirror<ConfigMap>>,
     /// The nodes that pods are nominated to.
     pub nominations: Arc<Nominations>,
-    /// Machines of Cluster API, and groups of them.
+    /// Machines of Cluster API and their groups.
     pub machines: Arc<Machines>,
     daemon_sets: Arc<Mirror<DaemonSet>>,
     /// Namespaces.
@@ -179,13 +180,13 @@ pub struct Cluster {
     /// Changed nodes as JSON text, `None` for deleted ones. The next reader of the index applies them first.
     /// Low-priority watch threads only queue them here, so that they never hold the index lock that a plan waits for.
     queued_nodes: Mutex<HashMap<Key, Option<Box<RawValue>>>>,
-    /// Called with the name of a class whose provider reports another catalogue.
+    /// Called with the name of a NodeClass whose provider reports another catalogue.
     provided: RwLock<Vec<Box<dyn Fn(&str) + Send + Sync>>>,
     pod_order: Mutex<()>,
     changes: watch::Sender<u64>,
 }
 
-/// Whether a pod has no node, and the scheduler knows of none for it.
+/// Whether a pod is pending: it has no node and no nominated node.
 fn waits(pod: &Pod) -> bool {
     node_name(pod).is_none() && nominated_node(pod).is_none()
 }
@@ -239,7 +240,7 @@ impl Index {
                 true
             }
             Err(invalid) => {
-                // What it was before must not be planned with either.
+                // The previous version of the object must not be planned with either.
                 self.state.delete(kind, &key.namespace, &key.name);
                 self.refused.insert((kind, key), invalid);
                 false
@@ -257,7 +258,7 @@ impl Cluster {
     /// The shared parts, and the task that sends events. Nothing is watched yet.
     pub fn new(client: Client, options: Options) -> (Arc<Self>, Sender) {
         let writer = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
-        // Of nominations there are many, and claims should not wait behind them.
+        // Nominations are many; a writer of their own keeps claims from waiting behind them.
         let of_pods = Writer::new(client.clone(), FIELD_MANAGER, options.writes_in_flight);
         // A node that was decided on comes before what is written of those that are on their way: a pod waits for it, and
         // so does the next round.
@@ -482,7 +483,7 @@ impl Cluster {
         self.apply_text(kind, Key::of(object), text.get());
     }
 
-    /// Takes an object of a kind that no mirror is of.
+    /// Feeds an object of a kind without a mirror to the planner's index.
     pub(crate) fn apply_raw(&self, kind: StateKind, key: &Key, object: &impl serde::Serialize) {
         let Ok(text) = serde_json::to_string(object) else { return };
         self.apply_text(kind, key.clone(), &text);
@@ -526,14 +527,14 @@ impl Cluster {
         index
     }
 
-    /// All that is known, as the planner reads it.
+    /// Takes a snapshot of all known objects.
     pub fn snapshot(&self, options: &millpond_state::Options) -> Taken {
         let mut index = self.index();
         index.state.prepare(options);
         index.state.snapshot(self.now().0, options)
     }
 
-    /// Looks at all node groups as they are now.
+    /// Gives access to all node groups as they are now.
     pub(crate) fn with_node_groups<T>(&self, options: &NodeGroups, look: impl FnOnce(&[Group<'_>], &State) -> T) -> T {
         let index = self.index();
         look(&index.state.node_groups(options), &index.state)
@@ -561,12 +562,12 @@ impl Cluster {
         urgent.threads.spawn(asked).await.unwrap_or(true)
     }
 
-    /// How many pods a buffer stands for. Nothing if it is gone, or not Millpond's to fill.
+    /// How many pods a buffer reserves capacity for; `None` if it no longer exists or is not Millpond's.
     pub fn buffer(&self, key: &Key) -> Option<Result<u32, Unresolved>> {
         self.index().state.buffer(&key.namespace, &key.name)
     }
 
-    /// Overlays that are used, and those that are not.
+    /// Overlays with the verdict on each: applied or rejected.
     pub fn judged_overlays(&self) -> Arc<Overlays> {
         self.index().state.overlays(&self.options.snapshot)
     }
@@ -597,7 +598,7 @@ impl Cluster {
         self.index().state.catalogs().cloned().collect()
     }
 
-    /// Why the planner does not take an object, if so.
+    /// Why the planner's index rejects an object; `None` if it does not.
     pub fn refused(&self, kind: StateKind, key: &Key) -> Option<Invalid> {
         self.index().refused.get(&(kind, key.clone())).cloned()
     }
@@ -673,17 +674,17 @@ impl Cluster {
         }
     }
 
-    /// Where that is done which pods wait for.
+    /// The runtime handle for latency-critical work.
     pub(crate) fn urgent_threads(&self) -> Handle {
         self.options.urgent.as_ref().map_or_else(Handle::current, |urgent| urgent.threads.clone())
     }
 
-    /// Whether everything was listed once.
+    /// Whether every kind was listed at least once.
     pub fn is_ready(&self) -> bool {
         self.wait_until_ready().now_or_never().is_some()
     }
 
-    /// Waits until everything was listed once.
+    /// Waits until every kind was listed at least once.
     pub async fn wait_until_ready(&self) {
         macro_rules! ready {
             ($($mirror:ident),+) => { vec![$(Box::pin(self.$mirror.wait_until_ready()) as futures::future::BoxFuture<'_, ()>),+] };
@@ -721,7 +722,7 @@ impl Cluster {
     }
 }
 
-/// A mirror whose changes are taken where that is done which pods wait for.
+/// Runs a mirror's watch on the runtime for latency-critical work.
 fn urgent<K: Kind>(options: &Options, mirror: Mirror<K>) -> Arc<Mirror<K>> {
     Arc::new(match &options.urgent {
         Some(urgent) => mirror.handle_writes_on(urgent.threads.clone()),
@@ -743,7 +744,7 @@ pub fn is_ours(pool: &NodePool) -> bool {
     is_our_class(&pool.spec.template.spec.node_class_ref)
 }
 
-/// Whether a class of nodes is Millpond's.
+/// Whether a class reference names a NodeClass of Millpond.
 pub fn is_our_class(class: &millpond_api::karpenter::NodeClassRef) -> bool {
     class.group == millpond_api::node_class::GROUP && class.kind == "NodeClass"
 }

@@ -1,4 +1,4 @@
-//! What controllers act with: the cluster, the providers, what is out of stock.
+//! What controllers act with: the cluster, the providers, and the stock-outs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,43 +30,44 @@ use crate::stock_outs::StockOuts;
 use crate::termination::TerminationTracker;
 use crate::turn::Turns;
 
-/// The provider of classes that name none.
+/// The provider of classes that name no provider.
 const DEFAULT_PROVIDER: &str = "sim";
 
 /// Outcomes of launches that the provisioner may be behind with; the oldest are dropped, and count as unknown.
 const OUTCOMES: usize = 4096;
-/// Offerings are not probed more often than this, whatever their own wait is: each probe is a claim that may fail.
+/// The shortest time between two probes of an offering, whatever its own backoff is: each probe is a claim that may
+/// fail.
 const SOONEST_PROBE: Duration = Duration::from_mins(1);
 /// A pool that is open again is planned for this long after the last round, not sooner.
 const SOONEST_OPEN: Duration = Duration::from_secs(1);
 
-/// Something that was left out of plans is let in again.
+/// A pool or offering whose backoff has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reopening {
     pub(crate) at: Instant,
-    /// No round for it sooner than this after the one before.
+    /// The shortest time since the previous round before a round runs for it.
     pub(crate) spacing: Duration,
 }
 
 /// What controllers act with.
 pub struct Context {
-    /// Copies of everything.
+    /// Mirrors of all kinds.
     pub cluster: Arc<Cluster>,
     /// Offerings that providers could not supply.
     pub stock_outs: StockOuts,
-    /// Pools whose claims fail before they are launched.
+    /// Pools whose claims fail before the launch.
     pub(crate) launch_backoff: Arc<LaunchBackoff>,
-    /// What came of launches, as it happens: the name of a claim, and whether others like it should be tried.
+    /// Outcomes of launches: the name of a claim, and whether claims like it should be tried.
     pub(crate) launched: broadcast::Sender<(String, bool)>,
-    /// How far buffers are filled.
+    /// The fill of capacity buffers.
     pub fills: Fills,
-    /// Whether what pools launch becomes nodes.
+    /// The launch health of pools.
     pub health: Health,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Claims that are leaving.
+    /// Claims that are terminating.
     pub terminations: TerminationTracker,
-    /// Events that are not repeated.
+    /// An event recorder that does not repeat events.
     pub events: DedupingRecorder,
     /// Held while a plan is carried out: one plan after the other, so that none changes what another relies on.
     pub(crate) turns: Turns,
@@ -75,13 +76,13 @@ pub struct Context {
     pub(crate) collect_garbage_now: tokio::sync::Notify,
     /// The clouds of the providers.
     pub(crate) clouds: Clouds,
-    /// What can be bought, as of the last plan.
+    /// The market of the last plan.
     market: Mutex<Memory>,
     providers: BTreeMap<&'static str, Arc<dyn Provider>>,
 }
 
 impl Context {
-    /// These providers, on this cluster.
+    /// With these providers on this cluster.
     pub fn new(cluster: Arc<Cluster>, providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Arc<Self> {
         let metrics = Arc::new(Metrics::default());
         let leadership = cluster.options.leads.leadership();
@@ -154,7 +155,7 @@ impl Context {
         self.clouds.of(self.provider(&class).ok()?.name())
     }
 
-    /// Who made the machine of an id, if the id says so: ids begin with the scheme of their provider.
+    /// The provider of a machine, by the scheme of its id.
     pub fn provider_of_machine(&self, id: &str) -> Option<&Arc<dyn Provider>> {
         let (scheme, _) = id.split_once("://")?;
         self.providers.values().find(|provider| provider.scheme() == scheme)
@@ -172,7 +173,7 @@ impl Context {
         }
     }
 
-    /// All that is known, as the planner reads it: what is out of stock is marked.
+    /// Takes a snapshot of all known objects, with stock-outs marked.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot_of(PoolsOf::NodePools)
     }
@@ -182,7 +183,7 @@ impl Context {
         self.snapshot_with(PoolsOf::NodePools, Use::Open)
     }
 
-    /// The same with other pools to choose from.
+    /// Like [`Self::snapshot`], with a different selection of pools.
     pub fn snapshot_of(&self, pools: PoolsOf) -> Snapshot {
         // Advice for other pools ignores node groups; their nodes count all the same.
         let groups = if pools == PoolsOf::NodePools { Use::Closed } else { Use::None };
@@ -206,7 +207,7 @@ impl Context {
         snapshot
     }
 
-    /// What can be bought, as a snapshot of [`Self::snapshot`] has it.
+    /// The market of a snapshot taken by [`Self::snapshot`].
     pub(crate) fn market(&self, snapshot: &Snapshot) -> Arc<Market> {
         self.market.lock().market(snapshot)
     }
@@ -259,7 +260,7 @@ fn forget_on_change(cluster: &Arc<Cluster>, backoff: &Arc<LaunchBackoff>) {
     });
 }
 
-/// Of several limits the lowest holds.
+/// Of several limits the lowest applies.
 fn add_limits(limits: &ClusterLimitsSpec, options: &mut millpond_state::Options) {
     let lower = |known: Option<u64>, more: Option<u64>| [known, more].into_iter().flatten().min();
     options.limit_price = lower(options.limit_price, limits.dollars_per_hour.as_ref().map(|dollars| dollars.0));
@@ -285,7 +286,7 @@ pub(crate) fn api_claim(claim: &NodeClaim) -> karpenter::NodeClaim {
     karpenter::NodeClaim { metadata: api_meta(&claim.metadata), spec: claim.spec.clone(), status: claim.status.clone() }
 }
 
-/// Metadata as far as planning looks at it.
+/// The metadata that planning uses.
 pub fn api_meta(meta: &kube::api::ObjectMeta) -> millpond_api::meta::ObjectMeta {
     millpond_api::meta::ObjectMeta {
         name: meta.name.clone().unwrap_or_default(),

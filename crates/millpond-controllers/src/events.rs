@@ -20,7 +20,7 @@ pub struct DedupingRecorder {
 }
 
 impl DedupingRecorder {
-    /// Tells through this recorder.
+    /// Records through this recorder.
     pub fn new(recorder: EventRecorder) -> Self {
         Self { recorder, recent: Mutex::default() }
     }

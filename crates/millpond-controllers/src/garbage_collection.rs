@@ -31,13 +31,13 @@ use crate::nodes;
 use crate::termination::{has_finalizer, release_node};
 use crate::turn::{Fact, delete_after};
 
-/// Time between passes.
+/// Time between two passes.
 const EVERY: Duration = Duration::from_mins(2);
 /// The same while something is under way, or a provider does not answer.
 const SOON_AFTER_SUSPICION: Duration = Duration::from_secs(10);
-/// What is younger may be being made right now.
+/// Younger objects may still be in creation.
 const YOUNG_S: i64 = 60;
-/// A suspicion that needs to be confirmed stands for at least this long.
+/// A suspicion must last for at least this long before it is acted on.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(10);
 
 const TAKEN_BACK: EventReason =
@@ -46,16 +46,16 @@ const TAKEN_BACK: EventReason =
 /// Collects garbage.
 pub struct GarbageCollector {
     context: Arc<Context>,
-    /// Uids of claims and nodes whose machine was not there, and since when.
+    /// Uids of claims and nodes whose machine was missing, and since when.
     suspects: HashMap<String, Instant>,
 }
 
-/// What looks like garbage.
+/// Objects and machines that look like garbage.
 #[derive(Debug, Default)]
 struct Suspicion<'a> {
     /// Machines without a claim.
     orphans: Vec<&'a Instance>,
-    /// Claims whose machine ends by itself.
+    /// Claims whose machine the cloud is terminating.
     taken_back: Vec<&'a Arc<NodeClaim>>,
     /// Claims whose machine is not listed.
     unlisted: Vec<&'a Arc<NodeClaim>>,
@@ -64,7 +64,7 @@ struct Suspicion<'a> {
 }
 
 impl GarbageCollector {
-    /// Acts on this cluster.
+    /// Works on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
         let weak = Arc::downgrade(&context);
         context.cluster.claims.on_change(move |before, after| {
@@ -106,7 +106,7 @@ impl GarbageCollector {
         for provider in context.providers() {
             match provider.list().await {
                 Ok(listed) => instances.extend(listed),
-                // A provider that still lists its own objects.
+                // A provider that has not listed its own objects yet is not an error.
                 Err(error @ ProviderError::NotReady { .. }) => {
                     tracing::debug!(provider = provider.name(), %error, "cannot list machines yet");
                     is_complete = false;
@@ -119,7 +119,7 @@ impl GarbageCollector {
         }
         // Read after the list: a claim is there before its machine.
         let (claims, nodes) = (context.cluster.claims.list(), context.cluster.nodes.list());
-        // This process cannot see what is in another cloud.
+        // Claims of other clouds are left alone, because this process cannot see their machines.
         let is_known = |claim: &Arc<NodeClaim>| context.clouds.unknown(&**claim).is_none();
         let mut suspicion = suspect(&instances, &claims, &nodes, context.cluster.now(), |node| self.is_ours(node));
         suspicion.unlisted.retain(|claim| is_known(claim));
@@ -143,7 +143,7 @@ impl GarbageCollector {
         Ok(goes_on)
     }
 
-    /// Whether a node was made for one of our claims.
+    /// Whether a node was created for a claim of Millpond.
     fn is_ours(&self, node: &Node) -> bool {
         let class = node_class_label(node_class::GROUP, "NodeClass");
         if self.context.clouds.unknown(node).is_some() {
@@ -187,7 +187,8 @@ impl GarbageCollector {
         Ok(api.list(&ListParams::default()).await.map_err(failed)?.items)
     }
 
-    /// Ends a claim whose machine its provider does not know. A node that says that it works earns it a second look.
+    /// Deletes a claim whose machine its provider does not know. If the node reports that it is ready, a second check
+    /// is needed first.
     async fn delete_claim(&mut self, claim: &NodeClaim) -> Result<bool> {
         let uid = claim.uid().unwrap_or_default();
         if !self.is_unknown(claim, &claim.status.provider_id).await {
@@ -207,7 +208,7 @@ impl GarbageCollector {
         Ok(false)
     }
 
-    /// Lets nodes go that nothing stands behind.
+    /// Removes nodes without a claim and without a machine.
     async fn delete_orphaned_nodes(&mut self, ownerless: &[&Arc<Node>]) -> Result<bool> {
         if ownerless.is_empty() {
             return Ok(false);
@@ -257,7 +258,7 @@ impl GarbageCollector {
     }
 }
 
-/// What looks like garbage.
+/// Collects the objects that look like garbage.
 fn suspect<'a>(
     instances: &'a [Instance],
     claims: &'a [Arc<NodeClaim>],
@@ -294,7 +295,7 @@ fn suspect<'a>(
         .iter()
         .filter(|node| is_ours(node) && !has_claim(node) && !is_young(created(&***node), now))
         .filter(|node| nodes::machine(node).is_some_and(|id| !listed.contains(id)))
-        // One that leaves already, and that nothing of ours keeps, is not our business.
+        // A node that is being deleted and has no finalizer of Millpond is left alone.
         .filter(|node| !is_leaving(&***node) || has_finalizer(node.finalizers()))
         .collect();
     suspicion

@@ -1,9 +1,8 @@
 //! Whether what pools launch becomes nodes: the outcomes of their latest launches, for `NodeRegistrationHealthy`.
 //!
-//! As with Karpenter, two machines out of the latest four that could not be launched in time, or never became nodes, say
-//! that something about the pool or its class is wrong, and one that comes up says that all is well as long as fewer
-//! failed. A change of the pool or of its class is a new try, of which nothing is known yet. Stock-outs say nothing:
-//! they pass.
+//! As in Karpenter, a pool is unhealthy if two of its latest four machines were not launched in time or never became
+//! nodes; a machine that registers makes it healthy if fewer failed. A change of the pool or of its class resets the
+//! record. Stock-outs do not count, because they pass.
 //!
 //! The condition itself is written by [`crate::pools`]. It is also all that a controller that starts knows of what was
 //! before, apart from the nodes that have come up since then.
@@ -20,26 +19,26 @@ use parking_lot::{Mutex, RwLock};
 use crate::cluster::{Cluster, pool_name};
 use crate::kinds::{NodeClaim, NodePool};
 
-/// Launches that count, the latest ones of a pool.
+/// Number of the latest launches of a pool that count.
 const REMEMBERED: usize = 4;
-/// With this many failures among them, a pool is unhealthy.
+/// A pool with this many failures among them is unhealthy.
 const TOO_MANY: usize = 2;
 
-/// What became of a launch.
+/// The outcome of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
-    /// A node.
+    /// A node registered.
     Registered,
-    /// Nothing, for so long that the claim was given up.
+    /// The claim was given up.
     Failed {
-        /// In one word.
+        /// The reason, in one word.
         reason: String,
-        /// In more words.
+        /// The message.
         message: String,
     },
 }
 
-/// What is to be said of a pool.
+/// The condition to write to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Unknown,
@@ -47,13 +46,13 @@ enum Verdict {
     Unhealthy { reason: String, message: String },
 }
 
-/// The latest launches of a pool as it is now.
+/// The latest launches of a pool since it last changed.
 #[derive(Debug, Default)]
 struct Record {
     /// Generations of the pool and of its class that they belong to.
     of: (i64, i64),
     latest: VecDeque<Launch>,
-    /// Something was learned that the condition does not say yet.
+    /// Whether the record is newer than the condition.
     has_news: bool,
 }
 
@@ -66,7 +65,7 @@ impl Record {
         self.has_news = true;
     }
 
-    /// A single failure, and nothing else, says nothing.
+    /// A single failure alone gives no verdict.
     fn verdict(&self) -> Verdict {
         let mut failures = self.latest.iter().filter(|launch| **launch != Launch::Registered);
         match (failures.nth(TOO_MANY - 1), self.latest.contains(&Launch::Registered)) {
@@ -78,7 +77,7 @@ impl Record {
         }
     }
 
-    /// What the condition of a pool, and its nodes, tell of the time before this controller started.
+    /// The record at startup, from the condition of a pool and its nodes.
     fn restore(pool: &NodePool, claims: &[impl AsRef<NodeClaim>]) -> Self {
         let condition = find(&pool.status.conditions, NODE_REGISTRATION_HEALTHY);
         let generation = condition.and_then(|condition| condition.observed_generation);
@@ -138,7 +137,7 @@ impl Health {
         }
     }
 
-    /// What a pool is to say.
+    /// The condition of a pool.
     pub(crate) fn condition(&self, cluster: &Cluster, pool: &NodePool, class_generation: i64) -> Condition {
         let now = (pool.metadata.generation.unwrap_or_default(), class_generation);
         let said = find(&pool.status.conditions, NODE_REGISTRATION_HEALTHY);
@@ -162,7 +161,7 @@ impl Health {
         })
     }
 
-    /// Forgets pools that are gone.
+    /// Drops a pool that no longer exists.
     pub(crate) fn forget(&self, pool: &NodePool) {
         self.records.lock().remove(uid(pool));
     }

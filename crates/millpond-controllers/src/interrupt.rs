@@ -88,7 +88,7 @@ async fn hurry(context: &Context, claim: &NodeClaim, at: Time) -> Result<()> {
     context.cluster.claims.patch(&Key::of(claim), &patch).await.map(drop)
 }
 
-/// When the node of a claim whose machine ends must be empty; none if that is sooner already.
+/// The time at which the node of an interrupted machine must be empty; `None` if an earlier time is set already.
 fn deadline(claim: &NodeClaim, at: Time, now: Time) -> Option<Time> {
     let known = annotation(claim, TERMINATION_TIMESTAMP_ANNOTATION).and_then(|text| text.parse::<Timestamp>().ok());
     let mut deadline = Time(at.0.saturating_sub(LEAD_S).max(now.0));
@@ -99,7 +99,7 @@ fn deadline(claim: &NodeClaim, at: Time, now: Time) -> Option<Time> {
     known.is_none_or(|known| known.as_second() > deadline.0).then_some(deadline)
 }
 
-/// Tells it of the claim and of its node.
+/// Records an event on the claim and on its node.
 fn record(context: &Context, claim: &NodeClaim, note: &str) {
     let capacity = claim.metadata.labels.as_ref().and_then(|labels| labels.get(labels::CAPACITY_TYPE));
     let event_reason =

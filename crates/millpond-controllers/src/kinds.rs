@@ -25,24 +25,24 @@ macro_rules! kind {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase")]
         pub struct $name {
-            /// The group and version; written on creation.
+            /// API version; set on creation.
             #[serde(default, skip_serializing_if = "String::is_empty")]
             pub api_version: String,
-            /// The kind; written on creation.
+            /// Kind; set on creation.
             #[serde(default, skip_serializing_if = "String::is_empty")]
             pub kind: String,
-            /// Name, labels and so on.
+            /// Metadata.
             #[serde(default)]
             pub metadata: ObjectMeta,
-            /// What is asked for.
+            /// Desired state.
             pub spec: $spec,
-            /// What is.
+            /// Observed state.
             #[serde(default, skip_serializing_if = $silent)]
             pub status: $status,
         }
 
         impl $name {
-            /// A new one, without status.
+            /// A new object without status.
             pub fn new(metadata: ObjectMeta, spec: $spec) -> Self {
                 let (api_version, kind) = (concat!($group, "/", $version).to_owned(), $kind.to_owned());
                 Self { api_version, kind, metadata, spec, status: Default::default() }
@@ -121,7 +121,7 @@ macro_rules! cluster_api_kind {
     };
 }
 
-/// The status of most kinds is always written.
+/// The status of most kinds is always serialized.
 fn written<T>(_: &T) -> bool {
     false
 }
@@ -136,7 +136,7 @@ cluster_kind!(
     karpenter::NodePoolStatus
 );
 cluster_kind!(
-    /// A node that was asked for.
+    /// A node from the decision to buy it until its machine is gone.
     NodeClaim,
     "karpenter.sh",
     "v1",
@@ -145,7 +145,7 @@ cluster_kind!(
     karpenter::NodeClaimStatus
 );
 cluster_kind!(
-    /// Where the nodes of a pool come from.
+    /// What a provider needs to launch nodes of a pool.
     NodeClass,
     "millpond.dev",
     "v1alpha1",
@@ -154,7 +154,7 @@ cluster_kind!(
     node_class::NodeClassStatus
 );
 cluster_kind!(
-    /// What all nodes may add up to.
+    /// Limits on the sum of all nodes.
     ClusterLimits,
     "millpond.dev",
     "v1alpha1",
@@ -163,7 +163,7 @@ cluster_kind!(
     cluster_limits::ClusterLimitsStatus
 );
 cluster_kind!(
-    /// Own prices and resources of instance types.
+    /// User-defined prices and resources of instance types.
     NodeOverlay,
     "karpenter.sh",
     "v1alpha1",
@@ -172,7 +172,7 @@ cluster_kind!(
     karpenter::NodeOverlayStatus
 );
 namespaced_kind!(
-    /// Room that is kept free for pods.
+    /// Capacity that is kept free for pods.
     CapacityBuffer,
     "autoscaling.x-k8s.io",
     "v1beta1",
@@ -181,7 +181,7 @@ namespaced_kind!(
     capacity_buffer::CapacityBufferStatus
 );
 namespaced_kind!(
-    /// What advice may choose from.
+    /// The pools that advice may choose from.
     ScalingConstraint,
     "sa.gardener.cloud",
     "v1alpha1",
@@ -190,7 +190,7 @@ namespaced_kind!(
     scaling_advisor::ScalingConstraintStatus
 );
 namespaced_kind!(
-    /// Which nodes should come and which should go.
+    /// Nodes that should be added and removed.
     ScalingAdvice,
     "sa.gardener.cloud",
     "v1alpha1",
@@ -233,13 +233,13 @@ cluster_api_kind!(
     "machinepools"
 );
 cluster_api_kind!(
-    /// A machine that is a node, or will be.
+    /// A machine that is or will become a node.
     Machine,
     "Machine",
     "machines"
 );
 cluster_api_kind!(
-    /// Which machines are replaced because they are broken.
+    /// Which broken machines are replaced.
     MachineHealthCheck,
     "MachineHealthCheck",
     "machinehealthchecks"

@@ -1,4 +1,4 @@
-//! Pools whose claims fail before they are launched: left out of plans for a while, longer each time.
+//! Pools whose claims fail before the launch: left out of plans for a time that grows with each failure.
 //!
 //! Stock-outs are known by offering ([`crate::stock_outs`]). Everything else that keeps a claim from being launched (a class that
 //! is not ready, credentials that do not allow it, a quota without a name, requirements that no type satisfies) would fail
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 /// The wait after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(5);
-/// No wait is longer (but for the jitter), so that a cured fault is noticed.
+/// The longest backoff (before jitter), so that a repaired fault is noticed.
 const LONGEST: Duration = Duration::from_mins(5);
 /// A wait differs from that by up to this share in both directions, so that pools that failed together are not tried
 /// together.
 const JITTER: f64 = 0.1;
-/// A pool that failed this long ago begins anew.
+/// A pool without failures for this long starts again with the shortest backoff.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Clone)]
@@ -33,14 +33,14 @@ struct Entry {
 
 type Listener = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Pools whose claims fail before they are launched.
+/// Pools whose claims fail before the launch.
 pub(crate) struct LaunchBackoff {
     entries: Mutex<(BTreeMap<String, Entry>, StdRng)>,
     listeners: RwLock<Vec<Listener>>,
 }
 
 impl LaunchBackoff {
-    /// All pools are open; the seed decides the jitter.
+    /// Without failures; the seed decides the jitter.
     pub(crate) fn new(seed: u64) -> Self {
         Self { entries: Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed))), listeners: RwLock::default() }
     }
@@ -74,14 +74,14 @@ impl LaunchBackoff {
         self.notify(pool);
     }
 
-    /// A claim of a pool was launched, or the pool or its class changed: nothing is known against it any more.
+    /// Drops the failures of a pool: a claim of it was launched, or the pool or its class changed.
     pub(crate) fn forget(&self, pool: &str) {
         if self.entries.lock().0.remove(pool).is_some() {
             self.notify(pool);
         }
     }
 
-    /// For how long a pool is left out yet, and why.
+    /// How long a pool is still left out, and why; `None` if it is not.
     pub(crate) fn closed(&self, pool: &str) -> Option<(Duration, String)> {
         let entries = self.entries.lock();
         let entry = entries.0.get(pool)?;
@@ -89,17 +89,18 @@ impl LaunchBackoff {
         (!left.is_zero()).then(|| (left, entry.why.clone()))
     }
 
-    /// Whether the last thing known of a pool is a failure, and its wait is over: one claim finds out whether it is cured.
+    /// Whether the pool's last launch failed and its backoff is over: a single claim then probes whether launches work
+    /// again.
     pub(crate) fn is_probing(&self, pool: &str) -> bool {
         self.entries.lock().0.get(pool).is_some_and(|entry| entry.until <= Instant::now())
     }
 
-    /// When pools are open again.
+    /// When the backoffs of pools end.
     pub(crate) fn reopens(&self) -> Vec<Instant> {
         self.entries.lock().0.values().map(|entry| entry.until).collect()
     }
 
-    /// Closes pools in a snapshot.
+    /// Closes the pools that are backing off in a snapshot.
     pub(crate) fn mark(&self, snapshot: &mut Snapshot) {
         let now = Instant::now();
         let entries = self.entries.lock();

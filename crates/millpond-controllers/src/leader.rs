@@ -27,38 +27,38 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How often a standby looks at the Lease.
+/// How often a standby reads the Lease.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The times of a leader.
+/// Durations of the election.
 #[derive(Debug, Clone, Copy)]
 struct LeaderTimings {
-    /// How long its Lease holds without being renewed.
+    /// How long the Lease is valid without a renewal.
     lasts: Duration,
     /// When it could not renew for this long, it no longer leads.
     renewed_within: Duration,
-    /// How often it renews.
+    /// Time between renewals.
     every: Duration,
 }
 
-/// As Kubernetes' own controllers have it.
+/// The values of Kubernetes' own controllers.
 const USUAL: LeaderTimings = LeaderTimings {
     lasts: Duration::from_secs(15),
     renewed_within: Duration::from_secs(10),
     every: Duration::from_secs(2),
 };
-/// Of a leader that dies and sleeps together with its API server: others learn of its end from a restart, and writes would
-/// keep an idle store busy.
+/// For a leader that stops and sleeps together with its API server: standbys can take over only after a restart, and
+/// frequent renewals would keep an idle store busy.
 const SELDOM: LeaderTimings = LeaderTimings {
     lasts: Duration::from_mins(3),
     renewed_within: Duration::from_mins(2),
     every: Duration::from_mins(1),
 };
 
-/// What a process knows of others that may act on the same cluster.
+/// What a process knows about other processes that may act on the same cluster.
 #[derive(Debug, Clone, Default)]
 pub enum Leads {
-    /// Nothing: others may act at the same time, and what this process did not do may have been done all the same.
+    /// Nothing: others may act at the same time, and may have acted before.
     #[default]
     Unknown,
     /// Leader election is off: there is no other process.
@@ -73,7 +73,7 @@ impl Leads {
         !matches!(self, Self::Unknown)
     }
 
-    /// The leadership that calls depend on.
+    /// The leadership that calls require.
     pub fn leadership(&self) -> Option<&Leadership> {
         match self {
             Self::Elected(leadership) => Some(leadership),
@@ -97,7 +97,7 @@ struct Shared {
     /// A number that the term must reach, because a provider has seen a higher one.
     wanted: AtomicU64,
     wanted_changed: Notify,
-    /// When the last successful renewal was asked for.
+    /// When the last successful renewal was requested.
     renewed: Mutex<Renewal>,
     ended: AtomicBool,
 }
@@ -172,14 +172,14 @@ impl Leadership {
     }
 }
 
-/// A process that stands for election.
+/// A process that takes part in the election.
 pub struct Candidate {
     api: Api<Lease>,
     name: String,
     identity: String,
     clock: Clock,
     pace: LeaderTimings,
-    /// Holders whose identity begins like this are dead.
+    /// Holders whose identity has this prefix are known to be dead.
     predecessors: Option<String>,
     /// The version of the Lease that was seen last, and since when: other machines' clocks are not trusted.
     seen: Option<(Option<String>, Instant)>,
@@ -187,10 +187,10 @@ pub struct Candidate {
     reported: Option<String>,
 }
 
-/// What came of a renewal.
+/// The result of a renewal.
 enum Renewed {
     Yes,
-    /// Another write came in between: look again.
+    /// Another write came in between: read the Lease again.
     Raced,
     /// The Lease belongs to another process, or is gone.
     Lost,
@@ -211,8 +211,8 @@ impl Candidate {
         }
     }
 
-    /// Takes the Lease at once from holders whose identity begins with this prefix. The caller knows that they are dead:
-    /// for instance because it holds an exclusive lock that every one of them held for all of its life.
+    /// Takes the Lease at once from holders whose identity has this prefix. The caller must know that they are dead,
+    /// for instance because it holds an exclusive lock that each of them held for its lifetime.
     #[must_use]
     pub fn succeeds(self, prefix: &str) -> Self {
         Self { predecessors: Some(prefix.to_owned()), ..self }
@@ -225,7 +225,7 @@ impl Candidate {
         Self { pace: SELDOM, ..self }
     }
 
-    /// Waits until this process leads; none when it was stopped before.
+    /// Waits until this process leads; `None` if `stop` was cancelled before.
     pub async fn elected(&mut self, stop: &CancellationToken) -> Option<Leadership> {
         loop {
             if let Some(leadership) = self.elected_at_once().await {
@@ -285,7 +285,7 @@ impl Candidate {
         }
     }
 
-    /// Lets others lead at once.
+    /// Releases the Lease, so that another process can lead at once.
     pub async fn resign(&mut self) {
         let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else { return };
         let spec = lease.spec.get_or_insert_default();
@@ -344,7 +344,7 @@ impl Candidate {
         let asked = Renewal::now(&self.clock);
         let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(Renewed::Lost) };
         let spec = lease.spec.clone().unwrap_or_default();
-        // A write whose answer was lost may have raised the number already.
+        // A write whose response was lost may have raised the number already.
         let is_ours = spec.holder_identity.as_deref() == Some(&self.identity)
             && [leadership.term(), leadership.wanted()].contains(&term_of(&spec));
         if !is_ours {
@@ -376,7 +376,7 @@ fn term_of(spec: &LeaseSpec) -> u64 {
     u64::try_from(spec.lease_transitions.unwrap_or_default()).unwrap_or_default()
 }
 
-/// Whether a write was the first of several.
+/// Whether a write succeeded; a conflict means that another process was first.
 fn won(written: kube::Result<Lease>) -> kube::Result<bool> {
     match written {
         Ok(_) => Ok(true),

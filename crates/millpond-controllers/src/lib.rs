@@ -16,8 +16,8 @@
 //! Beside them: `advice` recommends instead of acting, `repair` replaces broken nodes, `interrupt` handles events of
 //! providers, `metrics` counts, `leader` elects the acting process.
 //!
-//! Nothing here knows whether the API is the embedded one. Time is `tokio::time` and [`millpond_runtime::clock`], chance
-//! comes from a seed. When nothing changes, nothing is written.
+//! No controller knows whether the API is the embedded one. Time is `tokio::time` and [`millpond_runtime::clock`],
+//! random numbers come from a seed. When nothing changes, nothing is written.
 
 pub mod advice;
 mod blocking;

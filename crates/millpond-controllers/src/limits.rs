@@ -10,9 +10,9 @@
 //! write conflicts, it reads again, and sees what the first one took. A claim carries what was reserved for it, until
 //! it says itself what it has.
 //!
-//! A reservation whose claim was never written (a crash between the two) lapses after [`LAPSES_AFTER`]; who reserved
-//! writes its claim within [`WRITTEN_WITHIN`] or not at all. Should it be written later nevertheless (its process was
-//! stopped in the middle, and woke up), all is counted once more before it is launched ([`is_overrun`]).
+//! A reservation whose claim was never written (a crash between the two) lapses after [`LAPSES_AFTER`]; the process
+//! that reserved writes its claim within [`WRITTEN_WITHIN`] or not at all. If the claim is written later nevertheless
+//! (the process was suspended in between), usage is counted again before the launch ([`is_overrun`]).
 //!
 //! Limits are read from the API, never from a copy: a controller that acts on an old view of the cluster is held by
 //! limits that it has not seen.
@@ -47,17 +47,17 @@ pub const RESERVATIONS_ANNOTATION: &str = "millpond.dev/reservations";
 
 /// A reservation without a claim counts for this long.
 const LAPSES_AFTER: Duration = Duration::from_mins(1);
-/// A claim is written this soon after it was reserved, or not at all.
+/// A claim is written within this time after its reservation, or not at all.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
-/// A claim that was written this long after it was reserved is counted once more before it is launched. Others count
+/// A claim that was written this many seconds after its reservation is counted again before its launch. Others count
 /// its reservation for twice that time.
 const LATE_AFTER_S: i64 = 30;
-/// Tries against others who write the same object.
+/// Limit on write conflicts on the same object.
 const TRIES: usize = 10;
 /// Claims that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
 
-/// What nodes take: resources, nodes and money.
+/// Usage that counts against limits: resources, nodes and price.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -72,12 +72,12 @@ pub struct Usage {
     pub nodes: u64,
 }
 
-/// What was reserved for a claim, as it stands in its annotation.
+/// The reservation of a claim, as stored in its annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Reserved {
     #[serde(flatten)]
     take: Usage,
-    /// When, in seconds since 1970.
+    /// When it was reserved, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<i64>,
 }
@@ -91,7 +91,7 @@ impl Usage {
         self.nodes += other.nodes;
     }
 
-    /// Whether it is within a limit.
+    /// Whether the usage is within a limit.
     fn within(&self, limit: &Limit) -> bool {
         let resources = limit.amounts.iter().all(|(name, most)| match name {
             "nodes" => i128::from(self.nodes) <= i128::from(most),
@@ -101,7 +101,7 @@ impl Usage {
     }
 }
 
-/// A reservation, as it stands in the annotation.
+/// A reservation, as stored in the annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Reservation {
     take: Usage,
@@ -115,7 +115,7 @@ impl Reservation {
     }
 }
 
-/// What may be taken.
+/// The upper limits of a usage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Limit {
     amounts: Amounts,
@@ -128,7 +128,7 @@ impl Limit {
     }
 }
 
-/// What limits: a pool, or limits of the cluster.
+/// The owner of a limit: a pool, or ClusterLimits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     Cluster(String),
@@ -241,7 +241,7 @@ async fn reserve_all(context: &Context, claims: &[Option<NodeClaim>]) -> Result<
         }
         reserved.push((scope, granted));
     }
-    // What one limit granted and another one refused is not kept from others.
+    // A reservation that one limit granted and another one refused is released.
     for (scope, granted) in reserved {
         let refused = granted.into_iter().filter(|&index| !allowed[index]);
         let names: Vec<&str> = refused.filter_map(|index| claims[index].as_ref().map(NodeClaim::name)).collect();
@@ -287,14 +287,14 @@ pub(crate) async fn is_overrun(context: &Context, claim: &NodeClaim) -> Result<b
     Ok(false)
 }
 
-/// By two clocks that may differ: the API server's, and that of who reserved.
+/// Compares two clocks that may differ: the API server's, and that of the process that reserved.
 fn is_late(claim: &NodeClaim) -> bool {
     let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
     let (Some(at), Some(created)) = (reserved_of(claim).at, created) else { return false };
     created - at > LATE_AFTER_S
 }
 
-/// What machines for a claim may take: no more of what is limited than was reserved for it.
+/// The usage that machines of a claim may have: no more of the limited resources than was reserved.
 pub(crate) struct ReservedCapacity {
     /// `None` for claims that another controller wrote: nothing was reserved for them.
     reserved: Option<Usage>,
@@ -302,7 +302,7 @@ pub(crate) struct ReservedCapacity {
 }
 
 impl ReservedCapacity {
-    /// Of a claim, by the limits that are known here.
+    /// The reservation of a claim, under the limits in the mirrors.
     pub(crate) fn of(context: &Context, claim: &NodeClaim) -> Self {
         let reserved = claim.annotations().contains_key(RESERVED_ANNOTATION).then(|| reserved_of(claim).take);
         let pool = pool_name(claim).and_then(|name| context.pool(name));
@@ -317,7 +317,7 @@ impl ReservedCapacity {
         Self { reserved, limits: of_pool.into_iter().chain(of_cluster).collect() }
     }
 
-    /// Whether a machine is within it.
+    /// Whether a machine is within the reservation.
     pub(crate) fn covers(&self, capacity: &Amounts, nanos_hour: u64) -> bool {
         let Some(reserved) = &self.reserved else { return true };
         let fits = |name: &str| capacity.get(name).unwrap_or(0) <= reserved.resources.get(name).unwrap_or(0);
@@ -328,7 +328,7 @@ impl ReservedCapacity {
     }
 }
 
-/// What may limit these claims, with the claims that it limits.
+/// The limits that apply to these claims, each with the claims concerned.
 async fn scopes(cluster: &Cluster, claims: &[Option<NodeClaim>]) -> Result<BTreeMap<Scope, Vec<usize>>> {
     let failed = |source| Scope::Cluster(String::new()).failed("list", source);
     let of_cluster = limits_api(cluster).list_metadata(&ListParams::default()).await.map_err(failed)?;
@@ -388,12 +388,12 @@ async fn try_reserve(cluster: &Cluster, scope: &Scope, wanted: &[(usize, &NodeCl
     Ok(write_reservations(&scope.api(cluster), scope, &object, &standing).await?.then_some(granted))
 }
 
-/// What counts against a limit.
+/// The usage of a limit.
 struct Tally {
-    /// What limits, as it was read before all else.
+    /// The object with the limit, as read before the claims.
     object: DynamicObject,
     limit: Limit,
-    /// What all claims and all reservations without a claim take.
+    /// The usage of all claims and of all reservations without a claim.
     taken: Usage,
     /// Reservations without a claim.
     standing: BTreeMap<String, Reservation>,
@@ -401,7 +401,7 @@ struct Tally {
     written: HashSet<String>,
 }
 
-/// How much may be bought.
+/// The remainder of a limit.
 enum Headroom {
     Nothing,
     All,
@@ -487,7 +487,7 @@ async fn write_reservations(
     }
 }
 
-/// All claims, as of now: not from a copy that may lag behind.
+/// All claims from a consistent list, because a mirror may lag behind.
 async fn list_claims(cluster: &Cluster, scope: &Scope) -> Result<Vec<NodeClaim>> {
     let api: Api<NodeClaim> = Api::all(cluster.urgent_client.clone());
     let mut params = ListParams::default();
@@ -526,14 +526,14 @@ fn reserved_of(claim: &NodeClaim) -> Reserved {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// Writes down in a claim when it was reserved.
+/// Records in a claim when it was reserved.
 fn note_reserved(claim: &mut NodeClaim, at: i64) {
     let reserved = Reserved { at: Some(at), ..reserved_of(claim) };
     let text = serde_json::to_string(&reserved).unwrap_or_default();
     claim.annotations_mut().insert(RESERVED_ANNOTATION.to_owned(), text);
 }
 
-/// What a claim counts: what it has, or what was reserved for it; never less than either.
+/// The usage of a claim: the larger of its capacity and its reservation, for each resource.
 fn usage_of(claim: &NodeClaim) -> Usage {
     let mut take = reserved_of(claim).take;
     for (name, amount) in claim.status.capacity.iter() {

@@ -1,4 +1,4 @@
-//! Helpers that read Node objects.
+//! Functions that read Node objects.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
@@ -8,12 +8,12 @@ pub(crate) fn condition<'n>(node: &'n Node, kind: &str) -> Option<&'n NodeCondit
     conditions.unwrap_or_default().iter().find(|condition| condition.type_ == kind)
 }
 
-/// Whether its kubelet says that it works.
+/// Whether its kubelet reports it as ready.
 pub(crate) fn is_ready(node: &Node) -> bool {
     condition(node, "Ready").is_some_and(|condition| condition.status == "True")
 }
 
-/// The id of its machine.
+/// Its provider id.
 pub(crate) fn machine(node: &Node) -> Option<&str> {
     node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
 }

@@ -22,7 +22,7 @@ pub const NOMINATED_PODS_ANNOTATION: &str = "millpond.dev/promised-to";
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Nomination {
     claim: String,
-    /// The name of the claim, until its node has one.
+    /// The name of the claim until its node has registered.
     node: String,
 }
 
@@ -86,7 +86,7 @@ impl Nominations {
         let mut index = self.index.lock();
         let mut changed = Vec::new();
         if let Some(nomination) = before.map(Nomination::of) {
-            // Also those who got their place by a trade, which no claim tells of.
+            // Includes pods that got their nomination by a trade, which no claim lists.
             for pod in index.pods_of(&nomination) {
                 match &stays {
                     Some(stays) if is.contains(&pod) || !was.contains(&pod) => {
@@ -103,7 +103,7 @@ impl Nominations {
             }
         }
         if let Some(nomination) = stays {
-            // One that was said before, and is not known any more, was kept or taken back meanwhile.
+            // A pod that was listed before and has no nomination now was bound or withdrawn meanwhile.
             for pod in is.difference(&was) {
                 index.put(pod.clone(), nomination.clone());
                 changed.push(pod.clone());
@@ -139,7 +139,7 @@ impl Nominations {
         self.listeners.write().push(Box::new(listener));
     }
 
-    /// Tells those who listen.
+    /// Calls the listeners.
     pub(crate) fn notify(&self, pod: &Key) {
         self.listeners.read().iter().for_each(|listener| listener(pod));
     }

@@ -16,13 +16,13 @@ use millpond_state::objects::Kind as StateKind;
 
 use crate::context::Context;
 
-/// Keeps the status of overlays.
+/// Maintains the status of overlays.
 pub struct Overlays {
     context: Arc<Context>,
 }
 
 impl Overlays {
-    /// Acts on this cluster.
+    /// Works on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }

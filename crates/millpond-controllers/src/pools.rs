@@ -24,13 +24,13 @@ use crate::kinds::{NodeClass, NodePool};
 /// Changes of nodes are gathered for this long: a hundred nodes that come together cost their pool one write.
 const GATHER: Duration = Duration::from_millis(200);
 
-/// Keeps the status of pools.
+/// Maintains the status of pools.
 pub struct Pools {
     context: Arc<Context>,
 }
 
 impl Pools {
-    /// Acts on this cluster.
+    /// Works on this cluster.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }
@@ -146,7 +146,7 @@ fn class_readiness(pool: &NodePool, class: Option<&NodeClass>) -> Condition {
     }
 }
 
-/// The hash of what a pool's template says.
+/// The hash of a pool's template.
 pub fn hash(pool: &NodePool) -> String {
     api_pool(pool).hash()
 }

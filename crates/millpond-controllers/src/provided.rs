@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClass;
 
-/// Changes that come together are read together.
+/// Changes within this time are handled together.
 const GATHER: Duration = Duration::from_millis(10);
 /// A provider that does not know its catalogue yet is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Reads catalogues of providers.
+/// Reads the catalogues of providers.
 pub(crate) struct Provided {
     context: Arc<Context>,
     changed: Arc<Notify>,
 }
 
 impl Provided {
-    /// Is woken by changes of node classes.
+    /// Notified by changes of NodeClasses.
     pub(crate) fn listen(context: &Arc<Context>) -> Self {
         let changed = Arc::new(Notify::new());
         let (own, weak) = (Arc::clone(&changed), Arc::downgrade(context));
@@ -75,7 +75,7 @@ impl Provided {
         }
         let catalog = match provider.catalog(&api_class(class)) {
             Ok(catalog) => Some(catalog),
-            // What was known before stands.
+            // The previous catalogue stays in use.
             Err(ProviderError::Other { .. }) => return true,
             Err(_) => None,
         };

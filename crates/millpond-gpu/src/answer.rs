@@ -23,7 +23,7 @@ const LIMIT_REJECTED: usize = 100;
 const FOLLOWING_TAINTS: [&str; 3] =
     ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"];
 
-/// What is known of a GPUInfo besides its spec.
+/// The properties of a GPUInfo besides its spec.
 #[derive(Clone, Debug, Default)]
 pub struct Asking<'a> {
     /// Its uid; empty for a question from the command line.
@@ -49,7 +49,7 @@ impl<'e> Ranking<'e> {
         self.suitable.first().map(|(node, _)| *node)
     }
 
-    /// Ranks all nodes for a job. `pinned` is a node that stays the answer for as long as it is suitable.
+    /// Ranks all nodes for a job. `pinned` is a node that stays the choice as long as it is suitable.
     pub fn new(
         estate: &'e Estate,
         spec: &GPUInfoSpec,
@@ -231,17 +231,17 @@ pub fn kept(estate: &Estate, last: Option<&GPUInfoStatus>) -> Option<(&'static s
     estate.stale().or_else(|| lost(estate, last))
 }
 
-/// What became of a reservation.
+/// The state of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// None was asked for.
+    /// No reservation was requested.
     #[default]
     Unasked,
     /// The node's annotation has it.
     Held(String, NodeReservation),
     /// Its pod did not come in time, or its pod has ended; the message says which.
     Over(ReservationStatus, String),
-    /// It could not be had.
+    /// It could not be made.
     Refused(&'static str, String),
 }
 
@@ -346,9 +346,10 @@ fn set_conditions(
             conditions.clear(RESERVED);
         }
         Keeping::Held(node, entry) => {
+            let gpus = if entry.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", entry.gpus) };
             let message = match &entry.pod {
-                Some(pod) => format!("pod {pod} uses {} GPUs of node {node}", entry.gpus),
-                None => format!("{} GPUs of node {node} wait for a pod until {}", entry.gpus, entry.until),
+                Some(pod) => format!("pod {pod} uses {gpus} of node {node}"),
+                None => format!("{gpus} of node {node} reserved for a pod until {}", entry.until),
             };
             let reason = if entry.pod.is_some() { "Claimed" } else { RESERVED };
             conditions.set(Condition::new(RESERVED, TRUE, reason, message));

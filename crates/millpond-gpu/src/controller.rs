@@ -58,12 +58,12 @@ const POOLS_FOR: Duration = Duration::from_secs(50);
 /// Marks nodes whose [`DO_NOT_DISRUPT`] is this controller's.
 const GUARD: &str = "millpond.dev/gpu-reservations-guard";
 
-/// What can be set.
+/// Settings of the controller.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How vCenter is found.
     pub sources: Sources,
-    /// Hours that a node is assumed to stay undisturbed where no event is known.
+    /// Hours that a node without a known event is assumed to stay undisturbed.
     pub assumed_hours: u64,
     /// Namespace of the pods that hold reserved GPUs.
     pub namespace: String,
@@ -111,7 +111,7 @@ struct Controller {
     client: Client,
     options: Options,
     live: Arc<Live>,
-    /// Which vCenter is wanted, once that is settled.
+    /// The vCenter to connect to, once that is known.
     wanted: (watch::Receiver<Wanted>, CancellationToken),
     infos: Arc<Mirror<GPUInfo>>,
     nodes: Arc<Mirror<Node>>,
@@ -284,13 +284,13 @@ impl Controller {
         facts.nodes.iter().any(is_kept) || facts.pods.iter().any(holds)
     }
 
-    /// Until something changes by itself: a reservation ends, an hour is over.
+    /// The time until the next change without an event: a reservation ends, or an hour is over.
     fn pause(&self, estate: &Estate) -> Duration {
         let until = |moment: i64| Duration::from_secs(u64::try_from(moment - estate.now).unwrap_or_default());
         reservations::next_end(estate).map_or(LONGEST_PAUSE, until).clamp(AGAIN, LONGEST_PAUSE)
     }
 
-    /// The new status of a GPUInfo; none if its reservation could not be written.
+    /// The new status of a GPUInfo; `None` if its reservation could not be written.
     async fn answer(&self, estate: &mut Estate, info: &Arc<GPUInfo>, claims: &Claims<'_>) -> Option<GPUInfoStatus> {
         let uid = info.uid().unwrap_or_default();
         let last = info.status.as_ref();
@@ -320,7 +320,7 @@ impl Controller {
         Some(status)
     }
 
-    /// What the pools could bring; read anew after a while.
+    /// What the pools could add; read again after a while.
     async fn pools(&self) -> Arc<Pools> {
         let mut known = self.pools.lock().await;
         match &*known {
@@ -342,7 +342,7 @@ impl Controller {
     async fn write_reservations(&self, estate: &mut Estate, change: Change) -> bool {
         let key = Key::new("", &change.node);
         let Some(node) = self.nodes.get(&key) else { return false };
-        // What is known by now has to be what was decided upon.
+        // The reservations must still be those that the decision was based on.
         let known = millpond_api::gpu_info::read_reservations(node.annotations().get(RESERVATIONS).map(String::as_str));
         if estate.node(&change.node).is_none_or(|view| view.reservations != known) {
             return false;
@@ -359,7 +359,7 @@ impl Controller {
         }
     }
 
-    /// Says of each window whether it is understood. What could not be written is left to the next pass.
+    /// Writes to each window whether its schedule is valid. Failed writes are left to the next pass.
     async fn write_windows(&self, facts: &Facts) {
         for window in &facts.windows {
             let status = window_status(window, facts.now);
@@ -387,7 +387,7 @@ impl Controller {
 /// Always false: it did not succeed.
 fn tell_failure(what: &str, key: &Key, error: &millpond_runtime::error::Error) -> bool {
     if error.is_not_found() {
-        // It is gone; the watch will tell.
+        // The object was deleted, and the watch will report that.
         return true;
     }
     if error.is_expected() {

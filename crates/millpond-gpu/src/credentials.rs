@@ -1,4 +1,4 @@
-//! Where vCenter is and who logs in: from the environment, else from a Secret that is followed.
+//! The address and credentials of vCenter: from the environment, else from a Secret that is followed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +58,7 @@ pub const VARIABLES: [&str; 8] = [
 ];
 
 impl Sources {
-    /// Those of this process.
+    /// The values in the environment of this process.
     pub fn of_environment() -> Self {
         let values = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
         Self { environment: values.collect(), ..Self::default() }
@@ -68,7 +68,7 @@ impl Sources {
         ["GOVMOMI_URL", "VC_HOST"].iter().any(|name| self.environment.get(*name).is_some_and(|text| !text.is_empty()))
     }
 
-    /// What these values ask for.
+    /// The vCenter that these values describe.
     fn wanted(&self, values: &BTreeMap<String, String>) -> Wanted {
         match self.settings(values) {
             Ok(settings) => Wanted::Use(settings),
@@ -88,7 +88,7 @@ impl Sources {
         Settings::read(value, &trust)
     }
 
-    /// Reads once: for a command that ends by itself. A Secret that may not be read is none.
+    /// Reads once, for a command that ends. A Secret that may not be read counts as missing.
     pub async fn read(&self, client: &Client) -> Wanted {
         if self.names_vcenter() && self.secret.is_none() {
             return self.wanted(&self.environment);
@@ -104,8 +104,8 @@ impl Sources {
         self.secret.clone().unwrap_or_else(|| (SECRET.0.to_owned(), SECRET.1.to_owned()))
     }
 
-    /// Tells what is wanted, and follows the Secret until the token is cancelled. `settled` is cancelled once it is known
-    /// whether there is a vCenter.
+    /// Publishes the credentials, and follows the Secret until the token is cancelled. `settled` is cancelled once it
+    /// is known whether there is a vCenter.
     pub(crate) async fn follow(
         self,
         client: Client,

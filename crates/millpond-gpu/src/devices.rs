@@ -22,7 +22,7 @@ const MODEL_LABELS: [&str; 6] = [
 const MEMORY_LABELS: [&str; 2] = ["nvidia.com/gpu.memory", "karpenter.k8s.aws/instance-gpu-memory"];
 /// Label prefixes under which node feature discovery lists PCI devices: `pci-0302_10de_1eb8.present`.
 const PCI_LABEL: &str = "feature.node.kubernetes.io/pci-";
-/// Parts of a product name that say nothing about the model.
+/// Parts of a product name that do not identify the model.
 const NO_MODEL: [&str; 12] =
     ["nvidia", "tesla", "amd", "intel", "pcie", "sxm2", "sxm3", "sxm4", "sxm5", "gpu", "hbm3", "hbm2"];
 
@@ -41,7 +41,7 @@ pub(crate) fn gpu_resource(node: &Node) -> Option<(String, u64)> {
     largest.map(|(name, count)| (name.clone(), count))
 }
 
-/// What a pod keeps of a resource on its node: containers run side by side, init containers before them.
+/// The amount of a resource that a pod holds on its node: containers run in parallel, init containers before them.
 pub(crate) fn requested(pod: &Pod, resource: &str, parse: fn(&str) -> Option<u64>) -> u64 {
     let Some(spec) = &pod.spec else { return 0 };
     let of = |resources: Option<&ResourceRequirements>| -> u64 {
@@ -80,7 +80,7 @@ pub(crate) fn milli(text: &str) -> Option<u64> {
     quantity::parse_milli(text).ok()
 }
 
-/// What is known of the model of a node's GPUs.
+/// The model of a node's GPUs, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     /// As people read it: `Tesla T4`.
@@ -114,13 +114,13 @@ impl Model {
         Self { name, id, memory_mib: None }.completed()
     }
 
-    /// What this one does not say, another may.
+    /// Fills gaps from another source.
     pub(crate) fn or(self, other: Self) -> Self {
         let (name, id) = (self.name.or(other.name), self.id.or(other.id));
         Self { name, id, memory_mib: self.memory_mib.or(other.memory_mib) }
     }
 
-    /// Fills gaps from the table of cards. A name that stands for several cards fills nothing in.
+    /// Fills gaps from the table of cards. A name that several cards share fills nothing.
     fn completed(self) -> Self {
         let by_id = |gpu: &&gpu::Gpu| Some(gpu.id.to_string()) == self.id;
         let own = self.name.as_deref().map(words).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Model {
         self.or(Self { name: Some(card.full_name()), id: Some(card.id.to_string()), memory_mib: Some(memory) })
     }
 
-    /// All names by which the model can be asked for.
+    /// All names by which a job can request the model.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: BTreeSet<String> = self.id.iter().cloned().collect();
         if let Some(name) = &self.name {

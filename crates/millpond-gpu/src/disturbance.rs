@@ -1,5 +1,5 @@
 //! Time until a node is disturbed: the nearest of host maintenance, scheduled tasks, MaintenanceWindows, expiry and
-//! replacement. Where no event is known, the time is assumed, and says so.
+//! replacement. Without a known event, the time is assumed and marked as such.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use millpond_vsphere::{Inventory, Reference};
 
 use crate::kinds::{MaintenanceWindow, NodeClaim};
 
-/// What disturbs a node next.
+/// The next disturbance of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The kind of event: the `source` of a status.
@@ -46,7 +46,7 @@ impl Event {
     }
 }
 
-/// Windows that were understood, and the claims of nodes.
+/// Valid windows, and the claims of nodes.
 pub(crate) struct Calendar<'f> {
     windows: Vec<(&'f MaintenanceWindow, Span)>,
     claims: HashMap<&'f str, &'f NodeClaim>,
@@ -68,7 +68,7 @@ pub(crate) struct Subject<'n> {
 }
 
 impl<'f> Calendar<'f> {
-    /// A window that cannot be understood disturbs nothing; its status says so.
+    /// An invalid window disturbs nothing; its status reports the error.
     pub(crate) fn new(windows: &'f [Arc<MaintenanceWindow>], claims: &'f [Arc<NodeClaim>], now: i64) -> Self {
         let read = |window: &'f Arc<MaintenanceWindow>| Some((&**window, span(window).ok()?));
         let windows = windows.iter().filter(|window| !window.spec.suspend).filter_map(read).collect();
@@ -76,7 +76,7 @@ impl<'f> Calendar<'f> {
         Self { windows, claims: claims.iter().filter_map(of_node).collect(), now }
     }
 
-    /// The nearest event; none if none is known.
+    /// The nearest event; `None` if none is known.
     pub(crate) fn next(&self, subject: &Subject<'_>) -> Option<Event> {
         let of_host = subject.vm.and_then(|(inventory, vm)| self.of_host(inventory, vm));
         let windows = self.windows.iter().filter_map(|(window, span)| self.of_window(window, span, subject));
@@ -178,7 +178,7 @@ fn concerns(window: &MaintenanceWindow, subject: &Subject<'_>) -> bool {
         || (!spec.node_selector.is_empty() && selected())
 }
 
-/// What is wrong with a window: the reason in one word, and the message.
+/// The error of a window: the reason in one word, and the message.
 type Mistake = (&'static str, String);
 
 fn span(window: &MaintenanceWindow) -> Result<Span, Mistake> {
@@ -204,7 +204,7 @@ fn mistake(error: ScheduleError) -> Mistake {
     (reason, format!("spec.{field}: {error}"))
 }
 
-/// The status of a window: whether it is understood.
+/// The status of a window: whether its schedule is valid.
 pub(crate) fn window_status(window: &MaintenanceWindow, now: i64) -> MaintenanceWindowStatus {
     let mut status = window.status.clone().unwrap_or_default();
     let generation = window.metadata.generation.unwrap_or_default();

@@ -28,7 +28,7 @@ pub struct Load {
     pub memory_mib: u64,
 }
 
-/// What was watched.
+/// The watched objects.
 #[derive(Default)]
 pub struct Facts {
     /// Nodes.
@@ -41,17 +41,17 @@ pub struct Facts {
     pub claims: Vec<Arc<NodeClaim>>,
     /// Windows.
     pub windows: Vec<Arc<MaintenanceWindow>>,
-    /// Load by the metrics API; none where it is not served.
+    /// Load by the metrics API; `None` if it is not served.
     pub usage: Option<HashMap<String, Load>>,
     /// The time.
     pub now: i64,
-    /// Seconds that a node is assumed to stay undisturbed where no event is known.
+    /// Seconds that a node without a known event is assumed to stay undisturbed.
     pub assumed_s: u64,
 }
 
-/// What vCenter says.
+/// The data of vCenter.
 pub struct Vcenter<'i> {
-    /// Whether it can be trusted.
+    /// Whether it is recent enough to be used.
     pub freshness: &'i Freshness,
     /// What it has.
     pub inventory: &'i Inventory,
@@ -99,7 +99,7 @@ pub struct NodeView {
     pub gpu_memory_mib: Option<u64>,
     /// CPU and memory in use.
     pub load: Load,
-    /// What disturbs it next.
+    /// Its next disturbance.
     pub event: Option<Event>,
     /// Until then.
     pub undisturbed: Undisturbed,
@@ -132,7 +132,7 @@ pub struct SpareCards {
     pub count: u64,
     /// Whether the host can take machines now.
     pub is_usable: bool,
-    /// What disturbs the host next.
+    /// The next disturbance of the host.
     pub event: Option<Event>,
     /// Until then.
     pub undisturbed: Undisturbed,
@@ -331,7 +331,7 @@ fn is_leaving(node: &Node, taints: &[Taint]) -> bool {
     node.metadata.deletion_timestamp.is_some() || taints.iter().any(leaves)
 }
 
-/// What its own taints say of a node: it is being taken away, or a rollout will replace it.
+/// The disturbance that a node's own taints announce: it is being removed, or a rollout will replace it.
 fn replacement(node: &Node, taints: &[Taint], now: i64) -> Option<Event> {
     let event = |at, message: &str| Some(Event { source: "NodeReplacement", at, message: message.to_owned() });
     if is_leaving(node, taints) {

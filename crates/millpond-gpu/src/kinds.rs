@@ -28,9 +28,9 @@ macro_rules! kind {
             /// Name, labels and so on.
             #[serde(default)]
             pub metadata: ObjectMeta,
-            /// What is asked for.
+            /// Desired state.
             pub spec: $spec,
-            /// What is.
+            /// Observed state.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub status: Option<$status>,
         }

@@ -11,7 +11,7 @@ use crate::estate::{Estate, NodeView, SpareCards};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
-    /// The node; none for spare cards.
+    /// The node; `None` for spare cards.
     pub node: Option<String>,
     /// The host.
     pub host: Option<String>,
@@ -28,7 +28,7 @@ pub struct Item {
     pub free: u64,
     /// Whole hours until it is disturbed.
     pub available_hours: u64,
-    /// When that is; none where no event is known.
+    /// When that is; `None` without a known event.
     pub until: Option<Time>,
     /// Whether the hours are only assumed.
     pub assumed: bool,

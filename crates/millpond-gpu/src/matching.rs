@@ -1,4 +1,4 @@
-//! Which virtual machine a node is.
+//! Finds the virtual machine of a node.
 //!
 //! In this order: the UUID of `spec.providerID`, the UUID of `status.nodeInfo.systemUUID` (in both byte orders: SMBIOS
 //! before 2.6 had the first three groups the other way round), a unique name. A match that several machines have is no
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use k8s_openapi::api::core::v1::Node;
 use millpond_vsphere::{Inventory, Reference};
 
-/// What was found for a node.
+/// The result for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
     /// No machine.
@@ -61,7 +61,7 @@ impl<'i> Index<'i> {
         }
     }
 
-    /// Copies of a machine can have its UUID; the one that has the node's name too is meant.
+    /// Copies of a machine can share its UUID; the one with the node's name is chosen.
     fn unique(&self, found: &[&Reference], name: &str) -> Match {
         if let [one] = found {
             return Match::One((*one).clone());

@@ -1,5 +1,5 @@
-//! What the NodePools of a cluster could bring for a job that no node fits: the planner is given the pools without any
-//! node, and one pod of the job.
+//! The nodes that the NodePools of a cluster could add for a job that no node fits: the planner gets the pools without
+//! any node, and one pod of the job.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::devices::Model;
 
 const NODE_POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
-/// What prices and types of pools follow from.
+/// Kinds that determine prices and types of pools.
 const MORE: [&str; 2] = ["/apis/millpond.dev/v1alpha1/nodeclasses", "/apis/karpenter.sh/v1alpha1/nodeoverlays"];
 /// Labels by which catalogues tell the model of their GPUs; values are in lower case.
 const MODEL_LABELS: [&str; 2] = ["karpenter.k8s.aws/instance-gpu-name", "cloud.google.com/gke-accelerator"];
@@ -31,7 +31,7 @@ const MEMORY_LABEL: &str = "karpenter.k8s.aws/instance-gpu-memory";
 pub struct Pools {
     /// Lists of objects, as JSON.
     lists: Vec<String>,
-    /// What was found for jobs that were asked about, by their specs.
+    /// Results by the spec of the job.
     found: Mutex<HashMap<String, Option<Proposal>>>,
 }
 
@@ -56,7 +56,7 @@ impl Pools {
         Self { lists, found: Mutex::default() }
     }
 
-    /// The cheapest node that would fit a job; none if no pool can bring one.
+    /// The cheapest node that would fit a job; `None` if no pool can add one.
     pub(crate) fn proposal(&self, spec: &GPUInfoSpec, now: i64) -> Option<Proposal> {
         if spec.gpus() == 0 {
             return None;
@@ -92,7 +92,7 @@ impl Pools {
     }
 }
 
-/// Whether nodes of a pool live for as long as the job runs. Objects of other kinds stay.
+/// Whether nodes of a pool live at least as long as the job runs. Objects of other kinds pass.
 fn lasts(item: &Value, spec: &GPUInfoSpec) -> bool {
     let expiry = &item["spec"]["template"]["spec"]["expireAfter"];
     match serde_json::from_value(expiry.clone()) {
@@ -182,7 +182,7 @@ impl Offer {
         }
     }
 
-    /// Whether its GPUs are what is asked for, as far as the planner could not know.
+    /// Whether its GPUs meet the requirements that the planner does not know.
     fn fits(&self, spec: &GPUInfoSpec) -> bool {
         let names = self.model.names();
         let is_model = |model: &String| names.iter().any(|name| name.eq_ignore_ascii_case(model));

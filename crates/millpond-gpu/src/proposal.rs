@@ -13,7 +13,7 @@ const POOL_LABELS: [&str; 2] = [labels::NODE_POOL, "cluster.x-k8s.io/deployment-
 /// The price of a node in dollars an hour, as its pool says it.
 const PRICE: &str = "millpond.dev/price-per-hour";
 
-/// What would help; none if nothing is known that would.
+/// The best proposal; `None` if nothing is known to help.
 pub fn proposal(estate: &Estate, spec: &GPUInfoSpec, ranking: &Ranking<'_>) -> Option<Proposal> {
     if ranking.best().is_some() {
         return None;
@@ -31,7 +31,7 @@ pub fn proposal(estate: &Estate, spec: &GPUInfoSpec, ranking: &Ranking<'_>) -> O
         );
         passes && node.gpus.as_ref().map_or(0, |gpus| gpus.total) >= spec.gpus() && pool(node).is_some()
     };
-    // The least dear; where no price is known, by name.
+    // The cheapest; if no price is known, the first by name.
     let price = |node: &NodeView| node.labels.get(PRICE).and_then(|text| quantity::parse_milli(text).ok());
     let nodes = ranking.rejected.iter().filter(would_do).map(|(node, _)| *node);
     let best = nodes.min_by_key(|node| (price(node).unwrap_or(u64::MAX), node.name.clone()));

@@ -57,12 +57,12 @@ impl<'f> Claims<'f> {
     }
 }
 
-/// What keeps a pod from the scheduler.
+/// The scheduling gates of a pod.
 pub(crate) fn gates(pod: &Pod) -> &[PodSchedulingGate] {
     pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default()
 }
 
-/// What an entry of a node has come to.
+/// The state of a node's entry.
 enum Fate {
     Stays,
     Claimed(String),
@@ -112,7 +112,7 @@ fn fate(entry: &NodeReservation, node: &str, info: Option<&Arc<GPUInfo>>, claims
     }
 }
 
-/// What annotations are to be after everything that ends a reservation, or gives it to its pod.
+/// The annotations after all reservations that end, or that are given to their pods.
 pub(crate) fn sweep(estate: &Estate, facts: &Facts, claims: &Claims<'_>) -> Vec<Change> {
     let infos: HashMap<String, &Arc<GPUInfo>> =
         facts.infos.iter().filter_map(|info| Some((info.uid()?, info))).collect();
@@ -146,12 +146,12 @@ pub(crate) fn sweep(estate: &Estate, facts: &Facts, claims: &Claims<'_>) -> Vec<
     changes
 }
 
-/// What a GPUInfo is to have.
+/// The next write for a GPUInfo.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Nothing is to be written to a node.
+    /// Nothing has to be written to a node.
     Keep(Keeping),
-    /// This entry first.
+    /// This entry has to be written first.
     Write(Change, NodeReservation),
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn step(
     Step::Write(Change { node: best.name.clone(), entries }, entry)
 }
 
-/// The next moment at which a reservation ends by itself.
+/// When the next reservation ends without an event.
 pub(crate) fn next_end(estate: &Estate) -> Option<i64> {
     let waiting = estate.nodes.iter().flat_map(|node| &node.reservations).filter(|entry| entry.pod.is_none());
     waiting.map(|entry| entry.until.0).filter(|until| *until > estate.now).min()

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_secs(15);
 /// How often a cluster without the API is asked whether it has it now.
 const ASK_AGAIN: Duration = Duration::from_mins(2);
 
-/// What was measured last; none where nothing is.
+/// The latest measurement; `None` if nothing is measured.
 pub type Usage = Arc<RwLock<Option<HashMap<String, Load>>>>;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! What a host may read and write: its own ByoHost, its own Lease, and the Secrets that its claim names.
+//! The rights of a host: its own ByoHost, its own Lease, and the Secrets that its claim names.
 //!
 //! Each host has a Role of its own in every namespace where it may read something, with the names of the objects; the
 //! ValidatingAdmissionPolicy of [`crate::rights`] checks what Roles cannot say.
@@ -25,7 +25,7 @@ use crate::stock::{FIELD_MANAGER, Stock, enqueue};
 
 /// Label of the Roles, with the name of the host.
 pub const LABEL: &str = "millpond.dev/host";
-/// User names of hosts begin with this.
+/// Prefix of the user names of hosts.
 const USER: &str = "byoh:host:";
 
 /// Name of the Roles and RoleBindings of a host.
@@ -186,7 +186,7 @@ mod tests {
         let free = wanted(&host);
         assert_eq!(free.keys().collect::<Vec<_>>(), ["default", LEASE_NAMESPACE]);
         assert!(!format!("{free:?}").contains("secrets"));
-        // What a claim that is over named counts no more.
+        // Secrets of a claim that has ended are left out.
         let secret = |name: &str, namespace: &str| {
             Some(ObjectReference { name: name.into(), namespace: namespace.into(), ..ObjectReference::default() })
         };

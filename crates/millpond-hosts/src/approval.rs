@@ -1,5 +1,5 @@
-//! Certificates for hosts and their kubelets: approves the requests that a token or the host's own certificate stands
-//! for, denies those that cannot be, and leaves all others alone.
+//! Certificates for hosts and their kubelets: approves requests that a token or the host's own certificate justifies,
+//! denies invalid ones, and leaves all others alone.
 //!
 //! [`mod@judge`] decides and is pure. A token lets one key in: the key is written on the token before the request is
 //! approved, and the token is removed when its host has registered.
@@ -42,7 +42,7 @@ pub fn run(stock: &Arc<Stock>, token: CancellationToken) -> impl Future<Output =
     let requests = Arc::new(Mirror::<CertificateSigningRequest>::new(writer, None));
     let queue = Arc::new(Queue::new());
     enqueue(&requests, &queue);
-    // A host that has registered needs its token no more. Requests of other names are looked at again by themselves.
+    // A host that has registered no longer needs its token, so its request is judged again.
     let own = Arc::clone(&queue);
     stock.hosts.on_change(move |before, after| {
         if let (None, Some(host)) = (before, after) {
@@ -113,7 +113,7 @@ impl Reconcile for Approver {
 }
 
 impl Approver {
-    /// The token that the request was made with; none if it is gone.
+    /// The token that the request was made with; `None` if it no longer exists.
     async fn token(&self, asked: &Asked) -> Result<Option<Token>> {
         let Some(id) = asked.user.strip_prefix(token::USER) else { return Ok(None) };
         let name = token::secret_name(id);
@@ -125,8 +125,8 @@ impl Approver {
         Api::namespaced(self.stock.client.clone(), token::NAMESPACE)
     }
 
-    /// Writes on the token who uses it, unless it is written already. Of two at a time one gets a conflict, and is
-    /// judged anew.
+    /// Records on the token which host uses it, unless that is recorded. If two writers race, one gets a conflict, and
+    /// its request is judged again.
     async fn use_up(&self, token: &Token, used: &UsedBy) -> Result<()> {
         if token.used_by.as_ref() == Some(used) {
             return Ok(());

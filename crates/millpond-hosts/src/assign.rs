@@ -35,7 +35,7 @@ use crate::stock::Stock;
 
 /// Changes that come together are decided together.
 const GATHER: Duration = Duration::from_millis(10);
-/// After a lost race or a failed write.
+/// Wait after a lost race or a failed write.
 const AGAIN: Duration = Duration::from_millis(200);
 /// The reason why a machine has no host is repeated at most this often, while it stays the same.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ pub(crate) struct Joining {
     pub(crate) taints: Vec<Taint>,
 }
 
-/// A machine that lacks nothing but a host.
+/// A machine that needs only a host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Waiting {
     pub(crate) request: Request,
@@ -138,7 +138,7 @@ impl Assigner {
         }
     }
 
-    /// One round; returns whether another one has something to do.
+    /// Runs one round; returns whether another round has work.
     async fn round(&self) -> bool {
         let mut by_namespace: BTreeMap<String, Vec<(Key, Waiting)>> = BTreeMap::new();
         for (key, waiting) in self.waiting.snapshot() {
@@ -237,7 +237,7 @@ impl Assigner {
         {
             return Ok(true);
         }
-        // As it is now: a label, a quarantine or another claim may have come meanwhile.
+        // Read the host again: a label, a quarantine or another claim may have changed meanwhile.
         let Some(host) = stock.hosts.get(&Key::of(host)) else { return Ok(false) };
         if availability(&host.view(), life(stock, &host)) != Availability::Free {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! What pools of own hosts can grow to, and what their next node offers: inferred from the hosts that match.
+//! How far pools of own hosts can grow, and what their next node offers, inferred from the hosts that match.
 //!
 //! Autoscalers plan with machines that are not there. For pools on clouds a template says what such a machine has; a
 //! pool of own hosts gets whatever host matches. So the least that all matching hosts have is published twice: in
@@ -27,14 +27,14 @@ use crate::stock::{Stock, pool_of};
 
 /// Changes that come together are looked at together.
 const GATHER: Duration = Duration::from_millis(100);
-/// Writes that failed are tried again after this.
+/// Wait before a failed write is repeated.
 const AGAIN: Duration = Duration::from_secs(2);
 /// Annotations of a MachineDeployment that were inferred, with their values: what an administrator changes is theirs.
 const INFERRED: &str = "millpond.dev/inferred-capacity";
 /// Machines beyond this are not asked for: no stock is larger.
 const LIMIT_ASKED: usize = 100_000;
 
-/// What a node of a pool offers, as far as hosts tell.
+/// What a node of a pool offers, as far as hosts show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inferred {
     /// The least of each resource that all matching hosts have.
@@ -89,7 +89,7 @@ fn may_come_back(availability: &Availability) -> bool {
     )
 }
 
-/// How many more machines a pool could get, after all that wait already got theirs.
+/// How many more machines a pool could get after all waiting machines have a host.
 pub fn matchable(inventory: &Inventory, waiting: &Pools, pool: &Pool) -> usize {
     let mut pools = waiting.pools.clone();
     let asked = LIMIT_ASKED.min(inventory.hosts.len());

@@ -1,4 +1,4 @@
-//! ByoClusters: ready once the address of the control plane is known, gone after their machines.
+//! ByoClusters: ready once the address of the control plane is known, deleted after their machines.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -20,17 +20,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a Lease holds that does not say it.
+/// The duration of a Lease that specifies none.
 const DEFAULT_DURATION: Duration = Duration::from_secs(40);
 
-/// What is known of the Lease of a host.
+/// The observed renewals of a host's Lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heartbeat {
     renewed: Option<MicroTime>,
     holder: String,
     duration: Duration,
     seen: Instant,
-    /// Changes that were seen after the first sight.
+    /// Number of changes since the Lease was first seen.
     changes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Heartbeat {
         self.duration.saturating_sub(now.saturating_duration_since(self.seen))
     }
 
-    /// Time since the last change that was seen.
+    /// Time since the last observed change.
     pub fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.seen)
     }
@@ -69,7 +69,7 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Nothing is watched yet.
+    /// Without watches, which start later.
     pub fn new(client: Client) -> Arc<Self> {
         let (seen, listeners) = (Mutex::default(), RwLock::default());
         Arc::new(Self { client, seen, listeners, ready: watch::Sender::new(false) })

@@ -60,7 +60,7 @@ impl Hosts {
         (Arc::new(Self { stock: Arc::clone(stock) }), queue)
     }
 
-    /// The machine that holds a host; none where it is gone or another one of its name.
+    /// The machine that holds a host; `None` if it is gone or another one of its name.
     fn machine(&self, host: &ByoHost) -> Option<Arc<ByoMachine>> {
         let claim = host.spec.claim.as_ref()?;
         let machine = self.stock.machines.get(&Key::new(&claim.namespace, &claim.name))?;

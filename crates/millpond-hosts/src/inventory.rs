@@ -30,7 +30,7 @@ pub struct Request {
     pub promised: Option<String>,
 }
 
-/// What a MachineDeployment says about all its machines.
+/// The settings that a MachineDeployment has for all its machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolSettings {
     /// Pools of greater priority come first.

@@ -135,7 +135,7 @@ pub struct ServedPool {
     pub fix: Option<FixReport>,
 }
 
-/// What a host is, who holds it, what it could serve.
+/// The properties of a host, the machine that holds it, and the pools that it suits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostReport {
@@ -145,7 +145,7 @@ pub struct HostReport {
     pub namespace: String,
     /// Where it is in its life.
     pub state: String,
-    /// Why it cannot be given to a machine now; none if it can.
+    /// Why it cannot be given to a machine now; `None` if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
     /// Pool of the machine that holds it.

@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) data: BTreeMap<String, Vec<u8>>,
 }
 
-/// Reads a Secret; none if it is not there.
+/// Reads a Secret; `None` if it is not there.
 pub(crate) async fn get(client: &Client, key: &Key) -> Result<Option<Secret>> {
     let api: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
     api.get_opt(&key.name).await.map_err(|error| failed("get", key, error))
@@ -75,7 +75,7 @@ pub(crate) async fn delete(client: &Client, key: &Key) -> Result<()> {
     }
 }
 
-/// An entry of a ConfigMap; none if either is not there.
+/// An entry of a ConfigMap; `None` if either is not there.
 pub(crate) async fn config(client: &Client, key: &Key, entry: &str) -> Result<Option<String>> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &key.namespace);
     let found = api.get_opt(&key.name).await.map_err(|source| Error::Api {

@@ -191,7 +191,7 @@ impl Stock {
         self.hosts.indexed(name).into_iter().next()
     }
 
-    /// Time until the Lease of a host runs out: zero when it has, none where the host has no Lease.
+    /// Time until the Lease of a host runs out: zero when it has, `None` if the host has no Lease.
     pub fn lease_left(&self, host: &ByoHost) -> Option<Duration> {
         let healthy = condition::find(&host.status.conditions, names::host::HEALTHY);
         let was_unhealthy = healthy.is_some_and(millpond_api::meta::Condition::is_false);

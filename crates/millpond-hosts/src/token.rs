@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 pub const NAMESPACE: &str = "kube-system";
 /// Type of the Secrets.
 pub const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// Group of the users that the tokens stand for.
+/// The group of users that authenticate with tokens.
 pub const GROUP: &str = "system:bootstrappers:byoh";
 /// User names of tokens begin with this; the ID of the token follows.
 pub const USER: &str = "system:bootstrap:";
@@ -32,7 +32,7 @@ pub struct Token {
     pub id: String,
     /// When it ends; never without one.
     pub expires: Option<Timestamp>,
-    /// Whether it lets clients in at all.
+    /// Whether clients can authenticate with it.
     pub authenticates: bool,
     /// Whether these clients are members of [`GROUP`].
     pub registers: bool,
@@ -69,7 +69,7 @@ impl UsedBy {
 }
 
 impl Token {
-    /// The token of a Secret; none if the Secret is of another type.
+    /// The token of a Secret; `None` if the Secret is of another type.
     pub fn read(secret: &Secret) -> Option<Self> {
         if secret.type_.as_deref() != Some(TYPE) {
             return None;

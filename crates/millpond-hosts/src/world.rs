@@ -108,7 +108,7 @@ fn deployment_infrastructure(deployment: &MachineDeployment) -> &serde_json::Val
     crate::text::at(&deployment.spec, &["template", "spec", "infrastructureRef"])
 }
 
-/// All objects of a kind; none where the kind is not served.
+/// All objects of a kind; empty if the kind is not served.
 async fn list<K: millpond_runtime::kinds::Kind + serde::de::DeserializeOwned>(
     client: &Client,
     namespace: Option<&str>,

@@ -30,7 +30,7 @@ impl NodeSlotId {
 
 #[derive(Debug, Clone)]
 struct NodeSlot {
-    /// The offer, of a planned node.
+    /// The offer, for a planned node.
     offer: Option<u32>,
     /// Whether pods may be placed here.
     open: bool,
@@ -45,9 +45,9 @@ pub struct ClusterState<'s> {
     market: &'s Market,
     spots: Vec<NodeSlot>,
     topology: Topology,
-    /// Classes alike in what they want of a node by itself share a number.
+    /// For each class, its number in `suiting`: classes with equal rules about a node by itself share one.
     static_ids: Vec<u32>,
-    /// Per such number: the nodes that are there, and the offers, that will do.
+    /// For each such number: the suitable existing nodes and the suitable offers.
     suiting: Vec<Option<(BitSet, BitSet)>>,
 }
 
@@ -58,7 +58,7 @@ impl<'s> ClusterState<'s> {
         Self::with_topology(snapshot, market, Topology::new(snapshot))
     }
 
-    /// The same with rules that were looked at before.
+    /// Like [`Self::new`], with topology rules that were compiled before.
     pub(crate) fn with_topology(snapshot: &'s Snapshot, market: &'s Market, topology: Topology) -> Self {
         let (static_ids, count) = static_ids(snapshot);
         let spots = snapshot.nodes.iter().enumerate().map(|(index, node)| NodeSlot {
@@ -111,7 +111,7 @@ impl<'s> ClusterState<'s> {
         }
     }
 
-    /// Daemons that have not come yet still will.
+    /// Reserves capacity for DaemonSet pods that have not been created yet.
     fn keep_room_for_daemons(&mut self) {
         if self.snapshot.daemons.is_empty() {
             return;
@@ -145,17 +145,17 @@ impl<'s> ClusterState<'s> {
         self.snapshot
     }
 
-    /// The market below.
+    /// The market that offers come from.
     pub fn market(&self) -> &'s Market {
         self.market
     }
 
-    /// What is known between pods.
+    /// The pods counted by topology domain.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The same, to change which domains are expected.
+    /// The topology, to change which domains it expects.
     pub fn topology_mut(&mut self) -> &mut Topology {
         &mut self.topology
     }
@@ -165,12 +165,12 @@ impl<'s> ClusterState<'s> {
         self.spots.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.spots.is_empty()
     }
 
-    /// The offer of a planned node.
+    /// The offer of a planned node; `None` for an existing one.
     pub fn offer(&self, spot: NodeSlotId) -> Option<usize> {
         self.spots[spot.index()].offer.map(|offer| offer as usize)
     }
@@ -223,8 +223,8 @@ impl<'s> ClusterState<'s> {
         self.topology.check(class, self.place_of(spot))
     }
 
-    /// The same for a planned node, without rules between pods about anything but the host: for pods whose zone is
-    /// decided already, while others and their nodes are still on their way.
+    /// Like [`Self::check`] for a planned node, but with no topology rules except those about the hostname. For pods
+    /// whose zone is decided while other pods and their nodes are still being planned.
     ///
     /// A pod that must be near others is asked all the same: they may not be there.
     pub fn check_host(&mut self, class: ClassId, spot: NodeSlotId) -> Result<(), Rule> {
@@ -252,7 +252,8 @@ impl<'s> ClusterState<'s> {
         Ok(())
     }
 
-    /// Whether a node by itself will do: open, tolerated taints, node affinity, volumes.
+    /// Whether a node by itself suits the class: it is open, its taints are tolerated, and node affinity and volumes
+    /// match. Capacity and other pods are not considered.
     pub fn suits(&mut self, class: ClassId, spot: NodeSlotId) -> bool {
         let at = &self.spots[spot.index()];
         if !at.open {
@@ -266,7 +267,7 @@ impl<'s> ClusterState<'s> {
         }
     }
 
-    /// Classes with the same number want the same of a node by itself.
+    /// Classes with the same number have equal rules about a node by itself.
     pub fn static_id(&self, class: ClassId) -> u32 {
         self.static_ids[class.index()]
     }
@@ -320,7 +321,7 @@ impl<'s> ClusterState<'s> {
         self.topology.add(class, place, count, self.snapshot);
     }
 
-    /// Takes pods away.
+    /// Removes pods from a node.
     pub fn remove(&mut self, class: ClassId, spot: NodeSlotId, count: u32) {
         let of = &self.snapshot.classes[class.index()];
         let at = &mut self.spots[spot.index()];
@@ -334,13 +335,13 @@ impl<'s> ClusterState<'s> {
         self.topology.remove(class, place, count, self.snapshot);
     }
 
-    /// How much a class would like a node.
+    /// The score of a node by a class's preferences; higher is better.
     pub fn liking(&self, class: ClassId, spot: NodeSlotId) -> i64 {
         let place = self.place_of(spot);
         liking(&self.snapshot.classes[class.index()], place.labels, place.taints, self.snapshot)
     }
 
-    /// A node as topology sees it.
+    /// A node as topology rules see it.
     pub fn place_of(&self, spot: NodeSlotId) -> TopologyNode<'s> {
         place(self.snapshot, self.market, self.spots[spot.index()].offer, spot.index())
     }
@@ -358,7 +359,8 @@ pub fn needs_place(snapshot: &Snapshot, pod: PodId) -> bool {
     kind_needs_place(snapshot, pod, snapshot.classes[pod.class.index()].kind)
 }
 
-/// The same for a pod whose kind is at hand: a million pods are too many to look at the class of each.
+/// Like [`needs_place`] for a pod whose kind the caller knows: looking up the classes of a million pods takes too
+/// long.
 pub(crate) fn kind_needs_place(snapshot: &Snapshot, pod: &Pod, kind: PodKind) -> bool {
     let leaving = |node: NodeId| snapshot.nodes[node.index()].state == crate::model::NodeState::Leaving;
     match pod.state {
@@ -383,7 +385,7 @@ fn place<'s>(snapshot: &'s Snapshot, market: &'s Market, offer: Option<u32>, spo
     TopologyNode { spot: spot as u32, labels, taints, has_hostname, name }
 }
 
-/// Whether a node that is there will do by itself.
+/// Whether an existing node by itself suits a class.
 fn suits(snapshot: &Snapshot, class: &PodClass, node: usize) -> bool {
     taint::first_forbidding(&snapshot.nodes[node].taints, &class.tolerations, &snapshot.symbols).is_none()
         && matches_any(snapshot, &class.node_terms, node)
@@ -401,7 +403,7 @@ fn matches_any(snapshot: &Snapshot, terms: &[Requirements], node: usize) -> bool
     terms.iter().any(|term| term.match_labels(label, &snapshot.symbols))
 }
 
-/// Numbers classes by what they want of a node by itself.
+/// Numbers classes so that those with equal rules about a node by itself share a number.
 fn static_ids(snapshot: &Snapshot) -> (Vec<u32>, usize) {
     type Wants<'s> = (&'s [Requirements], &'s [Vec<Requirements>], &'s [Toleration], &'s [HostPort]);
     let mut known: HashMap<Wants<'_>, u32, FixedState> = HashMap::default();

@@ -4,10 +4,11 @@
 //!   Job + Candidates ─▶ filter: one reason for each node that cannot take it ─▶ rank ─▶ keep the last answer? ─▶ Choice
 //! ```
 //!
-//! The rule: of the nodes that stay undisturbed for as long as the job runs and have enough free accelerators, the one
-//! with the least CPU demand. Ties go to the node with the fewest free accelerators left over, then to one whose
-//! accelerators are in use already (no whole node is broken up), then the shortest sufficient time, then the least memory
-//! in use, then the name. A job that needs no accelerator gets no accelerator node unless it allows that.
+//! The rule: of the nodes that stay undisturbed while the job runs and have enough free accelerators, take the one with
+//! the least CPU demand. Ties go to the node with the fewest free accelerators left over, then to one whose
+//! accelerators are in use already (so that no whole node is broken up), then the shortest sufficient time, then the
+//! least memory in use, then the name. A job that needs no accelerator gets no node with accelerators unless it allows
+//! that.
 //!
 //! The same input gives the same choice in whatever order the candidates are. Matching nodes to machines and measuring
 //! their use is the caller's work.
@@ -20,9 +21,9 @@ pub use rank::{Hysteresis, Score};
 /// What a job needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Whole hours without a disturbance.
+    /// Hours that the job needs without a disturbance.
     pub hours: u64,
-    /// Accelerators; zero for a job that needs none.
+    /// Number of accelerators; zero for a job that needs none.
     pub gpus: u64,
     /// The model: a name such as `T4`, or vendor and device such as `10de:1eb8`. Compared without regard to case.
     pub model: Option<String>,
@@ -57,7 +58,7 @@ impl Undisturbed {
     }
 }
 
-/// Why a node is not considered at all. The caller finds these out before it measures anything.
+/// Why a node is not considered. The caller determines this before it measures the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Excluded {
     /// Several virtual machines match the node.
@@ -81,13 +82,13 @@ pub enum Excluded {
 pub struct Candidate {
     /// Its name, unique among the candidates.
     pub node: String,
-    /// Found out beforehand.
+    /// Why the node is not considered; `None` if it is.
     pub excluded: Option<Excluded>,
     /// Time until it is disturbed.
     pub undisturbed: Undisturbed,
     /// Accelerators that pods may use: allocatable.
     pub gpus: u64,
-    /// Those that neither a pod nor a reservation of another job holds.
+    /// Accelerators that are held neither by a pod nor by another job's reservation.
     pub free_gpus: u64,
     /// Names and ids by which the model is known: `Tesla T4`, `T4`, `10de:1eb8`.
     pub models: Vec<String>,
@@ -106,22 +107,22 @@ pub enum Rejection {
     Excluded(Excluded),
     /// The job needs an accelerator, and the node has none.
     NoGPU,
-    /// The job needs none, and the node has some.
+    /// The job needs no accelerator, and the node has some.
     HasGPU,
-    /// Another model.
+    /// The accelerator is another model.
     WrongModel,
     /// Too little memory of an accelerator, or its memory is unknown.
     TooLittleGPUMemory,
-    /// Being disturbed now.
+    /// The node is being disturbed now.
     InMaintenance,
-    /// Disturbed before the job would end.
+    /// The node is disturbed before the job would end.
     TimeTooShort,
     /// The node has accelerators, but too few are free.
     NoFreeGPU,
 }
 
 impl Rejection {
-    /// The reason in one word, as objects show it.
+    /// The reason as one word, as status fields show it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Excluded(Excluded::AmbiguousVM) => "AmbiguousVM",
@@ -142,7 +143,7 @@ impl Rejection {
     }
 }
 
-/// The answer: indexes into the candidates.
+/// The result: indexes into the candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Nodes that can take the job, best first. The first one is the answer.

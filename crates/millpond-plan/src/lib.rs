@@ -1,7 +1,7 @@
 //! Millpond's planner: pure functions from a snapshot to a plan.
 //!
-//! Nothing in here reads a clock, a file or the environment, waits, or draws from a global source
-//! of randomness: the same input gives the same plan, byte for byte.
+//! Nothing in this crate reads a clock, a file or the environment, waits, or draws from a global source of randomness:
+//! the same input gives the same plan, byte for byte.
 //!
 //! ```text
 //! Snapshot ─▶ market, topology, cluster ─▶ solve ─┬─▶ Plan ─▶ disruption ─▶ Plan ─▶ check

@@ -1,11 +1,11 @@
 //! The market: every node that could be bought, one [`Offer`] for each pool, type, offering and choice of labels.
 //!
-//! Pool and type together may leave a label open (an operating system that is chosen at launch, a team that the
-//! pool's template lists). Where some pod speaks of such a label there is one offer for each of its values;
-//! otherwise one value is taken: `linux`, `amd64`, else the first by text.
+//! Pool and type together may leave a label open (an operating system that is chosen at launch, a team that the pool's
+//! template lists). If some pod names such a label, there is one offer for each of its values; otherwise one value is
+//! chosen: `linux`, `amd64`, else the first in alphabetical order.
 //!
-//! Which offers suit a class is a matter of sets: for each value of each label that some pod speaks of, the set of
-//! offers that carry it is kept; a requirement is a union of them, a term an intersection.
+//! Which offers suit a class is computed with sets: for each value of each label that some pod names, the market keeps
+//! the set of offers that carry it. A requirement is a union of such sets, a term an intersection.
 
 mod memory;
 
@@ -36,23 +36,23 @@ pub struct Offer {
     pub pool: PoolId,
     /// Its type.
     pub instance_type: TypeId,
-    /// Which of the type's offerings.
+    /// Index of the type's offering.
     pub offering: u32,
     /// Its labels, without the hostname.
     pub labels: Arc<Labels>,
-    /// What pods can use: allocatable without the daemons.
+    /// Allocatable resources, less the requests of DaemonSet pods.
     pub free: Resources,
-    /// Ports of the host that daemons take.
+    /// Host ports of DaemonSet pods.
     pub ports: Vec<HostPort>,
-    /// What it costs.
+    /// Price in nano-dollars per hour.
     pub price: Nanos,
-    /// Whether it can be had now.
+    /// Whether the offering is available now.
     pub available: bool,
-    /// How many are left, of reserved capacity.
+    /// Nodes left, for reserved capacity.
     pub left: Option<u32>,
     /// Offers with the same number have the same free resources.
     pub capacity: u32,
-    /// Offers of greater rank are used first, whatever they cost.
+    /// Offers of higher rank are used first, whatever their price.
     pub rank: Rank,
 }
 
@@ -67,17 +67,17 @@ pub struct Market {
     by_value: HashMap<Symbol, BTreeMap<Symbol, BitSet>>,
     /// Offers of each pool.
     by_pool: Vec<BitSet>,
-    /// Offers that can be had now.
+    /// Offers that are available now.
     available: BitSet,
     /// The same sorted by price, computed on first use; plans do not need it.
     by_price: OnceLock<Vec<u32>>,
     all: BitSet,
-    /// Labels that only the node itself has: its name.
+    /// Labels that only the node itself has, because their value is its name.
     own_names: [Symbol; 2],
 }
 
 impl Market {
-    /// The market of a snapshot.
+    /// Builds the market of a snapshot.
     pub fn new(snapshot: &Snapshot) -> Self {
         Self::of(snapshot, &Mentioned::new(snapshot))
     }
@@ -152,12 +152,12 @@ impl Market {
         }
     }
 
-    /// All offers, also those that cannot be had now.
+    /// All offers, including those that are not available now.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
     }
 
-    /// One of them.
+    /// The offer with this index.
     pub fn offer(&self, index: usize) -> &Offer {
         &self.offers[index]
     }
@@ -167,7 +167,7 @@ impl Market {
         &self.all
     }
 
-    /// Offers that can be had now.
+    /// Offers that are available now.
     pub fn available(&self) -> &BitSet {
         &self.available
     }
@@ -191,7 +191,7 @@ impl Market {
         &self.by_pool[pool.index()]
     }
 
-    /// All ranks there are, the greatest first.
+    /// All ranks, the highest first.
     pub fn ranks(&self) -> Vec<Rank> {
         let mut ranks: Vec<Rank> = self.offers.iter().map(|offer| offer.rank).collect();
         ranks.sort_unstable_by_key(|rank| std::cmp::Reverse(*rank));
@@ -262,8 +262,8 @@ impl Market {
         tolerated
     }
 
-    /// Offers on which the class could be by taints, node affinity, volumes and the ports of daemons, whatever
-    /// their size and stock.
+    /// Offers that suit the class by taints, node affinity, volumes and the ports of DaemonSet pods, whatever their
+    /// size and availability.
     pub fn suiting(&self, class: &PodClass, snapshot: &Snapshot) -> BitSet {
         let mut suiting = self.satisfying_terms(&class.node_terms, snapshot);
         for alternatives in &class.volume_terms {
@@ -295,7 +295,8 @@ pub fn liking(class: &PodClass, labels: &Labels, taints: &[taint::Taint], snapsh
     let wished = class.node_preferences.iter().filter(|(_, term)| term.match_labels(|key| labels.get(key), symbols));
     let liked: i64 = wished.map(|(weight, _)| i64::from(*weight)).sum();
     let discouraging = taint::count_discouraging(taints, &class.tolerations, symbols);
-    // As much as the heaviest preference: an administrator put `PreferNoSchedule` on the node on purpose.
+    // A `PreferNoSchedule` taint weighs as much as the heaviest preference, because an administrator put it on the node
+    // on purpose.
     liked - 100 * discouraging as i64
 }
 
@@ -332,7 +333,7 @@ impl Mentioned {
     }
 }
 
-/// Symbols of names that every offer needs.
+/// Symbols of the label values that every offer needs.
 struct Names {
     pools: Vec<Option<Symbol>>,
     /// In the order of [`CapacityType::ALL`].
@@ -390,10 +391,10 @@ fn offers_of(
     }
 }
 
-/// Labels with what is allowed for each.
+/// Labels with their allowed values.
 type Allowed<'s> = Vec<(Symbol, Cow<'s, Requirement>)>;
 
-/// What pool and type allow together; none if they contradict each other.
+/// The label values that pool and type allow together; `None` if they contradict each other.
 fn merge(snapshot: &Snapshot, pool: PoolId, of: TypeId) -> Option<Allowed<'_>> {
     let (pool, kind) = (&snapshot.pools[pool.index()], &snapshot.types[of.index()]);
     let mut merged: Allowed<'_> = kind.labels.iter().map(|(key, values)| (key, Cow::Borrowed(values))).collect();
@@ -467,7 +468,7 @@ fn open_values(snapshot: &Snapshot, mentioned: &Mentioned, key: Symbol, requirem
     let (named, complement) = requirement.named();
     let named_by_pods = mentioned.values.get(&key);
     let mut values: Vec<Symbol> = if complement {
-        // Not a list: values that pods name, or a number of the range, or whatever exists.
+        // The requirement lists no values: take those that pods name, else a bound of its range, else `true`.
         let by_pods = named_by_pods.into_iter().flatten().copied();
         let mut values: Vec<Symbol> = by_pods.filter(|value| requirement.contains(*value, symbols)).collect();
         if values.is_empty() && !requirement.allows_missing() {
@@ -488,14 +489,14 @@ fn open_values(snapshot: &Snapshot, mentioned: &Mentioned, key: Symbol, requirem
     values
 }
 
-/// What nodes that are there, and new ones, have used of each pool: the sums that limits count.
+/// What existing and new nodes use of each pool: the sums that limits compare.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Capacity.
     pub capacity: Resources,
     /// Nodes.
     pub nodes: u64,
-    /// Price.
+    /// Price in nano-dollars per hour.
     pub price: u128,
 }
 
@@ -507,14 +508,14 @@ impl Usage {
         self.price += u128::from(price);
     }
 
-    /// Takes a node back.
+    /// Subtracts a node.
     pub fn take_back(&mut self, capacity: &Resources, price: Nanos) {
         self.capacity.subtract(capacity);
         self.nodes -= 1;
         self.price -= u128::from(price);
     }
 
-    /// What the nodes of each pool that are there use, those that are leaving included: they are paid for until they
+    /// Usage of the existing nodes of each pool, including those that are being removed, which are paid for until they
     /// are gone. The last entry is the sum over all pools.
     pub fn by_pool(snapshot: &Snapshot) -> Vec<Self> {
         let mut usage = vec![Self::default(); snapshot.pools.len() + 1];
@@ -529,7 +530,7 @@ impl Usage {
     }
 }
 
-/// Whether pods can be planned on a node that is there.
+/// Whether pods can be planned on an existing node.
 pub fn usable(snapshot: &Snapshot, node: usize) -> bool {
     let node = &snapshot.nodes[node];
     node.state != NodeState::Leaving && node.schedulable

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::model::{DisruptionReason, Labels, Nanos, NodeId, PodId, PoolId, Snapshot, TypeId};
 use crate::pack;
 
-/// What to do. A plain value; it names the snapshot that it came from.
+/// The decisions, as a plain value. It names the snapshot that it was made for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// [`Snapshot::revision`].
+    /// The snapshot's [`Snapshot::revision`].
     pub revision: String,
     /// Nodes to buy.
     pub new_nodes: Vec<NewNode>,
-    /// Nodes to take away, each group as one step.
+    /// Nodes to remove; each group is one step.
     pub removals: Vec<Removal>,
     /// Where each pod goes that needs a place, sorted by pod: pending ones, and those on nodes that leave.
     pub placements: Vec<(PodId, Target)>,
@@ -26,12 +26,12 @@ pub struct NewNode {
     pub pool: PoolId,
     /// Its type.
     pub instance_type: TypeId,
-    /// Which of the type's offerings.
+    /// Index of the type's offering.
     pub offering: u32,
-    /// What it costs.
+    /// Price in nano-dollars per hour.
     pub price: Nanos,
-    /// Its labels, with a value chosen where pool and type leave several open. The hostname is not among them: it
-    /// is the name of the node.
+    /// Its labels, with one value chosen for each label that pool and type leave open. Without the hostname, which is
+    /// the name of the node.
     pub labels: Arc<Labels>,
 }
 
@@ -41,63 +41,63 @@ impl Plan {
         format!("{}-{:05}", snapshot.pools[self.new_nodes[node].pool.index()].name, node + 1)
     }
 
-    /// Where a pod goes.
+    /// The node that a pod goes to.
     pub fn target(&self, pod: PodId) -> Option<Target> {
         self.placements.binary_search_by_key(&pod, |(pod, _)| *pod).ok().map(|index| self.placements[index].1)
     }
 }
 
-/// Where a pod goes.
+/// The node that a pod goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
-    /// A node that is there, or on its way.
+    /// An existing node, or one on its way.
     Existing(NodeId),
-    /// One of [`Plan::new_nodes`].
+    /// A node to buy, an index into [`Plan::new_nodes`].
     New(u32),
 }
 
 /// Nodes that go together, and what comes in their place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// Nodes that go.
+    /// Nodes to remove.
     pub nodes: Vec<NodeId>,
-    /// Those of [`Plan::new_nodes`] that must be ready first.
+    /// Indexes into [`Plan::new_nodes`]: replacements that must be ready before the nodes are removed.
     pub replacements: Vec<u32>,
     /// Why.
     pub reason: DisruptionReason,
-    /// What is saved per hour; negative where a drifted or expired node is replaced by a dearer one.
+    /// Saving in nano-dollars per hour; negative if a drifted or expired node is replaced by a more expensive one.
     pub savings: i128,
     /// How much is disturbed: the sum of the eviction costs of the pods that move, in thousandths.
     pub disruption: i64,
 }
 
-/// What is known about a plan.
+/// Figures and reasons that belong to a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Nano-dollars per hour of all nodes that are there, those leaving included.
+    /// Price of all existing nodes, including those being removed, in nano-dollars per hour.
     pub cost_before: u128,
-    /// The same when the plan is done.
+    /// Price of all nodes after the plan, in nano-dollars per hour.
     pub cost_after: u128,
-    /// Nodes whose price is not known; they count nothing.
+    /// Nodes whose price is not known; they count as free.
     pub unpriced_nodes: usize,
-    /// Nodes there, those leaving included.
+    /// Existing nodes, including those being removed.
     pub nodes_before: usize,
-    /// Nodes when the plan is done.
+    /// Nodes after the plan.
     pub nodes_after: usize,
     /// Pods that needed a place.
     pub pods: usize,
-    /// What any plan that places the same pods costs at least, nodes that stay included: those that may go only as
-    /// far as pods need them.
+    /// The least cost of any plan that places the same pods, in nano-dollars per hour. Includes nodes that stay;
+    /// removable nodes count only as far as pods need them.
     pub bound: u128,
     /// What the bound is derived from, one proof for each part of the plan.
     pub proofs: Vec<BoundProof>,
     /// Pods without a place, sorted by pod, and which of `verdicts` says why.
     pub unplaced: Vec<(PodId, u32)>,
-    /// Why pods have no place, each once.
+    /// Why pods have no place; each reason once.
     pub verdicts: Vec<Verdict>,
-    /// Wishes of pods that could not be kept for free, each with the number of pods.
+    /// Preferences that could not be met without additional cost, each with the number of pods.
     pub relaxed: Vec<(Preference, usize)>,
-    /// Counted work.
+    /// Amount of work, counted in the kernel's evaluations.
     pub work: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct BoundProof {
     pub nodes: Vec<NodeId>,
 }
 
-/// A wish that scheduling may leave unfulfilled.
+/// A preference that the plan could not satisfy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preference {
     /// `preferredDuringScheduling` of the pod affinity.
@@ -148,27 +148,27 @@ pub enum Preference {
 pub struct Verdict {
     /// The rule that says most: of the pool that came nearest.
     pub rule: Rule,
-    /// One sentence.
+    /// The reason as one sentence.
     pub message: String,
-    /// For every pool, in the order of the snapshot.
+    /// The reason of every pool, in the order of the snapshot.
     pub pools: Vec<PoolVerdict>,
 }
 
-/// Why a pool does not take pods.
+/// Why a pool takes none of some pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolVerdict {
     /// The pool.
     pub pool: PoolId,
     /// The first rule that leaves nothing to buy.
     pub rule: Rule,
-    /// One sentence.
+    /// The reason as one sentence.
     pub message: String,
 }
 
 /// The rules, in the order in which they are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
-    /// Something that the pod names is missing, or it contradicts itself: no pool can help.
+    /// The pod refers to something missing, or contradicts itself: no pool can help.
     Pod,
     /// The pool is not ready, or has a fixed size.
     PoolNotReady,
@@ -182,17 +182,17 @@ pub enum Rule {
     Volumes,
     /// No type is large enough.
     Resources,
-    /// Types that would do are out of stock.
+    /// The types that would suit are out of stock.
     Unavailable,
     /// Too few types are left for `minValues`.
     MinValues,
-    /// Ports of the host.
+    /// Host ports.
     HostPorts,
-    /// Pods that must be near are not.
+    /// Required pod affinity is not met.
     PodAffinity,
-    /// Pods that must not be near are.
+    /// Required pod anti-affinity is not met.
     PodAntiAffinity,
-    /// The spread allows no domain that is left.
+    /// Topology spread allows none of the remaining domains.
     TopologySpread,
     /// A limit of the pool.
     PoolLimit,
@@ -201,7 +201,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 15] = [
         Self::Pod,
         Self::PoolNotReady,
@@ -220,7 +220,7 @@ impl Rule {
         Self::ClusterLimit,
     ];
 
-    /// Its name in reports.
+    /// The rule's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pod => "Pod",
@@ -248,21 +248,21 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A plan and what is known about it.
+/// A plan with its report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// What to do.
+    /// The decisions.
     pub plan: Plan,
-    /// Why.
+    /// The reasons and figures.
     pub report: Report,
 }
 
 /// How a plan is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// By whose rules.
+    /// The policy to plan by.
     pub policy: Policy,
-    /// Whether nodes that are there may be taken away or replaced.
+    /// Whether existing nodes may be removed or replaced.
     pub consolidate: bool,
     /// How much work may go into improving the first valid plan.
     pub budget: pack::Budget,
@@ -276,10 +276,10 @@ impl Default for Settings {
     }
 }
 
-/// By whose rules a plan is made.
+/// The rules that a plan is made by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Least cost, all pools together.
+    /// Least cost over all pools.
     Millpond,
     /// Karpenter's published rules.
     Karpenter,
@@ -290,7 +290,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 4] = [Self::Millpond, Self::Karpenter, Self::ClusterAutoscaler, Self::ScalingAdvisor];
 
     /// Its name on the command line.

@@ -12,27 +12,27 @@ use foldhash::fast::FixedState;
 pub struct Symbol(u32);
 
 impl Symbol {
-    /// Where its text stands in the table; dense from zero.
+    /// Index of its text in the table; dense from zero.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The table: each text once.
+/// A table of distinct texts.
 ///
-/// The numbers follow the order in which texts arrive. Nothing that a plan shows may depend on them: whatever is
-/// sorted for the eye or to break a tie is sorted by text ([`Symbols::text`]).
+/// The numbers follow the order in which texts arrive. Nothing that a plan shows may depend on them: whatever is sorted
+/// for display or to break a tie is sorted by text ([`Symbols::text`]).
 ///
 /// Every snapshot has a copy, and a cluster that is watched has many snapshots: copies share all texts but the latest.
 #[derive(Debug, Clone, Default)]
 pub struct Symbols {
     shared: Arc<Texts>,
-    /// Those that arrived since; they follow the shared ones.
+    /// Texts that arrived since; their numbers follow the shared ones.
     latest: Texts,
 }
 
-/// The latest texts become shared ones when there are so many, and one for so many of the shared ones: a copy then copies
-/// few, and each text moves a few times only.
+/// The latest texts are moved to the shared ones when there are this many, plus a share of the shared ones: a copy of
+/// the table then copies few texts, and each text moves only a few times.
 const LATEST: usize = 512;
 const ONE_OF: usize = 16;
 
@@ -58,7 +58,7 @@ impl Symbols {
         Self::default()
     }
 
-    /// The symbol of a text, new if need be.
+    /// The symbol of a text; adds a new text.
     ///
     /// # Panics
     ///
@@ -79,7 +79,7 @@ impl Symbols {
         symbol
     }
 
-    /// The symbol of a text that is known.
+    /// The symbol of a text that the table has.
     pub fn find(&self, text: &str) -> Option<Symbol> {
         self.shared.index.get(text).or_else(|| self.latest.index.get(text)).copied()
     }
@@ -101,7 +101,7 @@ impl Symbols {
         *shared.get(symbol.index()).unwrap_or_else(|| &self.latest.integers[symbol.index() - shared.len()])
     }
 
-    /// All of them, in the order in which they arrived.
+    /// All symbols, in the order in which they arrived.
     pub fn iter(&self) -> impl Iterator<Item = Symbol> + use<> {
         (0..self.len() as u32).map(Symbol)
     }

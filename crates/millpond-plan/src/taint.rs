@@ -5,19 +5,19 @@
 
 use crate::symbol::{Symbol, Symbols};
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
     /// They are not placed there.
     NoSchedule,
-    /// They are placed there only if nothing else is left.
+    /// They are placed there only if no other node takes them.
     PreferNoSchedule,
-    /// They are not placed there, and leave if they are there.
+    /// They are not placed there, and are evicted if they run there.
     NoExecute,
 }
 
 impl Effect {
-    /// Whether a pod may not be placed against it.
+    /// Whether the effect keeps a pod from being placed.
     pub fn forbids(self) -> bool {
         matches!(self, Self::NoSchedule | Self::NoExecute)
     }
@@ -30,31 +30,31 @@ pub struct Taint {
     pub key: Symbol,
     /// Its value, empty where none is given.
     pub value: Symbol,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// How a toleration looks at the value of a taint.
+/// How a toleration compares the value of a taint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Comparison {
     /// Any value.
     Exists,
     /// This value.
     Equal(Symbol),
-    /// Taints whose value is a whole number above.
+    /// Taints whose value is an integer greater than this.
     Above(i64),
-    /// Taints whose value is a whole number below.
+    /// Taints whose value is an integer less than this.
     Below(i64),
 }
 
 /// A toleration of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Toleration {
-    /// The key of the taints that it tolerates; none for all keys.
+    /// The key of the tolerated taints; `None` for all keys.
     pub key: Option<Symbol>,
-    /// Which values.
+    /// The tolerated values.
     pub value: Comparison,
-    /// Which effect; none for all.
+    /// The tolerated effect; `None` for all effects.
     pub effect: Option<Effect>,
 }
 

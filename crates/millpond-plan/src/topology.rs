@@ -31,26 +31,26 @@ impl Domain {
     }
 }
 
-/// Numbers by domain, in no order.
+/// Number of pods by domain; unordered.
 type Counts = HashMap<Domain, u32, FixedState>;
 
-/// Which pods a counter counts, by which label.
+/// The pods that a counter counts, and the label of its domains.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
     key: Symbol,
-    /// Pods that satisfy every one of these.
+    /// A pod counts if it satisfies every one of these.
     pods: Vec<(Option<Requirements>, Namespaces)>,
     /// The other way round: pods that have the term, not pods that it selects; for a spread with its skew.
     owners: Option<u32>,
-    /// Nodes that count, where not all do.
+    /// The nodes whose pods count; `None` for all nodes.
     nodes: Option<NodeFilter>,
-    /// Whether pods on their way out count.
+    /// Whether terminating pods count.
     terminating: bool,
     /// Whether buffers are left out: the pods that ask cannot see them.
     real: bool,
 }
 
-/// Nodes that count for a spread.
+/// The nodes whose pods a spread counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct NodeFilter {
     /// The pod's alternatives of node affinity, if they are honoured.
@@ -69,14 +69,14 @@ struct Counter {
     terminating: bool,
     /// Pods by domain.
     pods: Counts,
-    /// Those of them that do not ask this question themselves: pods with this affinity can rely on them.
+    /// Pods that do not have this affinity themselves: pods that have it can rely on them.
     founders: Counts,
     /// Domains that are known though no node is there yet.
     expected: Vec<Domain>,
     total: u64,
-    /// Whether it must be zero for some class.
+    /// Whether some class requires the count to be zero.
     repels: bool,
-    /// The least skew of the spreads that look at it.
+    /// The smallest `maxSkew` of the spreads that use the counter.
     max_skew: Option<u32>,
 }
 
@@ -109,28 +109,28 @@ struct AffinityRule {
     key: Symbol,
 }
 
-/// What the rules of a class come down to.
+/// The compiled topology rules of a class.
 #[derive(Debug, Clone, Default)]
 struct ClassRules {
-    /// Counters that a pod of the class raises.
+    /// Counters that count pods of the class.
     raises: Vec<usize>,
     spread: Vec<SpreadRule>,
     affinity: Vec<AffinityRule>,
-    /// The pod itself satisfies its affinity terms.
+    /// Whether the pod satisfies its own affinity terms.
     affine_to_itself: bool,
-    /// Counters that must be zero in the domain.
+    /// Counters that must be zero in the pod's domain.
     forbidden: Vec<AffinityRule>,
     /// Spreads over hosts of other pods that count this one: it may not come where it would break them.
     guards: Vec<Guard>,
 }
 
-/// A spread over hosts, seen by the pods that it counts. kube-scheduler asks only the pod that comes; a plan asks
-/// those that are there too, so that it holds in whatever order pods arrive.
+/// A spread over hosts, from the view of the pods that it counts. kube-scheduler checks it only when a pod with the
+/// constraint is bound; the planner checks it for the other pods too, so that it holds in any order of arrival.
 #[derive(Debug, Clone)]
 struct Guard {
-    /// Pods that have the constraint.
+    /// Number of pods with the constraint.
     owners: usize,
-    /// Pods that it counts.
+    /// Number of pods that it counts.
     counted: usize,
     max_skew: u32,
 }
@@ -143,11 +143,11 @@ pub struct Topology {
     areas: Vec<Area>,
     filters: Vec<NodeFilter>,
     rules: Vec<ClassRules>,
-    /// For each node that is known, the filters that count it.
+    /// For each known node, the filters that count its pods.
     counted_by: Vec<Option<BitSet>>,
 }
 
-/// A node as topology sees it.
+/// A node as topology rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct TopologyNode<'a> {
     /// Its number.
@@ -156,9 +156,9 @@ pub struct TopologyNode<'a> {
     pub labels: &'a Labels,
     /// Its taints.
     pub taints: &'a [Taint],
-    /// Whether it has a hostname: a node that is there may lack the label.
+    /// Whether it has a hostname label; an existing node may lack it.
     pub has_hostname: bool,
-    /// Its name, where pods could ask for it.
+    /// Its name, if node affinity of a pod could name it.
     pub name: Option<Symbol>,
 }
 
@@ -198,7 +198,7 @@ impl Topology {
         self.rules[class.index()].affine_to_itself
     }
 
-    /// What the class must be near to by this label: classes with the same have the same company.
+    /// What the class's affinity on this label needs: classes with equal values can rely on the same pods.
     pub fn affinity_group(&self, class: ClassId, key: Symbol) -> Vec<usize> {
         let rules = &self.rules[class.index()];
         let mut group: Vec<usize> = rules.affinity.iter().filter(|rule| rule.key == key).map(|r| r.counter).collect();
@@ -269,7 +269,7 @@ impl Topology {
         self.change_node(place, snapshot, 1);
     }
 
-    /// Forgets a node.
+    /// Removes a node.
     pub fn remove_node(&mut self, place: TopologyNode<'_>, snapshot: &Snapshot) {
         self.change_node(place, snapshot, -1);
     }
@@ -294,7 +294,7 @@ impl Topology {
         self.counted_by[spot] = Some(counting);
     }
 
-    /// Whether a filter counts a node.
+    /// Whether a filter counts the pods of a node.
     fn is_counted(&self, filter: u32, place: TopologyNode<'_>, snapshot: &Snapshot) -> bool {
         match self.counted_by.get(place.spot as usize) {
             Some(Some(counting)) => counting.contains(filter as usize),
@@ -307,7 +307,7 @@ impl Topology {
         self.change(class, place, i64::from(count), false, snapshot);
     }
 
-    /// Counts pods on their way out.
+    /// Counts terminating pods.
     pub fn add_terminating(&mut self, class: ClassId, place: TopologyNode<'_>, count: u32, snapshot: &Snapshot) {
         self.change(class, place, i64::from(count), true, snapshot);
     }
@@ -344,7 +344,7 @@ impl Topology {
         }
     }
 
-    /// By how many pods the spreads by a label that count the class are out of balance.
+    /// By how many pods the spreads on this label that count the class exceed their `maxSkew`, in sum.
     pub fn excess(&self, class: ClassId, key: Symbol) -> u64 {
         let raised = self.rules[class.index()].raises.iter().map(|&counter| &self.counters[counter]);
         let spreads =
@@ -357,7 +357,7 @@ impl Topology {
         spreads.map(excess).sum()
     }
 
-    /// Makes a domain known to the spreads of a class though no node is there yet: one can be bought.
+    /// Makes a domain known to the spreads of a class although it has no node yet, because one can be bought.
     pub fn expect_domain(&mut self, class: ClassId, key: Symbol, domain: Domain) {
         for rule in self.rules[class.index()].spread.iter().filter(|rule| rule.key == key) {
             let expected = &mut self.counters[rule.counter].expected;
@@ -367,7 +367,7 @@ impl Topology {
         }
     }
 
-    /// From now on only domains count that have nodes.
+    /// From now on, only domains that have nodes count.
     pub fn expect_nothing(&mut self) {
         for counter in &mut self.counters {
             counter.expected.clear();
@@ -382,7 +382,7 @@ impl Topology {
         spreads.into_iter().all(|counter| self.known_domains(counter).any(|known| known == domain))
     }
 
-    /// Domains that a spread knows.
+    /// The domains that a spread compares.
     fn known_domains(&self, counter: &Counter) -> impl Iterator<Item = Domain> {
         let nodes = counter.area.map(|area| &self.areas[area].nodes);
         let there = nodes.into_iter().flat_map(|nodes| nodes.keys().copied());
@@ -390,18 +390,18 @@ impl Topology {
         there.chain(to_come.filter(move |domain| nodes.is_none_or(|nodes| !nodes.contains_key(domain))))
     }
 
-    /// Whether the rules between pods allow one more pod of the class on a node.
+    /// Whether topology rules allow one more pod of the class on a node.
     pub fn check(&self, class: ClassId, place: TopologyNode<'_>) -> Result<(), Rule> {
         let domain = |key| domain_of(place, key, self.hostname);
         self.check_with(class, |key| Some(domain(key)))
     }
 
-    /// The same without rules about the host, for pods that may come to any node of the same domains.
+    /// Like [`Self::check`] without rules about the hostname, for pods that may use any node of the same domains.
     pub fn check_besides_host(&self, class: ClassId, place: TopologyNode<'_>) -> Result<(), Rule> {
         self.check_with(class, |key| (key != self.hostname).then(|| domain_of(place, key, self.hostname)))
     }
 
-    /// The same as far as a label is concerned, for a node of which only this domain is known.
+    /// Like [`Self::check`] for one label, for a node of which only this domain is known.
     pub fn check_domain(&self, class: ClassId, key: Symbol, domain: Domain) -> Result<(), Rule> {
         self.check_with(class, |asked| (asked == key).then_some(Some(domain)))
     }
@@ -415,7 +415,7 @@ impl Topology {
         full.next().map_or(Ok(()), |_| Err(Rule::TopologySpread))
     }
 
-    /// `domain` says nothing for labels that are not looked at, and `Some(None)` for those that the node lacks.
+    /// `domain` returns `None` for labels that are not checked, and `Some(None)` for labels that the node lacks.
     fn check_with(&self, class: ClassId, domain: impl Fn(Symbol) -> Option<Option<Domain>>) -> Result<(), Rule> {
         let rules = &self.rules[class.index()];
         for rule in &rules.forbidden {
@@ -479,8 +479,7 @@ impl Topology {
         self.known_domains(counter).map(|domain| counter.count(domain)).min().unwrap_or(0)
     }
 
-    /// Whether pods of the class that are on a node satisfy their spread and affinity as things stand now; if not, the
-    /// rule that they break.
+    /// Whether pods of the class on a node still meet their spread and affinity; the error is the rule that they break.
     pub fn holds(&self, class: ClassId, place: TopologyNode<'_>) -> Result<(), Rule> {
         let rules = &self.rules[class.index()];
         let domain = |key| domain_of(place, key, self.hostname);
@@ -504,9 +503,9 @@ impl Topology {
         if rules.affinity.iter().all(near) { Ok(()) } else { Err(Rule::PodAffinity) }
     }
 
-    /// Whether a pod of the class has those near that its affinity asks for, others than `floating` ones: pods that
-    /// need company themselves, by counter and domain.
-    pub fn has_company(
+    /// Whether the pods that the class's affinity requires are in the same domain, not counting `floating` pods: those
+    /// with required affinity of their own, by counter and domain.
+    pub fn has_settled_affinity(
         &self,
         class: ClassId,
         place: TopologyNode<'_>,
@@ -520,19 +519,19 @@ impl Topology {
         })
     }
 
-    /// What a pod of the class on a node counts for: counters by number, and its domain there.
+    /// The counters that a pod of the class on a node raises, each with the pod's domain.
     pub fn counted_at(&self, class: ClassId, place: TopologyNode<'_>) -> impl Iterator<Item = (usize, Domain)> {
         let raises = self.rules[class.index()].raises.iter();
         raises.filter_map(move |&counter| Some((counter, domain_of(place, self.counters[counter].key, self.hostname)?)))
     }
 
-    /// Whether the class must be near other pods at all.
-    pub fn needs_company(&self, class: ClassId) -> bool {
+    /// Whether the class has required pod affinity.
+    pub fn has_required_affinity(&self, class: ClassId) -> bool {
         !self.rules[class.index()].affinity.is_empty()
     }
 
-    /// Whether all pods that the affinity of the class asks for are near, wherever they could be.
-    pub fn has_everybody(&self, class: ClassId, place: TopologyNode<'_>) -> bool {
+    /// Whether all pods that the class's affinity selects, in any domain, are in the same domain.
+    pub fn has_all_selected_pods(&self, class: ClassId, place: TopologyNode<'_>) -> bool {
         self.rules[class.index()].affinity.iter().all(|rule| {
             let counter = &self.counters[rule.counter];
             let near = domain_of(place, rule.key, self.hostname).map(|domain| counter.count(domain));
@@ -540,7 +539,7 @@ impl Topology {
         })
     }
 
-    /// Whether the class has a spread or an affinity that others can break.
+    /// Whether the class has a spread or an affinity that placements of other pods can break.
     pub fn has_fragile_rules(&self, class: ClassId) -> bool {
         let rules = &self.rules[class.index()];
         !rules.spread.is_empty() || !rules.affinity.is_empty()
@@ -552,7 +551,8 @@ impl Topology {
         rules.spread.iter().map(|rule| rule.key).filter(|key| *key != self.hostname)
     }
 
-    /// How full a domain is for a class: pods of the counters by this label that it raises, and of its spreads.
+    /// The number of pods in a domain that matter for balancing a class: pods of the counters on this label that it
+    /// raises, and of its spreads.
     pub fn load(&self, class: ClassId, key: Symbol, domain: Domain) -> u64 {
         let rules = &self.rules[class.index()];
         let raised = rules.raises.iter().map(|&counter| &self.counters[counter]);
@@ -565,9 +565,9 @@ impl Topology {
     }
 }
 
-/// For plans of nodes whose domain is not decided yet.
+/// For planning nodes whose domain is not decided yet.
 impl Topology {
-    /// Labels of the rules that a pod of the class has to pass itself, each once.
+    /// Labels of the topology rules that a pod of the class must meet itself, each once.
     pub fn looks_at(&self, class: ClassId) -> Vec<Symbol> {
         let rules = &self.rules[class.index()];
         let near = rules.affinity.iter().chain(&rules.forbidden).map(|rule| rule.key);
@@ -577,8 +577,8 @@ impl Topology {
         keys
     }
 
-    /// Counts a pod on a node that may still be in any of several domains of a label. What must be zero for
-    /// others is counted in all of them; spreads and affinity count it only where the domain is known.
+    /// Counts a pod on a node that may still be in any of several domains of a label. Anti-affinity counts it in all of
+    /// them; spread and affinity count it only if the domain is known.
     pub fn add_possible(&mut self, class: ClassId, key: Symbol, domains: &[Domain]) {
         for &index in &self.rules[class.index()].raises {
             let counter = &mut self.counters[index];

@@ -1,4 +1,4 @@
-//! What can be bought for a NodeClaim: every offering of a catalogue that its requirements allow and that holds its
+//! The offerings that can be bought for a NodeClaim: those of a catalogue that its requirements allow and that hold its
 //! requests, in the order in which they are tried.
 //!
 //! This is asked for every launch. Types are dismissed by what costs least to look at (name, then size, then labels);
@@ -59,7 +59,7 @@ pub fn choices(
     found.into_iter().map(|(_, choice)| choice).collect()
 }
 
-/// Price, then how it is bought.
+/// Price, then capacity type.
 fn rank(offering: &Offering) -> (u64, Reverse<CapacityType>) {
     // On-demand < spot < reserved in the order of tables.
     (offering.price_nanos_hour, Reverse(offering.capacity_type))

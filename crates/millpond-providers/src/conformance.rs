@@ -25,7 +25,7 @@ use millpond_api::node_class::NodeClass;
 
 use crate::{Choice, OfferingKey, Provider};
 
-/// What the suite needs of its caller.
+/// What the suite needs from its caller.
 pub trait Stage: Send + Sync {
     /// The provider.
     fn provider(&self) -> Arc<dyn Provider>;
@@ -42,28 +42,27 @@ pub trait Stage: Send + Sync {
     /// Lets these offerings be out of stock from now on. False where that cannot be arranged.
     fn run_out<'a>(&'a self, offerings: &'a [OfferingKey]) -> BoxFuture<'a, bool>;
 
-    /// The class changed so that instances that it has made are no longer what it asks for; none where that cannot be
-    /// arranged.
+    /// The class changed so that its existing instances have drifted; `None` if that cannot be arranged.
     fn drifted_class(&self) -> Option<NodeClass>;
 }
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The rule of the contract.
     pub name: &'static str,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The provider keeps the rule.
     Kept,
-    /// It could not be tried on this stage; why.
+    /// The stage cannot test the rule; with the reason.
     Skipped(String),
-    /// It was broken; how.
+    /// The provider breaks the rule; with details.
     Broken(String),
 }
 

@@ -63,7 +63,7 @@ pub enum ProviderError {
     /// The call was not made, or refused: its caller does not lead any more. Nothing was done.
     #[error("{message}")]
     Fenced {
-        /// The highest term that the cloud has seen; none where the cloud was not asked.
+        /// The highest term that the cloud has seen; `None` if the cloud was not asked.
         seen: Option<u64>,
         /// In words.
         message: String,
@@ -99,7 +99,7 @@ impl ProviderError {
         }
     }
 
-    /// Whether the instance is not there.
+    /// Whether the instance does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }

@@ -32,7 +32,7 @@ pub struct Instance {
     pub labels: BTreeMap<String, String>,
     /// When it was made.
     pub created: Time,
-    /// How far it is.
+    /// Its phase.
     pub state: InstanceState,
 }
 
@@ -43,11 +43,11 @@ pub enum InstanceState {
     Pending,
     /// It runs; its node registers, or has.
     Running,
-    /// Its end was asked for, or the cloud takes it back.
+    /// Its termination was requested, or the cloud is interrupting it.
     Ending,
 }
 
-/// Something that happened to an instance by itself.
+/// Something that happened to an instance without a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstanceEvent {
     /// The cloud takes an instance back: drain and replace its node.
@@ -57,7 +57,7 @@ pub enum InstanceEvent {
         /// When it ends.
         at: Time,
     },
-    /// An instance is gone, whatever removed it.
+    /// An instance no longer exists, for any reason.
     Gone {
         /// The provider id.
         id: String,

@@ -73,8 +73,8 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Creates an instance: the first of the request's choices that is available.
     ///
-    /// A token makes one instance, ever. Asked again with a token that was used before, also at the same time or by
-    /// another process, it gives the instance of then, whatever the request says now; once that instance is gone,
+    /// A token creates at most one instance, ever. A later call with a used token, even at the same time or from
+    /// another process, returns the same instance, whatever the request says; once that instance is gone, it returns
     /// [`ProviderError::NotFound`].
     ///
     /// [`ProviderError::CapacityUnavailable`] names every choice that was tried, so that all of them are learned from
@@ -99,17 +99,17 @@ pub trait Provider: Send + Sync + 'static {
     /// misspelt.
     fn catalog(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError>;
 
-    /// Counts changes of its catalogues, of a provider whose catalogues are its own and change while it runs: plans then
-    /// use [`Provider::catalog`] and nothing else. None where classes name a catalogue that the cluster knows.
+    /// Counts changes of the catalogues, for a provider whose own catalogues change while it runs: plans then use
+    /// [`Provider::catalog`] only. `None` if classes name a catalogue that the caller knows.
     fn catalog_changes(&self) -> Option<watch::Receiver<u64>> {
         None
     }
 
-    /// Catalogues that people brought to the cluster are these from now on: classes may name them, before those that
-    /// the provider has by itself. Providers whose types come from their cloud need none.
+    /// Sets the catalogues that users added to the cluster: classes may name them, and they precede the provider's own.
+    /// Providers whose types come from their cloud can ignore this.
     fn take_catalogs(&self, _catalogs: &[Arc<Catalog>]) {}
 
-    /// Why an instance is no longer what its class asks for, as one word (`ImageDrift`); none while it is.
+    /// Why an instance has drifted from its class, as one word (`ImageDrift`); `None` if it has not.
     fn drifted<'a>(
         &'a self,
         instance: &'a Instance,
@@ -119,8 +119,8 @@ pub trait Provider: Send + Sync + 'static {
     /// Conditions of a node that say that its machine is broken, with the time that each is borne.
     fn repair_policies(&self) -> Vec<RepairPolicy>;
 
-    /// What happens to instances by itself, from now on; none where the cloud does not tell. It may be missed (a
-    /// receiver that lags, a restart): [`Provider::list`] is the truth.
+    /// Events of instances that happen without a call, from now on; `None` if the cloud does not report any. Events may
+    /// be missed (a receiver that lags, a restart): [`Provider::list`] is the truth.
     fn events(&self) -> Option<broadcast::Receiver<InstanceEvent>>;
 }
 
@@ -129,7 +129,7 @@ pub trait Provider: Send + Sync + 'static {
 pub struct RepairPolicy {
     /// The type of the condition: `Ready`.
     pub condition: String,
-    /// The status that says so: `False` or `Unknown`.
+    /// The status that means unhealthy: `False` or `Unknown`.
     pub status: String,
     /// How long that is borne before the node is replaced.
     pub toleration: Duration,

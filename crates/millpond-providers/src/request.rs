@@ -43,9 +43,9 @@ pub struct Shape {
     /// Labels of the node that come from its type: `node.kubernetes.io/instance-type`, architecture, operating system
     /// and so on, each with one value.
     pub labels: BTreeMap<String, String>,
-    /// What the node has.
+    /// Capacity of the node.
     pub capacity: Amounts,
-    /// What pods can use of it.
+    /// Allocatable resources of the node.
     pub allocatable: Amounts,
 }
 
@@ -70,7 +70,7 @@ impl Choice {
     }
 }
 
-/// An instance that is wanted.
+/// A request for an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRequest {
     /// Identity of the launch: the uid of the NodeClaim. One token, one instance.
@@ -79,7 +79,7 @@ pub struct LaunchRequest {
     pub claim: String,
     /// The class of the node.
     pub class: NodeClass,
-    /// What to try, in this order.
+    /// The offerings to try, in order.
     pub choices: Vec<Choice>,
     /// Labels that the node shall have at registration, beside those of the choice that is taken. The choice's hold
     /// where both say something.
@@ -94,7 +94,7 @@ pub struct LaunchRequest {
 /// The answer to a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launched {
-    /// What was made, now or when the token was first used.
+    /// The instance that was created, now or when the token was first used.
     pub instance: Instance,
     /// Choices that were tried before and were unavailable, in the order of the request. Empty when the instance is of
     /// an earlier call.

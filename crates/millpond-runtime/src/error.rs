@@ -8,13 +8,13 @@ pub enum Error {
     /// The API server refused, or could not be reached.
     #[error("could not {verb} {kind} `{key}`")]
     Api {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// On what kind.
+        /// The kind of the object.
         kind: String,
         /// On which object.
         key: Key,
-        /// What the client said.
+        /// The client's error.
         #[source]
         source: Box<kube::Error>,
     },
@@ -25,7 +25,7 @@ pub enum Error {
         kind: &'static str,
         /// The object.
         key: Key,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }
@@ -34,7 +34,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// What the API server answered, if it did.
+    /// The status that the API server returned, if any.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self {
             Self::Api { source, .. } => match &**source {
@@ -45,7 +45,7 @@ impl Error {
         }
     }
 
-    /// What the server or the client said, without what was being done.
+    /// The error of the server or the client, without the operation.
     pub fn cause(&self) -> String {
         use std::error::Error as _;
         match self.status() {

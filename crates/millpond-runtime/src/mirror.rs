@@ -4,7 +4,8 @@
 //! event that the watch delivers later is then ignored. That replaces the expectations that Kubernetes' own controllers
 //! keep.
 //!
-//! This is the typed front; what it stands on is made once for all kinds: `raw` speaks to the API, `shelf` keeps objects.
+//! This is the typed interface; its implementation is shared by all kinds: `raw_object` talks to the API,
+//! `object_cache` stores objects.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -40,7 +41,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// At most so many writes at a time under that name.
+    /// Limits the concurrent writes under that name.
     pub fn new(client: Client, manager: &'static str, at_a_time: usize) -> Self {
         Self { client, manager, permits: Arc::new(Semaphore::new(at_a_time.max(1))) }
     }
@@ -52,7 +53,7 @@ pub type IndexBy<K> = fn(&K) -> Option<String>;
 /// A copy of all objects of one kind.
 pub struct Mirror<K> {
     writer: Writer,
-    /// For what others wait for, and for the watch.
+    /// Writer for the watch and for writes that other work waits for.
     urgent: Writer,
     /// Runtime on which answers of the usual writer are applied to the cache; `None` applies them on the calling task.
     home: Option<Handle>,
@@ -79,8 +80,8 @@ impl<K: Kind> Mirror<K> {
         self
     }
 
-    /// The watch, creates, and patches that others wait for, go through another writer: they do not queue behind all the
-    /// rest.
+    /// Sends the watch, creates and urgent patches through another writer, so that they do not queue behind other
+    /// writes.
     #[must_use]
     pub fn urgent_through(mut self, writer: Writer) -> Self {
         self.urgent = writer;

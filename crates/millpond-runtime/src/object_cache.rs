@@ -1,6 +1,6 @@
 //! The cached objects of a mirror, independent of their kind: by name, owner and custom index, with change listeners.
 //!
-//! Nothing here is generic: a mirror of each kind would otherwise be one more copy of this code in the binary.
+//! This module is not generic: otherwise every mirrored kind would add a copy of the code to the binary.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -84,8 +84,8 @@ struct State {
 
 /// Uids of objects that are gone, the latest ones.
 ///
-/// The answer of a write can arrive after the deletion of its object: applied, it would stay for as long as the watch
-/// goes on. A uid is never used again, so remembering it is safe.
+/// Uids of deleted objects. The response of a write can arrive after the deletion of its object; if it were applied,
+/// the object would stay until the watch is restarted. A uid is never reused, so remembering it is safe.
 #[derive(Default)]
 struct DeletedUids {
     uids: HashSet<String>,
@@ -323,7 +323,7 @@ impl ObjectCache {
         self.notify(before.as_ref(), Some(object));
     }
 
-    /// Removes an object that is known to be gone before the watch says so.
+    /// Removes an object that was deleted before the watch reports it.
     pub(crate) fn forget_deleted(&self, key: &Key, uid: &str) {
         let is_same = |entry: &Entry| entry.object.head().uid.as_deref() == Some(uid);
         {

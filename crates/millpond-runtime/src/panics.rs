@@ -79,7 +79,7 @@ impl Drop for Polls {
     }
 }
 
-/// From now on, panics on threads of these names that nothing handles are stray.
+/// Counts panics on threads of these names as stray unless code handles them.
 pub fn watch_threads(names: &'static [&'static str]) {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,6 +1,6 @@
 //! Work queues: each key at most once, one worker at a time per key, with delays and back-off.
 //!
-//! A queue has two lanes, each with workers of its own, so that what others wait for need not stand behind the rest.
+//! A queue has two lanes with separate workers, so that urgent keys do not wait behind the others.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 /// The first wait after a failure; it doubles with each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
-/// No key waits longer than this for its next try, so that a cured fault is noticed soon.
+/// The longest wait before a retry, so that a repaired fault is noticed soon.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Where a key waits for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// With all the others.
+    /// The lane of most keys.
     Usual,
     /// For few keys that another part of the program waits for.
     Urgent,
@@ -162,7 +162,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.add_after(key, delay);
     }
 
-    /// For how long the key that has been worked on longest has been.
+    /// How long the key whose work began first has been in work.
     pub fn oldest_work(&self, now: Instant) -> Option<Duration> {
         self.state.lock().working.values().map(|since| now.duration_since(*since)).max()
     }

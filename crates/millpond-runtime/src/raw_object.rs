@@ -26,7 +26,7 @@ use crate::mirror::Writer;
 /// An object whose kind was not looked at.
 #[derive(Clone, Debug)]
 pub struct RawObject {
-    /// What the client itself wants to know: name, namespace, uid and version, nothing else.
+    /// The metadata that the client needs: name, namespace, uid and version.
     head: ObjectMeta,
     /// The object without its managed fields: no controller reads them, and they are half of the text.
     text: Box<RawValue>,

@@ -1,5 +1,5 @@
-//! Loops that run for as long as their process: one that panics is started again, and one that panics again and again ends
-//! the process in good order. Liveness probes see which loops ended and which hang.
+//! Loops that run as long as their process: one that panics is restarted, and one that panics repeatedly ends the
+//! process in an orderly way. Liveness probes see which loops ended and which hang.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -18,7 +18,7 @@ use crate::queue::Queue;
 
 /// The wait before a loop is started again; it doubles with each further panic.
 const FIRST_RESTART: Duration = Duration::from_secs(1);
-/// No wait is longer.
+/// The longest wait before a restart.
 const LONGEST_RESTART: Duration = Duration::from_secs(30);
 /// Panics of one loop within [`REMEMBERED`] after which it is not started again.
 const TOO_MANY: usize = 5;
@@ -68,7 +68,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Runs a loop until it ends by itself, or the token is cancelled while it waits to be started again.
+    /// Runs a loop until it returns, or until the token is cancelled before a restart.
     pub async fn run(
         &self,
         name: &'static str,
@@ -94,7 +94,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes a panic; gives the wait before the next start, or none if there is no further one.
+    /// Records a panic; returns the wait before the restart, or `None` if the loop is not restarted.
     fn panicked(&self, name: &'static str, message: String) -> Option<Duration> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -128,7 +128,7 @@ impl Supervisor {
         Round { state: Arc::clone(&self.state), number }
     }
 
-    /// Watches the keys of a queue, for as long as the queue is there.
+    /// Watches the keys of a queue while the queue exists.
     pub fn watch<K: Clone + Eq + Hash + Ord + Send + 'static>(&self, name: &'static str, queue: &Arc<Queue<K>>) {
         let queue = Arc::downgrade(queue);
         let oldest = move |now| queue.upgrade().and_then(|queue| queue.oldest_work(now));

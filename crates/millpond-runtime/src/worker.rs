@@ -19,7 +19,7 @@ use crate::queue::{Lane, Queue};
 /// always wants to look again cannot stop the clock of a paused runtime.
 const SOONEST_AGAIN: Duration = Duration::from_millis(1);
 
-/// Something that brings one object, named by its key, to where it should be.
+/// Brings one object, named by its key, to its desired state.
 pub trait Reconcile: Send + Sync + 'static {
     /// The name in log lines.
     const NAME: &'static str;

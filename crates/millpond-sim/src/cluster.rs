@@ -1,4 +1,4 @@
-//! What all stand-ins share: one copy of each kind, the clock, names and events.
+//! What all stand-ins share: a mirror of each kind, the clock, names and events.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const FIELD_MANAGER: &str = "millpond-sim";
 pub struct Cluster {
     /// The client, for what goes past the mirrors (bindings).
     pub client: Client,
-    /// What the writes of all mirrors share.
+    /// The writer that all mirrors use.
     pub writer: Writer,
     /// The settings.
     pub options: Options,
@@ -42,7 +42,7 @@ pub struct Cluster {
     pub nodes: Arc<Mirror<Node>>,
     /// Namespaces.
     pub namespaces: Arc<Mirror<Namespace>>,
-    /// Services, whose selectors spread pods by default.
+    /// Services, whose selectors decide the default spreading of pods.
     pub services: Arc<Mirror<Service>>,
     /// Deployments.
     pub deployments: Arc<Mirror<Deployment>>,

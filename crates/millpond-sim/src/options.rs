@@ -7,8 +7,7 @@ use jiff::Timestamp;
 /// The nodes that the kubelets play.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nodes {
-    /// Those that say so: [`crate::annotations::NODE`] as a label or annotation, or kwok's
-    /// `kwok.x-k8s.io/node: fake`.
+    /// Marked nodes: [`crate::annotations::NODE`] as a label or annotation, or kwok's `kwok.x-k8s.io/node: fake`.
     #[default]
     Marked,
     /// Every node.
@@ -24,7 +23,7 @@ pub enum Providers {
     All,
     /// These kinds.
     Only(Vec<String>),
-    /// All but these kinds.
+    /// All kinds except these.
     AllBut(Vec<String>),
 }
 

@@ -1,5 +1,4 @@
-//! What stand-ins read and write, as rules of a cluster role: with these an API that authorizes lets them work, and
-//! nothing else.
+//! The rules of a cluster role for stand-ins: exactly the rights that they need in a cluster with authorization.
 
 use serde_json::{Value, json};
 

@@ -76,7 +76,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts that every cluster has.
+    /// The stand-ins of every cluster.
     pub const ALL: [Self; 11] = [
         Self::Deployments,
         Self::ReplicaSets,
@@ -90,7 +90,7 @@ impl Part {
         Self::PodCollector,
         Self::Volumes,
     ];
-    /// Those that need the definitions of Cluster API's kinds on the server.
+    /// The stand-ins that need the CRDs of Cluster API on the server.
     pub const CLUSTER_API: [Self; 2] = [Self::ClusterApi, Self::Infrastructure];
 }
 
@@ -170,12 +170,12 @@ impl StandIns {
         Builder { client, parts: Part::ALL.into_iter().collect(), options: Options::default() }
     }
 
-    /// What they share: mirrors of the cluster, the clock.
+    /// The mirrors and the clock that they share.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// What the parts of Cluster API share, if they are played.
+    /// What the stand-ins of Cluster API share, if they run.
     pub fn capi(&self) -> Option<&Arc<Capi>> {
         self.capi.as_ref()
     }
@@ -196,8 +196,8 @@ struct Start {
 }
 
 impl Start {
-    /// Runs a part once the whole cluster is known. Before that, a controller would make pods that
-    /// exist already, and the scheduler would fill nodes that are full.
+    /// Starts a stand-in once the whole cluster is listed. Before that, a controller would create pods that exist
+    /// already, and the scheduler would fill nodes that are full.
     fn begin(&self, part: impl Future<Output = ()> + Send + 'static) {
         let (mut known, token) = (self.known.clone(), self.token.clone());
         self.tasks.spawn(async move {
@@ -260,7 +260,7 @@ impl Start {
         self.run(Machines::new(capi), KUBELET_CONCURRENCY);
         self.run(HealthChecks::new(capi), 1);
         self.run(TanzuClusters::new(capi), 1);
-        // No object refers to Tanzu's clusters: looking up the kind starts its watch.
+        // No object refers to Tanzu's clusters, so their watch is started by looking up the kind.
         let externals = Arc::clone(&capi.externals);
         self.begin(async move {
             if let Err(error) = externals.resource(tanzu::GROUP, tanzu::KIND).await {

@@ -1,7 +1,7 @@
 //! A plan as Scaling Advisor's advice: how many nodes of which template should come in which zone, which nodes should
 //! go, and which pods have no place even so.
 //!
-//! A type without a template (one of a NodePool) stands for its own template.
+//! A type without a template, as in a NodePool, serves as its own template.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ pub fn spec(snapshot: &Snapshot, outcome: &Outcome, constraint: ConstraintRef) -
     }
 }
 
-/// What became of every template in every zone. A score is the share, in percent, that pods take of what was bought
-/// there: of cores or of memory, whichever is more.
+/// The result for every template in every zone. A score is the share, in percent, of the cores or of the memory bought
+/// there that pods use, whichever is higher.
 pub fn diagnostic(snapshot: &Snapshot, outcome: &Outcome) -> Diagnostic {
     let mut bought: BTreeMap<NodePlacement, Vec<usize>> = BTreeMap::new();
     for pool in &snapshot.pools {
@@ -103,7 +103,7 @@ fn unplaced<'s>(snapshot: &'s Snapshot, outcome: &'s Outcome) -> impl Iterator<I
     pods.filter(|pod| !snapshot.class_of(*pod).is_buffer())
 }
 
-/// Nodes that are there and stay for now, by where they are.
+/// Existing nodes that are not being removed, counted by placement.
 fn current(snapshot: &Snapshot) -> BTreeMap<NodePlacement, i32> {
     let mut counts = BTreeMap::new();
     for node in snapshot.nodes.iter().filter(|node| node.state != NodeState::Leaving) {

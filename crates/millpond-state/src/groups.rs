@@ -1,5 +1,5 @@
 //! Node groups: MachineDeployments, MachineSets and MachinePools of Cluster API as pools of the planner. Their names,
-//! which of them are meant, and what is wrong with their machines.
+//! which of them are scaled, and the failures of their machines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use millpond_api::capi::node_group::Options;
 use millpond_plan::model::Seconds;
 use serde::{Deserialize, Serialize};
 
-/// What says how many machines a group has.
+/// The kind of the object that sets a group's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GroupKind {
     /// A MachineDeployment.
@@ -33,8 +33,8 @@ impl GroupKind {
     }
 }
 
-/// Which group. Its text is the name of the planner's pool: `namespace/name` of a MachineDeployment, and the kind before
-/// it for the others. No NodePool can have such a name.
+/// A node group. Its text is the name of the planner's pool: `namespace/name` of a MachineDeployment, and the kind
+/// before it for other kinds. No NodePool can have such a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupRef {
     /// What it is.
@@ -51,12 +51,12 @@ impl GroupRef {
         Self { kind, namespace: namespace.into(), name: name.into() }
     }
 
-    /// With its kind before it, whichever that is: `MachineDeployment/namespace/name`.
+    /// With the kind, for every kind: `MachineDeployment/namespace/name`.
     pub fn to_string_with_kind(&self) -> String {
         format!("{}/{}/{}", self.kind.name(), self.namespace, self.name)
     }
 
-    /// The group that a pool of the planner stands for; none for pools of other dialects.
+    /// The group of a planner's pool; `None` for pools of other dialects.
     pub fn of_pool(name: &str) -> Option<Self> {
         let mut parts = name.split('/');
         let of = match (parts.next()?, parts.next()?, parts.next()) {
@@ -78,8 +78,8 @@ impl fmt::Display for GroupRef {
     }
 }
 
-/// Which groups are scaled, as `--node-group-auto-discovery` of the cluster-autoscaler says it:
-/// `clusterapi:namespace=..,clusterName=..,label=value`. All that is said must hold; nothing said is all groups.
+/// Which groups are scaled, in the syntax of the cluster-autoscaler's `--node-group-auto-discovery`:
+/// `clusterapi:namespace=..,clusterName=..,label=value`. All parts must match; without any, all groups match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovery {
     /// Their namespace.
@@ -91,7 +91,7 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Whether a group is meant.
+    /// Whether a group matches.
     pub fn finds(&self, namespace: &str, cluster: &str, labels: &BTreeMap<String, String>) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.cluster.as_deref().is_none_or(|wanted| wanted == cluster)
@@ -126,13 +126,13 @@ impl FromStr for Discovery {
     }
 }
 
-/// What may be done with node groups in a plan.
+/// How a plan may use node groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Use {
-    /// They get nodes for pods.
+    /// The plan may add nodes for pods.
     #[default]
     Open,
-    /// Their nodes are counted, but another autoscaler decides about more.
+    /// Their nodes count, but another autoscaler scales them.
     Closed,
     /// They are left out.
     None,
@@ -143,16 +143,16 @@ pub enum Use {
 pub struct Held {
     /// One sentence, without its final period.
     pub reason: String,
-    /// Its missing machines are not being created: they are not waited for.
+    /// Its missing machines are not being created, so they are not waited for.
     pub stalled: bool,
 }
 
 /// How node groups become pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeGroups {
-    /// What may be done with them.
+    /// How a plan may use them.
     pub used: Use,
-    /// Those that one of these finds are scaled; without any, all that say how.
+    /// Groups that one of these matches are scaled; if empty, all groups with autoscaler annotations.
     pub discovery: Vec<Discovery>,
     /// Groups that get nothing for now, and why: their last machines failed.
     pub held: BTreeMap<GroupRef, Held>,
@@ -169,13 +169,13 @@ impl NodeGroups {
 /// says what its nodes offer.
 pub const REMEMBERED_ANNOTATION: &str = "millpond.dev/observed-node";
 
-/// What a node had, as it is remembered.
+/// Resources of a former node, stored on its group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Remembered {
-    /// All that it had.
+    /// Its capacity.
     #[serde(default)]
     pub capacity: Amounts,
-    /// What pods could use of it.
+    /// What pods could use.
     #[serde(default)]
     pub allocatable: Amounts,
     /// Labels that all nodes of the group had.
@@ -188,7 +188,7 @@ pub struct Remembered {
 pub struct Timing {
     /// Nodes that are used less than this, in thousandths, may go.
     pub utilization_milli: i64,
-    /// The same for nodes with GPUs, whose GPUs alone count.
+    /// The same for nodes with GPUs, of which only the GPUs count.
     pub gpu_utilization_milli: i64,
     /// How long a node must have been unneeded.
     pub unneeded_s: Seconds,
@@ -235,7 +235,7 @@ pub enum TroubleKind {
     Quota,
     /// It failed.
     Failed,
-    /// It should be a node by now.
+    /// It should have become a node by now.
     Late,
 }
 
@@ -250,10 +250,10 @@ impl TroubleKind {
     }
 }
 
-/// What is wrong with a machine.
+/// The failure of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// Which kind of trouble.
+    /// The kind of failure.
     pub kind: TroubleKind,
     /// The message of the infrastructure provider.
     pub message: String,
@@ -277,7 +277,7 @@ const QUOTA_WORDS: [&str; 13] = [
 ];
 
 impl Trouble {
-    /// What a machine says about itself; none while it may still become a node.
+    /// The failure that a machine reports; `None` while it may still become a node.
     pub fn of(status: &MachineStatus) -> Option<Self> {
         if status.node.is_some() {
             return None;

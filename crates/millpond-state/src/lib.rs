@@ -1,4 +1,4 @@
-//! From objects to a snapshot: a synchronous index over objects that are watched or read from files. No client, no
+//! Builds a snapshot from objects: a synchronous index over objects that are watched or read from files. No client, no
 //! clock.
 //!
 //! ```text

@@ -18,7 +18,7 @@ const CLIENT_LIMITS: [&str; 2] = ["--kube-api-qps=2000", "--kube-api-burst=4000"
 /// How long a kwok node's lease lasts: the default that kubelets use.
 const NODE_LEASE: &str = "40";
 
-/// Which controllers to run.
+/// The controllers to run.
 #[derive(Clone, Debug, Default)]
 pub struct ControllersBuilder {
     controller_manager: Option<String>,
@@ -48,8 +48,7 @@ impl ControllersBuilder {
         self
     }
 
-    /// One more stage for kwok. It takes the place of a stage that has the same
-    /// file name.
+    /// Adds a stage for kwok. It replaces a stage with the same file name.
     pub fn kwok_stage(mut self, file: impl Into<PathBuf>) -> Self {
         self.kwok_stages.push(file.into());
         self
@@ -123,7 +122,7 @@ impl ControllersBuilder {
     }
 }
 
-/// All files, except those whose name one of the `others` has.
+/// All files, except those with the name of one of the `others`.
 fn with_replacements(files: Vec<PathBuf>, others: &[PathBuf]) -> Vec<PathBuf> {
     let replaced = |file: &PathBuf| others.iter().any(|other| other.file_name() == file.file_name());
     files.into_iter().filter(|file| !replaced(file)).chain(others.iter().cloned()).collect()

@@ -56,7 +56,7 @@ impl EmbeddedServer {
         data_folder(self.scratch.path()).join("kubeconfig")
     }
 
-    /// Its data folder.
+    /// The path of its data folder.
     pub fn data_folder(&self) -> PathBuf {
         data_folder(self.scratch.path())
     }

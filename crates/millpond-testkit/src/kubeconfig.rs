@@ -17,7 +17,7 @@ pub struct Access {
     pub server: String,
     /// The certificates that the server's own is checked against, in PEM.
     pub ca_pem: String,
-    /// Bearer token, if that is how the user is known.
+    /// The user's bearer token, if there is one.
     pub token: Option<String>,
     /// Client certificate and its key, in PEM, if that is how.
     pub client_pem: Option<(String, String)>,

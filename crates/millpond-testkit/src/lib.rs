@@ -28,7 +28,7 @@
 //! so that a plain `cargo test` counts them as ignored, and
 //! `cargo test -- --ignored real_` (a step of `cargo xtask test`) runs them.
 //!
-//! Not here: what is tested. This room only starts and stops.
+//! This crate contains no tests; it only starts and stops what they need.
 
 mod child_reaper;
 mod cluster_api;

@@ -25,7 +25,7 @@ const ACCOUNTS: [(&str, &str); 3] = [
 /// An image.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
-    /// What it is called, with a tag.
+    /// Its name, with a tag.
     pub name: String,
     /// Other names of the same image.
     pub aliases: Vec<String>,
@@ -154,7 +154,7 @@ impl Image {
     }
 }
 
-/// The libraries of a program, with the loader that its header names; none for a static one.
+/// The libraries of a program, with the loader that its header names; empty for a static one.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("run `ldd`")?;
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -216,7 +216,7 @@ fn tar(folder: &Path, archive: &Path) -> Result<()> {
         .arg(folder)
         .arg("--file")
         .arg(archive);
-    // By name, so that the archive has no entry for the folder itself.
+    // Entry by entry, so that the archive has no entry for the folder itself.
     let mut entries: Vec<_> = fs::read_dir(folder)
         .with_context(|| format!("list `{}`", folder.display()))?
         .map(|entry| entry.map(|entry| entry.file_name()))

@@ -28,7 +28,7 @@ pub(crate) struct Pki {
 }
 
 impl Pki {
-    /// Makes a CA, a serving certificate and a service account key in `folder`. The server is known by `address`, too.
+    /// Creates a CA, a serving certificate and a service account key in `folder`. The certificate also names `address`.
     pub(crate) fn create(folder: &Path, address: &str) -> Result<Self> {
         let (ca, ca_pem, ca_key_pem) = authority()?;
         let account_key = service_account_key()?;

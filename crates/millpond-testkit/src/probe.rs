@@ -16,7 +16,7 @@ use crate::process::{POLL_INTERVAL, Process};
 /// A control plane takes 3 s on a quiet machine; this is for a busy one.
 const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// For one request.
+/// Time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An answer to `/readyz` is a few lines; a server that sends more is broken.

@@ -32,9 +32,9 @@ const LOG_TAIL_LINES: usize = 25;
 /// How [`Process::wait_for`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
-    /// It printed what was waited for.
+    /// It printed the expected text.
     Satisfied,
-    /// It ended before.
+    /// It exited before.
     Ended(ExitStatus),
     /// Neither.
     TimedOut,
@@ -103,14 +103,14 @@ impl Process {
         }
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it exits.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
         self.set_ended(status);
         Ok(status)
     }
 
-    /// Waits for it to end by itself, for so long at most.
+    /// Waits until it exits, for at most `limit`.
     pub fn wait_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + limit;
         loop {
@@ -128,7 +128,7 @@ impl Process {
     pub fn wait_for(&mut self, limit: Duration, mut satisfied: impl FnMut(&str) -> bool) -> Result<Waited> {
         let deadline = Instant::now() + limit;
         loop {
-            // In this order: what was printed before the end is read after it.
+            // The exit is polled first, so that output before it is read after it.
             let ended = self.poll()?;
             if satisfied(&self.printed()) {
                 return Ok(Waited::Satisfied);
@@ -143,7 +143,7 @@ impl Process {
         }
     }
 
-    /// All that it has printed.
+    /// Its output so far.
     pub fn printed(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -173,7 +173,7 @@ impl Process {
         Ok(status)
     }
 
-    /// Its children now. A child that has ended meanwhile is left out.
+    /// Its present children. A child that has exited meanwhile is left out.
     fn children(&self) -> Vec<OwnedFd> {
         let id = self.id();
         let ids = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
@@ -188,14 +188,14 @@ impl Process {
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
 
-    /// What Ctrl-C at its terminal does.
+    /// Sends the signal of Ctrl-C.
     pub fn interrupt(&self) -> Result<()> {
         self.signal(Signal::INT)
     }
 
     /// Sends any signal, e.g. SIGSTOP to play a process that hangs.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // Not waited for yet, so the id is still this child's.
+        // The child has not been waited for, so the id is still its own.
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
     }
@@ -220,7 +220,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing is left to do for a child that cannot be killed.
+        // A child that cannot be killed is left alone.
         let _ = self.kill();
     }
 }

@@ -17,13 +17,13 @@ use crate::scratch::Scratch;
 /// A port that was free may be taken a moment later by another test.
 const START_ATTEMPTS: u32 = 3;
 
-/// What both etcd and kube-apiserver say about a port that is taken.
+/// The message of etcd and kube-apiserver about a port in use.
 const PORT_TAKEN: &str = "address already in use";
 
 /// Where kube-apiserver listens where nothing else is said.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// What the cluster is to have.
+/// The options of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct RealClusterBuilder {
     controllers: ControllersBuilder,
@@ -52,7 +52,7 @@ impl RealClusterBuilder {
         self
     }
 
-    /// One more stage for kwok; see [`ControllersBuilder::kwok_stage`].
+    /// Adds a stage for kwok; see [`ControllersBuilder::kwok_stage`].
     pub fn kwok_stage(mut self, file: impl Into<PathBuf>) -> Self {
         self.controllers = self.controllers.kwok_stage(file);
         self
@@ -78,7 +78,7 @@ impl RealClusterBuilder {
         self
     }
 
-    /// One more flag for kube-apiserver.
+    /// Adds a flag for kube-apiserver.
     pub fn apiserver_arg(mut self, arg: impl Into<String>) -> Self {
         self.apiserver_args.push(arg.into());
         self
@@ -119,7 +119,7 @@ impl RealClusterBuilder {
         let mut command = Command::new(parts.path(&Part::KUBE_APISERVER)?);
         apiserver_args(&mut command, &store, (address, port), &pki, &tokens);
         if !self.service_accounts {
-            // Nothing mounts tokens then, and pods need not wait for accounts.
+            // Without it no tokens are mounted, and pods need not wait for service accounts.
             command.args(["--disable-admission-plugins", "ServiceAccount"]);
         }
         command.args(&self.apiserver_args);
@@ -162,7 +162,7 @@ fn apiserver_args(command: &mut Command, store: &str, listen: (&str, u16), pki: 
         .args(["--service-account-issuer", "https://kubernetes.default.svc"])
         .args(["--authorization-mode", "Node,RBAC"])
         .arg("--enable-bootstrap-token-auth=true")
-        // As in every cluster that kubeadm makes.
+        // As in clusters of kubeadm.
         .arg("--allow-privileged=true");
     let files: [(&str, &Path); 6] = [
         ("--tls-cert-file", &pki.server_file),
@@ -188,8 +188,8 @@ fn token() -> Result<String> {
 /// A running control plane. Dropping it kills it.
 #[derive(Debug)]
 pub struct RealCluster {
-    // In this order: those that would complain of a lost server go first, the
-    // folder that all of them write to goes last.
+    // Dropped in this order: processes that would complain about a lost server first, the folder that all of them write
+    // to last.
     controllers: Controllers,
     processes: Vec<Process>,
     parts: Parts,
@@ -240,7 +240,7 @@ impl RealCluster {
         &self.processes
     }
 
-    /// What else runs: the controllers of Kubernetes, kube-scheduler, kwok.
+    /// The other processes: the controllers of Kubernetes, kube-scheduler, kwok.
     pub fn controllers(&self) -> &Controllers {
         &self.controllers
     }

@@ -34,7 +34,7 @@ const PAUSE: &str = "localhost/pause:1";
 const BIN: &str = "opt/node/bin";
 /// Where the cache of real parts is on a machine.
 const REAL: &str = "/opt/real";
-/// What containerd says once it serves.
+/// containerd's message when it is ready.
 const SERVES: &str = "containerd successfully booted";
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
 /// Settings that kubelet reads, and would change for all of this machine.
@@ -177,8 +177,8 @@ fn pod_network(machine: &Machine) -> Result<String> {
     Ok(network.to_string())
 }
 
-/// What kubelet needs to be told here: cgroups of version 1 that it shares with others, no swap limits, no images that
-/// could be collected, and its server open to those whom the API server allows.
+/// Settings of kubelet for this environment: cgroups of version 1 that it shares with other processes, no swap limits,
+/// no image garbage collection, and a server open to users that the API server authorizes.
 pub fn kubelet_configuration() -> Value {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -216,7 +216,7 @@ impl Drop for Cgroups {
     fn drop(&mut self) {
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             let folder = hierarchy.path().join("k8s.io");
-            // Those of nodes that still run are not empty, and stay.
+            // Folders of running nodes are not empty, and are kept.
             for pod in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let _ = fs::remove_dir(pod.path());
             }

@@ -15,7 +15,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder whose name starts with `millpond-` and the given word.
+    /// Creates a folder whose name starts with `millpond-` and the given word.
     pub fn new(word: &str) -> Result<Self> {
         // tempfile makes folders with mode 0700.
         let mut folder = tempfile::Builder::new()

@@ -1,5 +1,5 @@
-//! A real sshd on loopback whose users see a folder of their own in one place: another machine, as far as builds of
-//! images are concerned.
+//! A real sshd on loopback whose users have a folder of their own mounted at one path: for builds of images it is
+//! another machine.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl Sshd {
         self.port
     }
 
-    /// What it has logged.
+    /// Its log so far.
     pub fn log(&self) -> String {
         self.process.log_tail()
     }

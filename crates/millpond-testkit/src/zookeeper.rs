@@ -110,7 +110,7 @@ impl ZooKeeper {
         self.scratch.path().join(name)
     }
 
-    /// What nodepool.yaml says about this server.
+    /// The configuration of this server in nodepool.yaml.
     pub fn nodepool_yaml(&self) -> String {
         format!(
             "zookeeper-servers:\n  - host: 127.0.0.1\n    port: {}\nzookeeper-tls:\n  cert: {}\n  key: {}\n  ca: {}\n",

@@ -33,7 +33,7 @@ const RENEWAL_WINDOW: Duration = Duration::from_secs(300);
 /// The version of the API that every supported vCenter speaks.
 const FIRST_ACTION: &str = "urn:vim25/6.5";
 
-/// What RetrieveServiceContent tells, as far as it is used.
+/// The used part of the result of RetrieveServiceContent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceContent {
     /// The version of the API: `8.0.2.0`.
@@ -79,7 +79,7 @@ impl Client {
         Self { transport, user: user.to_owned(), password, session, gate }
     }
 
-    /// What the vCenter says of itself. Logs in if there is no session yet.
+    /// The service content of vCenter. Logs in if there is no session.
     pub async fn content(&self) -> Result<ServiceContent> {
         Ok(self.session().await?.content.clone())
     }
@@ -231,11 +231,11 @@ fn refuses_account(fault: &str) -> bool {
 /// Decides when a login may be sent.
 #[derive(Debug, Default)]
 pub(crate) struct LoginGate {
-    /// All attempts of this client.
+    /// Number of attempts of this client.
     attempts: u64,
     /// Refusals since the last success.
     refusals: usize,
-    /// No login before this after a refusal.
+    /// The earliest time of the next login after a refusal.
     not_before: Option<Instant>,
     /// Attempts within the window, oldest first.
     recent: VecDeque<Instant>,
@@ -275,7 +275,7 @@ impl LoginGate {
 }
 
 fn held_back(wait: Duration, cause: &str) -> Error {
-    // Rounded up: a caller that waits that many whole seconds may log in.
+    // Rounded up, so that a caller that waits this many whole seconds may log in.
     Error::LoginHeldBack { seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0), cause: cause.to_owned() }
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong between this client and vCenter, and the reason that a condition shows for it.
+//! Errors between this client and vCenter, with the reason that a condition shows for each.
 
 use std::fmt;
 
@@ -45,16 +45,16 @@ impl fmt::Display for Reason {
 /// A failed call. No variant holds a password or a session cookie.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No connection, or it broke.
+    /// There is no connection, or it broke.
     #[error("cannot reach vCenter at {address}")]
     Unreachable {
         /// Host and port.
         address: String,
-        /// What the connection said.
+        /// The error of the connection.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// No answer in time.
+    /// There was no response in time.
     #[error("vCenter at {address} did not answer {method} within {seconds} s")]
     Timeout {
         /// Host and port.
@@ -69,7 +69,7 @@ pub enum Error {
     Certificate {
         /// Host and port.
         address: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// vCenter refused the account.
@@ -77,7 +77,7 @@ pub enum Error {
     Login {
         /// The account.
         user: String,
-        /// What vCenter said.
+        /// vCenter's message.
         message: String,
     },
     /// The client does not log in yet, to keep vCenter from locking the account.
@@ -94,7 +94,7 @@ pub enum Error {
     /// The account may not do this.
     #[error("the account lacks the privilege {privilege} on {object}")]
     Permission {
-        /// On what.
+        /// The object of the call.
         object: String,
         /// The missing privilege, as vCenter names it.
         privilege: String,
@@ -106,7 +106,7 @@ pub enum Error {
         method: &'static str,
         /// The type of the fault.
         kind: String,
-        /// What vCenter said.
+        /// vCenter's message.
         message: String,
     },
     /// An HTTP status that is not SOAP's.
@@ -122,7 +122,7 @@ pub enum Error {
     Malformed {
         /// The method.
         method: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }

@@ -52,7 +52,7 @@ pub struct FakeVCenter {
     _stop: DropGuard,
 }
 
-/// What connections share.
+/// The state that connections share.
 struct Inner {
     options: Options,
     world: Mutex<World>,
@@ -80,7 +80,7 @@ impl FakeVCenter {
         Ok(Self { inner, address, certificate, _stop: stop.drop_guard() })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -62,10 +62,10 @@ pub(crate) const QUICK_STATS: [PropertySet; 1] = [PropertySet {
     paths: &["summary.quickStats.overallCpuDemand", "summary.quickStats.guestMemoryUsage"],
 }];
 
-/// What a scheduled task tells.
+/// The properties of a scheduled task.
 pub(crate) const TASK: [PropertySet; 1] = [PropertySet { kind: "ScheduledTask", paths: &["info"] }];
 
-/// Everything that is known of one vCenter.
+/// The inventory of one vCenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// ESXi hosts.
@@ -97,7 +97,7 @@ pub struct Host {
     pub in_quarantine: bool,
     /// Display controllers and accelerators.
     pub pci: Vec<PciDevice>,
-    /// What the host's graphics manager says of its cards.
+    /// The host's graphics devices, as its graphics manager reports them.
     pub graphics: Vec<gpus::Graphics>,
     /// Identifiers of PCI devices with active passthrough.
     pub passthrough: Vec<String>,
@@ -114,7 +114,7 @@ pub struct Vm {
     pub instance_uuid: String,
     /// Whether it is a template, which never runs.
     pub is_template: bool,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: Option<Reference>,
     /// Whether it is powered on.
     pub powered_on: bool,
@@ -136,7 +136,7 @@ pub enum Connection {
     Connected,
     /// An administrator disconnected it, or the machine is orphaned or inaccessible.
     Disconnected,
-    /// It does not answer.
+    /// It does not respond.
     NotResponding,
 }
 
@@ -169,16 +169,16 @@ const HARMLESS: [&str; 8] = [
 ];
 
 impl ScheduledTask {
-    /// Whether it is enabled and does more than look or copy.
+    /// Whether the task is enabled and does more than read or copy.
     pub fn disturbs(&self) -> bool {
         self.enabled && !HARMLESS.contains(&self.method.as_str())
     }
 }
 
-/// What an update did.
+/// The effect of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// Something differs now.
+    /// Whether something differs now.
     pub(crate) changed: bool,
     /// The update named a part of a property: the object has to be read again.
     pub(crate) incomplete: bool,

@@ -42,7 +42,7 @@ const LOGOUT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sessions that may end one after the other without a usable inventory in between before that is a fault.
 const SILENT_RESTARTS: u32 = 2;
 
-/// What to connect to.
+/// The vCenter to connect to.
 #[derive(Clone, Debug, Default)]
 pub enum Wanted {
     /// No vCenter.
@@ -73,12 +73,12 @@ pub enum Freshness {
     },
 }
 
-/// What the cache holds.
+/// The content of the cache.
 #[derive(Debug, Default)]
 pub struct State {
     /// The inventory as of `observed_at`.
     pub inventory: Inventory,
-    /// Whether it can be trusted.
+    /// Whether it is recent enough to be used.
     pub freshness: Freshness,
     /// When vCenter last answered.
     pub observed_at: Option<Timestamp>,
@@ -128,7 +128,7 @@ impl Live {
                 () = self.keep(client.as_ref()) => false,
             };
             if let Some(client) = client {
-                // An open session counts against the server's limit; one that cannot be closed expires by itself.
+                // An open session counts against the server's limit; one that cannot be closed expires in time.
                 let _ = tokio::time::timeout(LOGOUT_TIMEOUT, client.logout()).await;
             }
             if stops {
@@ -315,7 +315,7 @@ impl Live {
     }
 
     fn report(&self, error: &Error) {
-        // That the client holds back is a consequence; the refusal that it follows from stays in place.
+        // The client's wait before another login follows from a refusal, so the refusal stays the reported reason.
         let known = self.read(|state| matches!(&state.freshness, Freshness::Stale { reason: Reason::LoginFailed, .. }));
         if matches!(error, Error::LoginHeldBack { .. }) && known {
             return;

@@ -31,14 +31,14 @@ pub(crate) enum From<'a> {
     Objects(&'a [Reference]),
 }
 
-/// One object of an answer.
+/// One object in a response.
 #[derive(Debug)]
 pub(crate) struct ObjectContent {
     pub(crate) object: Reference,
     pub(crate) properties: Vec<(String, Element)>,
 }
 
-/// What happened to an object.
+/// The kind of change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateKind {
     Enter,

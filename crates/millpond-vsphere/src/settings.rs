@@ -1,4 +1,4 @@
-//! Where vCenter is, who logs in, and which certificates are trusted.
+//! The address of vCenter, the credentials, and the accepted certificates.
 //!
 //! The names are those of govmomi's tools: `GOVMOMI_URL` is a bare host, `host:port` or a URL; `VC_HOST`, `VC_USER` and
 //! `VC_PASS` are read where it is not given.
@@ -10,7 +10,7 @@ use secrecy::SecretString;
 /// The path of the SOAP API where a URL names none.
 const SDK_PATH: &str = "/sdk";
 
-/// All that it takes to connect. `Debug` does not show the password.
+/// The settings of a connection. `Debug` does not show the password.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where vCenter is.
@@ -19,7 +19,7 @@ pub struct Settings {
     pub user: String,
     /// Its password.
     pub password: SecretString,
-    /// Which certificates are accepted.
+    /// The accepted certificates.
     pub trust: Trust,
 }
 
@@ -36,13 +36,13 @@ pub struct Endpoint {
     pub path: String,
 }
 
-/// Which certificates of vCenter are accepted.
+/// The accepted certificates of vCenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that the operating system trusts.
+    /// Certificates that the operating system trusts.
     #[default]
     System,
-    /// Those that a file of CA certificates vouches for.
+    /// Certificates signed by a CA in this file.
     CaFile(PathBuf),
     /// Exactly the one with this thumbprint (SHA-1 or SHA-256), whichever CA signed it.
     Thumbprint(Thumbprint),
@@ -85,10 +85,10 @@ pub enum SettingsError {
     /// A vCenter without an account.
     #[error("no account for vCenter: set {0}")]
     Missing(&'static str),
-    /// Not a host, `host:port` or URL.
+    /// The text is not a host, `host:port` or URL.
     #[error("`{0}` is not a host, host:port or URL")]
     Address(String),
-    /// Not a digest.
+    /// The text is not a digest.
     #[error("`{0}` is not a SHA-1 or SHA-256 thumbprint")]
     Thumbprint(String),
 }
@@ -221,7 +221,7 @@ fn trim_line(text: &str) -> String {
     text.trim_end_matches(['\n', '\r']).to_owned()
 }
 
-/// What Go's `strconv.ParseBool` takes for true.
+/// Whether Go's `strconv.ParseBool` parses the text as true.
 fn is_true(text: &str) -> bool {
     matches!(text.trim(), "1" | "t" | "T" | "true" | "TRUE" | "True")
 }

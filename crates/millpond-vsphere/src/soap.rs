@@ -38,12 +38,12 @@ pub(crate) fn reference(name: &str, to: &Reference) -> String {
     text
 }
 
-/// What a method returned; `method` is named in errors.
+/// The result of a method; `method` is named in errors.
 pub(crate) fn read(method: &'static str, answer: &Answer) -> Result<Element> {
     let malformed = |problem: String| Error::Malformed { method, problem };
     let envelope = match xml::parse(&answer.body) {
         Ok(envelope) => envelope,
-        // A proxy, or a vCenter whose services are starting, answers with a page.
+        // A proxy, or a vCenter whose services are starting, responds with an HTML page.
         Err(_) if answer.status != 200 => return Err(Error::Http { method, status: answer.status }),
         Err(error) => return Err(malformed(error.to_string())),
     };

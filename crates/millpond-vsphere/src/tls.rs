@@ -1,4 +1,4 @@
-//! Which certificates are accepted, as rustls asks it.
+//! The verification of server certificates for rustls.
 
 use std::path::PathBuf;
 use std::sync::Arc;

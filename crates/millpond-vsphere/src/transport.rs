@@ -1,4 +1,4 @@
-//! One SOAP request over HTTP. [`Transport`] is the seam that tests and other carriers use.
+//! One SOAP request over HTTP. Tests replace [`Transport`].
 
 use std::time::Duration;
 
@@ -125,8 +125,8 @@ fn session_cookie(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// What rustls says of a certificate, somewhere below an error of HTTP. An `io::Error` shows what it wraps by `get_ref`
-/// only, and connectors wrap one in another.
+/// The certificate error of rustls within an error of HTTP. An `io::Error` shows what it wraps by `get_ref` only, and
+/// connectors wrap one in another.
 fn certificate_problem(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     match error.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::InvalidCertificate(problem)) => return Some(problem.to_string()),

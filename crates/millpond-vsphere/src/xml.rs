@@ -21,7 +21,7 @@ pub(crate) struct Element {
     pub(crate) xsi_type: Option<Box<str>>,
     /// The attribute `type`, which references have.
     pub(crate) reference_type: Option<Box<str>>,
-    /// All text directly within, entities resolved.
+    /// The text directly within the element, with entities resolved.
     pub(crate) text: String,
     /// Child elements in order.
     pub(crate) children: Vec<Element>,
@@ -42,7 +42,7 @@ pub(crate) enum XmlError {
     /// More levels than [`DEEPEST`].
     #[error("elements are nested deeper than {DEEPEST}")]
     TooDeep,
-    /// No element, or one that does not end.
+    /// There is no element, or it is not closed.
     #[error("the document ends early")]
     Incomplete,
 }

@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Plan which nodes to buy and to remove, at what price, and why
     ///
     /// Reads pods, nodes, node pools and what belongs to them from files, or from the
-    /// current cluster, and changes nothing. Room on nodes that are there is used
+    /// current cluster, and changes nothing. Free capacity of existing nodes is used
     /// first; then the cheapest nodes are chosen that all rules of kube-scheduler
     /// and all limits allow, and a bound says how much cheaper any plan could be.
     #[command(after_help = "Examples:
@@ -176,7 +176,7 @@ pub(crate) enum Command {
     /// Print a script that completes commands and options
     #[command(visible_alias = "completions")]
     Completion(completion::CompletionArgs),
-    /// Print the version, and the version of Kubernetes whose API is served
+    /// Print the version, and the Kubernetes version of the API that is served
     #[command(after_help = "Examples:
   millpond version
   millpond version -o json")]

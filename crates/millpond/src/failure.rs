@@ -9,9 +9,9 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (1, "failed; the message says why"),
     (
         Code::Usage as u8,
-        "usage: an unknown command or option, a value that cannot be; for `plan --detailed-exitcode`: done, and the plan changes something",
+        "usage: an unknown command or option, or an invalid value; for `plan --detailed-exitcode`: done, and the plan changes something",
     ),
-    (Code::NotFound as u8, "there is nothing of that name"),
+    (Code::NotFound as u8, "no object has that name"),
     (Code::Conflict as u8, "conflict or limit: a directory, port or file that is in use"),
     (Code::Timeout as u8, "timeout: it takes longer than `--timeout` allows, and goes on by itself"),
     (Code::NotAllowed as u8, "not allowed: this user may not read or write there"),
@@ -64,11 +64,11 @@ pub(crate) fn report(problem: &anyhow::Error) -> ExitCode {
 }
 
 fn of(problem: &anyhow::Error) -> Option<&Failure> {
-    // Not by way of `chain`, which does not show what was attached with `context`.
+    // Not through `chain`, which does not show what was attached with `context`.
     problem.downcast_ref::<Failure>()
 }
 
-/// What failed and why in one line, then what to do.
+/// The error in one line with its causes, then the hint.
 pub(crate) fn describe(problem: &anyhow::Error) -> String {
     if let Some(refused) = connection_refused(problem) {
         return refused;
@@ -86,7 +86,7 @@ hint: {hint}"
     format!("error: {}{hint}", causes.join(": "))
 }
 
-/// What to say where nothing listens on the address of a cluster; what each library calls that does not help.
+/// The message for a refused connection to a cluster, instead of the wording of each library.
 fn connection_refused(problem: &anyhow::Error) -> Option<String> {
     let refused = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)

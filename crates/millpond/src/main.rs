@@ -16,10 +16,10 @@ use failure::{Code, Failure};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What is logged; the reference of the command line names it too.
+/// The variable with the log filter; the CLI reference names it too.
 const LOG_VARIABLE: &str = "MILLPOND_LOG";
-/// What is logged where it is not set: warnings, and the decisions about GPU jobs, which are few.
-/// A request that fails is reported once, by the command that made it.
+/// The default log filter: warnings, and the decisions about GPU jobs, which are few. A failed request is reported
+/// once, by the command that made it.
 const DEFAULT_LOG: &str = "warn,kube_client::client=off,millpond_gpu=info,millpond_agent=info";
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         return Ok(changes.exit_code());
     }
     if let Command::Ci(args) = &command {
-        // Not locked: a builder's workers log while it runs.
+        // Released, because a builder's workers log while it runs.
         drop(out);
         return commands::ci::run(args, &mut std::io::stdout(), &mut std::io::stderr());
     }

@@ -27,23 +27,23 @@ use self::wide::Wide;
 /// The specs of API machinery that need no container and no webhook.
 const FOCUS: &str = r"\[sig-api-machinery\].*(Watchers|FieldValidation|CustomResourceDefinition resources|Servers with support for Table|ServerSideApply|Garbage|Namespaces|Discovery|chunking).*\[Conformance\]";
 
-/// What cannot run here, or would take most of the time.
+/// Specs that cannot run here, or that would take most of the time.
 const SKIP: &str = r"Webhook|Slow";
 
-/// What Kubernetes demands of everything that bears its name.
+/// The specs of the Kubernetes conformance programme.
 const CONFORMANCE: &str = r"\[Conformance\]";
 
 /// Matches no spec.
 const NEVER: &str = "^$";
 
-/// What takes longer than ten seconds, on any server: these wait by the clock.
+/// Specs that take longer than ten seconds on any server, because they wait by the clock.
 const NOT_QUICK: &str =
     "orphan pods created by rc|return chunks of results|observe add, update, and delete|all pods are removed";
 
 /// Nodes for the specs that schedule.
 const NODES: usize = 3;
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {

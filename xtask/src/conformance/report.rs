@@ -1,4 +1,4 @@
-//! What a person reads after a conformance run.
+//! The report after a conformance run.
 
 use std::time::Duration;
 

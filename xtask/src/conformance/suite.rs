@@ -14,14 +14,13 @@ use millpond_testkit::real::{Part, Parts};
 
 use crate::ginkgo::{self, Outcome};
 
-/// For one process. Specs have shorter ones of their own; this ends a suite
-/// that hangs as a whole.
+/// Time limit of one process. Specs have shorter limits of their own; this one ends a suite that hangs as a whole.
 const SUITE_TIMEOUT: &str = "3h";
 
 /// Marks specs that want the cluster for themselves.
 const SERIAL: &str = "[Serial]";
 
-/// Which specs to run.
+/// The specs to run.
 pub(super) struct Selection<'a> {
     pub(super) focus: &'a str,
     pub(super) skip: &'a [&'a str],

@@ -17,9 +17,9 @@ const REASON: &str = " # ";
 /// The specs of the list.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wide {
-    /// What both servers are judged by.
+    /// Specs for both servers.
     pub(super) common: Vec<String>,
-    /// What only the real one is, each with the reason.
+    /// Specs for the real server only, each with the reason.
     pub(super) real_only: Vec<(String, String)>,
 }
 

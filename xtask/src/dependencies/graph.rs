@@ -20,12 +20,12 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// An SPDX expression.
     pub(crate) license: Option<String>,
-    /// Where it comes from; crates of the workspace have none.
+    /// Its registry; `None` for crates of the workspace.
     pub(crate) source: Option<String>,
     pub(crate) dependencies: Vec<Requirement>,
 }
 
-/// What a crate asks of another.
+/// A dependency of a crate on another.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Requirement {
     pub(crate) name: String,

@@ -1,4 +1,4 @@
-//! What `deny.toml` says, and which crates break it.
+//! The rules of `deny.toml`, and the crates that break them.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ impl Rules {
         Ok((!allowed).then(|| format!("its licence `{license}` is not allowed")))
     }
 
-    /// Crates that are there in several versions, beside those that `skip` names.
+    /// Crates with several versions in the graph, besides those that `skip` names.
     fn duplicates(&self, graph: &Graph) -> Vec<String> {
         if self.bans.multiple_versions != Level::Deny {
             return Vec::new();

@@ -11,7 +11,7 @@ use crate::cargo::build_millpond;
 
 /// Where they lie.
 const FOLDER: &str = "config/crds";
-/// What each file begins with.
+/// The first line of each file.
 const HEAD: &str = "# Made by `cargo xtask generate` from crates/millpond-api/src/crd; do not edit.\n";
 
 /// Asks the binary of this tree for its definitions. A file of a definition that is no more is an error.

@@ -18,19 +18,19 @@ use crate::tree;
 const GENERATORS: &[(&str, Generator)] =
     &[("types", types::generate), ("crds", crds::generate), ("reference", reference::generate)];
 
-/// Makes files from the tree at the given root. Must not write by itself, and
-/// gives the same bytes for the same tree.
+/// Generates files from the tree at the given root. Must not write them itself, and must give the same bytes for the
+/// same tree.
 type Generator = fn(&Path) -> Result<Vec<GeneratedFile>>;
 
 /// One file that a generator made.
 pub(crate) struct GeneratedFile {
-    /// Where it belongs, relative to the root of the tree.
+    /// Its path, relative to the root of the tree.
     pub(crate) path: PathBuf,
-    /// What it holds.
+    /// Its contents.
     pub(crate) contents: Vec<u8>,
 }
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Write nothing; fail if a file differs from what would be written

@@ -26,7 +26,7 @@ pub(super) struct Lists {
 #[serde(deny_unknown_fields)]
 struct Cannot {
     spec: String,
-    /// With whom.
+    /// The engines to compare.
     engines: Vec<Engine>,
     reason: String,
 }

@@ -1,5 +1,4 @@
-//! `cargo xtask karpenter-suite`: Karpenter's own end-to-end suite, unmodified,
-//! as the judge of whatever stands behind the API server.
+//! `cargo xtask karpenter-suite`: runs Karpenter's own end-to-end suite, unmodified, against Millpond or Karpenter.
 //!
 //! ```text
 //! specs (selection.txt, cannot.yaml) ─▶ worker ─▶ Stack: etcd, kube-apiserver, kube-scheduler,
@@ -38,10 +37,10 @@ use crate::{cargo, ginkgo, tree};
 /// Room for the specs that wait for a registration to time out.
 const LIMIT_MINUTES: u64 = 20;
 
-/// No spec of the selection takes half of it on any engine.
+/// Time limit of a spec of the selection, in minutes; none takes half of it on any engine.
 const SELECTION_LIMIT_MINUTES: u64 = 5;
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only specs whose name matches this expression
@@ -177,7 +176,7 @@ fn work(args: &Args, suite: &Suite, kit: &Kit, logs: &Path, specs: &[String]) ->
                 outcome.is_second_try = true;
                 println!("[{place}/{}] once more: {}", specs.len(), report::line(&outcome));
             }
-            // What a failed spec leaves behind would fail the next one as well.
+            // Start over after a failed spec, whose leftovers could fail the next one.
             idle = outcome.passed().then_some(stack);
             outcomes.push((place, outcome));
         }

@@ -1,10 +1,10 @@
-//! Which spec comes next.
+//! Chooses the next spec.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// These start a controller of their own, whose metrics listen on a port that
-/// the runner cannot choose: one at a time.
+/// These specs start a controller of their own, whose metrics use a port that the runner cannot choose: they run one at
+/// a time.
 const WITH_PORT: &str = "Chaos Runaway Scale-Up ";
 
 /// Specs that wait.

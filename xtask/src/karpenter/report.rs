@@ -1,4 +1,4 @@
-//! What a person reads after a run.
+//! The report after a run.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const MESSAGE_LINES: usize = 12;
 const SUMMARY_LINES: usize = 4;
 const SUMMARY_LETTERS: usize = 200;
 
-/// What came of the specs.
+/// The outcomes of the specs.
 pub(super) struct Results<'a> {
     pub(super) engine: Engine,
     pub(super) outcomes: Vec<Outcome>,
@@ -50,7 +50,7 @@ impl Results<'_> {
         Ok(sums)
     }
 
-    /// Those that failed and are not known to.
+    /// Failed specs that are not known to fail.
     fn unexpected(&self) -> Vec<&str> {
         let known = |outcome: &&Outcome| self.lists.why_not(self.engine, &outcome.name).is_none();
         let failed = self.outcomes.iter().filter(|outcome| !outcome.passed());

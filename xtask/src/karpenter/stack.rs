@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// What must be built for it, beyond a cluster.
+    /// The parts to build for it, besides those of a cluster.
     pub(crate) fn parts(self) -> &'static [Part] {
         match self {
             Self::Millpond => &[],
@@ -54,7 +54,7 @@ impl Engine {
     }
 }
 
-/// What stacks are made of.
+/// What stacks are built from.
 pub(crate) struct Kit {
     engine: Engine,
     parts: Parts,
@@ -63,7 +63,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// With parts that are built already; `millpond` tells where its binary is.
+    /// With parts that are built already; `millpond` returns the path of its binary.
     pub(crate) fn new(engine: Engine, parts: Parts, millpond: impl FnOnce() -> Result<PathBuf>) -> Result<Self> {
         let binary = match engine {
             Engine::Millpond => millpond()?,
@@ -82,7 +82,7 @@ impl Kit {
         self.engine
     }
 
-    /// For people.
+    /// The title for users.
     pub(crate) fn title(&self) -> Result<String> {
         Ok(match self.engine {
             Engine::Millpond => "`millpond controller`".to_owned(),
@@ -117,7 +117,7 @@ impl Kit {
                 crds
             }
         };
-        // What a client-side apply remembers of them is too long for an annotation.
+        // A client-side apply would store them in an annotation, for which they are too long.
         kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &crds).context("install the CRDs")?;
         kubectl
             .run(&["wait", "--for=condition=Established", "--timeout=60s", "crds", "--all"])
@@ -125,7 +125,7 @@ impl Kit {
         Ok(())
     }
 
-    /// What the engine's binary prints.
+    /// The output of the engine's binary.
     fn printed(&self, words: &[&str]) -> Result<String> {
         let output = Command::new(&self.binary).args(words).output().context("run millpond")?;
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -193,7 +193,7 @@ impl Stack {
         self.cluster.kubectl()
     }
 
-    /// In bytes.
+    /// Peak memory of the engine, in bytes.
     pub(crate) fn engine_peak_memory(&self) -> Result<u64> {
         Ok(process_usage(&self.engine)?.1)
     }
@@ -212,7 +212,7 @@ impl Stack {
 pub(crate) struct CpuSeconds(pub(crate) BTreeMap<String, f64>);
 
 impl CpuSeconds {
-    /// What was used since.
+    /// The usage since an earlier measurement.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         for (part, seconds) in &mut self.0 {
             *seconds -= before.0.get(part).unwrap_or(&0.0);
@@ -234,7 +234,7 @@ fn process_usage(process: &Process) -> Result<(f64, u64)> {
 /// CPU seconds and peak memory of a process, from the texts of
 /// `/proc/PID/stat` and `/proc/PID/status`.
 fn usage(stat: &str, status: &str) -> Result<(f64, u64)> {
-    /// Of every Linux that this runs on.
+    /// The same on every Linux that this runs on.
     const TICKS_PER_SECOND: f64 = 100.0;
     // The name of the program, in parentheses, may hold spaces.
     let after_name = stat.rsplit_once(')').context("a name in parentheses")?.1;

@@ -12,10 +12,10 @@ use super::stack::{Engine, Stack};
 use crate::ginkgo::{self, Outcome};
 use crate::tree;
 
-/// What the suite calls itself; full names start with it.
+/// The name of the suite; full names of specs start with it.
 const SUITE: &str = "Regression";
 
-/// What a spec that is given up has for its own cleaning up.
+/// Time for the cleanup of a spec that is given up.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Beyond that the process itself is given up.
@@ -41,8 +41,7 @@ impl Suite {
         Ok(Self { binary: parts.path(&Part::KARPENTER_SUITE)?, folder: folder.to_owned() })
     }
 
-    /// All names, sorted: the suite's own order is another one every time. Asks
-    /// the binary, no server.
+    /// All names, sorted, because the suite's own order changes with every run. Asks the binary, not a server.
     pub(super) fn list(&self) -> Result<Vec<String>> {
         let report = self.folder.join("list.json");
         let mut command = self.command(&report);
@@ -65,7 +64,7 @@ impl Suite {
             .arg(format!("--ginkgo.focus=^{SUITE} {}$", regex::escape(spec)))
             .arg(format!("--ginkgo.timeout={}s", limit.as_secs()))
             .arg(format!("--ginkgo.grace-period={}s", GRACE.as_secs()))
-            // Of Go's own framework, which is not to be the first to give up.
+            // No time limit of Go's own framework, which must not end the run first.
             .args(["--test.timeout=0", "--ginkgo.v"]);
         if stack.engine() == Engine::Millpond {
             let pool = POOLS.iter().find(|(prefix, _)| spec.starts_with(prefix)).context("every spec has a pool")?.1;

@@ -1,17 +1,17 @@
-//! What a race measures, side by side.
+//! The figures of a race, side by side.
 
 use serde::Serialize;
 
 use crate::karpenter::stack::{CpuSeconds, Engine};
 
-/// Claims that come within so many seconds of each other were bought together.
-/// Karpenter waits a second for more pods before it plans again.
+/// Claims created within this many seconds of each other were bought in one round. Karpenter waits a second for more
+/// pods before it plans again.
 const ROUND_GAP_S: f64 = 0.5;
 
 /// The part of the rival's time that Millpond may take.
 const TIME_SHARE: f64 = 1.0 / 3.0;
 
-/// Of one run, or the median of several.
+/// The figures of one run, or the median of several.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Figures {
@@ -37,7 +37,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// On one line.
+    /// The figures on one line.
     pub(super) fn line(&self) -> String {
         format!(
             "{:.1} s, {} claims in {} rounds, {} nodes, ${:.3}/h",

@@ -14,7 +14,7 @@ use super::scenario::{self, POOL, QUIET, Scenario};
 use super::watch::{Event, Watches};
 use crate::karpenter::stack::{Kit, Stack};
 
-/// For each act.
+/// Time limit of each act.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// After all pods run: nodes that were bought beyond need may still come.
@@ -133,18 +133,17 @@ impl Race {
     }
 }
 
-/// What is known of the cluster.
+/// The observed state of the cluster.
 #[derive(Default)]
 struct Seen {
-    /// Whether they run.
+    /// By pod, whether it runs.
     pods: BTreeMap<String, bool>,
-    /// Those that were there before a watch was broken off, and have not come
-    /// again since.
+    /// Pods that existed before a watch ended, and that the new watch has not listed.
     missing: BTreeSet<String>,
     pods_gone: usize,
     /// When the last pod changed.
     last_pod: Option<Instant>,
-    /// All that ever were.
+    /// All claims that ever existed.
     claims: BTreeSet<String>,
     /// When each was first seen.
     claimed: Vec<Instant>,

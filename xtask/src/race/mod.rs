@@ -29,7 +29,7 @@ use crate::cargo;
 use crate::karpenter::stack::{Engine, Kit};
 use crate::real_cluster::ensure_parts;
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only this scenario (repeatable): burst, zones, scale-down
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Measure this binary of `millpond`, and build none
     #[arg(long, value_name = "FILE", conflicts_with = "debug")]
     binary: Option<PathBuf>,
-    /// Then make all pods anew, on the nodes that are there: what the stack itself takes
+    /// Then make all pods anew, on the existing nodes: what the stack itself takes
     #[arg(long)]
     again: bool,
     /// Fail as well if Millpond takes more than a third of Karpenter's time

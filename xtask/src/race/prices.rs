@@ -1,5 +1,4 @@
-//! What nodes cost: the instance types of Karpenter's KWOK provider, which are
-//! those of Millpond's catalogue `kwok`.
+//! Prices of nodes: the instance types of Karpenter's KWOK provider, which are those of Millpond's catalogue `kwok`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +21,7 @@ type Offering = (String, String, String);
 pub(super) struct Prices(BTreeMap<Offering, f64>);
 
 impl Prices {
-    /// Those of Karpenter.
+    /// Reads Karpenter's prices.
     pub(super) fn read(parts: &Parts) -> Result<Self> {
         let files = parts.data_files(&Part::KARPENTER)?;
         let file = files.iter().find(|file| file.ends_with("instance_types.json")).context("no file of types")?;
@@ -76,7 +75,7 @@ impl Prices {
         Ok(Self(prices))
     }
 
-    /// Of a Node, by its labels.
+    /// The price of a Node, by its labels.
     pub(super) fn of_node(&self, node: &Value) -> Result<f64> {
         let label = |name: &str| node["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
         let offering = (label(TYPE), label(ZONE), label(CAPACITY_TYPE));

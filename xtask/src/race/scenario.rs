@@ -1,4 +1,4 @@
-//! What happens in a race: the objects, and what is counted.
+//! The scenarios of a race: their objects, and what is counted.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Scenario {
         }
     }
 
-    /// For people.
+    /// The title for users.
     pub(super) fn title(self, pods: usize) -> String {
         match self {
             Self::Burst => format!("burst: {pods} pods of {DEPLOYMENTS} Deployments"),
@@ -56,7 +56,7 @@ impl Scenario {
         }
     }
 
-    /// All pods of the workload, at first.
+    /// The number of pods at the start.
     pub(super) fn pods(self, pods: usize) -> usize {
         let deployments = self.deployments(pods);
         deployments.iter().filter_map(|deployment| deployment["spec"]["replicas"].as_u64()).map(to_usize).sum()
@@ -149,7 +149,7 @@ pub(super) fn pool(engine: Engine) -> Vec<Value> {
         "kind": "NodePool",
         "metadata": {"name": POOL},
         "spec": {
-            // Nothing but what the scenario asks for moves.
+            // Nodes change only as the scenario asks.
             "disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "Never"},
             "template": {"spec": {
                 "expireAfter": "Never",
@@ -165,7 +165,7 @@ pub(super) fn pool(engine: Engine) -> Vec<Value> {
     vec![class, pool]
 }
 
-/// What makes a pool consolidate at once, all nodes if it has to.
+/// The change that makes a pool consolidate at once, all nodes if necessary.
 pub(super) fn consolidation() -> Value {
     json!({"spec": {"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}}})
 }

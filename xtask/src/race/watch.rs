@@ -1,4 +1,4 @@
-//! What is seen of a cluster, with the time at which it was seen.
+//! Watches a cluster, and records when each change was seen.
 //!
 //! kubectl passes on what the server says, a line for every event, and of pods
 //! only those that run: to poll a thousand of them, or to have every change of
@@ -13,15 +13,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use millpond_testkit::Kubectl;
 
-/// Something that happened.
+/// A change that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A pod runs, and stays or is to end.
     Pod { name: String, running: bool },
     /// A pod that ran is gone.
     PodGone { name: String },
-    /// The pods that are there come once more. A busy server breaks off the
-    /// watches that do not keep up with it.
+    /// The existing pods are listed again. A busy server ends watches that do not keep up with it.
     PodsAgain,
     /// A claim is there.
     Claim { name: String },
@@ -87,14 +86,14 @@ impl Drop for Watches {
 #[derive(Default)]
 struct Running {
     child: Option<Child>,
-    /// No other is to follow.
+    /// Whether no further watch follows.
     over: bool,
 }
 
 impl Running {
     fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

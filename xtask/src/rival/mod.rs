@@ -25,7 +25,7 @@ const QUICK_PODS: usize = 200;
 /// Every saved workload has it.
 const PODS_FILE: &str = "pods.yaml";
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The workload: one of those of `millpond bench`
@@ -123,7 +123,7 @@ fn rows(command: &mut Command) -> Result<Vec<Row>> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("read the rows of {command:?}"))
 }
 
-/// What was saved: one workload, or several in folders that have their names.
+/// The saved workloads: a single one, or several in folders of their names.
 fn workloads(saved: &Path) -> Result<Vec<(Option<String>, PathBuf)>> {
     if saved.join(PODS_FILE).exists() {
         return Ok(vec![(None, saved.to_owned())]);

@@ -15,8 +15,7 @@ pub(super) struct Build {
 }
 
 impl Build {
-    /// Starts to build what the cache does not have. Fails at once if it
-    /// cannot be built at all.
+    /// Starts building the parts that the cache lacks. Fails at once if they cannot be built here.
     pub(super) fn start(wanted: &[Part]) -> Result<Self> {
         let parts = Parts::locate()?;
         let missing = missing(&parts, wanted)?;

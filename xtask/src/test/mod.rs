@@ -36,7 +36,7 @@ const RIVAL: &str = "rival";
 /// The steps that need the real parts.
 const REAL: &[&str] = &[REAL_CLUSTER, CONFORMANCE, KARPENTER_SUITE, RIVAL];
 
-/// What the command line says.
+/// Arguments of the command.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Leave out what needs the real parts of Kubernetes (and so Go)
@@ -155,7 +155,7 @@ fn plan(args: &Args) -> Vec<Stage> {
     // The guides of the real-cluster suites show how many nodes pods get that arrive at once; beside a compiler they
     // arrive over seconds.
     let clusters = vec![parts, Step::tests(REAL_CLUSTER, &["--workspace", "--", "--ignored", IGNORED_PREFIX])];
-    // These mostly wait, so that they fit beside each other.
+    // These mostly wait, so they can run in parallel.
     let karpenter = vec![Step::xtask(KARPENTER_SUITE, &["karpenter-suite", "--selection", "--clusters", "2"])];
     let beside = vec![
         Step::xtask(CONFORMANCE, &["k8s-conformance", "--quick"]),
@@ -166,7 +166,7 @@ fn plan(args: &Args) -> Vec<Stage> {
     vec![vec![checks], vec![tests], vec![vec![clippy, docs]], vec![clusters], vec![karpenter, beside]]
 }
 
-/// Which of the parts are not in the cache yet.
+/// The parts that are not in the cache.
 fn missing(parts: &Parts, wanted: &[Part]) -> Result<Vec<Part>> {
     let mut missing = Vec::new();
     for part in wanted {

@@ -12,16 +12,16 @@ use crate::cargo::cargo;
 /// One line of the plan.
 pub(super) struct Step {
     pub(super) name: &'static str,
-    /// What a person would type to do the same, or an explanation.
+    /// The equivalent command line, or an explanation.
     pub(super) detail: String,
     pub(super) work: Work,
 }
 
-/// What a step does.
+/// The work of a step.
 pub(super) enum Work {
     /// cargo with these arguments and variables.
     Cargo(&'static [&'static str], &'static [(&'static str, &'static str)]),
-    /// `cargo test` with these arguments. A run of no test at all fails.
+    /// `cargo test` with these arguments. A run without any test fails.
     Tests(Vec<&'static str>),
     /// `cargo xtask` with these arguments. The last line that it prints goes into the summary.
     Xtask(&'static [&'static str]),
@@ -29,7 +29,7 @@ pub(super) enum Work {
     Task(fn() -> Result<String>),
     /// Waits for what is built in the background.
     AwaitParts,
-    /// Not run, for this reason: said in the plan and in the summary.
+    /// Not run, for this reason, which the plan and the summary show.
     Nothing(String),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Work {
 pub(super) enum Show {
     /// Straight through, while the step runs alone.
     AtOnce,
-    /// As one block when the step ends, while other steps run beside it.
+    /// As one block when the step ends, while other steps run in parallel.
     AtTheEnd,
 }
 

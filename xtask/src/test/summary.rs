@@ -1,11 +1,11 @@
-//! What ran, what did not, and how it went.
+//! The summary: what ran, what did not, and the results.
 
 use std::fmt;
 use std::time::Duration;
 
 /// How a step ended.
 pub(super) enum Outcome {
-    /// With a word about it, or none.
+    /// With a remark, which may be empty.
     Passed(String),
     Failed(String),
     NotRun(String),

@@ -1,4 +1,4 @@
-//! Which crate depends on which, and what every crate's manifest has.
+//! Checks which crate depends on which, and the common parts of every crate's manifest.
 //!
 //! The table of crates in `docs/ARCHITECTURE.md` is the only list: a crate depends on exactly the crates of ours that
 //! its row names. Its tests may use more ([`may_test_with`]).
@@ -13,7 +13,7 @@ use crate::cargo::Package;
 const PAGE: &str = "docs/ARCHITECTURE.md";
 /// The section that holds it.
 const SECTION: &str = "## Crates";
-/// What the last cell of a row says of a crate that depends on none of ours.
+/// The last cell in the row of a crate that depends on no crate of the workspace.
 const NOTHING: &str = "nothing";
 
 /// The tests of any crate may start servers.

@@ -4,7 +4,7 @@
 
 use super::{Finding, SourceFile, Tree};
 
-/// The crate whose controllers decide.
+/// The crate of the controllers.
 const CONTROLLERS: &str = "crates/millpond-controllers/src";
 /// The one module that writes and deletes claims.
 const TURN: &str = "crates/millpond-controllers/src/turn.rs";

@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::cargo::{self, Metadata};
 use crate::tree;
 
-/// Something that is not as it should be.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: PathBuf,

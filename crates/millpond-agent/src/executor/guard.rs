@@ -1,4 +1,4 @@
-//! Directories that other programs fill: what was in them before, and the removal of all the rest.
+//! Directories that other programs fill: records their content, and later removes everything else.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! One step: how to undo it is written down first, then it is done.
+//! One step: the way to undo it is recorded first, then the step is performed.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ impl Executor {
         Ok(self.root.join(relative))
     }
 
-    /// Writes down how to undo a step, unless an earlier attempt or step did so for the same thing.
+    /// Records how to undo a step, unless an earlier attempt or step recorded that for the same target.
     pub(super) fn prepare(&mut self, step: &Step, journal: &mut Journal) -> Result<(), StepError> {
         match step {
             Step::WriteFile(file) => {

@@ -1,4 +1,4 @@
-//! What a host without kubelet must not have: checked after every reset.
+//! Checks after every reset that nothing of kubelet is left on the host.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const LISTEN: &str = "0A";
 /// How long a stopped service may take to disappear.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is still there of kubelet, if anything is.
+/// What is left of kubelet, if anything.
 pub(super) fn leftover(root: &Path) -> Option<String> {
     let mut last = None;
     let clean = poll(PATIENCE, &AtomicBool::new(false), || {

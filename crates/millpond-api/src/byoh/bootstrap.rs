@@ -119,7 +119,7 @@ pub struct K8sInstallerConfigSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct K8sInstallerConfigStatus {
-    /// Whether the Secret is there.
+    /// Whether the Secret exists.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ready: bool,
     /// Secret with the keys `install` and `uninstall`.

@@ -50,14 +50,14 @@ pub enum DownloadMode {
     Online,
 }
 
-/// What a host is to be.
+/// Desired state of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ByoHostSpec {
     /// Machine that holds the host. Absent on a free host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// Greatest epoch that was ever given out; none is used twice.
+    /// Highest epoch ever assigned; epochs are never reused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub epoch: i64,
     /// Keeps the host out of every match.
@@ -69,7 +69,7 @@ pub struct ByoHostSpec {
     /// Secret with the scripts `install` and `uninstall`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installation_secret: Option<ObjectReference>,
-    /// Script that undoes the installation.
+    /// Script that reverts the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uninstallation_script: Option<String>,
     /// How the host joins.
@@ -98,7 +98,7 @@ pub struct ByoHostSpec {
     pub priority: i32,
 }
 
-/// Which machine holds a host. It is written by compare-and-swap on the resource version.
+/// The machine that holds a host. Written by compare-and-swap on the resource version.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
@@ -116,7 +116,7 @@ pub struct Claim {
     pub since: Option<Time>,
 }
 
-/// Why a host is kept out.
+/// Why a host is quarantined.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct Quarantine {
     /// In a sentence.
@@ -126,7 +126,7 @@ pub struct Quarantine {
     pub since: Option<Time>,
 }
 
-/// Where a host is in its life.
+/// The phase of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Deserialize, Serialize)]
 pub enum HostState {
     /// The agent has not reported facts yet.
@@ -144,11 +144,11 @@ pub enum HostState {
     Draining,
     /// The agent resets it.
     Cleaning,
-    /// Kept out, with a reason.
+    /// Quarantined, with a reason.
     Quarantined,
     /// The agent does not renew its Lease.
     Offline,
-    /// Taken out of service for good.
+    /// Permanently out of service.
     Retired,
 }
 
@@ -184,7 +184,7 @@ impl HostState {
     }
 }
 
-/// What a host is seen to be.
+/// Observed state of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ByoHostStatus {
@@ -261,7 +261,7 @@ pub struct NetworkStatus {
     pub is_default: bool,
 }
 
-/// How far the agent is with a plan.
+/// The agent's progress with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanProgress {

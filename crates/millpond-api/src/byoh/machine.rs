@@ -113,10 +113,10 @@ pub struct ByoMachineStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Initialization {
-    /// The infrastructure is there.
+    /// Whether the infrastructure exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<bool>,
-    /// The Secret with bootstrap data is there.
+    /// Whether the Secret with bootstrap data exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_created: Option<bool>,
 }

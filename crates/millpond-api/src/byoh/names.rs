@@ -39,7 +39,7 @@ pub const INSTALLER_FINALIZER: &str = "k8sinstallerconfig.infrastructure.cluster
 /// Keeps a ByoHost while a machine holds it.
 pub const HOST_FINALIZER: &str = "byohost.infrastructure.cluster.x-k8s.io";
 
-/// What provider IDs of own hosts begin with; the name of the host follows.
+/// Prefix of provider ids of own hosts; the name of the host follows.
 pub const PROVIDER_ID: &str = "byoh://";
 /// Namespace of the hosts' Leases.
 pub const LEASE_NAMESPACE: &str = "millpond-hosts";

@@ -41,10 +41,10 @@ pub struct ResolvedReference {
     pub name: String,
 }
 
-/// Why a reference names nothing.
+/// Why a reference is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// A field that is needed is empty.
+    /// A required field is empty.
     #[error("the reference has no `{0}`")]
     Missing(&'static str),
     /// `apiGroup` and `apiVersion` differ.

@@ -10,9 +10,9 @@ use super::{Problems, Reference};
 /// A Cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
-    /// Nothing happens to it.
+    /// Whether its controllers ignore it.
     pub paused: bool,
-    /// What its pools are made from, if a ClusterClass makes them.
+    /// The topology, if a ClusterClass creates the pools.
     pub topology: Option<Topology>,
     /// Its control plane.
     pub control_plane: Option<Reference>,
@@ -27,11 +27,11 @@ pub struct Topology {
     pub class: String,
     /// The Kubernetes version.
     pub version: String,
-    /// Values that all parts start from.
+    /// Values for all parts.
     pub variables: BTreeMap<String, Value>,
     /// The pools.
     pub pools: Vec<TopologyPool>,
-    /// Whether `workers` is there at all.
+    /// Whether `workers` is present.
     pub has_workers: bool,
 }
 
@@ -44,13 +44,13 @@ pub struct TopologyPool {
     pub class: String,
     /// How many machines; left to the autoscaler without it.
     pub replicas: Option<i64>,
-    /// Where they are.
+    /// Its failure domain.
     pub failure_domain: Option<String>,
     /// Labels that its MachineDeployment and machines get.
     pub labels: BTreeMap<String, String>,
     /// Annotations that its MachineDeployment gets.
     pub annotations: BTreeMap<String, String>,
-    /// Values of its own.
+    /// Values for this pool only.
     pub overrides: BTreeMap<String, Value>,
     /// The entry as it is.
     pub raw: Value,
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// The same, whatever is wrong with it.
+    /// Like [`Self::read`], ignoring errors.
     pub fn of(spec: &Value) -> Self {
         Self::read(spec, &Problems::new())
     }

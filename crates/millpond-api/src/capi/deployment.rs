@@ -18,7 +18,7 @@ pub enum IntOrPercent {
 }
 
 impl IntOrPercent {
-    /// The number, of so many; surges are rounded up, what may be missing is rounded down.
+    /// The number, for this total. A surge is rounded up, the number of unavailable machines down.
     pub fn of(self, total: i64, round_up: bool) -> i64 {
         match self {
             Self::Count(count) => count,
@@ -48,9 +48,9 @@ impl IntOrPercent {
 pub enum Strategy {
     /// One after the other.
     RollingUpdate {
-        /// So many more than wanted.
+        /// How many machines above the desired number may exist.
         max_surge: IntOrPercent,
-        /// So many fewer than wanted.
+        /// How many machines below the desired number may be missing.
         max_unavailable: IntOrPercent,
     },
     /// When a client deletes an old one.
@@ -76,7 +76,7 @@ impl Strategy {
     }
 }
 
-/// Which machines go first when there are too many.
+/// The order in which surplus machines are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletionOrder {
     /// Any.
@@ -98,26 +98,26 @@ impl DeletionOrder {
     }
 }
 
-/// A MachineDeployment: so many machines of a template, replaced in turn when it changes.
+/// A MachineDeployment: a number of machines of a template, replaced step by step when the template changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
     /// The cluster.
     pub cluster_name: String,
     /// Number of machines; absent: one, or what the autoscaler's bounds give.
     pub replicas: Option<i64>,
-    /// Labels by which its machines are known.
+    /// Labels that select its machines.
     pub selector: BTreeMap<String, String>,
-    /// What the machines are.
+    /// The template of its machines.
     pub template: MachineTemplate,
     /// How they are replaced.
     pub strategy: Strategy,
-    /// Which go first.
+    /// The order of deletion.
     pub deletion_order: DeletionOrder,
     /// Machines of an unchanged template are replaced too, after this time.
     pub rollout_after: Option<crate::time::Time>,
-    /// Old sets that are kept (v1beta1).
+    /// Number of old sets to keep (v1beta1).
     pub revision_history: Option<i64>,
-    /// Nothing happens to it.
+    /// Whether its controllers ignore it.
     pub paused: bool,
 }
 
@@ -146,24 +146,24 @@ impl Deployment {
         }
     }
 
-    /// The same, whatever is wrong with it.
+    /// Like [`Self::read`], ignoring errors.
     pub fn of(spec: &Value) -> Self {
         Self::read(spec, &Problems::new())
     }
 }
 
-/// A MachineSet: so many machines of a template.
+/// A MachineSet: a number of machines of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineSet {
     /// The cluster.
     pub cluster_name: String,
     /// Number of machines.
     pub replicas: Option<i64>,
-    /// Labels by which its machines are known.
+    /// Labels that select its machines.
     pub selector: BTreeMap<String, String>,
-    /// What the machines are.
+    /// The template of its machines.
     pub template: MachineTemplate,
-    /// Which go first.
+    /// The order of deletion.
     pub deletion_order: DeletionOrder,
 }
 
@@ -185,7 +185,7 @@ impl MachineSet {
         }
     }
 
-    /// The same, whatever is wrong with it.
+    /// Like [`Self::read`], ignoring errors.
     pub fn of(spec: &Value) -> Self {
         Self::read(spec, &Problems::new())
     }
@@ -194,15 +194,15 @@ impl MachineSet {
 /// The phase that Cluster API gives a MachineDeployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// As many machines as wanted; not that they are ready.
+    /// It has the desired number of machines, ready or not.
     Running,
-    /// Fewer than wanted.
+    /// It has fewer machines than desired.
     ScalingUp,
-    /// More than wanted, or it goes.
+    /// It has more machines than desired, or is being deleted.
     ScalingDown,
     /// No longer used.
     Failed,
-    /// Not set yet.
+    /// Not set.
     #[default]
     Unknown,
 }
@@ -230,7 +230,7 @@ impl Phase {
         }
     }
 
-    /// What Cluster API computes from what is wanted and what is there.
+    /// The phase as Cluster API computes it from desired and actual numbers.
     pub fn compute(desired: Option<i64>, actual: i64, deleting: bool) -> Self {
         match desired {
             _ if deleting => Self::ScalingDown,
@@ -242,26 +242,26 @@ impl Phase {
     }
 }
 
-/// What a MachineDeployment or MachineSet is seen to be.
+/// Observed state of a MachineDeployment or MachineSet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeploymentStatus {
-    /// The generation that this speaks of.
+    /// The generation that the status is about.
     pub observed_generation: i64,
     /// Machines; absent until they are counted.
     pub replicas: Option<i64>,
-    /// Those that are ready.
+    /// Number of ready machines.
     pub ready: i64,
-    /// Those that have been ready for long enough.
+    /// Number of machines that have been ready for long enough.
     pub available: i64,
     /// Number of up-to-date ones.
     pub updated: i64,
-    /// Those that are missing or not available.
+    /// Number of missing or unavailable machines.
     pub unavailable: i64,
     /// Cluster API's phase.
     pub phase: Phase,
     /// Labels by which its machines are known, as text.
     pub selector: String,
-    /// What is so.
+    /// Its conditions.
     pub conditions: Vec<Condition>,
 }
 
@@ -289,7 +289,7 @@ impl DeploymentStatus {
         }
     }
 
-    /// The same, whatever is wrong with it.
+    /// Like [`Self::read`], ignoring errors.
     pub fn of(status: &Value) -> Self {
         Self::read(status, &Problems::new())
     }

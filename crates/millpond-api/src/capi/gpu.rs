@@ -16,7 +16,7 @@ pub const LEAST_HARDWARE_VERSION: u32 = 17;
 
 /// VMX key: map devices above 4 GiB.
 pub const USE_64BIT_MMIO: &str = "pciPassthru.use64bitMMIO";
-/// VMX key: room for devices above 4 GiB, in GiB.
+/// VMX key: size of the address space for devices above 4 GiB, in GiB.
 pub const MMIO_SIZE_GB: &str = "pciPassthru.64bitMMIOSizeGB";
 
 /// A vendor whose devices are accelerators.
@@ -87,22 +87,22 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// What is to be said about a device.
+/// The result of checking a device id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// A GPU of the table.
     Known(&'static Gpu),
-    /// Vendor and device are exchanged; this is what was meant, and the GPU if the table has it.
+    /// Vendor and device are exchanged; with the corrected id, and the GPU if the table has it.
     Swapped(DeviceId, Option<&'static Gpu>),
     /// A vendor of GPUs, but the table does not have the device.
     UnknownDevice(Vendor),
-    /// Of such a vendor, but certainly no GPU.
+    /// A device of such a vendor that is certainly no GPU.
     Other(&'static str),
     /// Another vendor: network cards, FPGAs and the like are devices too.
     NotGpu,
 }
 
-/// Looks a device up, the other way round as well.
+/// Looks a device up, also with vendor and device exchanged.
 pub fn check_device(id: DeviceId) -> Check {
     let swapped = DeviceId { vendor: id.device, device: id.vendor };
     if let Some(gpu) = table::find(id) {
@@ -121,18 +121,18 @@ pub fn check_device(id: DeviceId) -> Check {
     }
 }
 
-/// The room above 4 GiB that devices of so much memory together need, in GiB: twice the next power of two.
+/// The address space above 4 GiB, in GiB, for devices with this much memory in total: twice the next power of two.
 pub fn mmio_size_gb(total_gb: u32) -> u32 {
     2 * total_gb.max(1).next_power_of_two()
 }
 
-/// What is wrong with the text of an id.
+/// Why the text of an id is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// Neither hexadecimal nor decimal.
+    /// It is neither hexadecimal nor decimal.
     #[error("is no PCI id: write it as `0x10DE`, `\"10DE\"` or 4318")]
     NotAnId,
-    /// More than 16 bits, or nothing.
+    /// It is empty or has more than 16 bits.
     #[error("is out of range: PCI ids are 0x0001 to 0xFFFF")]
     OutOfRange,
 }

@@ -11,7 +11,7 @@ use crate::time;
 
 static NOTHING: Value = Value::Null;
 
-/// What was wrong with the fields of an object, gathered while it is read.
+/// Errors in the fields of an object, collected while it is read.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Invalid>>);
 
@@ -21,7 +21,7 @@ impl Problems {
         Self::default()
     }
 
-    /// One more.
+    /// Adds an error.
     pub fn say(&self, field: impl Into<String>, problem: impl Into<String>) {
         self.0.borrow_mut().push(Invalid::new(field, problem));
     }
@@ -71,7 +71,7 @@ impl<'v> Look<'v> {
         self.text(key).unwrap_or_default().to_owned()
     }
 
-    /// Text that says something.
+    /// A text that is not empty.
     pub(super) fn some_text(&self, key: &str) -> Option<String> {
         self.text(key).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
     }

@@ -9,10 +9,10 @@ use super::{Problems, Reference};
 use crate::meta::Condition;
 use crate::time::{self, Time};
 
-/// What a machine starts with.
+/// The bootstrap data of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bootstrap {
-    /// A secret that is there.
+    /// A Secret that exists.
     DataSecret(String),
     /// A bootstrap template (of a machine: its config), which makes one.
     Config(Reference),
@@ -20,7 +20,7 @@ pub enum Bootstrap {
     Missing,
 }
 
-/// When a taint of a machine is on its node.
+/// When a taint of a machine is set on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Propagation {
     /// As long as the machine has it.
@@ -43,7 +43,7 @@ pub struct MachineTaint {
     pub propagation: Propagation,
 }
 
-/// What is said of machines alike: by a MachineDeployment, a MachineSet, or a Machine of itself.
+/// The part of a spec that MachineDeployments, MachineSets and Machines have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineTemplate {
     /// Labels of the machines.
@@ -54,11 +54,11 @@ pub struct MachineTemplate {
     pub cluster_name: String,
     /// The Kubernetes version.
     pub version: Option<String>,
-    /// What they start with.
+    /// Their bootstrap data.
     pub bootstrap: Bootstrap,
-    /// What they are; missing only where the manifest left it out.
+    /// Their infrastructure; missing only if the manifest left it out.
     pub infrastructure: Option<Reference>,
-    /// Where they are.
+    /// Their failure domain.
     pub failure_domain: Option<String>,
     /// Taints of their nodes (v1beta2).
     pub taints: Vec<MachineTaint>,
@@ -70,7 +70,7 @@ pub struct MachineTemplate {
     pub volume_detach_timeout_s: Option<i64>,
     /// How long the Node may take to go; 10 s without it.
     pub deletion_timeout_s: Option<i64>,
-    /// The machine, as its provider names it.
+    /// The provider id.
     pub provider_id: Option<String>,
 }
 
@@ -123,29 +123,29 @@ impl MachineTaint {
     }
 }
 
-/// What became of a machine.
+/// Observed state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineStatus {
     /// `Pending`, `Provisioning`, `Provisioned`, `Running`, `Deleting`, `Failed` …
     pub phase: String,
     /// The name of its node.
     pub node: Option<String>,
-    /// The secret that it starts with is there.
+    /// Whether its bootstrap Secret exists.
     pub bootstrap_ready: bool,
-    /// Its infrastructure is there.
+    /// Whether its infrastructure exists.
     pub infrastructure_ready: bool,
-    /// What is so.
+    /// Its conditions.
     pub conditions: Vec<Condition>,
     /// Why it will never run, if so: reason and message.
     pub failure: Option<(String, String)>,
-    /// Since when its node is drained.
+    /// When the drain of its node began.
     pub drain_started: Option<Time>,
 }
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// What is said of it; labels and annotations are those of the object and not here.
+    /// Its spec; labels and annotations are those of the object and are not included.
     pub spec: MachineTemplate,
     /// Observed state.
     pub status: MachineStatus,
@@ -158,7 +158,7 @@ impl Machine {
         Self { spec, status: MachineStatus::look(&Look::new(status, "status", problems)) }
     }
 
-    /// The same, whatever is wrong with it.
+    /// Like [`Self::read`], ignoring errors.
     pub fn of(spec: &Value, status: &Value) -> Self {
         Self::read(spec, status, &Problems::new())
     }

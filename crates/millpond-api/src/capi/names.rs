@@ -12,13 +12,13 @@ pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
 pub const TEMPLATE_HASH: &str = "machine-template-hash";
 /// On machines of the control plane (label).
 pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
-/// The entry of a cluster's topology that a MachineDeployment stands for (label).
+/// The entry of a cluster's topology that a MachineDeployment belongs to (label).
 pub const TOPOLOGY_DEPLOYMENT: &str = "topology.cluster.x-k8s.io/deployment-name";
-/// On everything that a topology makes (label).
+/// On all objects that a topology creates (label).
 pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
-/// Which Machine goes first when replicas are fewer (annotation, on a Machine; its value does not matter).
+/// The Machine is deleted first when its set is scaled down (annotation on a Machine; its value does not matter).
 pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
-/// Leave this object alone (annotation).
+/// Controllers ignore the object (annotation).
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// The Machine of a Node (annotation, on a Node).
 pub const NODE_MACHINE: &str = "cluster.x-k8s.io/machine";
@@ -43,7 +43,7 @@ pub const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
 pub const MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
 /// The most machines of a node group (annotation).
 pub const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
-/// What annotations about a node's capacity begin with.
+/// Prefix of annotations about a node's capacity.
 pub const CAPACITY: &str = "capacity.cluster-autoscaler.kubernetes.io/";
 /// Cores (annotation).
 pub const CAPACITY_CPU: &str = "capacity.cluster-autoscaler.kubernetes.io/cpu";
@@ -65,7 +65,7 @@ pub const CAPACITY_LABELS: &str = "capacity.cluster-autoscaler.kubernetes.io/lab
 pub const CAPACITY_TAINTS: &str = "capacity.cluster-autoscaler.kubernetes.io/taints";
 /// Volumes that drivers attach, `driver=limit,…` (annotation).
 pub const CAPACITY_CSI_DRIVER: &str = "capacity.cluster-autoscaler.kubernetes.io/csi-driver";
-/// What annotations with options of one group begin with.
+/// Prefix of annotations with the options of a group.
 pub const OPTIONS: &str = "cluster.x-k8s.io/autoscaling-options-";
 
 /// The accelerator of a node (label, on a Node): until the driver reports GPUs, the autoscaler knows they will come.

@@ -16,15 +16,15 @@ const MOST_WEIGHT: i64 = 100;
 pub struct Options {
     /// Nodes that are used less than this, in thousandths, may go.
     pub utilization_milli: Option<i64>,
-    /// The same for nodes with GPUs, whose GPUs alone count.
+    /// The same for nodes with GPUs, of which only the GPUs count.
     pub gpu_utilization_milli: Option<i64>,
     /// How long a node must have been unneeded.
     pub unneeded_s: Option<i64>,
     /// How long a node that is not ready must have been unneeded.
     pub unready_s: Option<i64>,
-    /// How long a node may take to come.
+    /// How long a machine may take to become a node, in seconds.
     pub provision_s: Option<i64>,
-    /// How long a node may take to become ready.
+    /// How long a node may take to become ready, in seconds.
     pub startup_s: Option<i64>,
 }
 
@@ -49,12 +49,12 @@ pub struct NodeGroup {
     pub weight: i64,
     /// How it is scaled.
     pub options: Options,
-    /// What is probably not what was meant.
+    /// Probable mistakes.
     pub warnings: Vec<Invalid>,
 }
 
 impl NodeGroup {
-    /// Reads a group; none if it has no bounds. Contradictory bounds are errors: such a pool is not scaled.
+    /// Reads a group; `None` if it has no bounds. Contradictory bounds are errors: such a pool is not scaled.
     pub fn of(sources: &Sources<'_>) -> Result<Option<Self>, Vec<Invalid>> {
         let annotations = sources.annotations;
         let warnings = Problems::new();
@@ -76,7 +76,7 @@ impl NodeGroup {
     }
 }
 
-/// The bounds of a pool by its annotations; none if it has none.
+/// The bounds in a pool's annotations; `None` if it has none.
 pub fn bounds(annotations: &BTreeMap<String, String>, warnings: &Problems) -> Result<Option<(i64, i64)>, Vec<Invalid>> {
     let given = |key: &str| annotations.get(key).map(|text| text.trim());
     let (min, max) = match (given(names::MIN_SIZE), given(names::MAX_SIZE)) {

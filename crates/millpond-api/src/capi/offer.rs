@@ -1,4 +1,4 @@
-//! What a node of a pool offers to the scheduler, before there is one: capacity, labels, taints.
+//! The capacity, labels and taints that a future node of a pool will offer to kube-scheduler.
 //!
 //! | | in this order; a later one fills what the earlier ones leave out |
 //! |---|---|
@@ -17,14 +17,14 @@ use crate::amounts::{self, Amounts};
 use crate::karpenter::{Taint, TaintEffect};
 use crate::{labels, quantity};
 
-/// Pods of a node where no object says how many.
+/// Maximum number of pods on a node if no object specifies one.
 pub const DEFAULT_PODS: i64 = 110;
 
 /// The fewest cores, and the memory if none is given, that the vSphere provider makes machines with.
 const LEAST_VSPHERE_CPUS: i64 = 2;
 const DEFAULT_VSPHERE_MEMORY_MIB: i64 = 2048;
 
-/// What is known of a pool.
+/// The objects of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
     /// Annotations of the MachineDeployment, MachineSet or MachinePool.
@@ -37,7 +37,7 @@ pub struct Sources<'a> {
     pub bootstrap: Option<&'a Value>,
 }
 
-/// What a node offers.
+/// The offer of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeOffer {
     /// Thousandths of `cpu`, whole units of all else; `cpu` and `memory` are missing where they are unknown.
@@ -46,7 +46,7 @@ pub struct NodeOffer {
     pub labels: BTreeMap<String, String>,
     /// Taints.
     pub taints: Vec<Taint>,
-    /// The resource that its GPUs are, and how many.
+    /// Resource name and number of its GPUs.
     pub gpu: Option<(String, i64)>,
     /// Volumes that drivers can attach.
     pub attach_limits: BTreeMap<String, i64>,
@@ -57,12 +57,12 @@ pub struct NodeOffer {
 }
 
 impl NodeOffer {
-    /// Whether enough is known to plan with a node that is not there yet.
+    /// Whether enough is known to plan with a node that does not exist yet.
     pub fn is_sized(&self) -> bool {
         self.capacity.get("cpu").is_some() && self.capacity.get("memory").is_some()
     }
 
-    /// Combines what is known; unreadable values are reported and left out.
+    /// Combines the sources; unreadable values are reported and left out.
     pub fn read(sources: &Sources<'_>, problems: &Problems) -> Self {
         let mut offer = Self::default();
         if let Some(bootstrap) = sources.bootstrap {
@@ -105,7 +105,7 @@ impl NodeOffer {
         }
     }
 
-    /// What the fields of known templates come to.
+    /// Reads the fields of known templates.
     fn read_spec(&mut self, spec: &Value) {
         let machine_type = spec["instanceType"].as_str().or_else(|| spec["vmSize"].as_str());
         self.machine_type = machine_type.filter(|it| !it.is_empty()).map(ToOwned::to_owned);
@@ -244,7 +244,7 @@ impl NodeOffer {
     }
 }
 
-/// The field that an annotation is.
+/// The path of an annotation, for messages.
 pub(super) fn annotation(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
@@ -287,7 +287,7 @@ pub fn gpus_of(devices: &Value) -> Option<(String, i64)> {
         match gpu::check_device(DeviceId { vendor: id("vendorId")?, device: id("deviceId")? }) {
             Check::Known(gpu) => Some(gpu.vendor.resource()),
             Check::UnknownDevice(vendor) => Some(vendor.resource()),
-            // A machine with exchanged ids never starts; what it would offer is known all the same.
+            // A machine with exchanged ids never starts, but its GPUs are known.
             Check::Swapped(..) | Check::Other(_) | Check::NotGpu => None,
         }
     };

@@ -141,7 +141,7 @@ pub enum PciDevice {
 pub struct Reading {
     /// What it says.
     pub file: PoolFile,
-    /// What is probably not what was meant, or was put right.
+    /// Probable mistakes, and mistakes that were corrected.
     pub warnings: Vec<FileError>,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::look::Look;
 use super::{Problems, Version};
 
-/// An object that another one names.
+/// A reference to another object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Reference {
     /// The group.
@@ -21,8 +21,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Reads one in either form. An `apiGroup` with a version in it, as people write who come from v1beta1, is taken
-    /// apart.
+    /// Reads a reference in either form. An `apiGroup` that contains a version, as written by users of v1beta1, is
+    /// split.
     pub fn read(value: &Value, path: &str, problems: &Problems) -> Option<Self> {
         Self::look(&Look::new(value, path, problems))
     }
@@ -46,7 +46,7 @@ impl Reference {
         Some(Self { group: group.to_owned(), version, kind, name, namespace: look.some_text("namespace") })
     }
 
-    /// In the form of a version; `served` is the version of the other object, which v1beta1 writes down.
+    /// In the form of a version; `served` is the version of the referenced object, which v1beta1 includes.
     pub fn write(&self, version: Version, served: &str, namespace: &str) -> Value {
         match version {
             Version::V1Beta1 => json!({

@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use super::import::{self, ImportError, Options};
 use super::{Catalog, text};
 
-/// The label that tells the name of the catalogue.
+/// The label with the name of the catalogue.
 pub const LABEL: &str = "millpond.dev/catalog";
 /// The key of its text.
 pub const KEY: &str = "catalog";
-/// Where Millpond's own objects live.
+/// The namespace of Millpond's own objects.
 pub const NAMESPACE: &str = "millpond-system";
 /// The most bytes that Kubernetes takes as the data of a ConfigMap.
 pub const LIMIT_BYTES: usize = 1 << 20;
@@ -32,7 +32,7 @@ pub const LIMIT_BYTES: usize = 1 << 20;
 pub fn read(file: &str, name: &str, text: &str) -> Result<Catalog, ImportError> {
     let options = Options { name: name.to_owned(), ..Options::default() };
     let mut catalog = import::read(file, text.as_bytes(), None, &options)?.catalog;
-    // Its text may have been written under another name.
+    // The text may contain another name.
     name.clone_into(&mut catalog.name);
     Ok(catalog)
 }

@@ -72,7 +72,7 @@ impl Provider {
 /// How capacity is bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CapacityType {
-    /// At the list price, for as long as wanted.
+    /// Bought at the list price, without a time limit.
     OnDemand,
     /// Cheaper, and taken back when the cloud needs it.
     Spot,
@@ -116,9 +116,9 @@ pub struct Offering {
     pub price_nanos_hour: u64,
     /// The price is a stated fraction of another one, not a published fact.
     pub estimated: bool,
-    /// Whether it can be bought at all.
+    /// Whether it can be bought.
     pub available: bool,
-    /// How many are left, of reserved capacity.
+    /// Nodes left, for reserved capacity.
     pub reservation_count: Option<u32>,
 }
 
@@ -168,7 +168,7 @@ pub struct InstanceType {
     pub extended: BTreeMap<String, u64>,
     /// Labels beyond those that the provider's rules give.
     pub labels: BTreeMap<String, String>,
-    /// What the machine and the node keep for themselves.
+    /// What the machine and the node reserve for themselves.
     pub overhead: Overhead,
     /// Ways to buy it, by zone, then capacity type.
     pub offerings: Vec<Offering>,
@@ -251,7 +251,7 @@ impl InstanceType {
 pub struct Catalog {
     /// `aws`, or the name of a file.
     pub name: String,
-    /// Whose machines.
+    /// The provider of the machines.
     pub provider: Provider,
     /// The region of all offerings; empty when there is none.
     pub region: String,
@@ -271,7 +271,7 @@ impl Catalog {
         self.types.binary_search_by(|candidate| candidate.name.as_str().cmp(name)).ok().map(|index| &self.types[index])
     }
 
-    /// The name most like a misspelt one.
+    /// The name most similar to an unknown one.
     pub fn nearest(&self, name: &str) -> Option<&str> {
         nearest(name, self.types.iter().map(|candidate| candidate.name.as_str()))
     }

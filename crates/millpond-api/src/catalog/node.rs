@@ -1,4 +1,4 @@
-//! What a node of a type has, and what pods can use of it, under the settings of kubelet that its class makes.
+//! The capacity and allocatable resources of a node, by its type and the kubelet settings of its class.
 
 use super::overhead::Reserved;
 use super::{InstanceType, Resources};
@@ -45,7 +45,7 @@ fn with_settings(rule: Reserved, settings: Option<&Amounts>) -> Reserved {
 }
 
 impl Resources {
-    /// The amount of a resource by its name; none where it is not known here.
+    /// The amount of a resource by its name; `None` if the resource is unknown.
     pub fn get(&self, resource: &str) -> Option<u64> {
         match resource {
             "cpu" => Some(self.cpu_milli),

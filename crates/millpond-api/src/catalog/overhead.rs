@@ -1,5 +1,4 @@
-//! What a machine and its node keep for themselves, by the rules of each of
-//! Karpenter's providers.
+//! What a machine and its node reserve for themselves, by the rules of each of Karpenter's providers.
 //!
 //! | Rule | AWS | GCP | KWOK |
 //! |---|---|---|---|
@@ -61,7 +60,7 @@ impl Overhead {
     }
 }
 
-/// What the rules look at.
+/// The properties of a machine that the rules use.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine<'a> {
     /// Its name.
@@ -91,7 +90,7 @@ pub fn by_rule(provider: Provider, machine: Machine<'_>) -> Overhead {
     }
 }
 
-/// The root disk of a node whose class says nothing about it.
+/// The root disk of a node whose class does not set its size.
 pub fn default_storage_bytes(provider: Provider) -> u64 {
     match provider {
         Provider::Gcp => 100 * GIB,

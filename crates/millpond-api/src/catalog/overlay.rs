@@ -11,9 +11,8 @@
 //! by itself, which a type has if one of its offerings matches. Surcharges of
 //! all that match add up. A price never falls below 0.
 //!
-//! Overlays in a cluster have one rule more: of two with the same weight that
-//! say something about the same offering the one that would lose is not used
-//! at all, and says so in its status ([`conflicts`]).
+//! One more rule applies to overlays in a cluster: of two with the same weight that set something for the same
+//! offering, the one that would lose is not applied, and its status says so ([`conflicts`]).
 
 mod conflict;
 mod file;
@@ -92,11 +91,11 @@ impl PriceRule {
 pub struct Overlay {
     /// Its name.
     pub name: String,
-    /// The greater goes first.
+    /// Overlays of higher weight win.
     pub weight: u32,
     /// All must hold.
     pub requirements: Vec<Requirement>,
-    /// What becomes of the price.
+    /// The price rule.
     pub price: Option<PriceRule>,
     /// Nano-dollars an hour for each node, on top.
     pub surcharge_nanos_hour: u64,
@@ -104,7 +103,7 @@ pub struct Overlay {
     pub capacity: BTreeMap<String, u64>,
 }
 
-/// What an overlay did.
+/// The effect of an overlay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The overlay.
@@ -118,7 +117,7 @@ impl Overlay {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// The greater goes first.
+    /// Higher weight first.
     fn precedence(&self) -> (Reverse<u32>, Reverse<&str>) {
         (Reverse(self.weight), Reverse(&self.name))
     }
@@ -149,7 +148,7 @@ pub fn apply(catalog: &mut Catalog, overlays: &[Overlay]) -> Vec<Applied> {
     apply_for(catalog, &LabelValues::new(), overlays)
 }
 
-/// The same for nodes of a pool, whose labels overlays may ask for as well.
+/// The same for nodes of a pool, whose labels overlays may require as well.
 pub fn apply_for(catalog: &mut Catalog, pool: &LabelValues, overlays: &[Overlay]) -> Vec<Applied> {
     let ordered = ordered(overlays);
     let mut applied: Vec<_> =

@@ -14,10 +14,10 @@ pub struct Range {
     pub high: u64,
 }
 
-/// What is wrong with the text of a range.
+/// Why the text of a range is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// One end is no quantity.
+    /// One end is not a quantity.
     #[error("`{text}` {source}")]
     End {
         /// The end.
@@ -25,10 +25,10 @@ pub enum RangeError {
         /// Why.
         source: QuantityError,
     },
-    /// Nothing is in it.
+    /// The range is empty.
     #[error("no number is in the range `{0}`")]
     Empty(String),
-    /// There is no end.
+    /// The text is not a range.
     #[error("`{0}` is not a range such as `4`, `4..16`, `4..`, `..16` or `>=8`")]
     Syntax(String),
 }
@@ -98,7 +98,7 @@ pub enum Sort {
     Name,
 }
 
-/// What is asked for; an empty list asks for nothing.
+/// A query; empty fields match everything.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
     /// Milli-cores.

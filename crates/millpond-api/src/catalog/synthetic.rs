@@ -49,7 +49,8 @@ pub fn kwok() -> Catalog {
     catalog("kwok", Provider::Kwok, zones.to_vec(), "the formulas of Karpenter's KWOK provider", types)
 }
 
-/// What a machine of no known price would cost by KWOK's formula: $0.025 a core and $0.001 for 10⁹ bytes of memory.
+/// The estimated price of a machine of unknown price, by KWOK's formula: $0.025 a core and $0.001 for 10⁹ bytes of
+/// memory.
 pub fn kwok_price(cpu_milli: u64, memory_bytes: u64) -> u64 {
     let sum = u128::from(cpu_milli) * 25_000_000 / 1000 + u128::from(memory_bytes) / 1000;
     u64::try_from(sum).unwrap_or(u64::MAX)

@@ -411,7 +411,7 @@ fn encode_type(catalog: &Catalog, of: &InstanceType, text: &mut String) {
     }
     let told = of.extended.iter().filter(|(name, count)| rule.extended.get(*name) != Some(*count));
     told.for_each(|(name, count)| put("resource", &format!("{name}:{count}")));
-    // What the rules give and the type does not have.
+    // Extended resources that the rules give and the type does not have.
     let lacking = rule.extended.keys().filter(|name| !of.extended.contains_key(*name));
     lacking.for_each(|name| put("resource", &format!("{name}:0")));
 }

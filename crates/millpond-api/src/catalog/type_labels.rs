@@ -36,7 +36,7 @@ fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
 /// All but zone and capacity type.
 fn fixed(catalog: &Catalog, of: &InstanceType) -> LabelValues {
     let mut labels = LabelValues::new();
-    // What the type says itself comes last and holds; only of operating systems there are several.
+    // The type's own labels come last and win; only operating systems may have several values.
     each(catalog, of, |key, value| match labels.entry(key.to_owned()) {
         Entry::Vacant(entry) => {
             entry.insert(vec![value.to_owned()]);
@@ -95,7 +95,8 @@ pub(super) fn each(catalog: &Catalog, of: &InstanceType, mut tell: impl FnMut(&s
     of.operating_systems.iter().for_each(|system| put(OS, system));
 }
 
-/// What EC2 publishes of the type's family. Instances run on shared hardware: no price of another tenancy is known.
+/// The labels that EC2's documentation gives for the family. Instances run on shared hardware: no price of another
+/// tenancy is known.
 fn put_ec2(of: &InstanceType, put: &mut impl FnMut(&str, &str)) {
     let Some(facts) = ec2::facts(&of.naming, &of.arch) else { return };
     let truth = |is: bool| if is { "true" } else { "false" };

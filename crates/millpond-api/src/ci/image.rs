@@ -1,7 +1,7 @@
 //! `millpond.dev/v1alpha1` DiskImage, ImageBuild and ImageUpload: images that builders make, and where they are.
 //!
-//! A DiskImage stands for an image of nodepool.yaml; its spec is what an operator asks for. Builds and uploads are
-//! records of builders, which write both halves in one step. Deleting one of them deletes what it stands for.
+//! A DiskImage represents an image of nodepool.yaml; operators write its spec. Builds and uploads are records of
+//! builders, which write spec and status in one step. Deleting a record deletes the build or upload that it describes.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct DiskImage {
     /// Name and so on.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What an operator asks for.
+    /// Desired state.
     #[serde(default)]
     pub spec: DiskImageSpec,
     /// Reports of the builders.
@@ -31,7 +31,7 @@ pub struct DiskImage {
 
 kind!(DiskImage, GROUP, "v1alpha1", "DiskImage", "diskimages", namespaced: false);
 
-/// What an operator asks for.
+/// The desired state of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskImageSpec {
@@ -46,7 +46,7 @@ pub struct DiskImageSpec {
     pub build_request: Option<Time>,
 }
 
-/// What builders say about an image.
+/// The status of an image, from the builders.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskImageStatus {
@@ -62,7 +62,7 @@ pub struct DiskImageStatus {
     /// What happens next: `UpToDate`, `Building`, `BackOff`, `Paused` …
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
-    /// The same in words.
+    /// What happens next, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The newest build that is ready.
@@ -100,7 +100,7 @@ pub struct ImageBuildSpec {
     pub build_id: String,
 }
 
-/// What became of a build.
+/// The status of a build.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageBuildStatus {
@@ -168,7 +168,7 @@ pub struct ImageUploadSpec {
     pub upload_id: String,
 }
 
-/// What became of an upload.
+/// The status of an upload.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageUploadStatus {

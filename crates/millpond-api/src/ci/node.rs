@@ -55,11 +55,11 @@ pub struct RequestReference {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its identity: a request of the same name later is another one.
+    /// Its uid, to tell it from a later request of the same name.
     pub uid: String,
 }
 
-/// What is known of a node.
+/// The record of a node.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CINodeStatus {

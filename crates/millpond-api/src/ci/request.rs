@@ -51,7 +51,7 @@ pub struct NodeRequestSpec {
     /// Of requests with the same precedence, lower numbers come first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i64,
-    /// Which requests come before all others.
+    /// Precedence of the request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub precedence: Precedence,
     /// The tenant whose limits its nodes count against.
@@ -80,7 +80,7 @@ impl NodeRequestSpec {
     }
 }
 
-/// Which requests come before all others, in Zuul's words.
+/// Precedence of a request, with Zuul's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precedence {
@@ -107,7 +107,7 @@ impl Precedence {
     }
 }
 
-/// Where a request stands.
+/// The phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestPhase {
@@ -116,7 +116,7 @@ pub enum RequestPhase {
     Requested,
     /// Its nodes are being launched.
     Pending,
-    /// Its nodes are there.
+    /// Its nodes are ready.
     Fulfilled,
     /// No pool can provide its nodes.
     Failed,
@@ -133,11 +133,11 @@ impl fmt::Display for RequestPhase {
     }
 }
 
-/// What came of a request.
+/// The status of a request.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRequestStatus {
-    /// Where it stands; absent until a launcher has seen it.
+    /// Its phase; absent until a launcher has seen it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RequestPhase>,
     /// Since when.
@@ -157,7 +157,7 @@ pub struct NodeRequestStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What a pool says about a request.
+/// The answer of a pool to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct PoolReason {
     /// The pool.

@@ -18,14 +18,14 @@ pub struct SoftwareFactory {
     /// Desired state.
     #[serde(default)]
     pub spec: SoftwareFactorySpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: SoftwareFactoryStatus,
 }
 
 kind!(SoftwareFactory, GROUP, "v1", "SoftwareFactory", "softwarefactories", namespaced: true);
 
-/// What a deployment is to have.
+/// The desired state of a deployment.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 pub struct SoftwareFactorySpec {
     /// Its domain: the API is at `https://FQDN/nodepool/api/`.
@@ -34,7 +34,7 @@ pub struct SoftwareFactorySpec {
     /// Launcher and builder.
     #[serde(default, skip_serializing_if = "is_default")]
     pub nodepool: NodepoolSpec,
-    /// Labels of everything that is made.
+    /// Labels of all created objects.
     #[serde(default, rename = "extraLabels", skip_serializing_if = "is_default")]
     pub extra_labels: std::collections::BTreeMap<String, String>,
     /// Parts that Millpond does not manage.
@@ -107,7 +107,7 @@ pub struct StorageSpec {
     pub class_name: Option<String>,
 }
 
-/// What is of a deployment.
+/// The observed state of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SoftwareFactoryStatus {
@@ -117,7 +117,7 @@ pub struct SoftwareFactoryStatus {
     /// The generation that the rest speaks of.
     #[serde(default, skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// Which program wrote this.
+    /// The program that wrote the status.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reconciled_by: String,
     /// `nodepool-launcher` and `nodepool-builder` among them.

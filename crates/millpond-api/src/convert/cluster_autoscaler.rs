@@ -41,7 +41,7 @@ const DEFAULT_MOST: u64 = 200;
 /// Annotation of Millpond's own: dollars an hour, which Cluster Autoscaler's kwok provider has no field for.
 const PRICE: &str = "millpond.dev/price-per-hour";
 
-/// What the ConfigMaps hold.
+/// The content of the ConfigMaps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Templates {
     pub(super) nodes: Vec<(TemplateNode, Value)>,

@@ -102,7 +102,7 @@ pub(super) struct Pool {
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) taints: Vec<Taint>,
     pub(super) limits: Amounts,
-    /// Nodes that it never goes below.
+    /// Minimum number of nodes.
     pub(super) least: u64,
     /// Requirements on labels that no machine has, each with its index.
     pub(super) own: Vec<(usize, PoolRequirement)>,
@@ -185,7 +185,7 @@ impl Pool {
 }
 
 impl Machine {
-    /// What is left for pods: capacity without what is reserved.
+    /// Capacity less the reserved resources.
     pub(super) fn allocatable(&self) -> Amounts {
         let mut left = self.capacity.clone();
         for (name, amount) in self.kube_reserved.iter().chain(self.system_reserved.iter()) {

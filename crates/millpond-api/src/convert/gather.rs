@@ -13,7 +13,7 @@ use crate::scaling_advisor::ScalingConstraint;
 /// The annotation in which kubectl keeps what was applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Everything that can be converted.
+/// All objects that can be converted.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
     pub(super) pools: Vec<(NodePool, Value)>,
@@ -21,7 +21,7 @@ pub struct Input {
     pub(super) constraints: Vec<(ScalingConstraint, Value)>,
     pub(super) templates: Templates,
     pub(super) catalogs: Vec<Catalog>,
-    /// Kinds that were seen and say nothing of pools.
+    /// Kinds in the input that have nothing to do with pools.
     others: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ impl Input {
         self.pools.len() + self.constraints.len() + self.templates.nodes.len() > 0
     }
 
-    /// Kinds that were there and say nothing of pools, each once.
+    /// Kinds in the input that have nothing to do with pools, each once.
     pub fn others(&self) -> &[String] {
         &self.others
     }

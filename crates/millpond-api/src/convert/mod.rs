@@ -10,8 +10,8 @@
 //!                                  table ─▶ report
 //! ```
 //!
-//! What goes where is one table ([`table`]); what it does not speak of is reported as dropped. Files, flags and words
-//! are not here but in the command line.
+//! One table ([`table`]) says which field becomes which; a field that it does not mention is reported as dropped.
+//! Files, flags and messages belong to the command line.
 
 mod cluster_autoscaler;
 mod fleet;
@@ -46,7 +46,7 @@ use gather::{Class, ClassKind, title};
 use prices::Prices;
 use table::Source;
 
-/// In whose words.
+/// The format to convert to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// NodePools with Millpond's NodeClass and a catalogue.
@@ -63,7 +63,7 @@ impl Target {
     /// All of them, in the order of the table's columns.
     pub const ALL: [Self; 4] = [Self::Millpond, Self::Kwok, Self::ScalingAdvisor, Self::ClusterAutoscaler];
 
-    /// What people call it.
+    /// Its name for users.
     pub fn title(self) -> &'static str {
         match self {
             Self::Millpond => "Millpond",
@@ -74,7 +74,7 @@ impl Target {
     }
 }
 
-/// What is not in the objects.
+/// Inputs that are not in the objects.
 #[derive(Debug, Clone)]
 pub struct Settings<'a> {
     /// The name of what is made and belongs to no pool alone.
@@ -111,7 +111,7 @@ pub struct File {
     pub text: String,
 }
 
-/// What was made.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
     /// Kubernetes objects.
@@ -137,16 +137,16 @@ impl Converted {
     }
 }
 
-/// Why nothing can be made.
+/// Why a conversion fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// There is no pool.
     #[error("there is no pool in what was read")]
     NoPools,
-    /// There are pools, and none has a type that the other side could have.
+    /// There are pools, but none has a type that the target can have.
     #[error("no pool is left: none of their instance types can be used")]
     NothingLeft {
-        /// What is wrong with each.
+        /// The problems of each.
         report: Report,
     },
     /// An object is not what its kind says.
@@ -191,7 +191,7 @@ pub enum ConvertError {
         crate::catalog::config_map::LIMIT_BYTES
     )]
     TooLarge {
-        /// What is so large.
+        /// What is too large.
         what: String,
         /// How large.
         bytes: usize,

@@ -1,4 +1,4 @@
-//! What a conversion could not say in the words of the other side: a value, one entry a field.
+//! The fields that a conversion could not translate exactly, one entry for each value.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 /// The most characters of a value in a line for people; the JSON of a report has all of it.
 const LIMIT_SHOWN: usize = 80;
 
-/// What was done with a field.
+/// How a field was treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It is in nothing that was written.
+    /// It is not in the result.
     Dropped,
-    /// It was written as something near to it.
+    /// The closest equivalent was written.
     Approximated,
-    /// Nothing was said, and something had to be written.
+    /// The source had no value, and the target needs one.
     Defaulted,
 }
 
@@ -36,7 +36,7 @@ impl Action {
 pub struct Entry {
     /// The object that the field is of, `NodePool/default`: one that was read, for defaults one that was written.
     pub object: String,
-    /// Where it stands in the object, `spec.nodePools[0].priority`.
+    /// Its path in the object: `spec.nodePools[0].priority`.
     pub field: String,
     /// What was done.
     pub action: Action,

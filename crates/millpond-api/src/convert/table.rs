@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::Target;
 use super::report::{Action, Report};
 
-/// What becomes of a field in a target.
+/// How a target treats a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is there, under this name.
+    /// It is kept under this name.
     Kept(&'static str),
-    /// It is there, with exceptions that the report names where they happen.
+    /// It is kept, with exceptions that the report lists.
     Mostly(&'static str),
     /// It is nowhere, for this reason.
     Dropped(&'static str),
-    /// It says nothing that another side would have to know.
+    /// It has no meaning for other tools.
     Ignored,
 }
 
@@ -26,13 +26,13 @@ use Verdict::{Dropped, Ignored, Kept, Mostly};
 /// A field and what becomes of it.
 #[derive(Debug)]
 pub struct Row {
-    /// Where it stands; `[]` is every entry of a list.
+    /// Its path; `[]` is every entry of a list.
     pub field: &'static str,
     to: [Verdict; 4],
 }
 
 impl Row {
-    /// What becomes of it in a target.
+    /// How a target treats it.
     pub fn to(&self, target: Target) -> Verdict {
         self.to[target as usize]
     }
@@ -58,7 +58,7 @@ impl Source {
     pub const ALL: [Self; 5] =
         [Self::Constraint, Self::NodePool, Self::NodeClass, Self::OtherClass, Self::TemplateNode];
 
-    /// What people call it.
+    /// Its name for users.
     pub fn title(self) -> &'static str {
         match self {
             Self::NodePool => "`karpenter.sh/v1` NodePool",
@@ -85,7 +85,7 @@ const fn row(field: &'static str, to: [Verdict; 4]) -> Row {
     Row { field, to }
 }
 
-/// Where a pool's nodes are described: the same in every target that has the field at all.
+/// For descriptions of a pool's nodes, which are kept unchanged in every target that has the field.
 const SAME: Verdict = Kept("the same");
 
 const OF_THE_OBJECT: Verdict = Dropped("it is about the object, not about nodes");
@@ -494,7 +494,7 @@ impl Walk<'_> {
     }
 }
 
-/// What stands there says no more than if it did not.
+/// Whether a value means the same as a missing one.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -103,9 +103,9 @@ fn host() -> Definition {
     let quarantine = object("Keeps the host out of every match")
         .required("reason", string("Why, in a sentence").length(1, 1024))
         .field("since", time("Since when"));
-    let spec = object("What the host is to be; controllers write it, the agent reads it")
+    let spec = object("Desired state; controllers write it, the agent reads it")
         .field("claim", claim)
-        .field("epoch", int64("Greatest epoch that was ever given out; none is used twice"))
+        .field("epoch", int64("Highest epoch ever assigned; epochs are never reused"))
         .field("quarantine", quarantine)
         .field("bootstrapSecret", reference("Secret with the bootstrap data"))
         .field("installationSecret", reference("Secret with the scripts install and uninstall"))
@@ -133,7 +133,7 @@ fn host() -> Definition {
         .status(host_status())
         .short_names(&["byoh"])
         .columns(vec![
-            column("State", "string", ".status.state", "Where the host is in its life"),
+            column("State", "string", ".status.state", "Phase of the host"),
             column("Pool", "string", ".status.pool", "Pool of the machine that holds it"),
             column("Machine", "string", ".status.machineRef.name", "Machine that holds it"),
             column("CPU", "string", ".status.capacity.cpu", "Cores"),
@@ -161,19 +161,12 @@ fn host_status() -> Schema {
         .field("done", int64("Steps that are done"))
         .field(
             "phase",
-            string("How far the plan is").one_of(&[
-                "Applying",
-                "Applied",
-                "Failed",
-                "Resetting",
-                "Reset",
-                "ResetFailed",
-            ]),
+            string("State of the plan").one_of(&["Applying", "Applied", "Failed", "Resetting", "Reset", "ResetFailed"]),
         )
         .field("message", string("The step that failed, and the end of its output").length(0, 32768));
     let states = HostState::ALL.map(HostState::name);
-    object("What the host is seen to be")
-        .field("state", string("Where the host is in its life").one_of(&states))
+    object("Observed state; the agent writes it")
+        .field("state", string("Phase of the host").one_of(&states))
         .field("machineRef", reference("ByoMachine that holds the host"))
         .field("pool", string("MachineDeployment of that machine"))
         .field("conditions", conditions(false))
@@ -260,7 +253,7 @@ fn machine() -> Definition {
         object("An address").required("type", string("Kind of address")).required("address", string("The address"));
     let status = object("The host of the machine, and how far it is")
         .field("host", string("Host that was chosen"))
-        .field("initialization", initialization("provisioned", "The infrastructure is there"))
+        .field("initialization", initialization("provisioned", "Whether the infrastructure exists"))
         .field("ready", boolean("Contract with Cluster API v1beta1"))
         .field("conditions", conditions(false))
         .field("hostinfo", host_info())
@@ -349,7 +342,7 @@ fn cluster() -> Definition {
         .field("controlPlane", boolean("Whether control planes may lie in it"))
         .field("attributes", map("Anything else", string("")));
     let status = object("Whether the infrastructure is ready")
-        .field("initialization", initialization("provisioned", "The infrastructure is there"))
+        .field("initialization", initialization("provisioned", "Whether the infrastructure exists"))
         .field("ready", boolean("Contract with Cluster API v1beta1"))
         .field("conditions", conditions(false))
         .field("failureDomains", list("Failure domains that hosts lie in", domain).max_items(100));
@@ -385,14 +378,14 @@ fn bootstrap_kubeconfig() -> Definition {
     let status = object("The kubeconfig with a bootstrap token")
         .field("bootstrapKubeconfigData", string("The kubeconfig, as the original provider shows it"))
         .field("dataSecretName", string("Secret with the bootstrap data"))
-        .field("initialization", initialization("dataSecretCreated", "The Secret is there"))
+        .field("initialization", initialization("dataSecretCreated", "Whether the Secret exists"))
         .field("ready", boolean("Contract with Cluster API v1beta1"))
         .field("conditions", conditions(false));
     Definition::of::<BootstrapKubeconfig>("Credentials that hosts join a cluster with", bootstrap_spec())
         .status(status)
         .columns(vec![
             column("APIServer", "string", ".spec.apiserver", "The API server that hosts join"),
-            column("Ready", "string", ".status.initialization.dataSecretCreated", "Whether the Secret is there"),
+            column("Ready", "string", ".status.initialization.dataSecretCreated", "Whether the Secret exists"),
             AGE,
         ])
 }
@@ -410,12 +403,12 @@ fn installer_spec() -> Schema {
 
 fn installer_config() -> Definition {
     let status = object("The Secret with the scripts")
-        .field("ready", boolean("Whether the Secret is there"))
+        .field("ready", boolean("Whether the Secret exists"))
         .field("installationSecret", reference("Secret with the scripts install and uninstall"))
         .field("conditions", conditions(false));
     Definition::of::<K8sInstallerConfig>("How Kubernetes is installed on a host", installer_spec())
         .status(status)
-        .columns(vec![column("Ready", "boolean", ".status.ready", "Whether the Secret is there"), AGE])
+        .columns(vec![column("Ready", "boolean", ".status.ready", "Whether the Secret exists"), AGE])
 }
 
 fn installer_config_template() -> Definition {

@@ -28,10 +28,7 @@ fn node_request() -> Definition {
             int32("How often the list of labels is repeated; once without it").at_least(1).at_most(LIMIT_NODES as i64),
         )
         .field("priority", int64("Of requests with the same precedence, lower numbers come first"))
-        .field(
-            "precedence",
-            string("Which requests come before all others; normal without it").one_of(&Precedence::NAMES),
-        )
+        .field("precedence", string("Precedence of the request; normal without it").one_of(&Precedence::NAMES))
         .field("tenant", text("The tenant whose limits the nodes count against"))
         .field("requestor", text("Who asks"))
         .field("provider", text("The provider that the nodes should come from, if it has them"))
@@ -140,7 +137,7 @@ fn ci_node() -> Definition {
 fn disk_image() -> Definition {
     let spec = object("What an operator asks for")
         .field("image", text("The image's name in nodepool.yaml; that of the object without it"))
-        .field("paused", boolean("Whether it is not built for now"))
+        .field("paused", boolean("Whether its builds are paused"))
         .field("buildRequest", time("Time of the build request; a later time requests another build"));
     let status = object("Reports of the builders")
         .field("handledBuildRequest", time("The build request that was carried out"))
@@ -155,7 +152,7 @@ fn disk_image() -> Definition {
         .categories(&["millpond"])
         .columns(vec![
             column("State", "string", ".status.state", "What happens next"),
-            column("Paused", "boolean", ".spec.paused", "Whether it is not built for now"),
+            column("Paused", "boolean", ".spec.paused", "Whether its builds are paused"),
             column("Latest", "string", ".status.latestBuild", "The newest build that is ready"),
             AGE,
             wide("Formats", "string", ".status.formats", "Formats that are built"),
@@ -164,7 +161,7 @@ fn disk_image() -> Definition {
         ])
 }
 
-/// What builds and uploads have in common.
+/// The fields that builds and uploads share.
 fn image_record(state: &'static str) -> Schema {
     object("Observed state")
         .field("state", string(state))
@@ -236,14 +233,14 @@ fn software_factory() -> Definition {
         .field("launcher", launcher)
         .field("builder", builder)
         .field("statsdTarget", string("Where statsd metrics go, as HOST:PORT"));
-    let spec = object("What the deployment is to have; Millpond manages nodepool and keeps the rest as it is")
+    let spec = object("Desired state of the deployment; Millpond manages nodepool and keeps the rest as it is")
         .required("fqdn", string("Its domain: the API is at https://FQDN/nodepool/api/"))
         .field("nodepool", nodepool)
-        .field("extraLabels", map("Labels of everything that is made", string("")))
+        .field("extraLabels", map("Labels of all created objects", string("")))
         .open();
     let status = object("Observed state of the deployment")
         .field("ready", boolean("Whether launcher and builder are ready"))
-        .field("observedGeneration", int64("The generation that the rest speaks of"))
+        .field("observedGeneration", int64("The metadata.generation that the status is about"))
         .field("reconciledBy", string("Which program wrote this"))
         .field("conditions", conditions(true));
     Definition::of::<SoftwareFactory>("A deployment of Software Factory, as far as its nodepool goes", spec)

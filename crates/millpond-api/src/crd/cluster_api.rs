@@ -30,7 +30,7 @@ pub(super) fn definitions() -> Vec<Value> {
     all.into_iter().map(Foreign::into_value).collect()
 }
 
-/// A definition of another project's kind.
+/// The definition of another project's kind.
 struct Foreign {
     group: &'static str,
     versions: &'static [&'static str],
@@ -107,7 +107,7 @@ impl Foreign {
         }
         let mut metadata = json!({"name": format!("{}.{}", self.plural, self.group)});
         if matches!(self.group, INFRASTRUCTURE | BOOTSTRAP) {
-            // By this label Cluster API finds out which contract a provider keeps, and in which of its versions.
+            // Cluster API reads from this label which contract a provider keeps, and in which of its versions.
             let newest = self.versions[0];
             metadata["labels"] = json!({format!("cluster.x-k8s.io/{newest}"): newest});
         }
@@ -157,7 +157,7 @@ fn core() -> Vec<Foreign> {
                 column("Phase", "string", ".status.phase", "Phase"),
                 AGE,
                 column("Version", "string", ".spec.version", "Its Kubernetes version"),
-                wide("ProviderID", "string", ".spec.providerID", "The machine, as its provider names it"),
+                wide("ProviderID", "string", ".spec.providerID", "Provider id of the machine"),
             ]),
         core("MachineHealthCheck", "machinehealthchecks", "Which unhealthy machines are replaced")
             .short(&["mhc"])
@@ -204,7 +204,7 @@ fn with_counts(up_to_date: &'static str) -> Vec<Column> {
 fn providers() -> Vec<Foreign> {
     let machine = |kind, plural, versions| {
         Foreign::new(INFRASTRUCTURE, versions, kind, plural, "A machine of an infrastructure provider").columns(vec![
-            column("ProviderID", "string", ".spec.providerID", "The machine, as its provider names it"),
+            column("ProviderID", "string", ".spec.providerID", "Provider id of the machine"),
             column("Ready", "string", ".status.initialization.provisioned", "Whether it runs"),
             AGE,
         ])
@@ -245,8 +245,8 @@ fn providers() -> Vec<Foreign> {
     ]
 }
 
-/// What should stand for exchanged ids, in CEL. A table: texts that are put together are of unknown length to the API
-/// server, and so too dear.
+/// The corrected text for exchanged ids, in CEL. A table is used because the API server cannot bound the length of a
+/// concatenation, and so estimates too high a cost.
 fn put_right() -> String {
     let entry = |gpu: &Gpu| {
         let DeviceId { vendor, device } = gpu.id;
@@ -268,7 +268,7 @@ fn vsphere_template() -> Schema {
         .field("deviceId", id("The device of that vendor: 7864 (0x1EB8) is a T4"))
         .field("vGPUProfile", string("A part of a card: grid_t4-16c"))
         .field("customLabel", string("Label of assignable hardware"))
-        .rule_told(
+        .rule_with_message(
             &format!(
                 "!has(self.vendorId) || !has(self.deviceId) || self.vendorId in [{vendors}] || !(self.deviceId in [{vendors}])"
             ),

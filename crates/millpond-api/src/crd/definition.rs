@@ -100,7 +100,7 @@ impl Definition {
         Self { categories, ..self }
     }
 
-    /// Keeps the v1beta2 contract of Cluster API, whose manager finds that out by a label of the definition.
+    /// Marks the CRD as keeping the v1beta2 contract of Cluster API, whose manager looks for a label.
     pub(super) fn cluster_api_contract(self) -> Self {
         Self { contract: true, ..self }
     }

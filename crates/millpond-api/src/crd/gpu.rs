@@ -32,7 +32,7 @@ fn toleration() -> Schema {
                 "NoExecute",
             ]),
         )
-        .field("tolerationSeconds", int64("As pods write it; not looked at"))
+        .field("tolerationSeconds", int64("Accepted because tolerations of pods have it; ignored"))
         .rule_at(
             ".value",
             "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
@@ -126,7 +126,7 @@ fn gpu_info_status() -> Schema {
     let reservation = object("GPUs that are kept for this job")
         .field("node", string("Where they are"))
         .field("gpus", int64("How many"))
-        .field("phase", string("How far the reservation is").one_of(&["Waiting", "Claimed", "Expired", "Ended"]))
+        .field("phase", string("State of the reservation").one_of(&["Waiting", "Claimed", "Expired", "Ended"]))
         .field("until", time("Until when they wait for a pod"))
         .field("generation", int64("The metadata.generation that asked for them"))
         .field("pod", string("The pod that claimed them"));
@@ -157,7 +157,7 @@ fn maintenance_window() -> Definition {
         .field("nodes", names("Names of nodes"))
         .field("nodePools", names("Names of pools: all their nodes"))
         .field("nodeSelector", labels("Labels of nodes"))
-        .field("suspend", boolean("Whether it does not happen for now"))
+        .field("suspend", boolean("Whether it is suspended"))
         .rule("has(self.schedule) != has(self.start)", "give either 'schedule' or 'start'")
         .rule_at(".timeZone", "!has(self.timeZone) || has(self.schedule)", "'timeZone' belongs to a 'schedule'")
         .rule_at(".duration", "duration(self.duration) > duration('0s')", "duration must be above zero")
@@ -165,9 +165,9 @@ fn maintenance_window() -> Definition {
             "has(self.hosts) || has(self.nodes) || has(self.nodePools) || has(self.nodeSelector)",
             "names nothing: give 'hosts', 'nodes', 'nodePools' or 'nodeSelector'",
         );
-    let status = object("Whether the window is understood")
+    let status = object("Whether the schedule is valid")
         .field("conditions", conditions(true))
-        .field("observedGeneration", int64("The metadata.generation that the conditions speak of"));
+        .field("observedGeneration", int64("The metadata.generation that the conditions are about"));
     Definition::of::<MaintenanceWindow>("When hosts or nodes are disturbed, again and again or once", spec)
         .status(status)
         .categories(&["millpond"])
@@ -176,8 +176,8 @@ fn maintenance_window() -> Definition {
             column("Schedule", "string", ".spec.schedule", "When it begins, again and again"),
             column("Start", "string", ".spec.start", "When it begins, once"),
             column("Duration", "string", ".spec.duration", "How long it lasts"),
-            column("Suspended", "boolean", ".spec.suspend", "Whether it does not happen for now"),
-            column("Ready", "string", READY, "Whether it is understood"),
+            column("Suspended", "boolean", ".spec.suspend", "Whether it is suspended"),
+            column("Ready", "string", READY, "Whether the schedule is valid"),
             AGE,
         ])
 }

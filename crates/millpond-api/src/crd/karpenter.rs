@@ -23,7 +23,7 @@ fn node_pool() -> Definition {
         .field("disruption", disruption())
         .field("limits", quantities("Maximum of all resources of the pool's nodes; `nodes` is their number"))
         .field("weight", int32("Pools of greater weight are used first; 0 without it").at_least(1).at_most(100))
-        .field("replicas", int64("A fixed number of nodes, whatever pods there are").at_least(0))
+        .field("replicas", int64("A fixed number of nodes, independent of pods").at_least(0))
         .rule_at(
             ".replicas",
             "has(self.replicas) == has(oldSelf.replicas)",
@@ -91,7 +91,7 @@ fn template() -> Schema {
     object("Template of the pool's nodes").field("metadata", metadata).required("spec", node_fields(spec, true))
 }
 
-/// What pools and claims say of a node alike.
+/// The fields that pools and claims share.
 fn node_fields(spec: Schema, of_pool: bool) -> Schema {
     let age = duration_or_never("Age at which a node is replaced; Never for no such age");
     spec.field("taints", taints("Taints of the node, for good"))
@@ -196,7 +196,7 @@ fn node_claim() -> Definition {
     let spec = node_fields(spec, false).rule("self == oldSelf", "spec is immutable");
     let status = object("Observed state")
         .field("nodeName", string("Name of the node"))
-        .field("providerID", string("The machine, as its provider names it"))
+        .field("providerID", string("Provider id of the machine"))
         .field("imageID", string("The image that the machine runs"))
         .field("capacity", quantities("Capacity of the machine"))
         .field("allocatable", quantities("Allocatable resources"))

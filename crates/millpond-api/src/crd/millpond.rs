@@ -71,7 +71,7 @@ fn hosts() -> Schema {
     object("Own hosts that nodes are made of")
         .field("namespace", string("Namespace of the ByoHosts").length(1, 63).default("default"))
         .field("selector", super::byoh::selector())
-        .field("pricePerHour", dollars("What plans count for one host; nothing without it"))
+        .field("pricePerHour", dollars("Price of one host in plans, in dollars per hour; nothing without it"))
         .field(
             "bootstrapKubeconfig",
             string(

@@ -61,10 +61,10 @@ pub(super) fn node_class_ref(changes: bool) -> Schema {
         .rule_at(".kind", "self.kind == oldSelf.kind", "nodeClassRef.kind is immutable: make another pool")
 }
 
-/// Who speaks of labels, and what they may not say.
+/// The kind of object that a requirement is part of, which decides the keys and fields that it may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
-    /// A pool: the label of pools is its own business, and `minValues` may be asked for.
+    /// A pool: it may not name the pool label, and may have `minValues`.
     Pool,
     /// A claim: as a pool, and it may name its pool.
     Claim,
@@ -130,7 +130,8 @@ pub(super) fn requirements(description: &str, speaker: Speaker) -> Schema {
     if speaker == Speaker::Pool { without_contradictions(requirements) } else { requirements }
 }
 
-/// Refuses requirements of one label that nothing can meet, as far as is possible without comparing long lists.
+/// Rejects requirements on one label that contradict each other, as far as that is possible without comparing long
+/// lists.
 fn without_contradictions(requirements: Schema) -> Schema {
     requirements
         .rule(
@@ -168,11 +169,11 @@ pub(super) fn conditions(strict: bool) -> Schema {
     let kind = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
     let reason = string("Why, in one word");
     let message = string("Why, in a sentence").length(0, 32768);
-    let condition = object("One thing that is so, is not so, or is not known yet")
+    let condition = object("A condition of the object")
         .required("type", string("What").length(0, 316).pattern(kind))
         .required("status", string("True, False or Unknown").one_of(&["True", "False", "Unknown"]))
-        .required("lastTransitionTime", time("Since when the status is what it is"))
-        .field("observedGeneration", int64("The metadata.generation that it speaks of").at_least(0));
+        .required("lastTransitionTime", time("When the status last changed"))
+        .field("observedGeneration", int64("The metadata.generation that the condition is about").at_least(0));
     let condition = if strict {
         condition
             .required("reason", reason.length(1, 1024).pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))
@@ -182,7 +183,7 @@ pub(super) fn conditions(strict: bool) -> Schema {
             .field("reason", reason.length(0, 1024).pattern("^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$"))
             .field("message", message)
     };
-    list("What is so; Ready sums up the rest", condition).keyed_by("type")
+    list("Conditions of the object; Ready summarizes the others", condition).keyed_by("type")
 }
 
 /// Names an object in another namespace, or in the same.
@@ -192,7 +193,7 @@ pub(super) fn namespaced_name(description: &str) -> Schema {
         .field("namespace", string("Its namespace; the same one without it"))
 }
 
-/// A number of things that are never fewer than none.
+/// A number that is not negative.
 pub(super) fn count(description: &str) -> Schema {
     int32(description).at_least(0)
 }

@@ -14,7 +14,7 @@ pub(super) fn definitions() -> Vec<Definition> {
 
 fn constraint() -> Definition {
     let spec = object("What may be chosen")
-        .field("consumerID", string("Whom the advice is for; others may leave it alone"))
+        .field("consumerID", string("Consumer of the advice; other consumers may ignore it"))
         .field("defaultBackoffPolicy", backoff())
         .field("scaleInPolicy", scale_in_policy())
         .field("nodePools", list("Pools to choose from", pool()).keyed_by("name").max_items(500));
@@ -24,7 +24,7 @@ fn constraint() -> Definition {
         .short_names(&["sconstraint"])
         .categories(&["scaling-advisor"])
         .columns(vec![
-            column("Consumer", "string", ".spec.consumerID", "Whom the advice is for"),
+            column("Consumer", "string", ".spec.consumerID", "Consumer of the advice"),
             column("Ready", "string", READY, "Whether advice can be given"),
             AGE,
         ])

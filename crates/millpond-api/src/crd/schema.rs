@@ -36,7 +36,7 @@ pub(super) fn map(description: &str, values: Schema) -> Schema {
     object(description).with("additionalProperties", values)
 }
 
-/// A list that is replaced as a whole.
+/// A list that clients replace as a whole (`atomic`).
 pub(super) fn list(description: &str, items: Schema) -> Schema {
     typed("array", description).with("items", items).with("x-kubernetes-list-type", "atomic")
 }
@@ -66,7 +66,7 @@ impl Schema {
         self
     }
 
-    /// A field of an object that must be there.
+    /// A required field of an object.
     pub(super) fn required(self, name: &str, schema: Schema) -> Self {
         self.field(name, schema).push("required", name.into())
     }
@@ -81,7 +81,7 @@ impl Schema {
         self.push("x-kubernetes-validations", json!({"rule": rule, "message": message}))
     }
 
-    /// A rule whose breach is a fault of one field.
+    /// A rule whose error is reported for one field.
     pub(super) fn rule_at(self, field: &str, rule: &str, message: &str) -> Self {
         self.push("x-kubernetes-validations", json!({"rule": rule, "message": message, "fieldPath": field}))
     }
@@ -101,7 +101,7 @@ impl Schema {
         self.with("format", format)
     }
 
-    /// Text of so many letters.
+    /// Text with a length between `least` and `most` characters.
     pub(super) fn length(self, least: u32, most: u32) -> Self {
         let schema = self.with("maxLength", most);
         if least == 0 { schema } else { schema.with("minLength", least) }
@@ -122,34 +122,37 @@ impl Schema {
         self.with("maximum", most)
     }
 
-    /// At least so many items.
+    /// At least this many items.
     pub(super) fn min_items(self, least: u32) -> Self {
         self.with("minItems", least)
     }
 
-    /// At most so many items.
+    /// At most this many items.
     pub(super) fn max_items(self, most: u32) -> Self {
         self.with("maxItems", most)
     }
 
-    /// At most so many keys.
+    /// At most this many keys.
     pub(super) fn max_properties(self, most: u32) -> Self {
         self.with("maxProperties", most)
     }
 
-    /// At least so many keys.
+    /// At least this many keys.
     pub(super) fn min_properties(self, least: u32) -> Self {
         self.with("minProperties", least)
     }
 
-    /// Fields that are not named here are kept as they are.
+    /// Fields that are not declared are preserved.
     pub(super) fn open(self) -> Self {
         self.with("x-kubernetes-preserve-unknown-fields", true)
     }
 
-    /// A rule whose message depends on the value: `told` is an expression as well; `message` is used where it fails.
-    pub(super) fn rule_told(self, rule: &str, message: &str, told: &str) -> Self {
-        self.push("x-kubernetes-validations", json!({"rule": rule, "message": message, "messageExpression": told}))
+    /// A rule whose message is computed by a CEL expression; `message` is used if the expression fails.
+    pub(super) fn rule_with_message(self, rule: &str, message: &str, expression: &str) -> Self {
+        self.push(
+            "x-kubernetes-validations",
+            json!({"rule": rule, "message": message, "messageExpression": expression}),
+        )
     }
 
     /// A list without equal entries.
@@ -157,12 +160,12 @@ impl Schema {
         self.with("x-kubernetes-list-type", "set")
     }
 
-    /// A list whose entries are known by a field.
+    /// A list whose items are identified by a field.
     pub(super) fn keyed_by(self, key: &str) -> Self {
         self.with("x-kubernetes-list-type", "map").push("x-kubernetes-list-map-keys", key.into())
     }
 
-    /// A map that is replaced as a whole.
+    /// A map that clients replace as a whole (`atomic`).
     pub(super) fn atomic_map(self) -> Self {
         self.with("x-kubernetes-map-type", "atomic")
     }

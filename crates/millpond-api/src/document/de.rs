@@ -1,6 +1,6 @@
 //! Values of Rust from a [`Tree`]: a mistake knows its place, its field and the text that stands there.
 //!
-//! As in Kubernetes, `null` is as good as nothing: such an entry is not there.
+//! As in Kubernetes, `null` means that the entry is missing.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub fn shorten(text: &str) -> String {
     shorten_to(text, LIMIT_SHOWN)
 }
 
-/// The same, cut after so many letters.
+/// The same, cut after `limit` characters.
 pub fn shorten_to(text: &str, limit: usize) -> String {
     let mut shown: String = text.chars().take(limit).collect();
     if shown.len() < text.len() {
@@ -105,7 +105,7 @@ impl serde::de::Error for Mistake {
     }
 }
 
-/// What was expected, in words that people use.
+/// The expected type, in words for users.
 struct Expected<'a>(&'a dyn serde::de::Expected);
 
 impl fmt::Display for Expected<'_> {

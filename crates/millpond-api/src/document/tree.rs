@@ -104,7 +104,7 @@ impl Scalar<'_> {
     }
 }
 
-/// The first key that is there twice.
+/// The first key that occurs twice.
 pub fn refuse_twice<'k, 'a>(entries: &'k [(Key<'a>, Tree<'a>)]) -> Result<(), &'k Key<'a>> {
     // Maps of Kubernetes are short, and comparing all is then cheaper than sorting; large ones are data.
     if entries.len() <= 16 {
@@ -133,12 +133,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Whether it says nothing.
+    /// Whether the value is null or empty.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
 
-    /// What stands there, for messages: nothing for lists and maps.
+    /// The text of the value, for messages; empty for lists and maps.
     pub fn shown(&self) -> &str {
         match &self.value {
             Value::Scalar(scalar) => &scalar.text,
@@ -146,7 +146,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Where a field such as `spec.requirements[2].key` is, or else the innermost part of its path that is there.
+    /// The position of a field such as `spec.requirements[2].key`, or of the innermost existing part of its path.
     pub fn locate(&self, field: &str) -> (Position, &str) {
         let (mut here, mut place, mut rest) = (self, self.place, field);
         while !rest.is_empty() {
@@ -157,7 +157,7 @@ impl<'a> Tree<'a> {
                 }),
                 (Value::Map(entries), None) => {
                     let path = rest.strip_prefix('.').unwrap_or(rest);
-                    // Keys have points and brackets of their own: the longest that fits is meant.
+                    // Keys may contain dots and brackets: the longest key that matches is used.
                     let fits = |key: &str| {
                         let after = path.strip_prefix(key)?;
                         (after.is_empty() || after.starts_with(['.', '['])).then_some(after)

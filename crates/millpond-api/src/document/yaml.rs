@@ -72,7 +72,7 @@ impl<'a> Builder<'a, '_> {
         let place = place(&span.start);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                // `!!str 5` is a text whatever it looks like.
+                // `!!str 5` is a text.
                 let text_by_tag = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
                 let plain = style == ScalarStyle::Plain && !text_by_tag;
                 self.add(Tree { place, value: Value::Scalar(Scalar { text, plain }) }, anchor)
@@ -169,7 +169,7 @@ fn depth(tree: &Tree<'_>) -> usize {
     }
 }
 
-/// Merges `<<` and refuses keys that are there twice.
+/// Merges `<<` and rejects duplicate keys.
 fn merge<'a>(entries: Vec<(Key<'a>, Tree<'a>)>) -> Result<Vec<(Key<'a>, Tree<'a>)>, Broken> {
     let (merged, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.text == "<<");
     super::tree::refuse_twice(&own)

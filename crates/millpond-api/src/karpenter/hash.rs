@@ -27,7 +27,7 @@ impl NodePool {
             .field("Annotations", map(&meta.annotations))
             .unless(meta.labels.is_empty() && meta.annotations.is_empty());
         let period = spec.termination_grace_period.map(|period| duration("Duration", period.0, period.0 != 0));
-        // No time at all is a pointer to zero there, which counts; a grace period of zero is a plain zero.
+        // A missing time is a nil pointer there, which counts; a grace period of zero is a plain zero.
         let age = spec.expire_after.and_then(NillableDuration::seconds);
         let age = age.map(|seconds| duration("NillableDuration", seconds, true));
         let spec = Struct::new("NodeClaimTemplateSpec")

@@ -16,7 +16,7 @@ pub struct NodeClaim {
     pub metadata: ObjectMeta,
     /// Desired state.
     pub spec: NodeClaimSpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodeClaimStatus,
 }
@@ -31,10 +31,10 @@ pub struct NodeClaimSpec {
     /// Taints for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
-    /// Taints until something takes them away.
+    /// Taints that another component removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub startup_taints: Vec<Taint>,
-    /// What must fit.
+    /// Resources that the node must have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resources: NodeClaimResources,
     /// The class of its node, which names the provider.
@@ -48,7 +48,7 @@ pub struct NodeClaimSpec {
     pub termination_grace_period: Option<Duration>,
 }
 
-/// What must fit on a node.
+/// Resources that the node of a claim must have.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct NodeClaimResources {
     /// The sum of what its pods ask for.
@@ -69,7 +69,7 @@ pub struct NodeClaimStatus {
     /// The image that the machine runs.
     #[serde(default, rename = "imageID", skip_serializing_if = "String::is_empty")]
     pub image_id: String,
-    /// What the node has.
+    /// Capacity of the node.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub capacity: Amounts,
     /// Allocatable resources.

@@ -21,7 +21,7 @@ pub struct NodeOverlay {
     /// Desired state.
     #[serde(default)]
     pub spec: NodeOverlaySpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodeOverlayStatus,
 }
@@ -38,10 +38,10 @@ pub struct NodeOverlaySpec {
     /// The price: `0.096`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<String>,
-    /// What is added to the price: `-30%`, `+0.05`.
+    /// Change of the price: `-30%`, `+0.05`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_adjustment: Option<String>,
-    /// Dollars an hour on top of whatever price holds, for licences: Millpond's addition.
+    /// Dollars an hour on top of the resulting price, for licences: Millpond's addition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surcharge: Option<String>,
     /// Extended resources that the types have besides their own.
@@ -53,7 +53,7 @@ pub struct NodeOverlaySpec {
 }
 
 impl NodeOverlay {
-    /// What it does to a catalogue, or all that is wrong with it.
+    /// The overlay's effect on a catalogue, or all its errors.
     pub fn to_overlay(&self) -> Result<Overlay, Vec<Invalid>> {
         let spec = &self.spec;
         let mut invalid = Vec::new();

@@ -17,20 +17,20 @@ pub struct NodePool {
     pub metadata: ObjectMeta,
     /// Desired state.
     pub spec: NodePoolSpec,
-    /// What is.
+    /// Observed state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: NodePoolStatus,
 }
 
-/// What a pool is.
+/// The spec of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct NodePoolSpec {
-    /// What its nodes are.
+    /// The template of its nodes.
     pub template: NodeClaimTemplate,
     /// When they may be taken away.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disruption: Disruption,
-    /// What they may add up to; `nodes` counts them.
+    /// Limits on the sum of its nodes; `nodes` is their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Amounts>,
     /// Pools of greater weight are used first.
@@ -41,7 +41,7 @@ pub struct NodePoolSpec {
     pub replicas: Option<i64>,
 }
 
-/// What a pool is seen to be.
+/// The observed state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolStatus {
@@ -80,7 +80,7 @@ pub struct TemplateMeta {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What the nodes of a pool are.
+/// The spec of a pool's nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimTemplateSpec {
@@ -90,7 +90,7 @@ pub struct NodeClaimTemplateSpec {
     /// Taints for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
-    /// Taints until something takes them away.
+    /// Taints that another component removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub startup_taints: Vec<Taint>,
     /// The class of its nodes, which names the provider.
@@ -126,7 +126,7 @@ pub struct Disruption {
 pub enum ConsolidationPolicy {
     /// Those without pods.
     WhenEmpty,
-    /// Those without pods, and those whose pods fit elsewhere for less.
+    /// Nodes without pods, and nodes whose pods fit elsewhere at lower cost.
     WhenEmptyOrUnderutilized,
     /// The same, where the saving is worth the disruption.
     Balanced,
@@ -189,6 +189,6 @@ pub enum DisruptionReason {
     Underutilized,
     /// It has no pods.
     Empty,
-    /// It is no longer what its pool asks for.
+    /// It differs from what its pool would launch today.
     Drifted,
 }

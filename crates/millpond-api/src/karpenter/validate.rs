@@ -15,7 +15,7 @@ const LIMIT_BUDGETS: usize = 50;
 const LIMIT_MIN_VALUES: i64 = 50;
 
 impl NodePool {
-    /// What cannot be.
+    /// The errors of the object.
     pub fn validate(&self) -> Vec<Invalid> {
         let mut invalid = Vec::new();
         let template = &self.spec.template;
@@ -82,7 +82,7 @@ fn check_requirement(requirement: &PoolRequirement) -> Result<(), (&'static str,
         return Err((".key", problem));
     }
     let plain = Requirement { key: key.clone(), operator: *operator, values: values.clone() };
-    // Karpenter takes `NotIn` without values as no requirement at all.
+    // Karpenter ignores `NotIn` without values.
     if *operator != Operator::NotIn || !values.is_empty() {
         plain.check().map_err(|error| (".values", error.to_string()))?;
     }

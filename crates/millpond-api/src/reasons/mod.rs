@@ -5,9 +5,9 @@
 //! `nodes.rs` (NodePools, claims, nodes and their pods), `groups.rs` (Cluster API, advice) and `dialects.rs` (own
 //! hosts, GPU jobs, CI nodes).
 //!
-//! Not listed are reasons of the parts that `millpond up` stands in for (kube-scheduler, kubelet, workload
-//! controllers, Cluster API): they are the originals'. A condition that holds has its own type as reason unless a row
-//! says otherwise.
+//! Reasons of the parts that `millpond up` plays (kube-scheduler, kubelet, workload controllers, Cluster API) are not
+//! listed: they are the originals'. A condition that is true has its own type as its reason unless a row says
+//! otherwise.
 
 mod dialects;
 mod groups;
@@ -98,7 +98,7 @@ pub fn page() -> String {
     page
 }
 
-/// What the page says before its tables.
+/// The text of the page before its tables.
 const HEAD: &str = "# Reasons
 
 Made from `millpond-api` by `cargo xtask generate`.

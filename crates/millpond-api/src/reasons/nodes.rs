@@ -332,7 +332,7 @@ pub(super) const BUFFERS: &[Reason] = &[
     act(
         "BufferEmpty",
         &[Condition("CapacityBuffer", "Provisioning=False")],
-        "the buffer stands for no pod",
+        "the buffer has no pods",
         "raise `replicas`, `percentage` or `limits`, or the replicas of the workload",
     ),
     act(

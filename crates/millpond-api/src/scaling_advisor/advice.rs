@@ -28,15 +28,15 @@ pub struct ScalingAdviceSpec {
     /// The constraint that it follows.
     #[serde(default)]
     pub constraint_ref: ConstraintRef,
-    /// What should come.
+    /// Nodes to add.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_out_plan: Option<ScaleOutPlan>,
-    /// What should go.
+    /// Nodes to remove.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_in_plan: Option<ScaleInPlan>,
 }
 
-/// What should come.
+/// Nodes to add.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleOutPlan {
@@ -63,7 +63,7 @@ pub struct ScaleOutItem {
     pub delta: i32,
 }
 
-/// What should go.
+/// Nodes to remove.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct ScaleInPlan {
     /// Nodes.
@@ -109,7 +109,7 @@ pub struct ScalingAdviceStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What was tried.
+/// The alternatives that were tried.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnostic {
@@ -121,7 +121,7 @@ pub struct Diagnostic {
     pub sim_run_results: Vec<SimRunResult>,
 }
 
-/// What came of a template in a zone.
+/// The result for a template in a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SimRunResult {

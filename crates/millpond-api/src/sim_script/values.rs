@@ -150,7 +150,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A name in which `*` stands for any letters, none included.
+/// A name in which `*` matches any letters, including none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Pattern(pub String);

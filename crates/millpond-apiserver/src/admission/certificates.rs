@@ -1,4 +1,4 @@
-//! Certificate signing requests: who may approve and sign for which signer, and what no request may ask for.
+//! Certificate signing requests: which users may approve and sign for which signer, and what no request may contain.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -32,7 +32,7 @@ fn check_subject(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Who approves and who signs must be allowed to, for the signer that the request names.
+/// A user who approves or signs needs the right to do so for the signer that the request names.
 fn check_decision(call: &Call, new: &Value, old: &Value, part: Part) -> Result<(), String> {
     let signer = old["spec"]["signerName"].as_str().unwrap_or_default();
     let signs = || ["certificate", "conditions"].iter().any(|field| new["status"][field] != old["status"][field]);

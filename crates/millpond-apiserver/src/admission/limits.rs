@@ -7,7 +7,7 @@ use crate::builtin::resources::{self, Amounts};
 use crate::handlers::call::Call;
 use crate::quantity::Quantity;
 
-/// What was filled in is noted here.
+/// The annotation that lists the defaults that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// The limit ranges of the request's namespace.

@@ -83,7 +83,7 @@ fn is_role_or_binding(call: &Call) -> bool {
     &*call.resource.group == "rbac.authorization.k8s.io"
 }
 
-/// The last word on an object that is valid by itself: limits and quotas of its namespace.
+/// The last checks of a valid object: limits and quotas of its namespace.
 pub(crate) async fn check(call: &mut Call, new: &Value, old: Option<&Value>, part: Part) -> Result<(), ApiError> {
     let refuse = |why: String| {
         let name = new["metadata"]["name"].as_str().unwrap_or_default();
@@ -125,7 +125,7 @@ pub(crate) fn on_delete(call: &mut Call, name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Objects are created only in namespaces that are there and stay.
+/// Objects are created only in namespaces that exist and are not terminating.
 fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {
     let namespace = call.namespace();
     let Some(found) = call.server.store.get("namespaces", namespace) else {

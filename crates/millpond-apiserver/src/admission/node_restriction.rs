@@ -48,7 +48,7 @@ pub(super) fn on_update(call: &Call, new: &Value, old: &Value, part: Part) -> Re
 fn update(call: &Call, new: &Value, old: &Value, part: Part) -> Result<(), Denial> {
     let Some(node) = node_of(call)? else { return Ok(()) };
     match (&*call.resource.storage, part) {
-        // Evictions are looked at by themselves.
+        // Evictions are checked separately.
         ("pods", Part::Other("" | "eviction")) => Ok(()),
         ("pods", Part::Status) => pod_status(node, new, old),
         ("pods", Part::Main) => {

@@ -6,7 +6,7 @@ use crate::builtin::json::{Fields, Fill};
 use crate::builtin::resources::Amounts;
 use crate::handlers::call::Call;
 
-/// What a class gives to a pod; the error says why the pod is refused.
+/// Applies a class to a pod; the error says why the pod is refused.
 pub(super) fn admit(call: &Call, pod: &mut Value) -> Result<(), String> {
     let Some(name) = pod.at("spec").at("runtimeClassName").as_str() else { return Ok(()) };
     let found = call.server.store.get("runtimeclasses.node.k8s.io", name);
@@ -69,7 +69,7 @@ fn merged_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (index, toleration) in all.iter().enumerate() {
         let included = merged.iter().any(|wider| includes(wider, toleration));
-        // Of equal ones the first is kept.
+        // Of equal tolerations the first is kept.
         let later = all[index + 1..].iter().any(|wider| wider != toleration && includes(wider, toleration));
         if !included && !later {
             merged.push((*toleration).clone());
@@ -78,7 +78,7 @@ fn merged_tolerations(first: &[Value], second: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether whatever `narrow` tolerates, `wide` does too.
+/// Whether `wide` tolerates everything that `narrow` does.
 fn includes(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;

@@ -23,8 +23,8 @@ pub(super) fn with_named_fields<'a>(set: &FieldSet<'a>, place: FieldType<'_>) ->
     out
 }
 
-/// Adapts a set to a schema in which something is now owned as a whole: who owned a part of it owns it.
-/// Returns whether anything changed.
+/// Adapts a set to a schema in which a value is now owned as a whole: a manager that owned a part of it then owns all
+/// of it. Returns whether anything changed.
 pub(super) fn reconcile(set: &mut FieldSet<'_>, place: FieldType<'_>) -> bool {
     let form = place.general_form();
     if form == Some(Form::Map) && place.is_free_map() {

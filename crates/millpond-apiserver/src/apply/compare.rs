@@ -8,7 +8,7 @@ use super::typed::{FieldType, Form, Relation};
 use super::value::equal;
 use super::walk::sort_items;
 
-/// What has changed from one object to another. No field is in two of the sets.
+/// The differences between two objects. No field is in two of the sets.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Comparison<'a> {
     pub removed: FieldSet<'a>,
@@ -45,7 +45,7 @@ fn push<'a>(set: &mut FieldSet<'a>, element: &PathElement<'a>, member: bool, bel
     }
 }
 
-/// What happened to a value itself, and to the fields below it.
+/// The change of a value itself, and of the fields below it.
 #[derive(Default)]
 struct Change<'a> {
     own: Own,

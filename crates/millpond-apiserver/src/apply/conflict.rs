@@ -9,7 +9,7 @@ use crate::status::{ApiError, Cause};
 /// A field that another manager owns with another value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// Sorts managers as upstream does.
+    /// The key by which upstream sorts managers.
     identifier: String,
     /// `"kubectl" using apps/v1`: how the manager is named.
     pub manager: String,
@@ -18,7 +18,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// The field as it reads in messages.
+    /// The field in the notation of messages.
     pub fn field(&self) -> String {
         self.path.iter().map(ToString::to_string).collect()
     }
@@ -30,10 +30,10 @@ pub enum ApplyError {
     /// Other managers own fields with other values.
     #[error("{}", message(.0))]
     Conflicts(Vec<Conflict>),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     BadRequest(String),
-    /// Something does not fit the schema; upstream answers 500 without a reason.
+    /// The object does not fit the schema; upstream responds with 500 and no reason.
     #[error("{0}")]
     Failed(String),
 }

@@ -14,10 +14,10 @@ use super::typed::{Field, FieldType, Form, Relation};
 use super::walk::sort_items;
 use crate::schema::{Schema, Type, Zero};
 
-/// What the empty object of a type has at a place.
+/// The value of a field in the empty object of a type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing.
+    /// The field is absent.
     Absent,
     /// null.
     Null,
@@ -203,7 +203,7 @@ fn is_empty_object(value: &Value, place: FieldType<'_>) -> bool {
     })
 }
 
-/// What an object of a type has in this field when nothing was set.
+/// The value that a field has when nothing was set.
 fn before_field(field: Field<'_>) -> Before {
     match field.property.map(|property| property.zero) {
         Some(Zero::Always) => field.place.schema().map_or(Before::Null, before),

@@ -36,13 +36,13 @@ pub enum FieldsError {
     /// A key is not a path element.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// Something other than an object stands where fields are expected.
+    /// A value is not an object where fields are expected.
     #[error("expected an object of fields, got {0}")]
     NotAnObject(&'static str),
     /// Nesting beyond [`MAX_DEPTH`].
     #[error("fields are nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Not JSON at all.
+    /// The text is not JSON.
     #[error("not JSON: {0}")]
     Json(String),
 }
@@ -72,7 +72,7 @@ impl<'a> FieldSet<'a> {
         self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
     }
 
-    /// Makes a path a member. The empty path stands for the whole object, which has no owner.
+    /// Makes a path a member. The empty path is the whole object, which has no owner.
     pub fn insert(&mut self, path: impl IntoIterator<Item = PathElement<'a>>) {
         let mut path = path.into_iter().peekable();
         let mut set = self;
@@ -101,7 +101,7 @@ impl<'a> FieldSet<'a> {
         self.find(element).is_some_and(|node| node.member)
     }
 
-    /// What the set holds below an element, if anything.
+    /// The set below an element, if there is one.
     pub(super) fn below(&self, element: &PathElement<'_>) -> Option<&Self> {
         self.find(element).map(|node| &node.children).filter(|children| !children.is_empty())
     }
@@ -117,8 +117,8 @@ impl<'a> FieldSet<'a> {
         self.nodes.iter_mut().map(|node| (&node.element, &mut node.member, &mut node.children))
     }
 
-    /// Appends a node; the caller keeps the order, or calls [`Self::sort`] afterwards. Nodes that say nothing
-    /// are left out.
+    /// Appends a node; the caller keeps the order, or calls [`Self::sort`] afterwards. A node that neither is a member
+    /// nor has children is left out.
     pub(super) fn push(&mut self, element: PathElement<'a>, member: bool, children: FieldSet<'a>) {
         if member || !children.is_empty() {
             self.nodes.push(Node { element, member, children });
@@ -323,7 +323,7 @@ impl FieldSet<'static> {
     }
 }
 
-/// Calls `f` with every left node and the right node of the same element, if there is one.
+/// Calls `f` with every node on the left and, if it exists, the node of the same element on the right.
 fn for_pairs<'l, 'r, 'a, 'b>(
     left: &'l [Node<'a>],
     right: &'r [Node<'b>],
@@ -336,8 +336,8 @@ fn for_pairs<'l, 'r, 'a, 'b>(
     }
 }
 
-/// What one FieldsV1 object says: the set below, and whether the path that leads here is a member. An object
-/// without children is one even without the key `.`.
+/// Reads one FieldsV1 object: the set below, and whether the path to here is a member. An object without children is a
+/// member even without the key `.`.
 fn read(fields: &Value, depth: usize) -> Result<(FieldSet<'_>, bool), FieldsError> {
     if depth > MAX_DEPTH {
         return Err(FieldsError::TooDeep);

@@ -20,7 +20,7 @@ pub const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The manager that kubectl names when it applies on the server; others opt out.
 pub(super) const KUBECTL: &str = "kubectl";
 
-/// All annotations of an object together may not take more.
+/// Limit on the size of all annotations of an object, in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// Leaves only the conflicts about fields that the annotation does not already account for.
@@ -35,7 +35,7 @@ pub(super) fn remaining(
     conflicts.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect()
 }
 
-/// The last configuration, if there is one of the same version that fits the schema.
+/// The last configuration, if it exists, has the same version and fits the schema.
 fn last_config(live: &Value, version: Version<'_>, api_version: &str) -> Option<Value> {
     let text = annotations(live)?.get(ANNOTATION)?.as_str()?;
     let config: Value = serde_json::from_str(text).ok()?;

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields of an object, since when and through which version.
+//! `metadata.managedFields`: which managers own which fields of an object, since when and through which version.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -24,7 +24,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As it is written in an entry.
+    /// The text in an entry.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -45,7 +45,7 @@ pub enum EntryError {
     /// No version.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// No type of fields.
+    /// The type of the fields is missing.
     #[error("missing fieldsType in managed fields entry {0}")]
     MissingFieldsType(usize),
     /// An unknown `fieldsType`.
@@ -128,7 +128,7 @@ pub(super) struct Managed<'a> {
 }
 
 impl<'a> Managed<'a> {
-    /// Reads managedFields; none and null are no entries.
+    /// Reads managedFields; a missing or null list has no entries.
     pub(super) fn decode(managed_fields: Option<&'a Value>) -> Result<Self, EntryError> {
         let list = match managed_fields {
             None | Some(Value::Null) => return Ok(Self::default()),

@@ -133,7 +133,7 @@ fn merge_lists<'a>(
     (!out.is_empty()).then_some(Value::Array(out))
 }
 
-/// Items by element. Those that share one are not merged with anything: null stands for them.
+/// Items by element. Items that share an element are not merged with anything; the index has null for them.
 fn index<'i, 'a>(items: &'i [(PathElement<'a>, &'a Value)]) -> BTreeMap<&'i PathElement<'a>, &'a Value> {
     let mut index = BTreeMap::new();
     for (element, item) in items {

@@ -193,7 +193,8 @@ pub fn track_update(live: &Value, new: &mut Value, target: &Target<'_>, manager:
     let same = sent.as_ref() == managed_fields(live);
     let edited = || main && Managed::decode(sent.as_ref()).is_ok_and(|managed| !managed.is_empty());
     let source = if same || edited() { sent } else { managed_fields(live).cloned() };
-    // Nothing to do, nothing to read. Schemas of custom resources change, and then their managers do too.
+    // An unchanged built-in object needs no work. Schemas of custom resources change, and their managers change with
+    // them.
     if same && target.is_builtin() && Change::new(live, new, target.scope().version).is_idle() {
         set_managed_fields(new, source);
         return;
@@ -210,7 +211,7 @@ pub fn track_update(live: &Value, new: &mut Value, target: &Target<'_>, manager:
     set_managed_fields(new, managed_fields);
 }
 
-/// The entries after an update; none if an object does not fit its schema, which leaves it without managers.
+/// The entries after an update; `None` if an object does not fit its schema, which leaves it without managers.
 fn update_entries<'a>(
     mut managed: Managed<'a>,
     old: &'a Value,
@@ -283,7 +284,7 @@ pub fn apply_patch(
     Ok(Applied { object, changed })
 }
 
-/// One attempt: the new object, if it changes, and the entries.
+/// One attempt: the new object, if it differs, and the entries.
 fn apply_once<'a>(
     mut managed: Managed<'a>,
     live: &Value,
@@ -312,7 +313,7 @@ fn apply_once<'a>(
     Ok((object, managed.encode()))
 }
 
-/// The managers of an object that has none on record: whatever it has was there before.
+/// The managers of an object without any on record: a first entry owns all its fields.
 fn with_first_manager<'a>(
     mut managed: Managed<'a>,
     live: Option<&'a Value>,

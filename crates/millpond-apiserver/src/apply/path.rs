@@ -19,9 +19,9 @@ pub enum PathElement<'a> {
     Field(Cow<'a, str>),
     /// The item of a map list that has these key fields (sorted by name).
     Key(Box<[KeyField<'a>]>),
-    /// The item of a set that has this value.
+    /// The item of a set with this value.
     Value(Cow<'a, Value>),
-    /// The item at this place of a list.
+    /// The item at this index of a list.
     Index(i64),
 }
 
@@ -34,16 +34,16 @@ pub struct KeyField<'a> {
     pub value: Cow<'a, Value>,
 }
 
-/// A key of FieldsV1 that cannot be read.
+/// A key of FieldsV1 that is not a valid path element.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// No room for a type and a colon.
+    /// The text is too short for a type and a colon.
     #[error("key must be 2 characters long: {0}")]
     TooShort(String),
-    /// The second character is something else.
+    /// The second character is not a colon.
     #[error("missing colon: {0}")]
     MissingColon(String),
-    /// What follows the colon cannot be read.
+    /// The text after the colon is invalid.
     #[error("cannot read the path element {0}")]
     Malformed(String),
 }
@@ -54,7 +54,7 @@ impl<'a> PathElement<'a> {
         Self::Field(name.into())
     }
 
-    /// Reads the text of an element; none for the types of a later version, which are to be skipped.
+    /// Parses an element; `None` for the types of a later version, which are to be skipped.
     pub fn parse(text: &'a str) -> Result<Option<Self>, PathError> {
         let bytes = text.as_bytes();
         if bytes.len() < 2 {

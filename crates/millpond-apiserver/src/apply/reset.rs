@@ -12,16 +12,16 @@ use super::path::PathElement;
 /// Fields that a request to a resource or subresource neither changes nor owns.
 #[derive(Debug, Clone, Default)]
 pub enum Reset {
-    /// Everything counts.
+    /// Every field counts.
     #[default]
     Nothing,
-    /// All but these fields, and what is below them, count.
+    /// All fields count except these and those below them.
     Fields(FieldSet<'static>),
     /// Only what lies on, or below, these paths counts.
     AllBut(&'static [&'static [Step]]),
 }
 
-/// One step of a path that is kept.
+/// One step of the path to a field that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// This field.
@@ -92,7 +92,7 @@ pub fn custom(subresource: &str, has_status: bool) -> &'static Reset {
 }
 
 impl Reset {
-    /// Takes out of a set what does not count.
+    /// Removes the fields that do not count from a set.
     pub(super) fn filter(&self, set: &mut FieldSet<'_>) {
         match self {
             Self::Nothing => {}

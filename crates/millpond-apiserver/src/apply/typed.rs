@@ -18,16 +18,16 @@ use crate::schema::{ListType, Property, Schema, SchemaRef, Type, Zero, builtin};
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// What may stand at a place of an object.
+/// The type of a place in an object.
 #[derive(Clone, Copy)]
 pub(super) enum FieldType<'s> {
     /// Described by a schema.
     Described(Described<'s>),
     /// Anything; maps are owned key by key, lists as a whole.
     Free,
-    /// Anything, owned as a whole.
+    /// Any value, owned as a whole.
     Whole,
-    /// Nothing: the field is not declared.
+    /// The field is not declared.
     Undeclared,
 }
 
@@ -49,14 +49,14 @@ pub(super) enum Form {
     List,
 }
 
-/// The forms that are still possible when a value is known.
+/// The forms that a value may have at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Forms {
     /// This one.
     One(Form),
-    /// All of them: null does not say.
+    /// All forms: null does not tell.
     All,
-    /// None: nothing may stand here.
+    /// No form: the field must not exist.
     None,
 }
 
@@ -71,14 +71,14 @@ impl Forms {
     }
 }
 
-/// How the items of a list relate.
+/// How the items of a list are identified.
 #[derive(Clone, Copy)]
 pub(super) enum Relation<'s> {
     /// The list is one value.
     Atomic,
-    /// Scalars, each an item by itself.
+    /// Scalars, each an item.
     Set,
-    /// Objects identified by these fields.
+    /// Objects identified by these key fields.
     Keys(&'s [Box<str>]),
 }
 
@@ -148,7 +148,7 @@ impl<'s> FieldType<'s> {
         }
     }
 
-    /// How the items of lists of this place relate.
+    /// How the items of lists at this place are identified.
     pub(super) fn relation(self) -> Relation<'s> {
         match self {
             Self::Described(Described { schema, .. }) => match schema.list_type {
@@ -181,7 +181,7 @@ impl<'s> FieldType<'s> {
         }
     }
 
-    /// The schema, where there is one.
+    /// The schema, if there is one.
     pub(super) fn schema(self) -> Option<&'s Schema> {
         match self {
             Self::Described(Described { schema, .. }) => Some(schema),

@@ -25,7 +25,7 @@ use crate::schema::SchemaRef;
 /// An entry of a version that is no longer known is dropped. Objects have the same shape in all versions of
 /// a custom resource (conversion strategy None); built-in kinds that differ convert.
 pub trait Versions {
-    /// A version by its `apiVersion`, or none if it is not (or no longer) known.
+    /// A version by its `apiVersion`; `None` if it is not known, or no longer known.
     fn version(&self, api_version: &str) -> Option<Version<'_>>;
 
     /// An object of this kind in another version.
@@ -35,7 +35,7 @@ pub trait Versions {
     }
 }
 
-/// How a version of a kind sees its objects.
+/// The schema view of one version of a kind.
 #[derive(Clone, Copy)]
 pub struct Version<'a> {
     /// Schema of an object.
@@ -77,7 +77,7 @@ fn place(version: Version<'_>) -> FieldType<'_> {
     FieldType::object(version.schema)
 }
 
-/// A manager whose fields another one wants to change.
+/// A manager whose field another manager wants to change.
 pub(super) struct Clash {
     /// Text to sort by.
     pub identifier: String,
@@ -98,7 +98,7 @@ pub(super) fn reconcile_all(managed: &mut Managed<'_>, scope: Scope<'_>) {
     });
 }
 
-/// Takes what has changed away from all managers but the one at `except`, or says who stands in the way.
+/// Removes the changed fields from all managers except the one at `except`, or returns the conflicts.
 fn take_from_others(
     managed: &mut Managed<'_>,
     change: &Change<'_>,

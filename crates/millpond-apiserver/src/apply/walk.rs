@@ -8,8 +8,8 @@ use super::typed::{FieldType, Form, Forms, Relation};
 use super::value::{go_display, go_syntax, go_type};
 use crate::schema::{Schema, Type};
 
-/// All fields that a configuration mentions: every leaf, every item of a list or map, and no object that is
-/// merely on the way.
+/// All fields that a configuration mentions: every leaf and every item of a list or map, but no object that only
+/// contains them.
 pub fn fields_of<'a>(object: &'a Value, schema: &'a Schema) -> FieldSet<'a> {
     fields_at(object, FieldType::object(schema))
 }
@@ -74,7 +74,7 @@ pub(super) fn sort_items<T>(items: &mut [(PathElement<'_>, T)]) {
     }
 }
 
-/// What does not fit the schema, one `path: message` each.
+/// The values that do not fit the schema, one `path: message` each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Misfits(Vec<String>);
 

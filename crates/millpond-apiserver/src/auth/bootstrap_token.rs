@@ -21,7 +21,7 @@ const GROUP: &str = "system:bootstrappers";
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 
-/// Whom a bootstrap token stands for, if it is one that is known, has not expired and may authenticate.
+/// The user of a bootstrap token, if the token is known, not expired and usable for authentication.
 pub(super) fn identity(server: &Server, token: &str) -> Option<Identity> {
     let (id, secret) = token.split_once('.').filter(|(id, secret)| {
         is_plain(id) && id.len() == ID_LENGTH && is_plain(secret) && secret.len() == SECRET_LENGTH
@@ -38,7 +38,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
 
-/// Compares all bytes, whatever the first ones are, so that the time tells nothing.
+/// Compares all bytes in any case, so that timing reveals nothing.
 fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
 }
@@ -50,14 +50,14 @@ pub(crate) struct BootstrapToken {
     expiration: Expiration,
     authenticates: bool,
     signs: bool,
-    /// None where a group is named that tokens may not give.
+    /// `None` if the token names a group that tokens may not give.
     groups: Option<Vec<String>>,
 }
 
 enum Expiration {
     Never,
     At(Timestamp),
-    /// No time can be read: as if it had expired.
+    /// The time cannot be parsed, so the token counts as expired.
     Unreadable,
 }
 

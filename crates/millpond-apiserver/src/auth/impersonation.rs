@@ -22,7 +22,8 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const API_GROUP: &str = "authentication.k8s.io";
-/// From this many names on, one check for all names comes first; if it passes, the names are not checked one by one.
+/// With at least this many names, a single check for all names comes first; if it passes, the names are not checked one
+/// by one.
 const MANY: usize = 4;
 const NODE_KEY: &str = "authentication.kubernetes.io/node-name";
 

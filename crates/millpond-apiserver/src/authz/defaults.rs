@@ -72,7 +72,7 @@ fn write(server: &Server, mut wanted: Value) -> Option<Write> {
     Some(Write { collection, key, expect, draft, delete: false })
 }
 
-/// What is stored, with what it lacks.
+/// The stored object with what it lacks; `None` if nothing has to be written.
 fn completed(stored: &StoredObject, wanted: &Value) -> Option<(EncodedObject, Expect)> {
     let old = stored.to_value();
     if old["metadata"]["annotations"][AUTO_UPDATE].as_str().is_some_and(|flag| flag != "true") {

@@ -27,7 +27,7 @@ use crate::auth::{ADMINISTRATORS, Attributes, Identity};
 use crate::status::ApiError;
 use crate::store::{EventKind, Store};
 
-/// Decides who may do what.
+/// Decides whether a user may perform a request.
 pub(crate) struct Authorizer {
     store: Store,
     changes: [watch::Receiver<u64>; 4],
@@ -86,7 +86,7 @@ impl Authorizer {
         Decision::NoOpinion(reasons.join("\n"))
     }
 
-    /// All rules of an identity in a namespace, whether there may be more, and what is wrong.
+    /// All rules of an identity in a namespace, whether the list may be incomplete, and the errors in its bindings.
     pub(crate) fn rules_for(&self, identity: &Identity, namespace: &str) -> (Vec<Rule>, bool, Option<String>) {
         self.catch_up();
         let (rules, problem) = self.compiled.read().rbac.rules_for(identity, namespace);

@@ -22,7 +22,7 @@ pub(crate) fn node_identity(identity: &Identity) -> Option<&str> {
     identity.user.strip_prefix(PREFIX).filter(|_| identity.is_in("system:nodes"))
 }
 
-/// What pods refer to, by the node that they are bound to.
+/// The objects that pods refer to, by the node that they are bound to.
 pub(super) struct Nodes {
     store: Store,
     seen: Option<u64>,
@@ -31,7 +31,7 @@ pub(super) struct Nodes {
     rules: Vec<Rule>,
 }
 
-/// What one pod refers to, by names in its own namespace.
+/// The objects that one pod refers to, by names in its own namespace.
 #[derive(Debug, Default)]
 struct References {
     namespace: Box<str>,
@@ -188,7 +188,7 @@ impl Nodes {
             })
     }
 
-    /// The volume that a claim is bound to, if it says so, too.
+    /// The volume that a claim is bound to, if the volume refers back to the claim.
     fn volume_of(&self, namespace: &str, claim: &str) -> Option<Value> {
         let stored = self.store.get("persistentvolumeclaims", &format!("{namespace}/{claim}"))?.to_value();
         let volume = self.store.get("persistentvolumes", stored["spec"]["volumeName"].as_str()?)?.to_value();
@@ -385,7 +385,7 @@ fn csi_node(node: &str, wanted: &Attributes<'_>) -> Decision {
     allow()
 }
 
-/// What all nodes may do alike: the rules of the role `system:node` for kinds that are not treated above.
+/// The rights that all nodes have: the rules of the role `system:node` for kinds that are not treated above.
 fn common_rules() -> Vec<Rule> {
     let rule = |verbs: &[&str], groups: &[&str], resources: &[&str]| json!({"verbs": verbs, "apiGroups": groups, "resources": resources});
     const READ: &[&str] = &["get", "list", "watch"];

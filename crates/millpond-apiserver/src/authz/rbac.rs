@@ -32,7 +32,7 @@ pub(super) struct Rbac {
     bindings: HashMap<(bool, Arc<str>), Arc<Binding>>,
 }
 
-/// What a user or a group is given.
+/// The rules of a user or a group.
 #[derive(Debug, Default)]
 struct Grants {
     cluster: Vec<Grant>,
@@ -67,16 +67,16 @@ struct Subject {
     is_group: bool,
     /// The user or group, as identities have it.
     name: Box<str>,
-    /// As messages have it.
+    /// The text in messages.
     shown: String,
 }
 
-/// What the roles say.
+/// The result of evaluating the rules.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Allowed, by this binding.
     Allowed(String),
-    /// No rule allows it; with what is wrong with the bindings of the user, if anything.
+    /// No rule allows it; with the errors in the user's bindings, if any.
     NoRule(String),
 }
 
@@ -163,7 +163,7 @@ impl Rbac {
         Answer::NoRule(if problems.is_empty() { String::new() } else { format!("RBAC: {}", aggregate(problems)) })
     }
 
-    /// All rules that an identity is given in a namespace (and everywhere), and what is wrong with its bindings.
+    /// All rules of an identity in a namespace and in all namespaces, and the errors in its bindings.
     pub(super) fn rules_for(&self, identity: &Identity, namespace: &str) -> (Vec<Rule>, Option<String>) {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
         let mut seen: Vec<*const Binding> = Vec::new();

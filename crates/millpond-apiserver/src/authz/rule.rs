@@ -124,7 +124,7 @@ impl Rule {
     }
 }
 
-/// What `wanted` allows and `held` does not, broken down.
+/// The rights in `wanted` that are not in `held`, as single rules.
 pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let parts = wanted.iter().flat_map(Rule::broken_down);
     parts.filter(|part| !held.iter().any(|rule| rule.covers(part))).collect()

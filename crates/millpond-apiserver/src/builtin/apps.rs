@@ -123,7 +123,7 @@ pub(super) const STATEFUL_SET: BuiltinKind = BuiltinKind {
 pub(super) const DAEMON_SET: BuiltinKind = BuiltinKind {
     default: |set| {
         shape::default(set);
-        // The count is a field of Go's type, which is written into the annotation whatever was sent.
+        // The generation is a field of Go's type, which is written into the annotation whatever the client sent.
         set_template_generation(set, template_generation(set));
     },
     prepare_create: |set| {
@@ -192,7 +192,7 @@ fn collisions(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// A selector that must be there and select something, and a template whose labels it selects.
+/// The selector must exist and select something, and the template must have labels that it selects.
 fn selector_and_template(spec: &Value, errors: &mut Errors) {
     let selector = spec.at("selector");
     let before = errors.len();
@@ -216,7 +216,7 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
     always_running(template, place, "ReplicaSet", errors);
 }
 
-/// Whether a selector can be used at all: its operators are known and fit their values.
+/// Whether a selector is valid: its operators are known and fit their values.
 fn is_usable(selector: &Value, errors: &Errors, since: usize) -> bool {
     check::is_empty_selector(selector) || errors.len() == since
 }

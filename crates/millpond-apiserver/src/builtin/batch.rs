@@ -138,7 +138,7 @@ fn indexed_pod_names(job: &Value, errors: &mut Errors) {
     }
 }
 
-/// What a job does, also in the template of a CronJob.
+/// Checks the spec of a job, also in the template of a CronJob.
 fn job_spec(spec: &Value, path: Path<'_>, errors: &mut Errors) {
     for field in [
         "parallelism",

@@ -9,7 +9,7 @@ use crate::names;
 use crate::quantity::Quantity;
 use crate::status::{FieldError, FieldProblem};
 
-/// What is wrong with an object.
+/// The errors of an object.
 pub(super) type Errors = Vec<FieldError>;
 
 /// Values that may not change once they are set.
@@ -49,7 +49,7 @@ pub(super) trait ReportError {
         });
     }
 
-    /// One invalid value for each problem.
+    /// Adds an error for each problem of a value.
     fn each(&mut self, path: Path<'_>, value: &str, problems: Vec<String>) {
         for problem in problems {
             self.invalid(path, value, problem);

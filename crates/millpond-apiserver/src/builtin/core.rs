@@ -72,7 +72,7 @@ pub(super) const NAMESPACE: BuiltinKind = BuiltinKind {
 /// Node.
 pub(super) const NODE: BuiltinKind = BuiltinKind {
     prepare_create: |node| {
-        // As the TaintNodesByCondition admission does: nothing lands on a node before it is known to be ready.
+        // As the TaintNodesByCondition admission does, so that no pod is placed on a node before it is ready.
         let spec = node.object("spec");
         let tainted = |taint: &Value| taint.text("key") == NOT_READY && taint.text("effect") == "NoSchedule";
         if !spec.items("taints").iter().any(tainted) {
@@ -244,7 +244,7 @@ fn validate_config_map(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// What is marked immutable stays as it is.
+/// Fields that are marked immutable must not change.
 fn frozen(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
     if !old.flag("immutable") {
         return;

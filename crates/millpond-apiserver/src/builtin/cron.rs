@@ -18,7 +18,7 @@ const FIELDS: [Field; 5] = [
 ];
 const DESCRIPTORS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
-/// What is wrong with a schedule.
+/// The error in a schedule, if any.
 pub(super) fn problem(schedule: &str) -> Option<String> {
     if schedule.is_empty() {
         return Some("empty spec string".to_owned());
@@ -54,7 +54,7 @@ fn descriptor_problem(spec: &str) -> Option<String> {
     }
 }
 
-/// What is wrong with a text like `1h30m`, in Go's words.
+/// The error in a duration such as `1h30m`, in Go's words.
 fn duration_problem(text: &str) -> Option<String> {
     let invalid = || Some(format!("invalid duration {text:?}"));
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -1,7 +1,7 @@
 //! Kinds that configure an API server: admission, flow control, APIService.
 //!
-//! They are kept, so that clients and controllers that list or write them work. This server acts on validating admission
-//! policies (`admission/policies`), and on none of the others.
+//! They are stored, so that clients and controllers that list or write them work. This server acts on validating
+//! admission policies (`admission/policies`), and on no others.
 
 use std::collections::HashSet;
 

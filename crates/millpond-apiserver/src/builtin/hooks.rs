@@ -19,16 +19,16 @@ pub(super) const PLAIN: BuiltinKind = BuiltinKind {
     create_on_update: false,
 };
 
-/// As [`PLAIN`], but updates must name the version that they replace.
+/// Like [`PLAIN`], but an update must name the version that it replaces.
 pub(super) const CAUTIOUS: BuiltinKind = BuiltinKind { unconditional_update: false, ..PLAIN };
 
-/// As [`PLAIN`], but an update may create.
+/// Like [`PLAIN`], but an update may create the object.
 pub(super) const UPSERTED: BuiltinKind = BuiltinKind { create_on_update: true, ..PLAIN };
 
 /// Lease and RuntimeClass: an update may create, and must name the version that it replaces.
 pub(super) const LEASE: BuiltinKind = BuiltinKind { unconditional_update: false, ..UPSERTED };
 
-/// `/status` changes nothing but `status` (and metadata, whose rules are the caller's).
+/// A write to `/status` changes only `status` (and metadata, whose rules the caller applies).
 pub(super) fn keep_all_but_status(new: &mut Value, old: &Value) {
     let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else { return };
     let own = |key: &str| matches!(key, "apiVersion" | "kind" | "metadata" | "status");

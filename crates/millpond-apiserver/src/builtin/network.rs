@@ -136,7 +136,7 @@ fn validate_ingress(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// Problems of a host name, whose first label may be a star.
+/// The errors in a host name whose first label may be a wildcard.
 fn host_problems(host: &str) -> Vec<String> {
     if !host.contains('*') {
         return names::subdomain_problems(host);

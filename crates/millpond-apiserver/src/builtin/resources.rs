@@ -12,14 +12,14 @@ pub(crate) fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// What the pod needs at most at one time: the sum of its containers and of the init containers that stay,
-/// or more while an init container runs.
+/// The peak requirement of a pod: the sum of its containers and of the init containers that keep running, or more while
+/// another init container runs.
 pub(super) fn aggregate(spec: &Value, side: &str) -> BTreeMap<String, Value> {
     let sum = over_containers(spec, |container, _| Amounts::of(container.at("resources").at(side)));
     sum.0.into_iter().map(|(name, amount)| (name, amount.canonical().into())).collect()
 }
 
-/// What a pod's spec asks for on one side (`requests` or `limits`), without overhead.
+/// The requests or limits of a pod spec (`side`), without overhead.
 pub(crate) fn of_spec(spec: &Value, side: &str) -> Amounts {
     let mut sum = over_containers(spec, |container, _| Amounts::of(container.at("resources").at(side)));
     let own = Amounts::of(spec.at("resources").at(side));
@@ -27,7 +27,7 @@ pub(crate) fn of_spec(spec: &Value, side: &str) -> Amounts {
     sum
 }
 
-/// What a pod takes on one side, with overhead; what its containers still hold after a resize counts too.
+/// The requests or limits of a pod (`side`), with overhead, and with what its containers still hold after a resize.
 pub(crate) fn of_pod(pod: &Value, side: &str) -> Amounts {
     let spec = pod.at("spec");
     let mut sum = over_containers(spec, |container, stays| {
@@ -122,7 +122,7 @@ impl Amounts {
         }
     }
 
-    /// Only the amounts whose names are wanted.
+    /// The amounts whose names are wanted.
     pub(crate) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         Self(
             self.0

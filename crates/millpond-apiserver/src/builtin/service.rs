@@ -1,7 +1,7 @@
 //! Service and Endpoints.
 //!
-//! Addresses and node ports are given out by the caller, who sees all services; what belongs to one service
-//! alone is here.
+//! The caller, who sees all services, allocates addresses and node ports; this module has the rules that concern a
+//! single service.
 
 use std::collections::HashSet;
 
@@ -104,7 +104,7 @@ fn is_external(spec: &Value) -> bool {
         || (spec.text("type") == "ClusterIP" && !spec.items("externalIPs").is_empty())
 }
 
-/// This server has one network of addresses, IPv4.
+/// This server has a single network of addresses, IPv4.
 fn choose_families(spec: &mut Value) {
     if !needs_address(spec) {
         return;
@@ -178,7 +178,7 @@ fn forget_unused(service: &mut Value, old_service: &Value) {
     }
 }
 
-/// What was given out, and the client did not repeat, stays.
+/// Allocated values that the client did not repeat are kept.
 fn keep_given_out(spec: &mut Value, old: &Value) {
     if needs_address(old) && needs_address(spec) {
         for field in ["clusterIP", "clusterIPs"].into_iter().filter(|field| old.has(field)) {

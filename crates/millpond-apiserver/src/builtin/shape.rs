@@ -1,5 +1,5 @@
-//! What becomes of an object on its way through Go's types, which clients of the real API server see: empty
-//! optional fields vanish, fields without `omitempty` are always there, quantities and times are rewritten.
+//! Changes objects in the way that encoding by Go's types does, which clients of the real API server see: empty
+//! optional fields vanish, fields without `omitempty` always exist, quantities and times are rewritten.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ pub(crate) fn tidy(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// apiextensions' `JSONSchemaPropsOrBool` and the like: whatever is an object there is a schema.
+/// For apiextensions' `JSONSchemaPropsOrBool` and similar unions: an object in them is a schema.
 fn in_union(schema: &Schema, value: &mut Value, work: fn(&Schema, &mut Value)) {
     let Some((props, _)) = schema.name.as_deref().and_then(|name| name.rsplit_once("Or")) else { return };
     let Some(props) = schema::builtin::lookup(props) else { return };
@@ -198,7 +198,7 @@ fn complete_object(schema: &Schema, map: &mut Map<String, Value>) {
     }
 }
 
-/// What Go prints for a value that was never set.
+/// Go's encoding of a value that was never set.
 fn zero_value(schema: &Schema) -> Value {
     match (schema.ty, schema.format.as_deref()) {
         (Type::String, Some("quantity")) => json!("0"),

@@ -129,7 +129,7 @@ fn access_modes(spec: &Value, path: Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What a claim asks for, also in templates.
+/// Checks the spec of a claim, also in templates.
 pub(super) fn claim_spec(spec: &Value, path: Path<'_>, errors: &mut Errors) {
     if spec.items("accessModes").is_empty() {
         errors.required(path.child("accessModes"), "at least 1 access mode is required");

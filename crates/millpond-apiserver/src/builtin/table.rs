@@ -39,7 +39,7 @@ const WORKLOAD_SCALE: Option<ScalePaths> = Some(ScalePaths {
 
 const GET_PATCH_UPDATE: &[&str] = &["get", "patch", "update"];
 
-/// What is passed on to a kubelet.
+/// Verbs that are forwarded to a kubelet.
 const CONNECT: &[&str] = &["create", "get"];
 
 const POD_SUBRESOURCES: &[OtherSubresource] = &[

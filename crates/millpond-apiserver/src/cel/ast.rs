@@ -12,7 +12,7 @@ pub(crate) struct Expr {
     pub(crate) kind: Kind,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     /// A constant.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Map { entries: Vec<Entry> },
     /// `Name{field: value}`.
     Struct { name: Arc<str> },
-    /// What a macro like `all` becomes.
+    /// The expansion of a macro such as `all`.
     Comprehension(Box<Comprehension>),
 }
 

@@ -7,7 +7,7 @@ use super::issues::Issues;
 use super::stdlib::{self, Overload};
 use super::types::{Bindings, Type};
 
-/// What is known about each node, by its number.
+/// The results for each node, by its number.
 #[derive(Debug)]
 pub(crate) struct Facts {
     types: Vec<Type>,
@@ -258,7 +258,7 @@ impl Checker<'_> {
         (arguments, rename(&overload.result, &fresh))
     }
 
-    /// The type that takes both. Where mixed types are not wanted, [`super::literals`] says so later.
+    /// The type that covers both. If mixed types are not allowed, [`super::literals`] reports them later.
     fn join(&mut self, before: Option<Type>, next: Type) -> Type {
         let Some(before) = before else { return next };
         if self.bindings.unify(&before, &next) { before.wider(next) } else { Type::Dyn }

@@ -90,7 +90,7 @@ fn equal_lists<'a>(a: &List<'a>, b: &List<'a>, meter: &mut Meter) -> Result<bool
     }
 }
 
-/// A text that two values share exactly when they are the same; none for values that have no such text.
+/// A text that is equal for two values exactly if the values are equal; `None` for values without such a text.
 pub(super) fn scalar_key(value: &Value<'_>) -> Option<String> {
     Some(match value {
         Value::Null => "null".to_owned(),
@@ -173,7 +173,7 @@ fn equal_maps<'a>(a: &Map<'a>, b: &Map<'a>, meter: &mut Meter) -> Result<bool, E
     Ok(true)
 }
 
-/// The order of two numbers of any types; none when one is not a number at all.
+/// The order of two numbers of any types; `None` if one is not a number.
 fn compare_numbers(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     let whole = |value: &Value<'_>| match value {
         Value::Int(number) => Some(i128::from(*number)),

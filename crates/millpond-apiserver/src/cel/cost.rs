@@ -59,7 +59,7 @@ fn scale(value: u64, factor: f64) -> u64 {
     if scaled >= 18_446_744_073_709_551_616.0 { u64::MAX } else { scaled as u64 }
 }
 
-/// Cost of a call, and the size of what it returns where that is known.
+/// The cost of a call, and the size of its result if that is known.
 struct Estimate {
     cost: Range,
     size: Option<Range>,
@@ -176,7 +176,7 @@ impl<'a> CostEstimator<'a> {
         for step in &steps[1..] {
             match &**step {
                 "@items" | "@values" => decl = decl.element.as_deref()?,
-                // Keys of maps are strings, of which nothing is known.
+                // Keys of maps are strings of unknown length.
                 "@keys" if matches!(decl.ty, Type::Map(_)) => return Some(Range::default()),
                 field => decl = decl.fields.get(field)?,
             }
@@ -284,7 +284,7 @@ impl<'a> CostEstimator<'a> {
         }
     }
 
-    /// A variable that stands for an expression.
+    /// Binds a variable to an expression.
     fn push_bound(&mut self, name: &Arc<str>, value: &Expr) {
         let (path, size, entries) = (self.path_of(value), self.size_of(value), self.entries_of(value));
         self.locals.push(Local { name: name.clone(), path, size, entries });
@@ -508,7 +508,7 @@ impl<'a> CostEstimator<'a> {
         }
     }
 
-    /// Type and size of the items of a list; none for what has no items.
+    /// Type and size of the items of a list; `None` for a value without items.
     fn element<'n>(&self, node: &Node<'n>) -> Option<(&'n Type, Range)> {
         let ty = match node.ty {
             Type::List(item) | Type::Optional(item) | Type::Type(Some(item)) => item.as_ref(),
@@ -604,7 +604,7 @@ impl Comprehension {
     }
 }
 
-/// Overloads whose cost is that of looking at the shorter operand.
+/// Overloads that cost as much as reading the shorter operand.
 pub(crate) fn compares_by_size(overload: &str) -> bool {
     matches!(
         overload,

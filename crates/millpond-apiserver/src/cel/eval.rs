@@ -17,7 +17,7 @@ use super::value::{Error, Evaluated, Key, List, Map, Text, Value};
 /// Work of finding out one constant.
 const CONSTANT_WORK: u64 = 1_000_000;
 
-/// What can be known about an expression before it is evaluated.
+/// The parts of an expression that can be computed before its evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     /// Values of nodes that never change.
@@ -231,7 +231,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         }
     }
 
-    /// What is selected from: an attribute, or any value, which then is the root itself.
+    /// The operand of a selection: an attribute, or any value, which is then the root.
     fn operand(&mut self, operand: &'p Expr, cost: u64) -> Evaluated<'a> {
         if is_attribute(operand) && !self.prepared.constants.contains_key(&operand.id) {
             self.meter.work(1)?;
@@ -456,7 +456,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         }
     }
 
-    /// One turn; false when the loop is over.
+    /// One iteration; false if the loop is over.
     fn turn(
         &mut self,
         fold: &'p Comprehension,
@@ -566,7 +566,7 @@ fn is_attribute(expression: &Expr) -> bool {
     }
 }
 
-/// The part of a container under a key or index; none when it is not there.
+/// The part of a container under a key or index; `None` if it does not exist.
 fn find<'a>(container: &Value<'a>, key: &Value<'_>) -> Result<Option<Value<'a>>, Error> {
     match container {
         Value::Map(map) => map.find(key).transpose(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Problems shown at most; the rest is counted.
+/// Limit on the problems shown; further ones are only counted.
 const MAX_SHOWN: usize = 100;
 /// The number of problems that are kept; a longer list is not read.
 const MAX_KEPT: usize = 1000;
@@ -20,7 +20,7 @@ pub(crate) struct Issues {
 
 #[derive(Debug, Clone)]
 struct Issue {
-    /// Offset into the source, in characters; none for problems of the whole.
+    /// Offset into the source, in characters; `None` for problems of the whole expression.
     position: Option<u32>,
     message: String,
 }
@@ -49,7 +49,7 @@ impl Issues {
         }
     }
 
-    /// All problems in one text of a bearable length.
+    /// All problems as one text of limited length.
     pub(crate) fn text(&self) -> String {
         let mut text = self.to_string();
         if text.len() > MAX_TEXT {

@@ -91,7 +91,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Consumes a token; none when there is none at this place.
+    /// Consumes a token; `None` if there is none at this position.
     fn kind(&mut self) -> Option<TokenKind> {
         let next = self.peek(0)?;
         if let Some(kind) = self.quoted() {
@@ -164,7 +164,7 @@ impl Lexer<'_> {
         kind
     }
 
-    /// A string or bytes; the inner option is none when it does not end.
+    /// A string or bytes literal; the inner option is `None` if it is not terminated.
     fn quoted(&mut self) -> Option<Option<TokenKind>> {
         let start = self.position;
         let mut ahead = 0;
@@ -178,8 +178,7 @@ impl Lexer<'_> {
         if self.skip_to_end(quote, is_triple, is_raw) {
             return Some(Some(if is_bytes { TokenKind::Bytes } else { TokenKind::String }));
         }
-        // What looked like a string is not one, up to what broke it. An empty one may still stand at its start,
-        // and a name without its quote.
+        // The literal is not terminated. An empty literal may still stand at its start, or a name before its quote.
         if is_triple {
             self.position = start + ahead + 2;
             return Some(Some(if is_bytes { TokenKind::Bytes } else { TokenKind::String }));
@@ -213,7 +212,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Goes behind an escape whose backslash is gone, or behind what makes it none.
+    /// Skips an escape whose backslash was consumed, or the text that makes it invalid.
     fn escape(&mut self) -> bool {
         let kind = self.peek(0);
         self.position += 1;
@@ -260,7 +259,7 @@ pub(super) fn unquote(token: &str, is_bytes: bool) -> Result<Vec<u8>, &'static s
     Ok(out)
 }
 
-/// Appends what an escape stands for (its backslash is gone) and returns what follows.
+/// Appends the character of an escape whose backslash was consumed, and returns the text after it.
 fn unescape<'a>(text: &'a str, is_bytes: bool, out: &mut Vec<u8>) -> Option<&'a str> {
     let kind = text.chars().next()?;
     let rest = &text[kind.len_utf8()..];

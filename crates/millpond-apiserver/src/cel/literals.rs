@@ -1,4 +1,4 @@
-//! Checks constants whose types are right but whose values are invalid.
+//! Checks constants of a correct type for invalid values.
 
 use super::ast::{Expr, Kind, Literal};
 use super::checker::Facts;

@@ -1,11 +1,11 @@
-//! Macros: calls that stand for a larger expression.
+//! Macros: calls that are expanded into larger expressions.
 
 use std::sync::Arc;
 
 use super::ast::{ACCUMULATOR, Comprehension, Expr, Item, Kind, Literal, operators};
 use super::parser::{Builder, Stop};
 
-/// What became of a call.
+/// The result of an expansion.
 pub(super) enum Expansion {
     /// A macro, expanded.
     Done(Expr),
@@ -77,7 +77,7 @@ impl At<'_> {
         self.node(Kind::List { items: vec![Item { value, optional: false }] })
     }
 
-    /// The expression that stands for a macro that was used wrongly.
+    /// The expression that replaces a misused macro.
     fn misused(&mut self, position: u32, message: impl Into<String>) -> Expand<Expr> {
         self.builder.report(position, message);
         self.literal(Literal::Null)
@@ -179,7 +179,7 @@ impl At<'_> {
         }
     }
 
-    /// A list of what `transform` makes of the elements, of those that pass `filter` if there is one.
+    /// A list of the results of `transform` for the elements that pass `filter`.
     fn collect(&mut self, target: Expr, names: Variables, filter: Option<Expr>, transform: Expr) -> Expand<Expr> {
         let init = self.node(Kind::List { items: Vec::new() })?;
         let condition = self.literal(Literal::Bool(true))?;
@@ -244,7 +244,7 @@ impl At<'_> {
         self.fold(target, names, init, condition, step)
     }
 
-    /// A name for a value: a loop over nothing whose accumulator is the name.
+    /// Names a value: a loop over an empty list whose accumulator is the name.
     fn bind(&mut self, name: Arc<str>, value: Expr, body: Expr) -> Expand<Expr> {
         let range = self.node(Kind::List { items: Vec::new() })?;
         let condition = self.literal(Literal::Bool(false))?;

@@ -27,9 +27,9 @@ const ITEM_BYTES: usize = 64;
 pub(crate) struct Meter {
     cost: u64,
     limit: u64,
-    /// What is left.
+    /// Work left.
     work: u64,
-    /// What is left.
+    /// Memory left, in bytes.
     bytes: usize,
 }
 
@@ -57,7 +57,7 @@ impl Meter {
         if self.cost > self.limit { Err(Error::Limit) } else { Ok(()) }
     }
 
-    /// Refuses something whose cost is known beforehand, before it is done.
+    /// Refuses an operation of known cost before it is performed.
     pub(super) fn afford(&self, cost: u64) -> Result<(), Error> {
         if self.cost.saturating_add(cost) > self.limit { Err(Error::Limit) } else { Ok(()) }
     }
@@ -69,7 +69,7 @@ impl Meter {
         left.map(drop).ok_or(Error::Limit)
     }
 
-    /// Adds the work and the memory of making so many items of a list.
+    /// Adds the work and the memory of creating this many list items.
     pub(super) fn make(&mut self, items: usize) -> Result<(), Error> {
         self.allocate(items.saturating_mul(ITEM_BYTES))?;
         self.work((items as u64).saturating_mul(WORK_PER_ITEM))
@@ -82,7 +82,7 @@ impl Meter {
         left.map(drop).ok_or(Error::Limit)
     }
 
-    /// Adds the work of going through so many bytes.
+    /// Adds the work of reading this many bytes.
     pub(super) fn read(&mut self, bytes: usize) -> Result<(), Error> {
         self.work((bytes / BYTES_PER_WORK) as u64)
     }

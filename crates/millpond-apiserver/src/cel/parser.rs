@@ -42,7 +42,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// What can begin an operand, in upstream's order; `closing` may stand there as well.
+/// The tokens that an operand can begin with, in upstream's order; `closing` may stand there as well.
 fn operands(closing: &str) -> String {
     format!(
         "{{'[', '{{', '(', {closing}'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, \
@@ -309,7 +309,7 @@ impl Parser {
     /// A tree over terms in order: the operator in the middle is the root.
     fn balance(&mut self, function: &str, terms: &mut dyn Iterator<Item = Expr>, places: &[u32]) -> Parse<Expr> {
         if places.is_empty() {
-            // There is one term more than operators.
+            // There is one term more than there are operators.
             return terms.next().ok_or_else(|| Stop::Whole("no term".to_owned()));
         }
         let middle = places.len() / 2;
@@ -441,7 +441,7 @@ impl Parser {
         self.builder.node(position, Kind::Select { operand: Box::new(operand), field, test: false })
     }
 
-    /// What stands behind a dot is no name. The message shows the text from the dot on.
+    /// The text after a dot is no name. The message shows it from the dot on.
     fn no_alternative(&self, dot: u32) -> Stop {
         let token = self.peek();
         let text = if token.kind == TokenKind::End { "" } else { &token.text };

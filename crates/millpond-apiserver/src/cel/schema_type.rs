@@ -22,9 +22,9 @@ pub(crate) struct SchemaType {
     pub(crate) max_elements: i64,
     /// The fewest bytes that a value takes in JSON.
     pub(crate) min_size: i64,
-    /// Of objects, by the name that expressions use.
+    /// The fields of an object, by their names in expressions.
     pub(crate) fields: BTreeMap<Arc<str>, Arc<SchemaType>>,
-    /// Of lists and maps.
+    /// The type of the elements of a list or map.
     pub(crate) element: Option<Arc<SchemaType>>,
 }
 
@@ -33,7 +33,8 @@ impl SchemaType {
         Self { ty, max_elements, min_size, fields: BTreeMap::new(), element: None }
     }
 
-    /// The schema as expressions see it; none when they do not. `is_resource` says that values are whole objects.
+    /// The schema as expressions see it; `None` if it is invisible to them. `is_resource` says that values are whole
+    /// objects.
     pub(crate) fn new(schema: &Props, is_resource: bool, name: &str) -> Option<Self> {
         if schema.int_or_string {
             let max = schema.max_length.map_or(MAX_REQUEST_BYTES - 2, |length| length.max(0) * 4);
@@ -163,7 +164,7 @@ pub(crate) fn is_keyword(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 
-/// The name under which expressions know a property; none when there is no such name.
+/// The name of a property in expressions; `None` if it has none.
 pub(crate) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
@@ -188,7 +189,7 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     Some(escaped)
 }
 
-/// The property behind a name that expressions use; none for names that [`escape`] does not give.
+/// The property for a name in expressions; `None` for names that [`escape`] does not return.
 pub(crate) fn unescape(name: &str) -> Option<String> {
     if !name.contains("__") {
         return Some(name.to_owned());

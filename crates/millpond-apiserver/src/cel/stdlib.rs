@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::types::{Named, Type};
 
-/// One way to call a function.
+/// One signature of a function.
 #[derive(Debug)]
 pub(crate) struct Overload {
     /// Name of this way.
@@ -18,7 +18,7 @@ pub(crate) struct Overload {
     pub(crate) variables: Vec<Arc<str>>,
 }
 
-/// The overloads of a function; none for a function that does not exist.
+/// The overloads of a function; `None` if it does not exist.
 pub(crate) fn overloads(function: &str) -> Option<&'static [Overload]> {
     LIBRARY.get(function).map(Vec::as_slice)
 }

@@ -18,7 +18,7 @@ const MAX_STEPS: u32 = 3_000_000;
 pub(crate) enum Type {
     /// Anything; checked when evaluated.
     Dyn,
-    /// What an expression has that is wrong already.
+    /// The type of an expression with an error.
     Error,
     Null,
     Bool,
@@ -187,11 +187,11 @@ impl fmt::Display for Type {
     }
 }
 
-/// What type variables stand for.
+/// The types bound to type variables.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
     bound: HashMap<Arc<str>, Type>,
-    /// What was bound before, for going back after an attempt that failed.
+    /// Earlier bindings, to be restored after a failed attempt.
     undo: Vec<(Arc<str>, Option<Type>)>,
     steps: Cell<u32>,
 }
@@ -271,7 +271,7 @@ impl Bindings {
         }
     }
 
-    /// Whether a variable can stand for a type, and whether it stands for something already.
+    /// Whether a variable can be bound to a type, and whether it is bound already.
     fn substitution(&mut self, ty: &Type, variable: &Type) -> (bool, bool) {
         if ty.is_exactly(variable) {
             return (true, true);

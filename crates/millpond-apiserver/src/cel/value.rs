@@ -69,7 +69,7 @@ pub(crate) enum Error {
     /// The cost or the work went beyond the limit. Nothing absorbs this one.
     #[error("operation cancelled: actual cost limit exceeded")]
     Limit,
-    /// No function of this name takes these values.
+    /// No overload takes these values.
     #[error("no such overload")]
     NoOverload,
     /// Anything else.
@@ -138,7 +138,7 @@ impl<'a> List<'a> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// All items; the first one that has no value is the error.
+    /// All items; the error is the first item's that has no value.
     pub(crate) fn items(&self) -> Result<Vec<Value<'a>>, Error> {
         self.iter().collect()
     }
@@ -156,7 +156,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// What makes an item of a map list the same as another.
+    /// The identity of an item in a map list, from its key fields.
     pub(crate) fn key_of(keys: &[Box<str>], item: &Value<'_>) -> Option<String> {
         let Value::Map(map) = item else { return None };
         let mut composite = String::new();
@@ -179,7 +179,7 @@ pub(crate) enum Map<'a> {
     Made(Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
 }
 
-/// A key of a map. Whole numbers are the same whatever their type.
+/// A map key. Integers are equal whatever their type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Bool(bool),
@@ -188,7 +188,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The key that a value is; none when it cannot be one.
+    /// The value as a key; `None` if it cannot be one.
     pub(crate) fn new(value: &Value<'_>) -> Option<Self> {
         Some(match value {
             Value::Bool(flag) => Self::Bool(*flag),
@@ -232,7 +232,7 @@ impl<'a> Map<'a> {
         schema.additional_schema()
     }
 
-    /// The value under a key; none when there is no such key.
+    /// The value for a key; `None` if the key does not exist.
     pub(crate) fn find(&self, key: &Value<'_>) -> Option<Evaluated<'a>> {
         match self {
             Self::Json { fields, schema, is_resource } => {
@@ -425,7 +425,7 @@ fn text_of<'a>(text: &'a str, format: &str) -> Evaluated<'a> {
             .ok_or_else(|| Error::new(format!("Invalid date-time formatted string {text}: cannot parse {text}"))),
         "byte" => {
             use base64::Engine as _;
-            // Upstream reads the alphabet of URLs here, whatever the format says.
+            // Upstream decodes the URL alphabet here, whatever the format says.
             let decoded = base64::engine::general_purpose::URL_SAFE.decode(text);
             decoded
                 .map(|bytes| Value::Bytes(bytes.into()))
@@ -435,7 +435,7 @@ fn text_of<'a>(text: &'a str, format: &str) -> Evaluated<'a> {
     }
 }
 
-/// What Go calls the type of JSON.
+/// Go's name of the type of a JSON value.
 fn go_type(json: &Json) -> &'static str {
     match json {
         Json::Null => "<nil>",

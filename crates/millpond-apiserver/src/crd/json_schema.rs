@@ -10,12 +10,12 @@ use crate::status::FieldError;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-/// What may stand at the root when `/status` exists, so that the status can be validated on its own.
+/// The fields allowed at the root if `/status` exists, so that the status can be validated on its own.
 const ALLOWED_AT_ROOT: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum \
      MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs \
      Example XPreserveUnknownFields XValidations]";
 
-/// What else is known about the version.
+/// Further properties of the version.
 pub(super) struct Options {
     /// `/status` exists.
     pub(super) status: bool,
@@ -99,16 +99,16 @@ fn check_root(props: &Props, schema: &Value, path: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// What holds for a node because of where it stands.
+/// The properties of a node that follow from its position.
 #[derive(Clone, Default)]
 struct Context {
     allow_defaults: bool,
     no_defaults_reason: String,
     /// Inside of `apiVersion`, `kind` or `metadata` of an object.
     in_meta: bool,
-    /// The nearest list or map above whose parts cannot be followed from old to new.
+    /// The nearest list or map above whose items cannot be correlated between old and new.
     uncorrelatable: Option<String>,
-    /// How many values there can be; none when nothing bounds them.
+    /// The maximum number of values; `None` if it is unlimited.
     cardinality: Option<u64>,
     /// Inside of `allOf` and its kin, where rules have no place.
     in_branch: bool,
@@ -141,7 +141,7 @@ impl SchemaErrors {
 }
 
 struct Checker {
-    /// What rules cost; none when the schema as a whole is not structural, so that they cannot be compiled.
+    /// The costs of rules; `None` if the schema is not structural, so that its rules cannot be compiled.
     costs: Option<Costs>,
 }
 
@@ -239,7 +239,7 @@ impl Checker {
     }
 }
 
-/// How many values there can be one level below a schema that has so many itself.
+/// The maximum number of values one level below a schema that has at most `own`.
 fn cardinality_below(props: &Props, own: Option<u64>) -> Option<u64> {
     let bound = match &*props.ty {
         "object" if props.additional.is_some() => props.max_properties,

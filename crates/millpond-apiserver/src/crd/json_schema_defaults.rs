@@ -21,7 +21,7 @@ struct Surroundings {
 
 struct Walk {
     errors: Vec<FieldError>,
-    /// What the rules of all defaults may cost together.
+    /// The cost limit of the rules of all defaults together.
     budget: Budget,
 }
 

@@ -8,9 +8,9 @@ use crate::schema::custom::props::{Props, Rule};
 use crate::schema::custom::rules::{self, CompiledRule};
 use crate::status::{FieldError, FieldProblem};
 
-/// What one expression may cost by estimate.
+/// Limit on the estimated cost of one expression.
 const EXPRESSION_LIMIT: u64 = 10_000_000;
-/// What all expressions of a schema may cost by estimate.
+/// Limit on the estimated cost of all expressions of a schema.
 const SCHEMA_LIMIT: u64 = 100_000_000;
 /// How many of the most expensive expressions are named when they cost too much together.
 const NAMED: usize = 4;
@@ -20,15 +20,15 @@ pub(super) struct SchemaLocation<'a> {
     pub(super) path: &'a str,
     /// Values are whole objects.
     pub(super) is_resource: bool,
-    /// How many values there can be; none when nothing bounds them.
+    /// The maximum number of values; `None` if it is unlimited.
     pub(super) cardinality: Option<u64>,
-    /// The nearest list or map above whose parts cannot be followed from old to new.
+    /// The nearest list or map above whose items cannot be correlated between old and new.
     pub(super) uncorrelatable: Option<&'a str>,
 }
 
 /// Checks the rules of a version's schema and adds up what they cost.
 pub(super) struct Costs {
-    /// The schema was accepted before, with whatever its expressions cost.
+    /// The schema was accepted before, so the cost of its expressions does not matter.
     unchanged: bool,
     total: u64,
     most_expensive: Vec<(String, u64)>,
@@ -82,7 +82,7 @@ impl Costs {
         }
     }
 
-    /// What is wrong with the costs of all rules together. `path` is that of the schema.
+    /// The errors about the costs of all rules together. `path` is the path of the schema.
     pub(super) fn finish(self, path: &str, errors: &mut Vec<FieldError>) {
         if self.total <= SCHEMA_LIMIT {
             return;

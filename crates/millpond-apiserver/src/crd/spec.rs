@@ -167,7 +167,7 @@ impl<'a> Spec<'a> {
         if !schema.is_object() {
             return;
         }
-        // An expression that was accepted once stays accepted, whatever it may cost by today's estimate.
+        // An expression that was accepted once stays accepted, whatever its present cost estimate is.
         let unchanged =
             self.old_version(version.text("name")).is_some_and(|old| old.at("schema") == version.at("schema"));
         let options = json_schema::Options { status: version.at("subresources").has("status"), unchanged };

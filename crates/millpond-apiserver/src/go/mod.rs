@@ -1,4 +1,4 @@
-//! How Go writes and reads things, where Kubernetes' messages and rules depend on it.
+//! Go's notations, where messages and rules of Kubernetes depend on them.
 //!
 //! Quoted strings, numbers and JSON as `fmt`, `strconv` and `encoding/json` print them; regular expressions,
 //! durations, dates, addresses and URLs as Go's standard library parses them. Pure functions, no Kubernetes.

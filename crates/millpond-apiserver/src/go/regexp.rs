@@ -54,7 +54,7 @@ fn build(pattern: &str, max_bytes: usize) -> Result<Regex, RegexpError> {
     let translated = Translator::new(pattern).run()?;
     let mut builder = RegexBuilder::new(&translated);
     builder.size_limit(max_bytes).nest_limit(4 * MAX_DEPTH).build().map_err(|error| RegexpError {
-        // What the translation lets through and the engine refuses: size, or an unknown Unicode class.
+        // The regex engine still refuses what is too large or names an unknown Unicode class.
         problem: match error {
             regex::Error::CompiledTooBig(_) => TOO_LARGE,
             _ => "invalid character class range",
@@ -69,7 +69,7 @@ struct Translator<'a> {
     out: String,
     /// One entry for each open group, the whole pattern first.
     groups: Vec<Group>,
-    /// What a repetition operator would apply to.
+    /// The operand of a repetition operator.
     last: Last,
 }
 
@@ -80,12 +80,12 @@ struct Group {
     repeats: u32,
 }
 
-/// What stands before the current position.
+/// The element before the current position.
 #[derive(Clone, Copy, PartialEq)]
 enum Last {
-    /// Nothing that can be repeated.
+    /// No element that can be repeated.
     Nothing,
-    /// An atom whose inner repetitions multiply to this.
+    /// An atom whose nested repetitions multiply to this number.
     Atom { repeats: u32 },
     /// A repetition, which takes no further operator.
     Repetition { start: usize, repeats: u32 },
@@ -342,7 +342,7 @@ impl<'a> Translator<'a> {
         self.take(skipped);
     }
 
-    /// The character that an escape at the start of `text` stands for, and its length.
+    /// The character of an escape at the start of `text`, and its length.
     fn escaped_char(&self, text: &str) -> Result<(char, usize), RegexpError> {
         let mut characters = text[1..].chars();
         let Some(kind) = characters.next() else {

@@ -25,7 +25,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     if rest.is_empty() {
         return None;
     }
-    // One more than i64::MAX is allowed, for the smallest negative duration.
+    // One more than `i64::MAX`, for the smallest negative duration.
     const LIMIT: u64 = 1 << 63;
     let mut total: u64 = 0;
     while !rest.is_empty() {
@@ -109,7 +109,7 @@ pub(crate) fn parse_loose_duration(text: &str) -> Option<i64> {
     total
 }
 
-/// Nanoseconds of a unit by name. The last name of each line also stands for everything that starts with it.
+/// Nanoseconds of a unit by name. The last name of each line also covers longer names that start with it.
 fn named_unit(name: &str) -> Option<i64> {
     const UNITS: [(&[&str], i64); 8] = [
         (&["ns", "nano"], 1),

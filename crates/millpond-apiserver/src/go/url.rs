@@ -9,7 +9,7 @@ use super::text::quote;
 pub(crate) struct Url {
     /// `https`, in lower case; empty for a path alone.
     pub(crate) scheme: String,
-    /// What follows `scheme:` when it does not start with a slash.
+    /// The text after `scheme:` if it does not start with a slash.
     opaque: String,
     user: Option<String>,
     /// Host with port, brackets kept.
@@ -206,7 +206,7 @@ fn parse_host(host: &str) -> Result<String, String> {
     unescape(host, Part::Host)
 }
 
-/// Which part of a URL is decoded: hosts allow less.
+/// The part of a URL that is decoded; hosts allow fewer characters.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Host,

@@ -1,4 +1,4 @@
-//! One request to one resource, with everything the verbs need.
+//! One request to one resource, with everything that the verbs need.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(crate) struct Call {
     pub(crate) body_bytes: usize,
     /// Texts of Warning headers, in order.
     pub(crate) warnings: Vec<String>,
-    /// What policies add to the audit log.
+    /// Annotations that policies add to the audit log.
     pub(crate) annotations: BTreeMap<String, String>,
     /// The query as it came.
     pub(crate) raw_query: Option<String>,
@@ -58,7 +58,7 @@ impl Call {
         key_of(&self.resource, self.namespace(), self.name())
     }
 
-    /// Whether it may take long to decode, validate or render what this request writes.
+    /// Whether decoding, validating or rendering this write may take long.
     pub(crate) fn is_long(&self) -> bool {
         let rules = || custom::definition(&self.resource.schema).is_some_and(custom::Definition::has_rules);
         self.body_bytes > LONG_BYTES || (self.method != Method::GET && rules())
@@ -128,7 +128,7 @@ impl Selection {
         Ok(Self { resource: call.resource.clone(), prefix, labels, fields })
     }
 
-    /// No selector: every object under the prefix.
+    /// No selector: every object under the prefix matches.
     pub(crate) fn selects_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Create.
+//! Creates objects.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use crate::{admission, convert, kind, meta};
 /// How often a generated name that is taken is generated anew.
 const GENERATE_NAME_TRIES: usize = 8;
 
-/// What became of a write.
+/// The result of a write.
 pub(crate) enum Outcome {
-    /// It is in the store.
+    /// The object was stored.
     Stored(Arc<StoredObject>),
-    /// It would have been (dry run): the object in its served version.
+    /// The object would have been stored (dry run); in its served version.
     DryRun(Box<Value>),
 }
 
 impl Outcome {
-    /// The answer to the client.
+    /// The response to the client.
     pub(crate) fn respond(&self, call: &Call, status: StatusCode) -> ApiResponse {
         match self {
             Self::Stored(object) => respond::object(call, status, object),
@@ -180,7 +180,7 @@ fn dry_run(call: &Call, object: Value, name: &str) -> Result<Outcome, ApiError> 
     Ok(Outcome::DryRun(Box::new(object)))
 }
 
-/// Fills in what only the server says.
+/// Sets the fields that only the server sets.
 fn set_system_fields(call: &Call, object: &mut Value) {
     let metadata = &mut object["metadata"];
     metadata["uid"] = json!(new_uid());

@@ -42,7 +42,7 @@ fn parse_protobuf(resource: &Resource, body: &Bytes) -> Result<Value, ApiError> 
     protobuf::decode(body, &default).map_err(|error| error.to_api_error(&resource.kind, body))
 }
 
-/// 415.
+/// The error 415.
 pub(crate) fn unsupported(_media_type: &str, accepted: &str) -> ApiError {
     ApiError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -138,8 +138,8 @@ pub(crate) fn check_kind(resource: &Resource, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Checks types, drops unknown fields, and reports them as the client asked for. For built-in types they are reported
-/// in the order of the JSON that the object was read from, if there is any.
+/// Checks types, drops unknown fields, and reports them as the client requested. For built-in types they are reported
+/// in the order of the JSON text, if the object was read from one.
 pub(crate) fn conform(
     call: &mut Call,
     object: &mut Value,

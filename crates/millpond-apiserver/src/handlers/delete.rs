@@ -19,7 +19,7 @@ use crate::status::{ApiError, FieldError};
 use crate::store::{CommitError, EncodedObject, Expect, Limits, SetAside, StoredObject, Write};
 use crate::{admission, convert};
 
-/// Collections whose delete answers with the object instead of a Status.
+/// Collections whose delete responds with the object instead of a Status.
 const RETURNS_OBJECT: &[&str] = &[
     "namespaces",
     "persistentvolumes",
@@ -54,14 +54,14 @@ pub(crate) struct Options {
     pub(crate) dry_run: bool,
 }
 
-/// What happens to the objects that the deleted one owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// They stay.
+    /// They are kept.
     Orphan,
-    /// They go afterwards.
+    /// They are deleted afterwards.
     Background,
-    /// They go first.
+    /// They are deleted first.
     Foreground,
 }
 
@@ -126,11 +126,11 @@ fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Prop
     }
 }
 
-/// What a delete came to.
+/// The result of a delete.
 pub(crate) enum Deleted {
     /// The object is gone; this was its last state.
     Gone(Value),
-    /// The object is on its way out.
+    /// The object is terminating.
     Going(Value),
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn delete(call: &mut Call, body: &Bytes) -> Result<ApiResponse,
     })
 }
 
-/// The Status that tells of a finished delete.
+/// The Status of a completed delete.
 fn success(resource: &Resource, object: &Value) -> Value {
     let mut details =
         json!({"name": object["metadata"]["name"], "kind": resource.plural, "uid": object["metadata"]["uid"]});
@@ -240,7 +240,7 @@ async fn delete_unreadable(call: &Call, key: &Arc<str>, options: &Options) -> Re
     }
 }
 
-/// All that is known of an object that cannot be read.
+/// The parts of an unreadable object that are known from its key.
 fn name_only(resource: &Resource, key: &str, unreadable: &SetAside) -> Value {
     let (namespace, name) = split_key(resource, key);
     let mut metadata = json!({"name": name, "resourceVersion": unreadable.revision.to_string()});
@@ -294,7 +294,8 @@ fn marked(call: &Call, mut object: Value, options: &Options) -> (Value, bool, bo
     }
     let gone = is_finished(resource, &object);
     let changed = gone || object != before;
-    // What goes at once never was in between: its last state is the one before. Pods show when they had to end.
+    // An object that is removed at once never had a deletion timestamp: the client sees its last state. Pods show their
+    // deadline.
     let shown = if gone && !already && &*resource.storage != "pods" { before } else { object };
     (shown, gone, changed)
 }
@@ -309,7 +310,7 @@ fn mark_terminating(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Only pods get time to end: what the request says, else what the pod says; none where nothing runs.
+/// Only pods have a grace period: from the request, else from the pod; zero if no container runs.
 fn grace_period(resource: &Resource, object: &Value, options: &Options) -> i64 {
     if &*resource.storage != "pods" {
         return 0;

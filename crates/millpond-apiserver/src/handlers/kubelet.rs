@@ -31,11 +31,11 @@ use crate::status::ApiError;
 
 /// The user of the client certificate. It has the role `system:kubelet-api-admin`.
 pub(crate) const USER: &str = "kube-apiserver-kubelet-client";
-/// How long a kubelet may take to be reached.
+/// Time limit of connecting to a kubelet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Kinds of addresses, the first that a node has is taken.
 const ADDRESSES: [&str; 5] = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
-/// What a kubelet says of a failure, at most.
+/// Limit on the error text of a kubelet, in bytes.
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// Passes a request for a subresource of a pod on to the kubelet of its node.
@@ -63,7 +63,7 @@ fn may_create(call: &Call, subresource: &str) -> Result<(), ApiError> {
     auth::authorize(&call.server, &call.identity, &wanted)
 }
 
-/// Where a kubelet listens.
+/// The address of a kubelet.
 struct Kubelet {
     node: String,
     host: String,
@@ -205,7 +205,7 @@ fn container(call: &Call, pod: &Value, query: &str) -> Result<String, ApiError> 
     }
 }
 
-/// The body as it comes.
+/// Passes the body on unchanged.
 fn pass_on(response: Response<Incoming>) -> ApiResponse {
     let (parts, body) = response.into_parts();
     let frames = body.into_data_stream().take_while(|piece| std::future::ready(piece.is_ok()));
@@ -217,7 +217,7 @@ fn pass_on(response: Response<Incoming>) -> ApiResponse {
     passed
 }
 
-/// What a kubelet says instead of doing what was asked.
+/// The error that a kubelet returned.
 async fn refusal(response: Response<Incoming>) -> ApiError {
     let code = response.status();
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

@@ -37,7 +37,7 @@ use crate::selector::FieldSelector;
 use crate::server::{Authenticated, Caller, Origin, Server};
 use crate::status::ApiError;
 
-/// Answers one request.
+/// Responds to one request.
 pub(crate) async fn handle<B>(server: Arc<Server>, request: Request<B>, caller: Caller) -> ApiResponse
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -45,16 +45,16 @@ where
 {
     let started = tokio::time::Instant::now();
     let (parts, body) = request.into_parts();
-    let mut told = RequestLog::default();
-    let result = answer(&server, &parts, body, caller, &mut told).await;
+    let mut request_log = RequestLog::default();
+    let result = answer(&server, &parts, body, caller, &mut request_log).await;
     let mut response = result.unwrap_or_else(|error| respond::error(&error));
-    for value in warning::headers(&told.warnings) {
+    for value in warning::headers(&request_log.warnings) {
         response.headers_mut().append("warning", value);
     }
-    if told.has_credentials {
+    if request_log.has_credentials {
         response.extensions_mut().insert(Authenticated);
     }
-    server.observe(&parts, &told, response.status(), started.elapsed());
+    server.observe(&parts, &request_log, response.status(), started.elapsed());
     response
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct RequestLog {
     has_credentials: bool,
     pub(crate) path: Option<ResourcePath>,
     warnings: Vec<String>,
-    /// What policies add to the audit log.
+    /// Annotations that policies add to the audit log.
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
@@ -75,7 +75,7 @@ async fn answer<B>(
     parts: &Parts,
     body: B,
     caller: Caller,
-    told: &mut RequestLog,
+    request_log: &mut RequestLog,
 ) -> Result<ApiResponse, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -88,13 +88,13 @@ where
         return Ok(response);
     }
     let identity = auth::authenticate(&parts.headers, &caller, server)?;
-    told.user.clone_from(&identity.user);
-    told.has_credentials = identity.user != ANONYMOUS;
+    request_log.user.clone_from(&identity.user);
+    request_log.has_credentials = identity.user != ANONYMOUS;
     match target {
-        Target::Resource(path) => resource(server, parts, body, (identity, caller.origin), path, told).await,
+        Target::Resource(path) => resource(server, parts, body, (identity, caller.origin), path, request_log).await,
         other => {
             let verb = path::method_verb(&parts.method);
-            told.verb = verb;
+            request_log.verb = verb;
             let attributes = Attributes { verb, path: parts.uri.path(), ..Attributes::default() };
             let identity = match impersonation::wanted(&parts.headers)? {
                 Some(wanted) => impersonation::assume(server, &identity, &wanted, &attributes)?,
@@ -116,14 +116,14 @@ async fn resource<B>(
     body: B,
     (identity, origin): (Identity, Origin),
     path: ResourcePath,
-    told: &mut RequestLog,
+    request_log: &mut RequestLog,
 ) -> Result<ApiResponse, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
     let verb = path::verb(&parts.method, &path, parts.uri.query());
-    told.verb = verb;
+    request_log.verb = verb;
     let wanted = impersonation::wanted(&parts.headers)?;
     let identity = authorize_resource(server, parts, (identity, wanted.as_ref()), &path, verb)?;
     let resources = server.registry.current();
@@ -138,7 +138,7 @@ where
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default())?;
     check_method(&parts.method, &path)?;
-    told.path = Some(path.clone());
+    request_log.path = Some(path.clone());
     let accepted = match path.subresource.as_deref() {
         Some("log" | "exec" | "attach" | "portforward") => Accepted::JSON,
         Some("scale") => Accepted { form: negotiate::Form::Plain, ..negotiate::accepted(&parts.headers)? },
@@ -165,14 +165,13 @@ where
         call.warnings.push(text.to_string());
     }
     let result = perform(&mut call, &body, verb).await;
-    told.warnings = call.warnings;
-    told.annotations = call.annotations;
+    request_log.warnings = call.warnings;
+    request_log.annotations = call.annotations;
     result
 }
 
-/// Whether the identity, or the one that it wants to act as, may do what the path and the method say; gives the one that
-/// does. This is asked first, so that answers about what there
-/// is are given only to those who may know.
+/// Whether the identity, or the one that it impersonates, may perform the request; returns the acting identity. This is
+/// checked first, so that a user without the right learns nothing about what exists.
 fn authorize_resource(
     server: &Server,
     parts: &Parts,
@@ -190,7 +189,7 @@ fn authorize_resource(
         group: &path.group,
         resource: &path.plural,
         subresource: path.subresource.as_deref().unwrap_or_default(),
-        // A namespace is within itself.
+        // For a namespace itself, its own name is the namespace of the check.
         namespace: match (&path.namespace, &path.name) {
             (Some(namespace), _) => namespace,
             (None, Some(name)) if path.group.is_empty() && path.plural == "namespaces" => name,

@@ -13,7 +13,7 @@ use crate::registry::Resources;
 use crate::resource::{Behaviour, Resource};
 use crate::schema::{SchemaRef, builtin};
 
-/// What [`apply`] needs to know about one request.
+/// The properties of a request that [`apply`] needs.
 pub(crate) struct Ownership {
     manager: String,
     now: jiff::Timestamp,
@@ -73,7 +73,7 @@ impl Ownership {
         apply::apply_patch(live, config, &self.target(), &self.manager(), force)
     }
 
-    /// The same for a Scale, whose managers live in the object that is scaled.
+    /// The same for a Scale, whose managers are stored in the scaled object.
     pub(crate) fn of_scale(&self) -> ScaleOwnership<'_> {
         ScaleOwnership { ownership: self, schema: builtin::kind("autoscaling", "v1", "Scale") }
     }

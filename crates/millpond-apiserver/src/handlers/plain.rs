@@ -15,7 +15,7 @@ use crate::http::path::Target;
 use crate::server::Server;
 use crate::status::ApiError;
 
-/// How long a document may be kept whose address changes with its text.
+/// Cache lifetime of a document whose URL contains a hash of its text.
 const YEAR: jiff::SignedDuration = jiff::SignedDuration::from_hours(365 * 24);
 
 /// Health answers, which need no identity, as with kube-apiserver.
@@ -47,7 +47,7 @@ pub(crate) fn health(server: &Server, path: &str, query: Option<&str>) -> Option
     Some(respond::with_type(status, "text/plain; charset=utf-8", ApiBody::whole(text)))
 }
 
-/// Everything else that is not a resource.
+/// Responds to requests for everything that is not a resource.
 pub(crate) fn answer(server: &Server, parts: &Parts, target: Target) -> Result<ApiResponse, ApiError> {
     let resources = server.registry.current();
     let ok = |value: Value| Ok(respond::json(StatusCode::OK, &value));
@@ -77,7 +77,7 @@ fn aggregated(parts: &Parts, version: &str, document: &Value) -> ApiResponse {
     tagged(parts, &tag, media_type, text)
 }
 
-/// Answers 304 when the client has this already.
+/// Responds with 304 if the client has this version.
 fn tagged(parts: &Parts, tag: &str, media_type: &'static str, text: impl Into<bytes::Bytes>) -> ApiResponse {
     let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
     let mut response = if known {
@@ -160,7 +160,7 @@ fn openapi_v2(server: &Server, parts: &Parts) -> Result<ApiResponse, ApiError> {
     Ok(tagged(parts, &document.tag, document.media_type, document.text))
 }
 
-/// The Kubernetes version whose API this is; clients compare it with their own.
+/// The Kubernetes version of this API, which clients compare with their own.
 pub(crate) fn version() -> Value {
     json!({
         "major": "1",

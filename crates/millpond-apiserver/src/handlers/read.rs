@@ -24,7 +24,7 @@ use crate::table;
 /// Lists are written in pieces of about this size: large enough for few writes, small enough to stay cheap.
 const LIST_PIECE_BYTES: usize = 256 << 10;
 
-/// One object.
+/// Gets one object.
 pub(crate) fn get(call: &Call) -> Result<ApiResponse, ApiError> {
     if !call.query.resource_version.is_empty() {
         check_not_in_future(call, parse_revision(&call.query.resource_version)?)?;
@@ -32,7 +32,7 @@ pub(crate) fn get(call: &Call) -> Result<ApiResponse, ApiError> {
     Ok(respond::object(call, StatusCode::OK, &*call.fetch()?))
 }
 
-/// Objects of a collection.
+/// Lists objects of a collection.
 pub(crate) fn list(call: &Call) -> Result<ApiResponse, ApiError> {
     let selection = Selection::of(call)?;
     let long = !selection.selects_all() && call.server.store.count(&call.resource.storage) > LONG_OBJECTS;
@@ -280,7 +280,7 @@ impl ItemPrefix {
     }
 }
 
-/// What a continue token says: the revision and the last key of the page before.
+/// The content of a continue token: the revision, and the last key of the previous page.
 #[derive(Debug, Serialize, Deserialize)]
 struct Continue {
     rv: i64,
@@ -308,7 +308,7 @@ impl Continue {
     }
 }
 
-/// 410 for a token whose revision is gone, with a token that goes on inconsistently.
+/// The 410 error for a token whose revision is gone, with a token for an inconsistent continuation.
 fn continue_expired(token: &Continue) -> ApiError {
     let mut error = ApiError::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \

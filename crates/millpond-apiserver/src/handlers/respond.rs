@@ -57,7 +57,7 @@ pub(crate) fn encoded(call: &Call, status: StatusCode, value: &Value) -> ApiResp
     }
 }
 
-/// One object in the form and encoding that the client accepts.
+/// An object in the form and encoding that the client accepts.
 pub(crate) fn object(call: &Call, status: StatusCode, object: &StoredObject) -> ApiResponse {
     let plain = call.accepted.form == Form::Plain && call.accepted.encoding == Encoding::Json && !call.query.pretty;
     if plain && !convert::differs(&call.resource) {
@@ -68,7 +68,7 @@ pub(crate) fn object(call: &Call, status: StatusCode, object: &StoredObject) -> 
     self::value(call, status, &value)
 }
 
-/// One object, already in its served version, in the form and encoding that the client accepts.
+/// An object in its served version, in the form and encoding that the client accepts.
 pub(crate) fn value(call: &Call, status: StatusCode, object: &Value) -> ApiResponse {
     match call.accepted.form {
         Form::Plain => encoded(call, status, object),

@@ -22,7 +22,7 @@ use crate::status::{ApiError, FieldError};
 const TOKEN_LIFETIME_S: i64 = 3600;
 /// Shorter lifetimes are refused, as Kubernetes does.
 const TOKEN_MIN_LIFETIME_S: i64 = 600;
-/// And longer ones.
+/// Longest lifetime of a token that a client may request, in seconds.
 const TOKEN_MAX_LIFETIME_S: i64 = 1 << 32;
 /// The group of token requests.
 const GROUP: &str = "authentication.k8s.io";
@@ -30,7 +30,7 @@ const GROUP: &str = "authentication.k8s.io";
 /// Fills in the status of a review.
 pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiError> {
     if call.accepted.form != Form::Plain {
-        // Nothing is stored, so there is no metadata to make a row of.
+        // Nothing is stored, so there is no metadata for a table row.
         return Err(negotiate::not_acceptable());
     }
     let status = match &*call.resource.kind {
@@ -150,7 +150,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What the author of a review may do in a namespace.
+/// The rights of the review's author in a namespace.
 fn rules(call: &Call, review: &Value) -> Result<Value, ApiError> {
     let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
     if namespace.is_empty() {
@@ -246,14 +246,14 @@ pub(crate) fn service_account_token(call: &mut Call, body: &Bytes) -> Result<Api
     request["metadata"]["creationTimestamp"] = json!(rfc3339(now));
     request["spec"]["audiences"] = json!(claims.aud);
     request["spec"]["expirationSeconds"] = json!(lifetime_s);
-    // Present even where there is none.
+    // The field is present even if there is no reference.
     let reference = request["spec"]["boundObjectRef"].take();
     request["spec"]["boundObjectRef"] = reference;
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(end)});
     Ok(respond::encoded(call, StatusCode::CREATED, &request))
 }
 
-/// Ties a token to the object that the request names, if any.
+/// Binds a token to the object that the request names, if any.
 fn bind(call: &Call, reference: &Value, bound: &mut Bound) -> Result<(), ApiError> {
     if !reference.is_object() {
         return Ok(());

@@ -43,7 +43,7 @@ pub(crate) async fn handle(call: &mut Call, body: &Bytes, name: &str) -> Result<
     }
 }
 
-/// What a request asks of a part of an object.
+/// The change of a subresource that a request asks for.
 enum Wish {
     Put(Value),
     Patch(Patch),
@@ -412,7 +412,7 @@ fn check_budget(budget: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Notes on the pod why it goes.
+/// Writes to the pod why it is evicted.
 async fn mark_disrupted(call: &mut Call) -> Result<(), ApiError> {
     let result = change(call, Part::Other("eviction"), |call, old| {
         let mut object = old.clone();

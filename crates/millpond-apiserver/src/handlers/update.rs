@@ -30,14 +30,14 @@ const RETRIES: usize = 64;
 
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Which part of an object a request may change.
+/// The part of an object that a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All but status, where that is a subresource.
+    /// Everything except status, if that is a subresource.
     Main,
     /// Only status.
     Status,
-    /// What a subresource with a handler of its own changes (its name): nothing is carried over.
+    /// The fields of a subresource with its own handler (its name): nothing else is carried over.
     Other(&'static str),
 }
 
@@ -59,11 +59,11 @@ impl Part {
     }
 }
 
-/// What a request makes of the current object.
+/// The object as the request changes it.
 pub(crate) struct Changed {
     /// The new object in the served version, defaulted.
     pub(crate) object: Value,
-    /// The resourceVersion that the client insists on.
+    /// The resourceVersion that the client requires.
     pub(crate) precondition: Option<String>,
     /// Owners of fields are still to be computed (apply has done it already).
     pub(crate) track: bool,
@@ -228,7 +228,7 @@ async fn apply_patch(call: &mut Call, body: &Bytes, part: Part) -> Result<ApiRes
     Ok(outcome.respond(call, StatusCode::OK))
 }
 
-/// Reads an applied configuration; duplicate fields are returned beside it. Nothing at all is an empty one.
+/// Parses an applied configuration, and returns duplicate fields with it. An empty body is an empty configuration.
 pub(crate) fn parse_config(body: &Bytes) -> Result<(Value, Vec<String>), ApiError> {
     let refuse = |why: &str| ApiError::bad_request(format!("error decoding YAML: {why}"));
     let (config, duplicates) = decode::parse_as("application/yaml", body).map_err(|error| refuse(&error.message))?;
@@ -328,7 +328,7 @@ pub(crate) async fn change(
     Err(ApiError::conflict(&call.resource.group, &call.resource.plural, call.name(), MODIFIED))
 }
 
-/// The object that a change makes, validated.
+/// The validated object after a change.
 fn prepare(
     call: &mut Call,
     part: Part,
@@ -417,7 +417,7 @@ pub(crate) fn is_finished(resource: &Resource, object: &Value) -> bool {
         && (&*resource.storage != "namespaces" || empty(&object["spec"]["finalizers"]))
 }
 
-/// What an update cannot change stays as it was; what it must not contradict is compared.
+/// Restores the fields that an update cannot change, and compares those that it must not contradict.
 fn keep_system_fields(call: &Call, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     let resource = &call.resource;
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();

@@ -114,7 +114,7 @@ struct Watcher {
     shutdown: CancellationToken,
     selection: Selection,
     writer: FrameWriter,
-    /// Everything up to this revision was looked at.
+    /// The last revision that was read.
     cursor: u64,
     initial: std::vec::IntoIter<(Arc<str>, Arc<StoredObject>)>,
     bookmarks: bool,
@@ -122,7 +122,7 @@ struct Watcher {
     initial_end: bool,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Sent instead of anything else.
+    /// The error that replaces all other output.
     refusal: Option<Bytes>,
     ended: bool,
 }
@@ -187,7 +187,7 @@ impl Watcher {
         let mut read = 0;
         for (_, object) in self.initial.by_ref().take(EVENTS_PER_PIECE) {
             self.writer.write(&mut piece, "ADDED", &object, object.revision);
-            // Rows of a Table are small beside their objects.
+            // Rows of a Table are small compared with their objects.
             read += object.bytes.len();
             if read >= PIECE_BYTES {
                 break;
@@ -200,7 +200,7 @@ impl Watcher {
         (!piece.is_empty()).then(|| piece.freeze())
     }
 
-    /// Changes after the cursor, as one piece.
+    /// The changes after the cursor, as one piece.
     fn changes(&mut self) -> Option<Bytes> {
         loop {
             let collection = &self.selection.resource.storage;
@@ -234,7 +234,7 @@ impl Watcher {
         for (index, event) in events.iter().enumerate() {
             let Some(shown) = self.shown(event) else { continue };
             let frame = match shown {
-                // The usual case: a change whose bytes every watcher shares.
+                // The usual case: all watchers share the bytes of a change.
                 Shown::AsIs(kind) if self.writer.shares_frames() && kind == kind_text(event.kind) => {
                     shared_frame(event)
                 }

@@ -27,7 +27,7 @@ impl ApiBody {
         Self::pieces(VecDeque::new())
     }
 
-    /// One piece.
+    /// A body of a single piece.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::pieces(VecDeque::from([bytes.into()]))
     }

@@ -14,7 +14,7 @@ pub(crate) enum Encoding {
     Yaml,
 }
 
-/// What the answer holds.
+/// The content of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The objects.

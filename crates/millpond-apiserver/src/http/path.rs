@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::status::ApiError;
 
-/// What a path names.
+/// The target that a path names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `/version`, `/livez`, `/openapi/…`, anything that is not a resource.

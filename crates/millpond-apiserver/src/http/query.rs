@@ -26,7 +26,7 @@ pub(crate) struct Query {
     pub(crate) grace_period_s: Option<i64>,
     pub(crate) propagation_policy: Option<String>,
     pub(crate) orphan_dependents: Option<bool>,
-    /// Of a log: the last lines.
+    /// For logs: the number of last lines.
     pub(crate) tail_lines: Option<usize>,
     /// Values of `dryRun` and `fieldValidation` that mean nothing.
     unknown_dry_run: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Query {
 /// Longer names of managers are refused.
 const MAX_MANAGER_BYTES: usize = 128;
 
-/// What happens to unknown and duplicate fields.
+/// The treatment of unknown and duplicate fields.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     /// Dropped without a word.
@@ -133,7 +133,7 @@ impl Query {
         if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", &errors)) }
     }
 
-    /// An apply has to say who applies; only an apply may force.
+    /// An apply must name its field manager; only an apply may force.
     fn check_patch(&self, media_type: &str, errors: &mut Vec<FieldError>) {
         if media_type.starts_with("application/apply-patch+") {
             if self.field_manager.is_empty() {

@@ -11,7 +11,8 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// Values that one step may yield. Several descents in one path multiply; no column needs so many.
+/// Limit on the values that one step may yield. Several recursive descents in one path multiply, and no column needs
+/// more.
 const MAX_RESULTS: usize = 10_000;
 
 /// A parsed path.
@@ -74,7 +75,7 @@ impl JsonPath {
         parser::parse(&format!("{{{path}}}")).map(|sections| Self { sections })
     }
 
-    /// The first value at this path, none where the value has nothing there.
+    /// The first value at this path; `None` if there is none.
     pub fn first<'a>(&self, value: &'a Value) -> Option<Cow<'a, Value>> {
         let mut first = None;
         for (index, section) in self.sections.iter().enumerate() {
@@ -87,8 +88,8 @@ impl JsonPath {
     }
 }
 
-/// What CRD validation says about the text of a path, nothing when it is fine. Only the beginning is looked
-/// at; a path that does not parse ends the columns of its table instead.
+/// The error that CRD validation reports for a path; `None` if it is valid. Only the beginning is checked; a path that
+/// does not parse ends the columns of its table instead.
 pub fn problem_of_simple_path(path: &str) -> Option<&'static str> {
     if path.is_empty() {
         Some("must not be empty")
@@ -123,7 +124,7 @@ fn step<'a>(values: Results<'a>, node: &Node) -> Result<Results<'a>, Unsuitable>
             }
             Ok(results)
         }
-        // A text stands for itself once, a number or flag once for each value.
+        // A text occurs once, a number or flag once for each value.
         Node::Literal(text @ Value::String(_)) => Ok(vec![Cow::Owned(text.clone())]),
         Node::Literal(value) => Ok(values.iter().map(|_| Cow::Owned(value.clone())).collect()),
         Node::Word => Err(Unsuitable),

@@ -1,5 +1,5 @@
-//! What is there from the start: namespaces, default roles and bindings, the range of service addresses, the API's own service, the system's
-//! priority classes.
+//! The initial objects: namespaces, default roles and bindings, the range of service addresses, the API's own service,
+//! the system's priority classes.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::status::ApiError;
 /// The collection of ranges of service addresses.
 const RANGES: &str = "servicecidrs.networking.k8s.io";
 
-/// The description of the cluster for those who join it, as kubeadm makes it: a ConfigMap that needs no credentials,
-/// and what the tokens that `kubeadm token create` makes are good for.
+/// The description of the cluster for joining nodes, in kubeadm's form: a ConfigMap that is readable without
+/// credentials, and the rights of tokens that `kubeadm token create` makes.
 pub(crate) async fn describe_cluster(server: &Arc<Server>, url: &str, ca_pem: &str) -> Result<(), ApiError> {
     let kubeconfig = format!(
         "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: {url}\n  name: \"\"\n\

@@ -27,12 +27,12 @@ pub(crate) fn on_write(call: &Call, definition: &mut Value, old: Option<&Value>)
     }
 }
 
-/// What the writer of a CRD should know although it is valid.
+/// Warnings about a valid CRD for its author.
 pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     crd::warnings(definition, old)
 }
 
-/// All other definitions, for conflicts of names.
+/// All other CRDs, to find conflicts of names.
 fn others(server: &Server, definition: &Value) -> Vec<Value> {
     let name = definition["metadata"]["name"].as_str().unwrap_or_default();
     let listing = server.store.list(COLLECTION, "", None, 0, |_, key| key != name);

@@ -1,4 +1,4 @@
-//! Garbage: objects whose owners are gone, by an index from owner to dependents.
+//! Garbage collection: deletes objects whose owners are gone, with an index from owner to dependents.
 //!
 //! The index follows the store's history, so it is as true as a read at that revision: no live look-ups and no
 //! guesses about owners that are merely not seen yet.
@@ -65,7 +65,7 @@ impl Garbage {
         }
     }
 
-    /// Looks at an object that is there: is it garbage, or does it wait for its dependents?
+    /// Checks an existing object: whether it is garbage, or waits for its dependents.
     pub(super) fn consider(&self, work: &mut Work, collection: &Arc<str>, key: &Arc<str>, object: &Arc<StoredObject>) {
         if object.index.deleting && object.index.has_finalizers {
             self.consider_waiting(work, collection, key, object);

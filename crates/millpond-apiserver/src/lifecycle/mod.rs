@@ -37,11 +37,11 @@ const CONCURRENCY: usize = 64;
 /// Events looked at in one go.
 const BATCH: usize = 1024;
 
-/// Which life cycles run.
+/// The life cycles to run.
 #[derive(Debug, Clone, Copy)]
 pub struct LifecycleOptions {
-    /// Collect objects whose owners are gone, end namespaces, settle certificate signing requests, remove expired
-    /// bootstrap tokens.
+    /// Collect objects whose owners are gone, finish the deletion of namespaces, settle certificate signing requests,
+    /// remove expired bootstrap tokens.
     pub controllers: bool,
 }
 
@@ -105,7 +105,7 @@ async fn follow(server: Arc<Server>, options: LifecycleOptions) {
     follower.work.running.abort_all();
 }
 
-/// Ends at a moment, if there is one.
+/// Completes at a time; never if there is none.
 async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
@@ -198,7 +198,7 @@ impl Work {
     }
 }
 
-/// The resource in whose version a collection is stored.
+/// The resource of the version in which a collection is stored.
 fn resource_of(server: &Server, collection: &str) -> Option<Arc<Resource>> {
     let resources = server.registry.current();
     let found = resources

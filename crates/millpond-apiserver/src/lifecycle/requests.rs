@@ -70,7 +70,7 @@ async fn settle(server: &Arc<Server>, name: &str, request: &Value) {
     }
 }
 
-/// What is to be done with a request.
+/// The next step for a request.
 enum Step {
     Approve(&'static str),
     Sign(String),

@@ -1,5 +1,5 @@
-//! Life cycles run for as long as their server: one that panics is reported and started again, whatever object made it
-//! panic. None is given up: the server goes on answering, and the other life cycles go on working.
+//! Life cycles run as long as their server: one that panics is reported and restarted, whatever object caused the
+//! panic. None is given up: the server keeps responding, and the other life cycles keep working.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The wait before a life cycle is started again; it doubles with each further panic.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// No wait is longer.
+/// The longest wait before a restart.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// A life cycle that has worked for so long starts with the first wait again.
 const CALM: Duration = Duration::from_mins(10);
@@ -39,13 +39,13 @@ impl Backoff {
     }
 }
 
-/// Runs a life cycle until it ends by itself, or the server shuts down while it waits to be started again.
+/// Runs a life cycle until it returns, or until the server shuts down before a restart.
 pub(super) async fn keep_running<F>(name: &'static str, shutdown: &CancellationToken, mut start: impl FnMut() -> F)
 where
     F: Future<Output = ()>,
 {
     let mut backoff = Backoff::new();
-    // What a panic leaves half done is state of the life cycle, which is made anew.
+    // A panic can leave only the state of the life cycle half done, and that state is created anew.
     while let Err(panic) = AssertUnwindSafe(async { start().await }).catch_unwind().await {
         let wait = backoff.wait();
         tracing::error!(life_cycle = name, panic = message(&*panic), ?wait, "a life cycle panicked, will start again");

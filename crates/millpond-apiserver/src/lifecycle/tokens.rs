@@ -15,7 +15,7 @@ use crate::server::Server;
 
 /// The description of the cluster: a ConfigMap with a kubeconfig without credentials.
 pub(super) const CLUSTER_INFO: &str = "kube-public/cluster-info";
-/// What signatures are kept under, followed by the id of a token.
+/// Prefix of the keys of signatures; the id of a token follows.
 const SIGNATURE: &str = "jws-kubeconfig-";
 /// Tokens are looked at once in this time at least.
 const IDLE: Duration = Duration::from_secs(24 * 3600);
@@ -83,7 +83,7 @@ async fn sign(server: &Arc<Server>, tokens: &[(Arc<str>, BootstrapToken)]) {
             data.retain(|key, _| !key.starts_with(SIGNATURE));
             data.extend(wanted.iter().map(|(key, value)| (key.clone(), json!(value))));
         }
-        // What was signed is what was read; after a change of it, this is done anew.
+        // The signature is of the object that was read; if it changed meanwhile, it is signed again.
         Ok(Changed { object, precondition: Some(seen.clone()), track: true })
     });
     match result.await {

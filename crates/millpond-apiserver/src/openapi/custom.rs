@@ -210,7 +210,7 @@ fn simplify(published: &mut Map<String, Value>, schema: &Value) {
     }
 }
 
-/// What an embedded object has in any case.
+/// The properties that every embedded object has.
 fn add_embedded(definitions: &mut Definitions<'_>, published: &mut Value) {
     add_type_meta(definitions, published);
     let metadata = object_meta(definitions);

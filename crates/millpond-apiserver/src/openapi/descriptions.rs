@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-/// What types and their properties are, by the full name of the type.
+/// Descriptions of types and their properties, by the full name of the type.
 pub(super) struct Descriptions(Map<String, Value>);
 
 /// A type that every object's `apiVersion`, `kind` and `metadata` are described in.
@@ -18,7 +18,7 @@ impl Descriptions {
         Self(serde_json::from_str(texts).expect("the build script writes JSON"))
     }
 
-    /// What a type is.
+    /// The description of a type.
     pub(super) fn of_type(&self, name: &str) -> Option<String> {
         let known = self.0.get(name).and_then(|schema| schema["description"].as_str());
         known.map(str::to_owned).or_else(|| match name.rsplit('.').next()? {
@@ -31,7 +31,7 @@ impl Descriptions {
         })
     }
 
-    /// What a property of a type is.
+    /// The description of a property of a type.
     pub(super) fn of_property(&self, name: &str, property: &str) -> Option<String> {
         if let Some(schema) = self.0.get(name) {
             return schema["properties"][property].as_str().map(str::to_owned);
@@ -44,12 +44,12 @@ impl Descriptions {
         }
     }
 
-    /// What `apiVersion` or `kind` of any object is.
+    /// The description of `apiVersion` or `kind` of any object.
     pub(super) fn of_type_meta(&self, property: &str) -> Option<String> {
         self.of_property(ANY_OBJECT, property)
     }
 
-    /// What `metadata` of any object is.
+    /// The description of `metadata` of any object.
     pub(super) fn of_metadata(&self) -> Option<String> {
         self.of_property(ANY_OBJECT, "metadata")
     }

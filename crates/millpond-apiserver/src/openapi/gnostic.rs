@@ -1,7 +1,7 @@
 //! `/openapi/v2` in protobuf, the only form that client-go's discovery asks for.
 //!
-//! The messages are gnostic's (`openapi.v2.Document`). A table for each says which JSON key stands in which
-//! field; whatever starts with `x-` goes to the extensions as text.
+//! The messages are gnostic's (`openapi.v2.Document`). A table for each message maps JSON keys to fields; keys that
+//! start with `x-` go to the extensions as text.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ enum Kind {
     Flag,
     Integer,
     Double,
-    /// A list of strings, or one string that stands for a list of one.
+    /// A list of strings; a single string counts as a list of one.
     Texts,
     /// A list of strings inside a message of its own.
     WrappedTexts,
@@ -29,7 +29,7 @@ enum Kind {
     Messages(&'static Message),
     /// A list of messages inside a message of its own, made from one object.
     WrappedMessage(&'static Message),
-    /// An object whose values are messages: a message that repeats pairs of name and value.
+    /// An object whose values are messages; in protobuf, a message that repeats pairs of name and value.
     Named(&'static Message),
     /// The same with the pairs in a field of this number, where the value is a choice of the other number.
     NamedIn(u32, u32, &'static Message),

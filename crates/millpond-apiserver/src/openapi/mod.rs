@@ -5,8 +5,8 @@
 //! definitions, [`custom`] does so for CRDs, [`paths`] lists the operations, [`gnostic`] writes protobuf. Prose
 //! about built-in types comes from the `k8s-openapi` crate ([`descriptions`]).
 //!
-//! Documents are made when first asked for, and again when what they describe has changed. Their tag is a hash
-//! of their text, so that clients may keep them for good.
+//! Documents are built on the first request, and again after a change of what they describe. Their tag is a hash of
+//! their text, so clients may cache them without limit.
 
 mod custom;
 mod descriptions;
@@ -58,7 +58,7 @@ pub struct OpenApi {
 /// A document of OpenAPI v3.
 #[derive(Debug)]
 struct Made {
-    /// What it was made from.
+    /// The resources that it describes.
     resources: Vec<Arc<Resource>>,
     tag: String,
     /// Rendered on the first request; the index alone only needs tags.

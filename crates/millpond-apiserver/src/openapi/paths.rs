@@ -63,7 +63,7 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
     ("watch", "boolean", "Stream changes instead of a list."),
 ];
 
-/// Kinds whose deletion is answered with the object, as it was when it went.
+/// Kinds whose deletion returns the object's last state.
 const RETURNED_KINDS: &[&str] = &[
     "CSIDriver",
     "CSINode",
@@ -83,7 +83,7 @@ const RETURNED_KINDS: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// What an operation is about; the paths of one resource share it.
+/// The target of an operation; the paths of one resource share it.
 struct About<'a> {
     resource: &'a Resource,
     tag: String,
@@ -92,7 +92,7 @@ struct About<'a> {
     namespaced: bool,
 }
 
-/// One operation in the words of neither version.
+/// An operation in a form independent of the OpenAPI version.
 struct Operation<'a> {
     method: &'static str,
     action: &'static str,

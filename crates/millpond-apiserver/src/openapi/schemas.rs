@@ -1,7 +1,7 @@
 //! Types as OpenAPI definitions.
 //!
-//! The two versions of OpenAPI differ in small things: where definitions stand, whether a reference may have
-//! company, and that v2 knows neither defaults nor alternatives.
+//! The two versions of OpenAPI differ in details: the location of definitions, whether a reference may have siblings,
+//! and that v2 has neither defaults nor alternatives.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// A reference with what belongs to this use of it. OpenAPI 3.0 ignores whatever stands beside a `$ref`.
+    /// A reference with the description of this use. OpenAPI 3.0 ignores siblings of a `$ref`.
     pub(super) fn described_reference(&self, reference: Value, description: Option<&str>) -> Value {
         self.dressed_reference(reference, description, None)
     }
@@ -274,7 +274,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// The value that Go starts with, where OpenAPI says so: scalars and plain structs.
+/// Go's zero value, for types whose zero value OpenAPI states: scalars and plain structs.
 fn starting_value(schema: &Schema) -> Option<Value> {
     match (schema.ty, schema.format.as_deref()) {
         (Type::String, None) => Some(json!("")),

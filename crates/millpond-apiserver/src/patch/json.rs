@@ -57,7 +57,7 @@ fn too_many(count: usize) -> ApiError {
     )
 }
 
-/// The operations of a patch; `null` stands for none, and as an operation for an empty one.
+/// The operations of a patch. A `null` patch has none, and a `null` operation is an empty one.
 fn operations(patch: &Value, checking: Checking) -> Result<Vec<Option<&Map<String, Value>>>, ApiError> {
     let (list_type, operation_type) = match checking {
         Checking::Strict => ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp"),
@@ -105,7 +105,7 @@ struct State {
 }
 
 impl State {
-    /// Nothing when the operation does not apply.
+    /// Applies an operation; `None` if it cannot be applied.
     fn apply(&mut self, operation: Option<&Map<String, Value>>) -> Option<()> {
         let operation = operation?;
         let text = |key: &str| operation.get(key).and_then(Value::as_str);

@@ -39,9 +39,10 @@ pub enum Checking {
 pub struct Patched {
     /// The object with the patch applied.
     pub object: Value,
-    /// What strict reading found in the patch text: warnings, or with `Strict` a refusal by [`Patched::rejection`].
+    /// The problems that strict reading found in the patch text: warnings, or with `Strict` the error of
+    /// [`Patched::rejection`].
     pub problems: Vec<String>,
-    /// What a refusal shows: the patch for strategic merges, otherwise the patched object.
+    /// The value that an error shows: the patch for strategic merges, otherwise the patched object.
     shown: Option<Value>,
 }
 
@@ -131,7 +132,7 @@ pub fn unsupported_media_type() -> ApiError {
     error
 }
 
-/// The 422 that says nothing about its cause: all that the real server tells about a patch that does not apply.
+/// The 422 error without a cause, which is all that the real server reports about a patch that cannot be applied.
 fn does_not_apply() -> ApiError {
     let message = "the server rejected our request due to an error in our request";
     let mut error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
@@ -139,7 +140,7 @@ fn does_not_apply() -> ApiError {
     error
 }
 
-/// What Go's JSON decoder calls the type of a value.
+/// The name of a value's type in Go's JSON decoder.
 fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -151,7 +152,7 @@ fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// What Go's JSON decoder says when a value does not fit a type.
+/// The error of Go's JSON decoder for a value of the wrong type.
 fn wrong_type(value: &Value, expected: &str) -> String {
     format!("json: cannot unmarshal {} into Go value of type {expected}", json_type(value))
 }

@@ -35,7 +35,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// What a certificate may be used for.
+/// The permitted uses of a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usages {
     pub(crate) digital_signature: bool,

@@ -11,7 +11,7 @@ use super::der::{self, OID, SEQUENCE};
 
 const LABEL: &str = "CERTIFICATE REQUEST";
 
-/// What a request says.
+/// The content of a signing request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SigningRequest {
     /// Common name of the subject.

@@ -14,14 +14,14 @@ use crate::store::MAX_OBJECT_DEPTH;
 /// Levels of objects and lists in a result, JSON that is embedded in it included: those that may be stored.
 pub(super) const MAX_DEPTH: usize = MAX_OBJECT_DEPTH;
 
-/// What a result may cost in memory, in values. A body of 3 MB that is made of empty messages would otherwise
+/// Limit on the memory of a decoded body, in values. A body of 3 MB that consists of empty messages would otherwise
 /// become a hundred times as large.
 pub(super) const MAX_COST: usize = 1_000_000;
 
-/// What an object costs beyond its values: a map with room for eleven entries.
+/// The cost of an object beyond its values: a map with capacity for eleven entries.
 const OBJECT_COST: usize = 10;
 
-/// First second of year 1, which Go holds for no time at all.
+/// First second of year 1, Go's zero time.
 const ZERO_TIME_SECONDS: i64 = -62_135_596_800;
 
 /// Decodes one body.
@@ -90,7 +90,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// One item of a list, or all of them where numbers are packed.
+    /// One item of a list, or several if numbers are packed.
     fn items(
         &mut self,
         field: &Field,
@@ -324,7 +324,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, Problem> {
     Ok(Value::String(if amount.is_empty() { "0".to_owned() } else { amount }))
 }
 
-/// RFC 3339 in UTC with so many digits of the second; null for no time.
+/// RFC 3339 in UTC with this many digits of the second; null for the zero time.
 fn time(bytes: &[u8], digits: u8) -> Result<Value, Problem> {
     if bytes.is_empty() {
         return Ok(Value::Null);

@@ -27,7 +27,7 @@ use reader::Reader;
 /// The media type of these bodies.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every body starts with.
+/// The first bytes of every body.
 const PREFIX: &[u8; 4] = b"k8s\0";
 
 /// Group, version and kind.
@@ -53,14 +53,14 @@ impl Kind {
 pub struct ProtobufError {
     /// The kind that the envelope names.
     pub kind: Option<Box<Kind>>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What can be wrong with a body; the sentences are Kubernetes' own where it has them.
+/// Why a body is invalid; the sentences are Kubernetes' own where it has them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// No bytes at all.
+    /// The body is empty.
     #[error("empty data")]
     EmptyData,
     /// No envelope.
@@ -72,13 +72,13 @@ pub enum Problem {
     /// Neither the envelope nor the request tell the kind.
     #[error("Object 'Kind' is missing in 'runtime.TypeMeta{{APIVersion:{api_version:?}, Kind:\"\"}}'")]
     MissingKind {
-        /// What the envelope says.
+        /// The apiVersion of the envelope.
         api_version: String,
     },
     /// Neither the envelope nor the request tell the version.
     #[error("Object 'apiVersion' is missing in 'runtime.TypeMeta{{APIVersion:\"\", Kind:{kind:?}}}'")]
     MissingVersion {
-        /// What the envelope says.
+        /// The kind of the envelope.
         kind: String,
     },
     /// A kind that is not built in.
@@ -133,7 +133,7 @@ pub enum Problem {
     Json {
         /// The JSON name of the field.
         field: String,
-        /// What the parser says.
+        /// The parser's reason.
         reason: String,
     },
     /// A number that JSON can't show.

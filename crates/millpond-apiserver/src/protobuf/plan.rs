@@ -1,4 +1,4 @@
-//! What a type of the table looks like in protobuf: its fields by number.
+//! The protobuf form of a type in the table: its fields by number.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -15,9 +15,9 @@ pub(super) struct Plan {
 /// The embedded messages that lead to a field, and its number.
 type Key = ([u8; 2], u32);
 
-/// What a number stands for.
+/// The meaning of a field number.
 pub(super) enum Target {
-    /// A message whose fields stand in the same JSON object.
+    /// A message whose fields are in the same JSON object.
     Embedded,
     /// A field.
     Field(Field),

@@ -7,7 +7,7 @@ pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// What stands before each value.
+/// The tag before each value.
 pub(super) struct Tag {
     pub(super) number: u32,
     pub(super) wire_type: u8,
@@ -17,7 +17,7 @@ pub(super) struct Tag {
 pub(super) const VARINT: u8 = 0;
 /// Eight bytes.
 pub(super) const FIXED64: u8 = 1;
-/// A length and so many bytes.
+/// A length and that many bytes.
 pub(super) const LENGTH: u8 = 2;
 /// Beginning of a group.
 const START_GROUP: u8 = 3;

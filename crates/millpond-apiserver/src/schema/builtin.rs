@@ -46,7 +46,7 @@ pub fn len() -> u16 {
     TABLE.entries.len() as u16
 }
 
-/// Words that stand for a type with a form of its own.
+/// Words for types with a special form.
 const SPECIAL: &[(&str, &str)] = &[
     ("fields", "meta.v1.FieldsV1"),
     ("int-or-string", "util.intstr.IntOrString"),
@@ -296,7 +296,7 @@ fn special_wire(word: &str) -> Wire {
     }
 }
 
-/// Scalars are so many that all properties share one schema for each sort.
+/// There are many scalars, so all properties of a sort share one schema.
 fn scalar(word: &str) -> Option<(SchemaRef, Wire)> {
     static SCALARS: LazyLock<[(&str, Arc<Schema>, Wire); 6]> = LazyLock::new(|| {
         let schema =

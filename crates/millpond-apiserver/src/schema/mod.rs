@@ -38,7 +38,7 @@ impl From<Schema> for SchemaRef {
 /// The JSON type that a schema asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Type {
-    /// No restriction.
+    /// Any value.
     #[default]
     Any,
     /// A map with known properties, additional ones, or both.
@@ -63,7 +63,7 @@ pub enum ListType {
     /// The whole list has one owner.
     #[default]
     Atomic,
-    /// Scalars, each owned by itself.
+    /// Scalars, each with its own owners.
     Set,
     /// Objects identified by [`Schema::list_map_keys`].
     Map,
@@ -78,7 +78,7 @@ pub struct Schema {
     pub ty: Type,
     /// OpenAPI format: `int32`, `int64`, `date-time`, `byte`, `quantity` …
     pub format: Option<Box<str>>,
-    /// What `kubectl explain` shows.
+    /// The description that `kubectl explain` shows.
     pub description: Option<Box<str>>,
     /// Known properties.
     pub properties: Properties,
@@ -102,7 +102,7 @@ pub struct Schema {
     pub nullable: bool,
     /// Default value.
     pub default: Option<Value>,
-    /// Value validation of custom resources; none for built-in types.
+    /// Validation rules of custom resources; `None` for built-in types.
     pub rules: Option<Box<custom::Rules>>,
 }
 
@@ -121,7 +121,7 @@ pub struct Property {
     pub patch_merge_key: Option<Box<str>>,
     /// Where the field stands in protobuf bodies (built-in types).
     pub proto: Option<ProtoField>,
-    /// What becomes of an empty value (built-in types).
+    /// The encoding of an empty value (built-in types).
     pub zero: Zero,
 }
 
@@ -150,9 +150,9 @@ pub enum Zero {
     /// The field is always there, with the empty value of its type when nothing was set
     /// (`null` for lists, maps and times).
     Always,
-    /// An empty value differs from none; none is left out.
+    /// An empty value differs from a missing one; a missing one is left out.
     Distinct,
-    /// An empty value differs from none; none is printed as `null`.
+    /// An empty value differs from a missing one; a missing one is written as `null`.
     DistinctOrNull,
 }
 

@@ -49,7 +49,7 @@ impl Properties {
         self.at(&self.defaulted)
     }
 
-    /// Those that are shown even where nothing was set: [`Zero::Always`] and [`Zero::DistinctOrNull`].
+    /// Properties that are always written: [`Zero::Always`] and [`Zero::DistinctOrNull`].
     pub fn shown(&self) -> impl Iterator<Item = (&str, &Property)> {
         self.at(&self.shown)
     }
@@ -62,7 +62,7 @@ impl Properties {
     }
 }
 
-/// Of several properties of one name the last one holds.
+/// If a name occurs several times, the last property counts.
 impl Extend<(Box<str>, Property)> for Properties {
     fn extend<I: IntoIterator<Item = (Box<str>, Property)>>(&mut self, more: I) {
         let mut newest_first: Vec<_> = std::mem::take(&mut self.entries);

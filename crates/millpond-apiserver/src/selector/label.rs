@@ -14,7 +14,7 @@ use crate::status::{ApiError, FieldError};
 pub struct LabelSelector {
     /// Sorted by key.
     requirements: Vec<LabelRequirement>,
-    /// What an absent `LabelSelector` object means.
+    /// Whether it matches nothing, as an absent `LabelSelector` object does.
     nothing: bool,
 }
 
@@ -171,7 +171,7 @@ impl LabelRequirement {
         self.values.iter().map(AsRef::as_ref)
     }
 
-    /// Whether the label's value, none when the label is absent, satisfies this.
+    /// Whether a label's value satisfies the requirement; `None` if the label is absent.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match self.operator {
             LabelOperator::Equals | LabelOperator::DoubleEquals | LabelOperator::In => {

@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
         }
         let problems = label_key_problems(key);
         if !problems.is_empty() {
-            // Kubernetes has no path to name at this place, and says so.
+            // Kubernetes has no field path at this point and writes `<nil>`.
             return Err(FieldError::invalid("<nil>", key, problems.join("; ")).to_string());
         }
         if negated {

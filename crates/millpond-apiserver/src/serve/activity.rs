@@ -1,4 +1,4 @@
-//! Whether a connection has requests in flight, since when it has none, and whether its client is known.
+//! Tracks whether a connection has requests in flight, since when it has none, and whether its client is authenticated.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,9 +22,9 @@ use crate::server::Authenticated;
 #[derive(Debug)]
 pub(super) struct Activity {
     in_flight: AtomicUsize,
-    /// It had a request.
+    /// Whether it had a request.
     used: AtomicBool,
-    /// It had a request with valid credentials.
+    /// Whether it had a request with valid credentials.
     known: AtomicBool,
     idle_since: Mutex<Instant>,
 }
@@ -82,7 +82,7 @@ impl Activity {
     }
 }
 
-/// One request, until its response was sent or dropped.
+/// One request, until its response is sent or dropped.
 pub(super) struct InFlight(Arc<Activity>);
 
 impl Drop for InFlight {

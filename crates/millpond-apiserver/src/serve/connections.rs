@@ -1,4 +1,4 @@
-//! The table of connections: so many in all, so many per client address.
+//! The table of connections, with a limit in total and per client address.
 //!
 //! When no place is free, the connection that is missed least gives its place to the new one: one without a request
 //! in flight, of an unknown client before a known one, idle for the longest. So connections that were opened to keep
@@ -49,9 +49,9 @@ impl Connections {
         Self { table: Arc::default(), limits }
     }
 
-    /// Finds a place for a new connection, evicting another one where none is free; none when all are busy.
+    /// Finds a slot for a new connection, evicting an idle one if none is free; `None` if all are busy.
     pub(super) fn admit(&self, address: IpAddr) -> Option<Entry> {
-        // One client may write its address in two ways.
+        // A client's address can have two notations.
         let address = address.to_canonical();
         let mut table = self.table.lock();
         if table.per_address.get(&address).is_some_and(|count| *count >= self.limits.per_address) {
@@ -75,7 +75,7 @@ impl Connections {
 }
 
 impl Table {
-    /// Takes the place of an idle connection, of one address or of any; none when all are busy.
+    /// Evicts an idle connection, of one address or of any; `None` if all are busy.
     fn evict_idle(&mut self, address: Option<IpAddr>) -> Option<()> {
         let idle = self
             .places
@@ -103,7 +103,7 @@ impl Table {
 }
 
 impl Entry {
-    /// What the connection is doing.
+    /// The activity of the connection.
     pub(super) fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }

@@ -29,8 +29,8 @@ pub struct Limits {
 impl Limits {
     /// The usual limits, for a process that may have `open_files` files open.
     ///
-    /// Idle connections stay for as long as Go's HTTP client keeps them. One address gets three quarters of all
-    /// places: clients of one machine share an address, and others must still find a place.
+    /// Idle connections are kept as long as Go's HTTP client keeps them. One address gets three quarters of all slots:
+    /// clients on one machine share an address, and others must still find a slot.
     pub fn for_open_files(open_files: usize) -> Self {
         let total = open_files.saturating_sub(RESERVED_DESCRIPTORS).clamp(16, MAX_CONNECTIONS);
         Self {

@@ -4,8 +4,8 @@
 //! accept ─▶ connections: admit, or evict an idle one ─▶ handshake ─▶ activity: first request, idle, stalled write
 //! ```
 //!
-//! A connection is kept for the sake of its requests. A client that sends none loses it after a few seconds, whatever bytes
-//! it sends instead; and a table that is full of idle connections gives their places to new ones (`connections.rs`).
+//! A connection is kept for its requests. A client that sends none is disconnected after a few seconds, whatever other
+//! bytes it sends; and if the table is full of idle connections, their slots go to new ones (`connections.rs`).
 
 mod activity;
 mod connections;
@@ -43,8 +43,8 @@ const MAX_STREAMS: u32 = 1000;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// and closed when the answer takes longer: the peer is gone, its watches with it.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Something is always due within this time. The clock then never has to be woken for the deadline of a request,
-/// which is later; without it, each request on a quiet server wakes another thread twice.
+/// A timer fires at least this often. The runtime's clock then need not be woken for the later deadlines of requests;
+/// without the timer, each request on a quiet server would wake another thread twice.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`, then lets requests end.

@@ -34,12 +34,12 @@ pub use self::writer::StoreOptions;
 use self::writer::Writer;
 use crate::clock::Clock;
 
-/// What must be true of the stored object for a write to happen.
+/// The condition on the stored object under which a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// There is none.
+    /// The object does not exist.
     Absent,
-    /// It is at this revision.
+    /// The object has this revision.
     Revision(u64),
 }
 
@@ -95,7 +95,7 @@ pub struct Listing {
 
 struct Shared {
     state: RwLock<State>,
-    /// The latest revision, for those who follow everything.
+    /// The latest revision, for readers that follow all changes.
     changed: watch::Sender<u64>,
     clock: Clock,
 }
@@ -167,7 +167,7 @@ impl Store {
         self.shared.state.read().set_aside.get(collection, key)
     }
 
-    /// Keys of a collection under `prefix` whose objects were found unreadable.
+    /// Keys of unreadable objects of a collection under `prefix`.
     pub fn set_aside_keys(&self, collection: &str, prefix: &str) -> Vec<Arc<str>> {
         self.shared.state.read().set_aside.keys(collection, prefix)
     }

@@ -28,7 +28,7 @@ pub struct StoredObject {
     pub revision: u64,
     /// The JSON text in the storage version.
     pub bytes: Bytes,
-    /// What is looked up without parsing.
+    /// The fields that are looked up without parsing.
     pub index: Index,
 }
 
@@ -74,7 +74,7 @@ impl StoredObject {
 /// Why an object is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// It could not be read back.
+    /// It is nested too deeply to be read back.
     #[error("the object as stored is nested {depth} levels deep, limit is {limit}")]
     TooDeep {
         /// Levels of the object as it would be stored.
@@ -82,7 +82,7 @@ pub enum EncodeError {
         /// Levels that are allowed.
         limit: usize,
     },
-    /// It could not be written back by a client.
+    /// It is too large for a client to write back.
     #[error("the object as stored has {bytes} bytes, limit is {limit}")]
     TooLarge {
         /// Size of the object as it would be stored.
@@ -100,10 +100,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For new objects.
+    /// Limits of new objects.
     pub const NEW: Self = Self { depth: MAX_OBJECT_DEPTH, bytes: MAX_OBJECT_BYTES };
 
-    /// For the last state of an object that is removed: a removal must not fail because of the object's size.
+    /// Limits of the last state of a removed object: a removal must not fail because of the object's size.
     pub const REMOVED: Self = Self { depth: READABLE_DEPTH, bytes: usize::MAX };
 
     fn check(self, text: &[u8]) -> Result<(), EncodeError> {

@@ -1,7 +1,7 @@
 //! Objects that the log holds and that cannot be read: kept as they are, not served, deletable.
 //!
-//! No write makes such an object (see `verify`); an older version or a defect may have. Without this, one of them
-//! would keep the server from starting.
+//! No write creates such an object (see `verify`); an older version or a defect may have. If it were not set aside, one
+//! of them would keep the server from starting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct SetAside {
     pub problem: String,
 }
 
-/// All of them, by collection and key.
+/// All unreadable objects, by collection and key.
 #[derive(Debug, Default)]
 pub(super) struct AllSetAside(HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<SetAside>>>);
 

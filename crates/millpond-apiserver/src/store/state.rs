@@ -14,7 +14,7 @@ use super::log::{HistoryRecord, Previous, Record, RecordKind};
 use super::object::StoredObject;
 use super::set_aside::{AllSetAside, SetAside};
 
-/// History kept at least, whatever its age (kine's rule).
+/// Minimum number of revisions kept as history, whatever their age (kine's rule).
 pub(super) const HISTORY_MIN_REVISIONS: usize = 1_000;
 /// History kept at most: a watcher that is further behind must list again.
 pub(super) const HISTORY_MAX_REVISIONS: usize = 200_000;
@@ -23,14 +23,14 @@ pub(super) const HISTORY_MAX_BYTES: usize = 96 << 20;
 /// Age beyond which history may go.
 pub(super) const HISTORY_MAX_AGE_MS: u64 = 5 * 60 * 1000;
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// It was created.
     Added,
     /// It was changed.
     Modified,
-    /// It is gone; the event holds its last state.
+    /// The object was deleted; the event has its last state.
     Deleted,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct State {
     pub(super) deleting: HashMap<Box<str>, (Arc<str>, Arc<str>)>,
     /// Objects that cannot be read. They are not served; their keys are taken until they are deleted.
     pub(super) set_aside: AllSetAside,
-    /// One entry per event in the collections' histories, oldest first.
+    /// One entry per event of the collections' histories, oldest first.
     history: VecDeque<HistoryEntry>,
     history_bytes: usize,
     /// About what the objects take in a file.

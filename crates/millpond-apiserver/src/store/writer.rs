@@ -20,10 +20,10 @@ use crate::clock::Clock;
 const BATCH_WRITES: usize = 4096;
 /// Bytes in one commit at most, well below what the log takes.
 const BATCH_BYTES: usize = 8 << 20;
-/// With so many writers at once the next batch is gathered for a moment: on a busy machine each sync otherwise
-/// takes the few writes that came during the one before, and syncs cost more than the writes.
+/// With this many concurrent writers, the next batch is gathered for a moment: on a busy machine each sync would
+/// otherwise cover only the few writes that came during the previous one, and syncs cost more than the writes.
 const CROWD: usize = 32;
-/// That moment; small beside what a crowd waits anyway.
+/// How long a batch is gathered; short compared with the latency at that load.
 const GATHER: Duration = Duration::from_micros(300);
 /// After so long without a write the log notes how far it reaches.
 const IDLE: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Settings of a durable store.
 #[derive(Debug, Clone, Default)]
 pub struct StoreOptions {
-    /// Compact when the file has grown by so many bytes; the log's own choice where none.
+    /// Compact when the file has grown by this many bytes; by default the log decides.
     pub compaction_growth_bytes: Option<u64>,
 }
 
@@ -178,7 +178,7 @@ fn rebuilt(recovered: log::Recovered) -> State {
 }
 
 struct Thread {
-    /// None after the store was closed.
+    /// `None` after the store was closed.
     log: Option<Log>,
     shared: Arc<Shared>,
     broken: Arc<RwLock<Option<Arc<str>>>>,
@@ -194,15 +194,15 @@ struct Batch {
     records: Vec<Record>,
     objects: Vec<Arc<StoredObject>>,
     replies: Vec<Reply>,
-    /// Revisions that keys of this batch have now; none when deleted.
+    /// Revisions of keys after this batch; `None` for deleted keys.
     overlay: HashMap<(Arc<str>, Arc<str>), Option<u64>>,
     bytes: usize,
 }
 
 impl Batch {
-    /// Deletes apart from the rest, each in order. What only goes on with a deletion (a deadline is set, a finalizer
-    /// removed) counts as a delete: it leads to one. No delete depends on another write of its batch, because a write
-    /// names a revision that was committed before.
+    /// Separates deletes from other writes, each in order. A write that only continues a deletion (it sets a deadline
+    /// or removes a finalizer) counts as a delete, because it leads to one. No delete depends on another write of its
+    /// batch, because a write names a revision that was committed before.
     fn split_deletes(self) -> (Self, Self) {
         let (mut deletes, mut others) = (Self::default(), Self::default());
         for ((record, object), reply) in self.records.into_iter().zip(self.objects).zip(self.replies) {
@@ -367,7 +367,7 @@ impl Thread {
         }
     }
 
-    /// All callers have been answered; the space is ready for the next commit.
+    /// All callers have their response, so there is time to prepare the space for the next commit.
     fn fill_ahead(&mut self) {
         let filled = self.log.as_mut().map_or(Ok(()), Log::fill_ahead);
         if let Err(problem) = filled {
@@ -418,7 +418,7 @@ impl Thread {
         let Some(job) = log.begin_compaction(self.shared.clock.unix_ms()) else { return };
         let (shared, queue) = (self.shared.clone(), self.queue.clone());
         let spawned = std::thread::Builder::new().name("millpond-compact".to_owned()).spawn(move || {
-            // On its own line: the lock must be free again before the long write begins.
+            // In a statement of its own: the lock must be released before the long write begins.
             let snapshot = shared.state.read().snapshot();
             let result = job.write(snapshot);
             let _ = queue.send(Job::Compacted(Box::new(result)));
@@ -487,8 +487,8 @@ mod tests {
     use super::super::{EncodedObject, Expect};
     use super::*;
 
-    /// One turn of the thread with so many writers under way: the first has queued its write, the others do so
-    /// while the thread pauses. Gives the pauses and, of the file, batches and records.
+    /// One turn of the writer thread with this many writers: the first has queued its write, the others do so while the
+    /// thread pauses. Returns the number of pauses, and the batches and records in the file.
     fn turn_with(writers: usize) -> (usize, u64, u64) {
         let directory = tempfile::tempdir().unwrap();
         let (log, recovered) = Log::open(directory.path(), log::Options::new(0, [7; 16])).unwrap();

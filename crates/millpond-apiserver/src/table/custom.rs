@@ -22,8 +22,7 @@ struct Heading {
 }
 
 impl CustomColumns {
-    /// Without any columns there is the age. A column whose path does not parse ends the table, as in the
-    /// real API server.
+    /// Without columns, the age is shown. A column whose path does not parse ends the table, as in the real API server.
     pub(super) fn new(columns: &[CustomColumn]) -> Self {
         if columns.is_empty() {
             return Self(vec![(Heading::age(), age_path())]);

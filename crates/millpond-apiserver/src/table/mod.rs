@@ -18,12 +18,12 @@ use crate::status::ApiError;
 /// How much of each object a Table carries beside its cells (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No object.
     None,
     /// Its metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 

@@ -7,8 +7,8 @@
 //! | `types.json` | instance types, in the format of Karpenter's KWOK provider |
 //! | `nodes.yaml` | v1 Nodes, where there are any |
 //!
-//! What these files cannot say (volumes, daemons, disruption budgets, pools that see only some of the types) is an
-//! error, never left out: an engine that is given less to do is no rival.
+//! Parts that these files cannot express (volumes, DaemonSets, disruption budgets, pools that see only some of the
+//! types) are an error and never left out: an engine with a smaller task would not be comparable.
 
 mod pods;
 mod pools;

@@ -250,7 +250,7 @@ fn spread(of: &Spread, symbols: &Symbols) -> Result<Value, SaveError> {
     Ok(one)
 }
 
-/// A selector of pods: `matchLabels` for single values, `matchExpressions` for the rest.
+/// A selector of pods: `matchLabels` for single values, `matchExpressions` for other requirements.
 fn selector(of: &Requirements, symbols: &Symbols) -> Result<Value, SaveError> {
     let single = of.iter().filter_map(|(key, one)| Some((symbols.text(key), symbols.text(one.only_value()?))));
     let labels: Map<String, Value> = single.map(|(key, value)| (key.to_owned(), value.into())).collect();

@@ -20,7 +20,7 @@ pub(super) fn values(snapshot: &Snapshot) -> Result<Vec<Value>, SaveError> {
     snapshot.types.iter().map(|of| value(snapshot, of)).collect()
 }
 
-/// One type a line: a file of a thousand types can still be read and compared.
+/// One type per line: a file of a thousand types can still be read and compared.
 pub(super) fn write(values: &[Value], file: &mut dyn Write) -> std::io::Result<()> {
     for (number, value) in values.iter().enumerate() {
         file.write_all(if number == 0 { b"[\n" } else { b",\n" })?;
@@ -63,7 +63,7 @@ fn value(snapshot: &Snapshot, of: &InstanceType) -> Result<Value, SaveError> {
     Ok(value)
 }
 
-/// What the KWOK provider keeps back on every node.
+/// The resources that the KWOK provider reserves on every node.
 fn kwok_overhead() -> Resources {
     [(CPU, 100), (MEMORY, 10 << 20)].into_iter().collect()
 }

@@ -87,7 +87,7 @@ fn node(snapshot: &mut Snapshot, random: &mut Random, types: &[TypeId], number: 
     let mut used = Resources::new();
     pods.iter().for_each(|class| used.add(&snapshot.classes[class.index()].requests));
     let target = random.between(FILL.0, FILL.1);
-    // Of machines near the target any; of none near it, the nearest.
+    // Any of the machines near the target; if none is near, the nearest.
     let distance = |of: &TypeId| fill(&snapshot.types[of.index()], &used).map(|fill| fill.abs_diff(target));
     let near: Vec<TypeId> = types
         .iter()
@@ -103,7 +103,7 @@ fn node(snapshot: &mut Snapshot, random: &mut Random, types: &[TypeId], number: 
     bought(snapshot, chosen, zone, &format!("node-{number:05}"))
 }
 
-/// The used share of what a machine has least of, in per mille; none if it is too small.
+/// The used share of the resource that a machine has least of, in per mille; `None` if it is too small.
 fn fill(of: &InstanceType, used: &Resources) -> Option<u64> {
     let share = |resource| {
         let (used, has) = (used.get(resource), of.allocatable.get(resource).max(1));

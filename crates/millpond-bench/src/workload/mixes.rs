@@ -1,7 +1,7 @@
 //! Thirteen small workloads on EC2, from web services to training on GPUs.
 //!
-//! A mix is a list of services: so many of them, each with a size of its own and so many replicas. Pools may buy
-//! on-demand in three zones; where spot is part of the mix, spot too.
+//! A mix is a list of services, each with its own pod size and number of replicas. Pools may buy on-demand in three
+//! zones, and spot if the mix includes it.
 
 use millpond_api::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, aws};
 
@@ -18,7 +18,7 @@ pub const SEED: u64 = 1;
 pub struct Mix {
     /// Its name.
     pub name: &'static str,
-    /// What it is like.
+    /// A description.
     pub about: &'static str,
     capacity_types: &'static [&'static str],
     fill: fn(&mut Mixer),
@@ -76,7 +76,7 @@ impl Mix {
     }
 }
 
-/// What the sizes of services are drawn from.
+/// The distribution of service sizes.
 #[derive(Clone, Copy)]
 struct Sizes {
     cores: (f64, f64),

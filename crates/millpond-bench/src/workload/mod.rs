@@ -28,7 +28,7 @@ use crate::builder::Builder;
 pub struct Workload {
     /// The name of its row.
     pub name: String,
-    /// What is planned for.
+    /// The snapshot to plan for.
     pub snapshot: Snapshot,
     /// Whether nodes may be taken away: that is the work, then.
     pub consolidate: bool,
@@ -40,7 +40,7 @@ impl Workload {
     }
 }
 
-/// Which EC2 machines can be bought.
+/// The EC2 machines that can be bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Families {
     /// All of them, from `t4g.nano` up.

@@ -13,7 +13,7 @@ use crate::random::Random;
 /// The seed where none is given.
 pub const SEED: u64 = 5;
 
-/// What can be chosen.
+/// The parameters of the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Pods, exactly.
@@ -22,7 +22,7 @@ pub struct Scale {
     pub shapes: u64,
     /// Whether a sixth of the shapes is spread over zones and a sixth has at most one pod on a host.
     pub third: bool,
-    /// Which machines there are.
+    /// The machines that can be bought.
     pub families: Families,
 }
 
@@ -32,7 +32,7 @@ impl Default for Scale {
     }
 }
 
-/// A shape of so many pods.
+/// A number of equal pods.
 struct Shape {
     cpu_milli: i64,
     memory_mib: i64,
@@ -88,8 +88,8 @@ pub(super) fn size(random: &mut Random, cores: (f64, f64), gib_per_core: (f64, f
     (whole(cores * 1_000.0), whole(cores * ratio * 1_024.0))
 }
 
-/// Whole shares that add up to a total, at least one each: one for each share, the rest by weight, and the
-/// remainder of rounding to the shares that lost most by it.
+/// Integer shares that add up to a total, at least one each: one for each share, the remainder by weight, and the
+/// rounding difference to the shares that lost most by it.
 pub(super) fn shares(weights: &[f64], total: u64) -> Vec<u64> {
     let rest = total - weights.len() as u64;
     let sum: f64 = weights.iter().sum();

@@ -19,7 +19,7 @@ use super::logs;
 use super::source::Loaded;
 use super::ssh::{KNOWN_HOSTS, PRIVATE, SshFolder};
 
-/// The word in `dib-cmd` that stands for this.
+/// The word in `dib-cmd` that selects this builder.
 const WORD: &str = "ansible";
 /// Formats that playbooks know.
 const FORMATS: [&str; 2] = ["raw", "qcow2"];
@@ -78,7 +78,7 @@ impl Ansible {
             argv.extend(["-e".to_owned(), format!("{format}_type=True")]);
         }
         let ssh = self.environment()?;
-        // What the image's own variables say comes last and wins.
+        // Variables of the image come last and override the others.
         let env: Vec<(String, String)> = ssh.into_iter().chain(command.env.iter().cloned()).collect();
         let remote = Remote { inventory, env: env.clone(), images: loaded.folders.images.clone() };
         Ok((BuildCommand { argv, env }, remote))
@@ -121,7 +121,7 @@ impl Ansible {
     }
 }
 
-/// What the arguments of dib-ansible say.
+/// The arguments of dib-ansible.
 struct Request {
     playbook: String,
     inventory: Option<String>,

@@ -51,7 +51,7 @@ impl Builder {
         self.announce(&loaded.images, &records).await?;
 
         let result = self.make(loaded, image, &id, stop).await;
-        // A store that is away comes back; whether the lock is still there is known then.
+        // A lost store comes back; then it is known whether the lock is still held.
         tokio::select! {
             () = self.store.connected() => {}
             () = stop.cancelled() => {}

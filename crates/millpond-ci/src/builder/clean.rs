@@ -8,7 +8,7 @@ use super::store::{BuildRecords, LockKey, Records, StoreError, UploadKey, Write}
 use super::upload::delete_leftovers;
 use crate::model::{BuildState, UploadState};
 
-/// A clean-up whose steps lead to further ones looks this often; what is left then waits for the next.
+/// Limit on the rounds of a clean-up, whose steps lead to further ones; the remaining steps wait for the next clean-up.
 const LIMIT_ROUNDS: usize = 4;
 
 impl Builder {
@@ -17,7 +17,7 @@ impl Builder {
         self.clean_some(loaded, true).await
     }
 
-    /// The same; with `guarded` also what another builder may be working on, whose lock is tried.
+    /// Like [`Self::clean`]. With `guarded` it also tries the locks of what another builder may be working on.
     pub(super) async fn clean_some(&self, loaded: &Loaded, guarded: bool) -> Result<(), StoreError> {
         for _ in 0..LIMIT_ROUNDS {
             self.clean_files(loaded).await?;

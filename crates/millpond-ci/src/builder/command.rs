@@ -25,7 +25,7 @@ pub struct Folders {
     pub images: PathBuf,
     /// Elements of disk images.
     pub elements: Option<String>,
-    /// What `%p` in a command stands for.
+    /// The value of `%p` in a command.
     pub package: PathBuf,
 }
 

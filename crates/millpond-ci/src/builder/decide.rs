@@ -1,6 +1,6 @@
 //! Which images to build, upload and delete, and why: pure functions of configuration, records and time.
 //!
-//! Nothing here looks at locks: a decision that needs one is checked again once the lock is held.
+//! Nothing in this module considers locks: a decision that needs one is checked again once the lock is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -76,7 +76,7 @@ impl Images {
         Self { images, providers }
     }
 
-    /// What is probably not meant: formats that no provider takes, images that are never built.
+    /// Probable mistakes: formats that no provider takes, images that are never built.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (name, image) in &self.images {
@@ -147,7 +147,7 @@ pub enum BuildReason {
 /// Why an image is not built now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IdleReason {
-    /// The configuration says so.
+    /// The configuration pauses it.
     PausedByConfig,
     /// A person paused it.
     Paused,
@@ -168,7 +168,7 @@ pub enum IdleReason {
 }
 
 impl IdleReason {
-    /// When the reason ends by itself.
+    /// When the reason ends without an event.
     pub fn until(&self) -> Option<f64> {
         match self {
             Self::UpToDate { until } | Self::BackOff { until, .. } => Some(*until),
@@ -248,7 +248,7 @@ pub fn build(image: &Image, records: &ImageRecords, failures: Failures, now: f64
     };
     let failures = failed_builds(records).worse(failures);
     let reason = match (records.request, reason) {
-        // What a person asks for after the last failure does not wait.
+        // A build that an operator requested after the last failure does not wait.
         (Some(since), _) if since > failures.last => return Ok(BuildReason::Requested),
         (_, Some(reason)) => reason,
         (Some(_), None) => BuildReason::Requested,
@@ -336,7 +336,7 @@ fn failed_uploads(build: &BuildRecords, provider: &str) -> Failures {
     Failures { count: failed.len(), last: failed.iter().copied().fold(f64::MIN, f64::max) }
 }
 
-/// A record to delete, with what it stands for.
+/// A record to delete, with the files or the image that it describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cleanup {
     /// Delete an upload in the provider, then its record.
@@ -395,7 +395,7 @@ impl fmt::Display for CleanupReason {
     }
 }
 
-/// What to delete now.
+/// The deletions that are due.
 pub fn cleanup(images: &Images, records: &Records) -> Vec<Cleanup> {
     let mut steps = Vec::new();
     for (name, image) in records {
@@ -520,7 +520,7 @@ impl OneBuild<'_> {
     }
 }
 
-/// What happens to the files of a build on this builder's disk.
+/// How the files of a build on this builder's disk are treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalFiles {
     /// All of them are deleted.
@@ -531,7 +531,7 @@ pub enum LocalFiles {
     Leave,
 }
 
-/// What happens to the files of a build. `build` is its record, if there is one.
+/// How the files of a build are treated. `build` is its record, if there is one.
 pub fn local_files(images: &Images, image: &str, build: Option<&BuildRecords>) -> LocalFiles {
     let Some(build) = build else { return LocalFiles::Delete };
     match build.record.state {

@@ -16,17 +16,17 @@ pub const ID_FILE: &str = "builder_id.txt";
 /// Bytes that are read at a time for a checksum.
 const CHUNK: usize = 1 << 20;
 
-/// What is wrong with files of the builder.
+/// Errors with files of the builder.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The file system refuses.
     #[error("{verb} `{path}`")]
     Io {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -47,9 +47,9 @@ pub enum FilesError {
     Checksum {
         /// The file.
         path: PathBuf,
-        /// What the checksum file says.
+        /// The sum in the checksum file.
         expected: String,
-        /// What the file has.
+        /// The sum of the file.
         actual: String,
     },
 }

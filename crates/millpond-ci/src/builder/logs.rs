@@ -91,13 +91,13 @@ fn is_log(name: &str) -> bool {
         && !name.contains(['/', '\\', '\0'])
 }
 
-/// Whether a log is of this image and not of one whose name begins the same way.
+/// Whether a log is of this image, and not of one whose name has the same beginning.
 fn is_log_of(name: &str, image: &str) -> bool {
     let build = name.strip_prefix(image).and_then(|rest| rest.strip_prefix('-'));
     build.and_then(|rest| rest.strip_suffix(".log")).is_some_and(|build| !build.contains('-'))
 }
 
-/// The last lines of a log, at most so many bytes.
+/// The last `bytes` bytes of a log, without a partial first line.
 pub fn tail(path: &Path, bytes: u64) -> io::Result<String> {
     let mut file = fs::File::open(path)?;
     let length = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! A store in memory: for tests, with sessions whose end frees their locks, as the end of a process does.
+//! A store in memory for tests. The end of a session releases its locks, as the end of a process does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Memory {
         Arc::new(Session { shared: Arc::clone(&self.shared), id, is_alive: Arc::new(AtomicBool::new(true)) })
     }
 
-    /// What is in it.
+    /// The content of the store.
     pub fn records(&self) -> Records {
         let state = self.shared.state.lock();
         let mut records = state.records.clone();

@@ -8,9 +8,9 @@
 //!                                             cleanup: uploads, files, records
 //! ```
 //!
-//! A build counts once its record says `ready`, an upload likewise; both are written after everything else. What a
-//! builder leaves behind when it is killed has a record that no lock protects, or no record at all: any builder cleans
-//! up the record, the builder with the same images directory cleans up the files.
+//! A build counts once its record says `ready`, and so does an upload; the record is written last. After a builder was
+//! killed, what it left has a record that no lock protects, or no record: any builder cleans up the record, and the
+//! builder with the same images directory cleans up the files.
 
 pub mod ansible;
 mod build;

@@ -104,7 +104,7 @@ impl ObjectStore {
     }
 
     async fn read_all(&self) -> Result<Records> {
-        // In this order the build of every upload is seen.
+        // Reading uploads first ensures that the build of every upload is seen.
         let uploads = self.list::<ImageUpload>().await?;
         let builds = self.list::<ImageBuild>().await?;
         let images = self.list::<DiskImage>().await?;
@@ -331,7 +331,7 @@ impl ObjectStore {
         let patched =
             self.api::<DiskImage>().patch_status(object.name(), &PatchParams::default(), &Patch::Merge(&patch)).await;
         match patched {
-            // It is shown again at the next look.
+            // The image is shown again in the next round.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
             patched => patched.map(drop).map_err(|error| failed("show", &error)),
         }
@@ -348,7 +348,8 @@ impl ObjectStore {
         Ok(taken.map(|lease| Box::new(HeldLease::new(api, lease, self.clock.clone())) as Box<dyn Held>))
     }
 
-    /// Takes a lock whose holder is gone: its time is over, or it was this builder's process before.
+    /// Takes over a lock whose holder is gone: the lock has expired, or its holder was an earlier process of this
+    /// builder.
     async fn take_over(&self, api: &Api<Lease>, name: &str) -> Result<Option<Lease>> {
         let Some(found) = api.get_opt(name).await.map_err(|error| failed("lock", &error))? else { return Ok(None) };
         let spec = found.spec.clone().unwrap_or_default();

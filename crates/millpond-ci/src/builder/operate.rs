@@ -1,4 +1,4 @@
-//! What operators do with images, on any store: lists, deletions, export and import in the original's format.
+//! Operations on images for operators, on any store: lists, deletions, export and import in the original's format.
 
 use serde_json::{Map, Value};
 
@@ -8,12 +8,12 @@ use crate::model::{BuildState, ImageBuild, ImageUpload, UploadState, parse, to_b
 /// The path that all images are below in exports.
 const ROOT: &str = "/nodepool/images";
 
-/// What became of a deletion.
+/// The result of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// It is marked; a builder deletes it.
     Marked,
-    /// There is nothing of that name.
+    /// No object has that name.
     NotFound,
 }
 
@@ -86,9 +86,9 @@ enum Entry {
     Upload(UploadKey, ImageUpload),
 }
 
-/// Writes what an export has. Meant for a store whose builders do not run.
+/// Writes the content of an export. For stores whose builders are stopped.
 pub async fn import(store: &dyn ImageStore, data: &Map<String, Value>) -> Result<(), StoreError> {
-    // All of it is read before anything is written; builds come before their uploads.
+    // The whole export is read before anything is written; builds come before their uploads.
     let (mut first, mut uploads) = (Vec::new(), Vec::new());
     for (path, value) in data {
         match entry(path, value).map_err(|problem| StoreError::Refused(format!("`{path}` {problem}")))? {

@@ -1,7 +1,7 @@
 //! Runs a command that builds an image: its output goes to a log, its processes end with it or with its time-out.
 //!
-//! While a command runs, a file in the images directory says so. A builder that finds such a file when it starts ends the
-//! processes that its predecessor could not: those of a builder that was killed.
+//! While a command runs, a file in the images directory records it. A builder that finds such a file when it starts
+//! ends the processes that its predecessor could not end, because it was killed.
 
 use std::borrow::Cow;
 use std::fs;
@@ -29,7 +29,7 @@ const RUNNING: &str = ".running";
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// By itself, with this code; a negative one is a signal.
+    /// It exited with this code; a negative code is a signal.
     Exited(i32),
     /// It took too long.
     TimedOut,
@@ -72,7 +72,7 @@ impl Run<'_> {
             .process_group(0)
             .kill_on_drop(true);
         let mut child = command.spawn()?;
-        // Its copies of the pipe would keep the output open for ever.
+        // Otherwise its copies of the pipe would keep the output open.
         drop(command);
         let group = Group::new(child.id(), self.running.clone())?;
         let mut output = ChildStdout::from_std(std::process::ChildStdout::from(std::os::fd::OwnedFd::from(reader)))?;
@@ -93,7 +93,7 @@ impl Run<'_> {
             }
         };
         if is_open && matches!(outcome, Outcome::Exited(_)) {
-            // What the command said last, and processes of it that still speak.
+            // The remaining output of the command, and of its processes that still write.
             match tokio::time::timeout(LINGER, &mut copied).await {
                 Ok(done) => done?,
                 Err(_) => tracing::warn!(log = %self.log.display(), "the command left processes behind"),
@@ -139,7 +139,7 @@ pub(super) fn mask<'t>(text: &'t [u8], secrets: &[String]) -> Cow<'t, [u8]> {
     masked
 }
 
-/// As Python counts: the code, or the negative number of the signal.
+/// As in Python: the exit code, or the negative number of the signal.
 fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
 }

@@ -20,11 +20,11 @@ use super::{ansible::Ansible, decide::Images};
 /// Now, in seconds since 1970.
 pub type Now = Arc<dyn Fn() -> f64 + Send + Sync>;
 
-/// What a builder depends on.
+/// The inputs of a builder.
 pub struct Settings {
     /// The configuration.
     pub source: Source,
-    /// The builder's id; it stands for the images directory.
+    /// The builder's id, which belongs to the images directory.
     pub identity: Identity,
     /// The records.
     pub store: Arc<dyn ImageStore>,
@@ -72,7 +72,7 @@ pub enum StartError {
     Leftovers {
         /// The images directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -184,7 +184,7 @@ impl Builder {
                 break;
             }
             let records = records.get(name);
-            // Its lock is given back with a change.
+            // The release of the lock changes the records, which triggers another round.
             if records.is_some_and(|records| records.locked) {
                 continue;
             }

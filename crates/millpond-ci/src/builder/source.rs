@@ -55,7 +55,7 @@ impl Loaded {
 }
 
 impl Source {
-    /// Reads the files for the first time. `package` is what `%p` in commands stands for.
+    /// Reads the files for the first time. `package` is the value of `%p` in commands.
     pub fn open(
         main: &Path,
         secure: Option<&Path>,

@@ -26,17 +26,17 @@ pub const MOUNT: &str = "/var/lib/nodepool-ssh-key";
 /// How long a host may take to show its keys.
 const SCAN_TIMEOUT_S: u32 = 10;
 
-/// What is wrong with keys.
+/// Errors with keys.
 #[derive(Debug, thiserror::Error)]
 pub enum SshError {
     /// The file system refuses.
     #[error("{verb} `{path}`: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A program of OpenSSH is missing.
@@ -266,7 +266,7 @@ pub fn scan(host: &Host) -> Result<Vec<HostKey>, SshError> {
     let mut command = Command::new("ssh-keyscan");
     command.args(["-T", &SCAN_TIMEOUT_S.to_string(), "-p", &host.port.to_string(), "--", &host.name]);
     command.stdin(Stdio::null());
-    // It fails if one kind of key is missing, and then still prints the others.
+    // The command fails if one kind of key is missing, but still prints the others.
     let shown = match command.output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(SshError::NoProgram("ssh-keyscan")),

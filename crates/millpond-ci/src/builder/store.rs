@@ -10,7 +10,8 @@ use crate::model::{BuildState, ImageBuild, ImageUpload, UploadState};
 
 /// A store of image records: ZooKeeper, objects of the Kubernetes API, or memory.
 ///
-/// All methods may be called from several tasks at once. A call that is dropped may or may not have had its effect.
+/// All methods may be called from several tasks concurrently. A call that is dropped may or may not have had its
+/// effect.
 pub trait ImageStore: Send + Sync + 'static {
     /// Everything that the store holds now.
     fn read(&self) -> BoxFuture<'_, Result<Records, StoreError>>;
@@ -39,14 +40,14 @@ pub trait ImageStore: Send + Sync + 'static {
 
 /// A lock that is held. Dropping it gives it back as well, without telling when.
 pub trait Held: Send + Sync + fmt::Debug {
-    /// Whether it is still held: a connection that was lost for too long takes it away.
+    /// Whether it is still held: it is lost with a connection that was down for too long.
     fn is_held(&self) -> bool;
 
     /// Gives it back.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What can be locked; each is a path of the original.
+/// A lock; each is a path of the original.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockKey {
     /// Building an image.
@@ -160,7 +161,7 @@ pub enum Write {
     Pause {
         /// The image.
         image: String,
-        /// Whether it is to be paused.
+        /// Whether it is paused from now on.
         paused: bool,
     },
     /// Asks for a build. A request that stands already is renewed: it comes after every failure before it.
@@ -178,7 +179,7 @@ pub enum Write {
 /// Everything in a store, by image.
 pub type Records = BTreeMap<String, ImageRecords>;
 
-/// What a store holds of one image.
+/// The records of one image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImageRecords {
     /// Whether a person paused it.
@@ -242,7 +243,7 @@ impl ImageRecords {
     }
 }
 
-/// What a store may show of a configured image.
+/// The summary of a configured image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImageSummary {
     /// The formats that are built.
@@ -251,9 +252,9 @@ pub struct ImageSummary {
     pub providers: Vec<String>,
     /// Whether the configuration pauses it.
     pub paused_by_config: bool,
-    /// In one word, what happens next.
+    /// What happens next, in one word.
     pub reason: String,
-    /// In words, what happens next.
+    /// What happens next, in a sentence.
     pub message: String,
     /// The newest build that is ready.
     pub latest: Option<String>,

@@ -120,7 +120,7 @@ async fn cloud_upload(cloud: &dyn ImageCloud, new: &NewImage) -> Result<String, 
     }
 }
 
-/// Runs the provider's hook. An upload whose hook fails is as good as failed.
+/// Runs the provider's hook. An upload whose hook fails counts as failed.
 async fn after_upload(
     provider: &OpenStackProvider,
     task: &UploadTask,

@@ -24,7 +24,7 @@ use super::logs::Logs;
 
 /// Where logs are, as Software Factory publishes them.
 pub const PATH: &str = "/nodepool/builds/";
-/// Connections at a time; the rest wait in the kernel's queue.
+/// Limit on concurrent connections; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 64;
 /// A client that has not sent its request by then is disconnected.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);

@@ -105,7 +105,7 @@ impl ZooKeeperStore {
         Ok(())
     }
 
-    /// Names of children, sorted; none of a znode that is not there. Locks are no records.
+    /// Names of children, sorted; empty if the znode does not exist. Locks are no records.
     async fn children(&self, path: &str) -> Result<Vec<String>> {
         match self.client.children(path).await {
             Ok(mut names) => {
@@ -340,7 +340,7 @@ impl ImageStore for ZooKeeperStore {
 
     fn connected(&self) -> BoxFuture<'_, ()> {
         async {
-            // An error means that the client has ended; the write that follows says so.
+            // An error means that the client has ended; the write that follows will report it.
             let _ = self.client.state().wait_for(|state| state.is_connected).await;
         }
         .boxed()

@@ -47,9 +47,9 @@ pub struct DiskImage {
     pub metadata: Map<String, Value>,
     /// Where the image is defined.
     pub origin: Origin,
-    /// Where its command is set: by itself or by a parent.
+    /// Whether its command is set in its own entry or in a parent's.
     pub dib_cmd_origin: Origin,
-    /// Where its formats are set: by itself or by a parent.
+    /// Whether its formats are set in its own entry or in a parent's.
     pub formats_origin: Origin,
 }
 

@@ -24,7 +24,7 @@ pub use provider::{
     Pool, PoolLabel, Provider, ProviderDetails, ProviderImage, StaticHost,
 };
 
-/// Named amounts: `instances`, `cores`, `ram` (MiB), and whatever else a file names. A resource that is absent from a
+/// Named amounts: `instances`, `cores`, `ram` (MiB), and others that a file names. A resource that is absent from a
 /// limit is not limited.
 pub type Resources = BTreeMap<String, u64>;
 
@@ -46,7 +46,7 @@ pub struct Config {
     pub builder: BuilderFolders,
     /// How long nodes stay on hold at most; `None` means for ever.
     pub max_hold_age_s: Option<u64>,
-    /// What the nodes of a tenant may take together, over all pools.
+    /// Limits on the sum of each tenant's nodes, over all pools.
     pub tenant_limits: BTreeMap<String, Resources>,
     /// Labels, with those that only pools name.
     pub labels: BTreeMap<String, Label>,
@@ -138,14 +138,14 @@ pub struct Label {
     pub max_ready_age_s: u64,
 }
 
-/// What reading a configuration gave.
+/// The result of reading a configuration.
 #[derive(Debug)]
 pub struct Reading {
     /// The parts that are right; `None` if the file as a whole cannot be read.
     pub config: Option<Config>,
-    /// What is wrong, in the order of the file.
+    /// Errors, in the order of the file.
     pub errors: Vec<FileError>,
-    /// What works but is probably not meant.
+    /// Probable mistakes that do no harm.
     pub warnings: Vec<FileError>,
 }
 

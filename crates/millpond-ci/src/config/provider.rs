@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{CORES, INSTANCES, RAM, Resources};
 
-/// What creates the nodes of a provider.
+/// The driver of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Driver {
     /// Hosts that exist already.
@@ -75,15 +75,15 @@ pub(super) const DEFAULT_PRIORITY: i64 = 100;
 pub struct Provider {
     /// Its name.
     pub name: String,
-    /// What creates its nodes.
+    /// The driver that creates its nodes.
     pub driver: Driver,
     /// How many requests are handled at a time; `None` is unlimited, 0 disables the provider.
     pub max_concurrency: Option<u64>,
-    /// What its nodes may take together, over all pools.
+    /// Limits on the sum of its nodes, over all pools.
     pub limits: Resources,
     /// How often a launch is tried.
     pub launch_retries: u64,
-    /// What only its driver knows.
+    /// Settings of the driver.
     pub details: ProviderDetails,
     /// Its pools in the order of the file.
     pub pools: Vec<Pool>,
@@ -103,7 +103,7 @@ impl Provider {
 /// Settings of a provider that depend on its driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProviderDetails {
-    /// Nothing beyond the pools.
+    /// No settings beyond the pools.
     None,
     /// Pods: the context of the kubeconfig file.
     Pods {
@@ -128,7 +128,7 @@ pub struct Pool {
     pub name: String,
     /// Pools with lower numbers get a request first.
     pub priority: i64,
-    /// What its nodes may take together.
+    /// Limits on the sum of its nodes.
     pub limits: Resources,
     /// Attributes of its nodes; Zuul reads `executor-zone`.
     pub node_attributes: Option<Map<String, Value>>,
@@ -143,7 +143,7 @@ pub struct Pool {
 /// A label of a pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolLabel {
-    /// What one node takes of the limits.
+    /// The usage of one node that counts against limits.
     pub resources: Resources,
     /// How a node of it is made.
     pub details: LabelDetails,
@@ -168,7 +168,7 @@ pub enum LabelDetails {
 pub struct StaticHost {
     /// Name or address; also how Zuul reaches it.
     pub name: String,
-    /// What it can be requested as.
+    /// The labels that it can be requested by.
     #[serde(deserialize_with = "words")]
     pub labels: Vec<String>,
     /// The user that Zuul logs in as.
@@ -355,7 +355,7 @@ impl Default for OpenStackPool {
 pub struct ProviderImage {
     /// The disk image.
     pub name: String,
-    /// Whether it is not uploaded for now.
+    /// Whether its uploads are paused.
     #[serde(default)]
     pub pause: bool,
     /// Properties of the uploaded image, beside those of the disk image.
@@ -374,7 +374,7 @@ pub struct ProviderImage {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CloudImage {
-    /// What labels call it.
+    /// Its name in labels.
     pub name: String,
     /// Its id in the cloud.
     pub image_id: Option<String>,
@@ -459,7 +459,7 @@ pub struct MetastaticLabel {
     pub max_age_s: Option<u64>,
 }
 
-/// What limits are called in nodepool.yaml.
+/// The names of limits in nodepool.yaml.
 const LIMIT_KEYS: &[(&str, &str)] = &[
     ("max-servers", INSTANCES),
     ("max-projects", INSTANCES),
@@ -480,7 +480,7 @@ pub(super) fn limits(entries: &Map<String, Value>) -> Resources {
     limits
 }
 
-/// The resource that a limit's key stands for.
+/// The resource of a limit's key.
 pub(super) fn limited_resource(key: &str) -> &str {
     LIMIT_KEYS.iter().find(|(name, _)| *name == key).map_or(key, |(_, resource)| resource)
 }

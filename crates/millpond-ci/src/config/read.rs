@@ -54,7 +54,7 @@ fn read_secure(secure: File<'_>, env: &dyn Fn(&str) -> Option<String>, reading: 
     }
 }
 
-/// What a file gave.
+/// The result of reading one file.
 struct Partial<T> {
     config: Option<T>,
     errors: Vec<millpond_api::catalog::import::FileError>,
@@ -109,7 +109,7 @@ fn read_file<T>(
     Partial { config, errors: checker.errors, warnings: checker.warnings }
 }
 
-/// What secure.conf overrides.
+/// The values that secure.conf overrides.
 struct Overrides {
     servers: Vec<ZooKeeperServer>,
     tls: Option<ZooKeeperTls>,
@@ -178,7 +178,7 @@ impl Checker<'_> {
         config.max_hold_age_s = config.max_hold_age_s.filter(|age| *age > 0);
         config.labels = self.labels(tree);
         if refused > 0 {
-            // What the schema refused is reported already; reading it as a type reports it again.
+            // The schema reported these errors already, so those of the typed reading are dropped.
             self.errors.truncate(refused);
         }
         config.diskimages = self.diskimages(tree);
@@ -514,7 +514,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a text is a name of one file, in whatever folder it is put. ZooKeeper's paths have the same rule.
+/// Whether a text is a valid file name. ZooKeeper's paths have the same rule.
 fn is_file_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('.')

@@ -1,5 +1,5 @@
-//! `%(NODEPOOL_…)` in a file stands for a variable of the environment. The text is replaced before YAML is parsed, as
-//! Nodepool does; places in the result are translated back to places in the file.
+//! Replaces `%(NODEPOOL_…)` in a file by a variable of the environment. The text is replaced before YAML is parsed, as
+//! Nodepool does; positions in the result are translated back to positions in the file.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What a deployment consists of. Pure.
+//! Builds the objects of a deployment. Pure.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ const DEFAULT_MEMORY: &str = "2Gi";
 const DEFAULT_CPU: &str = "500m";
 const DEFAULT_STORAGE: &str = "1Gi";
 
-/// What a deployment is made from.
+/// The inputs of a deployment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Deployment {
     /// Its namespace.
@@ -82,7 +82,7 @@ fn selector(run: &str) -> Value {
 fn service_account(deployment: &Deployment) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(deployment, LAUNCHER),
-        // With ZooKeeper, nothing of this cluster's API is used.
+        // With ZooKeeper, the pod does not use this cluster's API.
         "automountServiceAccountToken": false,
     })
 }

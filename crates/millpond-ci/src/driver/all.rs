@@ -15,7 +15,7 @@ use crate::config::{self, Config, Provider};
 use crate::launcher::Backend;
 use crate::openstack::Clouds;
 
-/// What drivers need of their process; it outlives a change of the configuration.
+/// What drivers need from their process; it is kept when the configuration changes.
 pub struct Context {
     contexts: Arc<Contexts>,
     /// Where launchers submit requests of their own.

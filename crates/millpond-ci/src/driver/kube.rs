@@ -136,7 +136,7 @@ impl DriverTrait for KubeDriver {
     }
 }
 
-/// What a refusal of the API means for a launch.
+/// Translates an error of the API into one of a launch.
 fn refused(doing: &str, error: &kube::Error) -> DriverError {
     match error {
         kube::Error::Api(status) if is_quota(status) => DriverError::Capacity(status.message.clone()),

@@ -25,7 +25,7 @@ pub struct Metastatic {
     /// How backing nodes and their requests name their owner.
     owner: String,
     labels: BTreeMap<String, MetastaticLabel>,
-    /// One search for a slot at a time per label.
+    /// By label: a lock that allows one search for a slot at a time.
     turns: BTreeMap<String, tokio::sync::Mutex<()>>,
     memory: Mutex<Memory>,
 }
@@ -163,7 +163,7 @@ impl Metastatic {
                     let label = &label.backing_label;
                     return Err(DriverError::Transient(format!("there is no backing node `{label}`")));
                 }
-                // It ended with a session, or was deleted.
+                // The request ended with a session, or was deleted.
                 None if records.is_complete => {
                     self.memory.lock().requests.remove(&label.name);
                     continue;

@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 use crate::config::{Config, Pool, PoolLabel, Resources};
 use crate::model::{Json, Node, NodeRequest};
 
-/// What creates the nodes of one provider.
+/// Creates the nodes of one provider.
 ///
 /// Every call may be dropped at any await point and may be repeated.
 pub trait Driver: Send + Sync + 'static {
@@ -53,13 +53,13 @@ pub trait Driver: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(Resources::new())))
     }
 
-    /// What a node of a label takes, by pool and label, where the provider knows more than the configuration.
+    /// The usage of a node of each label, by pool and label, if the provider knows more than the configuration.
     fn sizes(&self) -> BoxFuture<'_, Result<Sizes, DriverError>> {
         Box::pin(std::future::ready(Ok(Sizes::new())))
     }
 }
 
-/// What nodes take of limits, by pool and label.
+/// The usage of nodes that counts against limits, by pool and label.
 pub type Sizes = BTreeMap<(String, String), Resources>;
 
 /// An upload of a disk image that servers can boot from.
@@ -67,14 +67,14 @@ pub type Sizes = BTreeMap<(String, String), Resources>;
 pub struct UploadedImage {
     /// The provider's id of it.
     pub external_id: String,
-    /// Its place among the records, which the node's record names.
+    /// The path of its record in the store, which the node's record contains.
     pub path: String,
 }
 
 /// The newest ready uploads, by image and provider.
 pub type Uploads = BTreeMap<(String, String), UploadedImage>;
 
-/// What a disk image says of its servers, and its newest upload.
+/// Settings of a disk image for its servers, and its newest upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchImage {
     /// The upload.
@@ -87,7 +87,7 @@ pub struct LaunchImage {
     pub shell_type: Option<String>,
 }
 
-/// What to launch.
+/// The inputs of a launch.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The id of the node's record; the instance must carry it.
@@ -102,7 +102,7 @@ pub struct Launch {
     pub details: Arc<PoolLabel>,
     /// The request that the node is for, with its id; `None` for a node that is kept ready.
     pub request: Option<(String, Arc<NodeRequest>)>,
-    /// What it boots from, if the label names a disk image that is uploaded.
+    /// The image to boot from, if the label names a disk image that is uploaded.
     pub image: Option<LaunchImage>,
 }
 
@@ -159,7 +159,7 @@ pub struct Launched {
     pub driver_data: Option<Json>,
     /// spot, fleet …
     pub node_properties: Map<String, Value>,
-    /// What it takes of limits, where it is known better than from the label.
+    /// The usage that counts against limits, if it is known better than from the label.
     pub resources: Option<Resources>,
 }
 
@@ -169,10 +169,10 @@ pub enum DriverError {
     /// The provider has no room: quota or capacity. The request is decided again, and the label backs off.
     #[error("no capacity: {0}")]
     Capacity(String),
-    /// It may work the next time.
+    /// A retry may succeed.
     #[error("{0}")]
     Transient(String),
-    /// It will not work until the configuration or the provider is changed.
+    /// It fails until the configuration or the provider is changed.
     #[error("{0}")]
     Permanent(String),
 }
@@ -188,15 +188,15 @@ impl DriverError {
     }
 }
 
-/// Makes the drivers of a configuration, by provider. A provider whose driver cannot be made has the reason instead;
-/// the others work. Static providers have no driver.
+/// Creates the drivers of a configuration, by provider. A provider whose driver cannot be created has the reason
+/// instead; the others work. Static providers have no driver.
 pub type Factory = Arc<dyn Fn(&Config) -> Drivers + Send + Sync>;
 
 /// Drivers by the name of their provider.
 pub type Drivers = BTreeMap<String, Result<Arc<dyn Driver>, DriverError>>;
 
 impl Launched {
-    /// Writes what is known into a node's record.
+    /// Writes the known properties into a node's record.
     pub fn write_to(self, node: &mut Node) {
         fn set<T>(target: &mut Option<T>, value: Option<T>) {
             if value.is_some() {

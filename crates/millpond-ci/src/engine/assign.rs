@@ -8,7 +8,7 @@ use super::{Action, Decision, DeleteReason, LIMIT_NODES, Lock, Pool, Reason, Sco
 use crate::config::Resources;
 use crate::model::{NodeRequest, NodeState, RequestState};
 
-/// Assigns nodes to requests. Gives the indices of the pools whose limits hold up a request.
+/// Assigns nodes to requests. Returns the indexes of the pools whose limits hold up a request.
 pub(super) fn assign(
     snapshot: &Snapshot,
     gone: &BTreeSet<String>,
@@ -208,7 +208,7 @@ impl<'s> Round<'s, '_> {
         }
         let needed = self.needed(pool, request)?;
         self.check_hosts(pool, request)?;
-        // Of two obstacles, the one that lasts is reported.
+        // Of two obstacles, the permanent one is reported.
         self.absolute_limits(pool, &needed)?;
         if let Some(tenant) = &request.tenant_name {
             self.usage.check_tenant(self.snapshot, tenant, &needed)?;

@@ -1,4 +1,4 @@
-//! Which node serves which label of a request: a bipartite matching, so that a node with several labels is not wasted
+//! Chooses a node for each label of a request: a bipartite matching, so that a node with several labels is not wasted
 //! on a label that another node could serve.
 
 /// For each wanted label the index of a node that has it, each node at most once; `None` if there are not enough.

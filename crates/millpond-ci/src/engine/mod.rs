@@ -1,4 +1,4 @@
-//! What happens to requests and nodes next: a pure function from a [`Snapshot`] to a [`Decision`].
+//! Decides the next actions for requests and nodes: a pure function from a [`Snapshot`] to a [`Decision`].
 //!
 //! ```text
 //!   Snapshot ──▶ upkeep: what is lost, expired, no longer configured
@@ -38,9 +38,9 @@ pub struct Snapshot {
     pub pools: Vec<Pool>,
     /// Pools of other launchers.
     pub foreign: Vec<ForeignPool>,
-    /// What each provider's nodes may take together.
+    /// Limits on the sum of each provider's nodes.
     pub provider_limits: BTreeMap<String, Resources>,
-    /// What each tenant's nodes may take together.
+    /// Limits on the sum of each tenant's nodes.
     pub tenant_limits: BTreeMap<String, Resources>,
     /// Labels with what is kept ready of them.
     pub labels: BTreeMap<String, Label>,
@@ -86,7 +86,7 @@ pub enum Lock {
 /// A pool of this launcher.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// What requests name in `declined_by`.
+    /// Its id in `declined_by` of requests.
     pub id: String,
     /// Its provider.
     pub provider: String,
@@ -94,15 +94,15 @@ pub struct Pool {
     pub name: String,
     /// Lower numbers come first.
     pub priority: i64,
-    /// What its nodes may take together.
+    /// Limits on the sum of its nodes.
     pub limits: Resources,
-    /// What a node of each label takes.
+    /// The usage of a node of each label.
     pub labels: BTreeMap<String, Resources>,
     /// The hosts of a static pool; `None` for pools that launch nodes.
     pub hosts: Option<Vec<Host>>,
     /// How many requests the provider handles at a time.
     pub max_concurrency: Option<u64>,
-    /// Whether it may go beyond what the provider allows.
+    /// Whether it may exceed the provider's limits.
     pub ignores_provider_limits: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct Host {
 /// A pool of another launcher.
 #[derive(Debug, Clone)]
 pub struct ForeignPool {
-    /// What requests name in `declined_by`.
+    /// Its id in `declined_by` of requests.
     pub id: String,
     /// Its provider.
     pub provider: String,
@@ -136,16 +136,16 @@ pub struct ForeignPool {
     pub labels: BTreeSet<String>,
 }
 
-/// What to do, and why requests wait.
+/// The actions, and why requests wait.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// What to do, in order.
+    /// The actions, in order.
     pub actions: Vec<Action>,
-    /// For each request that waits, what every pool says about it.
+    /// For each waiting request, the verdict of every pool.
     pub waiting: BTreeMap<String, Vec<Verdict>>,
 }
 
-/// What a pool says about a request.
+/// The verdict of a pool on a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The pool's id.
@@ -154,7 +154,7 @@ pub struct Verdict {
     pub reason: Reason,
 }
 
-/// Something to do.
+/// One action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Take a request and provide its nodes, in the order of its labels.
@@ -229,7 +229,7 @@ pub enum Source {
 /// Why a node is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteReason {
-    /// No process holds it any more.
+    /// No process has its lock.
     Unlocked,
     /// It was ready for too long.
     MaxReadyAge,
@@ -264,7 +264,7 @@ pub enum Reason {
         /// The limit.
         limit: u64,
     },
-    /// The pool's hosts together do not have that many slots with these labels.
+    /// The pool's hosts have fewer slots with these labels in total.
     NotEnoughHosts,
     /// The pool has declined the request before.
     Declined,
@@ -278,7 +278,7 @@ pub enum Reason {
         resource: String,
         /// What the request needs.
         needed: u64,
-        /// What is left.
+        /// What is left of the limit.
         left: u64,
     },
     /// All hosts with these labels are in use.

@@ -29,14 +29,14 @@ pub(super) fn clean(snapshot: &Snapshot, decision: &mut Decision) -> BTreeSet<St
     gone
 }
 
-/// What becomes of a request that a launcher works on.
+/// The next action for a request that a launcher works on.
 fn progress(snapshot: &Snapshot, id: &str, request: &Locked<NodeRequest>) -> Option<Action> {
     if request.record.state != RequestState::Pending || request.lock == Lock::Other {
         return None;
     }
     let release = || Some(Action::Release { request: id.to_owned() });
     if request.lock == Lock::Free {
-        // Its launcher is gone.
+        // Its launcher has ended.
         return release();
     }
     let mut all_ready = request.record.nodes.len() == request.record.node_types.len();
@@ -48,7 +48,7 @@ fn progress(snapshot: &Snapshot, id: &str, request: &Locked<NodeRequest>) -> Opt
                 all_ready = false;
             }
             Some(node) if node.state == NodeState::Failed => return decline_failed(snapshot, id, request, node),
-            // No capacity, or deleted by a person: it is decided again.
+            // No capacity, or an operator deleted the node: the request is decided again.
             _ => return release(),
         }
     }
@@ -123,7 +123,8 @@ fn host_slot<'a>(pool: &'a Pool, host: &'a Host, slot: u32) -> Slot<'a> {
     (&pool.provider, &host.name, &host.username, host.port, slot)
 }
 
-/// Ready nodes of static providers whose slot is not configured, or has another node, or whose labels have changed.
+/// Ready nodes of static providers whose slot is no longer configured, belongs to another node, or has other labels
+/// now.
 fn surplus_nodes(snapshot: &Snapshot) -> BTreeSet<&str> {
     let mut configured: BTreeMap<Slot<'_>, (&Pool, &Host)> = BTreeMap::new();
     let mut providers = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What nodes take of limits, with what this decision has reserved.
+//! Usage that counts against limits, including what this decision has reserved.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ impl Usage {
     }
 }
 
-/// What a node takes.
+/// The usage of a node.
 pub(super) fn resources(node: &Node) -> Resources {
     node.resources.clone().unwrap_or_else(|| Resources::from([(INSTANCES.to_owned(), 1)]))
 }

@@ -37,7 +37,7 @@ pub(super) struct Round<'a> {
     pub(super) current: Current,
 }
 
-/// One action: what it needs once the round is over.
+/// One action, with what it needs after the round.
 pub(super) struct Job {
     pub(super) context: Arc<Context>,
     pub(super) work: Work,
@@ -129,7 +129,7 @@ impl Round<'_> {
         node.labels = vec![label.to_owned()];
         node.launcher = Some(self.context.hostname.clone());
         node.attributes = place.pool.node_attributes.clone();
-        // As the decision counted it: providers know more than the configuration.
+        // With the usage that the decision counted: providers know more than the configuration.
         let pool = self.snapshot.pools.iter().find(|pool| pool.id == place.id);
         node.resources = pool.and_then(|pool| pool.labels.get(label)).cloned();
         node
@@ -188,7 +188,7 @@ impl Round<'_> {
             let (Some(node), Some(seen)) = (self.records.nodes.get(node_id), self.snapshot.nodes.get(node_id)) else {
                 continue;
             };
-            // Nodes whose launch is under way become ready or fail by themselves.
+            // Nodes that are being launched become ready or fail in their own task.
             let is_idle = node.lock == Lock::Ours && seen.lock == Lock::Ours;
             if is_idle && node.record.allocated_to.as_ref() == Some(&id) {
                 let mut free = Node::clone(&node.record);
@@ -272,7 +272,7 @@ fn deallocate(node: &mut Node) {
     node.tenant_name = None;
 }
 
-/// The host that a static node stands for.
+/// The host of a static node.
 fn host_of<'a>(pool: &'a config::Pool, node: &Node) -> Option<&'a StaticHost> {
     let is_same = |host: &&StaticHost| {
         node.hostname.as_ref() == Some(&host.name)
@@ -573,7 +573,7 @@ impl Job {
     }
 }
 
-/// The instance that a node's record stands for.
+/// The instance of a node's record.
 pub(super) fn instance(id: &str, node: &Node) -> Instance {
     Instance { node_id: id.to_owned(), pool: node.pool.clone(), external_id: node.external_id.clone() }
 }

@@ -11,10 +11,11 @@ use crate::model::{Node, NodeRequest};
 
 /// A store of requests and nodes: ZooKeeper, or objects in the Kubernetes API.
 ///
-/// All methods may be called from several tasks at once. A call that is dropped may or may not have had its effect.
+/// All methods may be called from several tasks concurrently. A call that is dropped may or may not have had its
+/// effect.
 pub trait Backend: Send + Sync + 'static {
-    /// What the store holds, as far as this process has seen. Cheap: records are shared. Own writes are in it once
-    /// [`commit`](Self::commit) has returned.
+    /// The records of the store, as far as this process has seen them. Cheap: records are shared. Own writes are
+    /// included once [`commit`](Self::commit) has returned.
     fn records(&self) -> Records;
 
     /// One request of [`records`](Self::records).
@@ -30,9 +31,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Tells when [`records`](Self::records) has changed: the value counts the changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Announces these pools, and no others, as those of this launcher. The store announces them again by itself after a
-    /// lost connection. A pool takes part in decisions once its id is in [`Records::ours`]: of several launchers with
-    /// the same provider one at a time has it.
+    /// Announces exactly these pools as those of this launcher. The store announces them again after a lost connection.
+    /// A pool takes part in decisions once its id is in [`Records::ours`]: if several launchers have the same provider,
+    /// one at a time owns the pool.
     fn announce(&self, pools: Vec<PoolSpec>);
 
     /// Takes the lock of a record without waiting for it. False if another process holds it or the record is gone.
@@ -85,7 +86,7 @@ pub enum Key {
 /// The version of a stored record. What it means is the store's business.
 pub type Revision = u64;
 
-/// What a store holds.
+/// The records of a store.
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     /// Requests by id.
@@ -129,7 +130,7 @@ pub struct PoolSpec {
     pub name: String,
     /// Lower numbers come first.
     pub priority: i64,
-    /// What it can provide.
+    /// The labels that it can provide.
     pub labels: Vec<String>,
 }
 

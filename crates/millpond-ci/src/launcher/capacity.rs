@@ -1,4 +1,4 @@
-//! Labels that a pool has no capacity for: each backs off by itself, longer with every failure in a row.
+//! Labels that a pool has no capacity for: each has its own backoff, which grows with every consecutive failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

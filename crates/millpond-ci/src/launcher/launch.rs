@@ -1,4 +1,4 @@
-//! One node on its way through the driver: launched, tried again, failed, or without capacity.
+//! The launch of one node by its driver: started, retried, failed, or without capacity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts: `launch-retries` may be very large.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Begins the launch of a node whose record is locked.
+/// Starts the launch of a node whose record is locked.
 pub(super) fn start(
     context: &Arc<Context>,
     current: &Current,
@@ -73,7 +73,7 @@ impl Job {
             Err(error) => {
                 tracing::error!(node = id, label, provider, %error, "the node cannot be launched");
                 if launch.request.is_none() {
-                    // No request declines the pool, so the label itself has to back off.
+                    // No request can decline the pool, so the label backs off.
                     self.context.capacity.lock().lacking(&place.id, &label, Instant::now());
                 }
                 // With a request the node stays locked until the request has declined the pool.
@@ -105,7 +105,7 @@ impl Job {
         }
     }
 
-    /// What a server of a label boots from, if that is a disk image with a ready upload.
+    /// The image that servers of a label boot from, if that is a disk image with a ready upload.
     fn image(&self, target: &LaunchTarget, label: &LabelDetails) -> Option<LaunchImage> {
         let LabelDetails::OpenStack(label) = label else { return None };
         let name = label.diskimage.as_ref()?;

@@ -8,9 +8,9 @@
 //!                                            Driver ◀── launch, delete ─────────────────┘
 //! ```
 //!
-//! Crash safety: a record is written before what it stands for is created, and removed after it is deleted. Records that
-//! belong together are written together. Whatever a launcher leaves behind is unlocked once its session is over, and
-//! the next decision puts it right.
+//! Crash safety: a record is written before the thing that it describes is created, and removed after that is deleted.
+//! Records that belong together are written together. The records of a launcher that ended are unlocked once its
+//! session is over, and the next decision repairs them.
 //!
 //! `snapshot` adds what is under way to what is stored; `act` has a function per action; `launch` follows one node
 //! through its driver; `upkeep` finds leaks and asks for limits.

@@ -22,7 +22,7 @@ pub struct Files {
     pub secure: Option<PathBuf>,
 }
 
-/// What tells one version of a file from the next.
+/// Distinguishes versions of the files.
 type Version = Vec<Option<(SystemTime, u64)>>;
 
 impl Files {

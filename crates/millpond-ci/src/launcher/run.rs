@@ -30,7 +30,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// Why requests wait, by request.
 pub type Waiting = BTreeMap<String, Vec<Verdict>>;
 
-/// What a launcher is made of.
+/// The inputs of a launcher.
 #[derive(Clone)]
 pub struct Settings {
     /// The store.
@@ -56,7 +56,7 @@ pub struct Launcher {
     tasks: TaskTracker,
 }
 
-/// What actions share.
+/// What the actions of a launcher share.
 pub(super) struct Context {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) hostname: String,
@@ -64,13 +64,13 @@ pub(super) struct Context {
     pub(super) capacity: Mutex<Capacity>,
     /// Limits that the providers themselves reported.
     pub(super) limits: Mutex<BTreeMap<String, Resources>>,
-    /// What nodes of each provider take, as the providers told.
+    /// The usage of nodes of each provider, as the providers report it.
     pub(super) sizes: Mutex<BTreeMap<String, Sizes>>,
-    /// What servers boot from, where that is known.
+    /// The images that servers boot from, if known.
     pub(super) uploads: Mutex<Option<Arc<Uploads>>>,
-    /// A provider told something new.
+    /// Notified when a provider reports new sizes.
     pub(super) told: Notify,
-    /// There are other drivers.
+    /// Notified when the drivers were replaced.
     pub(super) reconfigured: Notify,
     /// The configuration and its drivers.
     pub(super) current: Mutex<Current>,
@@ -86,7 +86,7 @@ pub(super) struct Current {
     pub(super) drivers: Arc<Drivers>,
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Counters {
     /// Launches by provider and result: `ready` or the kind of error.
@@ -97,7 +97,7 @@ pub(super) struct Counters {
     pub(super) leaked: BTreeMap<String, u64>,
 }
 
-/// What others may ask a launcher.
+/// Access to a running launcher.
 #[derive(Clone)]
 pub struct Handle {
     context: Arc<Context>,
@@ -174,7 +174,7 @@ impl Launcher {
         }
     }
 
-    /// What others may ask it.
+    /// The access to this launcher.
     pub fn handle(&self) -> Handle {
         Handle { context: Arc::clone(&self.context) }
     }
@@ -187,7 +187,7 @@ impl Launcher {
         loop {
             changes.borrow_and_update();
             let (began, deadline) = (Instant::now(), self.round());
-            // At most half of the time goes into decisions: under load one covers more changes.
+            // At most half of the time is spent on decisions: under load one decision covers more changes.
             let pause = began.elapsed();
             tokio::select! {
                 () = ends.cancelled() => break,
@@ -292,7 +292,7 @@ impl Launcher {
     fn cancel_orphans(&self, items: &[Item]) {
         for item in items {
             let Some(Key::Node(id)) = &item.depends_on else { continue };
-            // As it is now: the work may be younger than the records of this round.
+            // Read the record again: the job may be newer than the records of this round.
             if self.context.backend.node(id).is_none_or(|node| node.lock != Lock::Ours) {
                 item.cancelled.cancel();
             }

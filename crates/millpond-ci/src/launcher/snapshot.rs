@@ -1,4 +1,4 @@
-//! What the engine decides on: the records of the store, with what this launcher is doing about them.
+//! Builds the input of the engine: the records of the store, with the work that this launcher has under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::driver::{Sizes, Uploads};
 use crate::engine::{self, Lock, Locked, Snapshot};
 use crate::model::NodeState;
 
-/// What is known beside the records.
+/// Inputs besides the records.
 pub(super) struct Surroundings<'a> {
     pub(super) now: f64,
     pub(super) config: &'a Config,
     /// Limits that the providers themselves reported.
     pub(super) provider_limits: &'a BTreeMap<String, Resources>,
-    /// What nodes take, by provider, as the providers told.
+    /// The usage of nodes by provider, as the providers report it.
     pub(super) sizes: &'a BTreeMap<String, Sizes>,
-    /// What servers boot from, where that is known.
+    /// The images that servers boot from, if known.
     pub(super) uploads: Option<&'a Uploads>,
     pub(super) out_of_capacity: BTreeSet<(String, String)>,
     /// Providers that work; pools of the others serve nothing.
     pub(super) usable: &'a BTreeSet<String>,
-    /// What this launcher writes into the records of its nodes.
+    /// The name that this launcher writes into the records of its nodes.
     pub(super) launcher: &'a str,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn snapshot(records: &Records, items: &[Item], around: &Surroundings<
     snapshot
 }
 
-/// Nothing is decided about a record that an action works on.
+/// Marks a record that an action works on, so that nothing is decided about it.
 fn set_busy<T>(record: Option<&mut Locked<T>>) {
     if let Some(record) = record {
         record.lock = Lock::Other;
@@ -103,7 +103,7 @@ fn served(records: &Records, around: &Surroundings<'_>) -> Vec<engine::Pool> {
     named.collect()
 }
 
-/// Labels whose disk image no server can boot from yet. A simulated cloud needs none.
+/// Labels whose disk image has no upload to boot from. A simulated cloud needs none.
 fn without_image(pools: &[engine::Pool], around: &Surroundings<'_>) -> BTreeMap<(String, String), String> {
     let Some(uploads) = around.uploads else { return BTreeMap::new() };
     let mut without = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What this launcher is doing at the moment: records that actions work on, and nodes that they are about to create.
+//! The work that this launcher has under way: records that actions work on, and nodes that they are about to create.
 //! Decisions leave the former alone, and count the latter.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::backend::Key;
 use crate::model::Node;
 
-/// All work under way.
+/// All actions under way.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnderWay {
     shared: Arc<Shared>,
@@ -30,7 +30,7 @@ struct Shared {
 pub(super) struct Item {
     /// Records that it works on.
     pub(super) keys: BTreeSet<Key>,
-    /// Nodes as they will be: new ones, and changes of those that are there.
+    /// Nodes as they will be: new ones, and changes of existing ones.
     pub(super) nodes: BTreeMap<String, Node>,
     /// Whether it creates nodes whose ids are not known here yet.
     pub(super) is_creating: bool,

@@ -56,7 +56,7 @@ pub fn to_bytes<T: serde::Serialize>(record: &T) -> Vec<u8> {
     serde_json::to_vec(record).expect("records have text keys and finite numbers")
 }
 
-/// Explicit `null` stands for the default.
+/// An explicit `null` means the default.
 fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -351,7 +351,7 @@ impl ObjectBackend {
     }
 }
 
-/// What a pool says, in the words of before where it only says that it has declined.
+/// The reason of a pool's verdict. If the verdict only says that the pool declined, the earlier reason is kept.
 fn pool_reason(verdict: &Verdict, before: &[PoolReason]) -> PoolReason {
     let said = before.iter().find(|reason| reason.pool == verdict.pool);
     match (&verdict.reason, said) {

@@ -219,7 +219,7 @@ pub(super) fn reference(object: &NodeRequest) -> RequestReference {
     }
 }
 
-/// A status that says nothing but the state.
+/// A status with only the state.
 pub(super) fn status_of(request: &model::NodeRequest, nodes: Vec<ConnectedNode>) -> ci::NodeRequestStatus {
     ci::NodeRequestStatus {
         state: Some(phase(request.state)),

@@ -103,7 +103,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// What a service says that does not do what it is asked for.
+    /// The error message of a service that refuses a request.
     pub(crate) fn problem(&self, service: Service, what: &str) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text: String = text.chars().filter(|letter| !letter.is_control()).take(200).collect();

@@ -119,7 +119,7 @@ impl CloudsFile {
         Self::parse(&text).ok_or_else(|| wrong("is not the YAML of a clouds file".to_owned()))
     }
 
-    /// A file's text. What is wrong with it is not told: it would show what is in the file.
+    /// Parses a file. Errors have no details, which could reveal the file's content.
     fn parse(text: &str) -> Option<Self> {
         serde_saphyr::from_str(text).ok()
     }

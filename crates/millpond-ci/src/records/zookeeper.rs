@@ -41,7 +41,7 @@ impl ZooKeeperSource {
         Ok(Self { client })
     }
 
-    /// Reads through a session that is there.
+    /// Reads through an existing session.
     pub fn new(client: Client) -> Self {
         Self { client }
     }

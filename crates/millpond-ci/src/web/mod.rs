@@ -1,7 +1,7 @@
 //! The web API of a launcher: Nodepool's GET endpoints with its keys and tables, and what it lacks: metrics, a watch, and
 //! changes for clients with credentials. Everything is served below `/nodepool/api` as well.
 //!
-//! Not here: where it listens and who a client is; the binary brings a listener and [`Authorize`].
+//! The listener and the authentication of clients come from the binary, which passes a listener and [`Authorize`].
 
 mod accept;
 mod metrics;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Body, Web, now};
 use crate::records::{list_nodes, list_requests};
 
-/// The column that changes by itself.
+/// The column that changes with time.
 const AGE: &str = "age";
 
 struct Watch {
@@ -42,7 +42,7 @@ pub(super) fn stream(web: Web, nodes: bool) -> Response<Body> {
 }
 
 impl Watch {
-    /// The next line; none when the launcher ends or cannot read any more.
+    /// The next line; `None` when the launcher ends or cannot read any more.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(line) = self.lines.pop_front() {

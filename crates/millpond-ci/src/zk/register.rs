@@ -168,7 +168,7 @@ impl Register {
         Ok(())
     }
 
-    /// The id of a pool, which stays for as long as this process lives.
+    /// The id of a pool, which stays as long as this process lives.
     fn name(&self, (provider, pool): &PoolId) -> String {
         let mut mirror = self.store.mirror().lock();
         let id = mirror.our_ids.entry((provider.clone(), pool.clone()));

@@ -267,7 +267,7 @@ impl Store {
         result
     }
 
-    /// Takes a lock that does not end with the session. Its contender says who the owner is, as Nodepool's does.
+    /// Takes a lock that does not end with the session. Its contender node names the owner, as Nodepool's does.
     async fn own_folder(&self, folder: &str, owner: &str) -> Result<bool, ZkError> {
         match self.client.create(folder, Vec::new(), CreateMode::Persistent).await {
             Ok(_) | Err(ZkError::NodeExists) => {}

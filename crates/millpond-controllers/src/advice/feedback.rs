@@ -1,7 +1,7 @@
 //! ScalingFeedback: types that the consumer of advice could not get, and nodes that it could not remove.
 //!
-//! A ScalingFeedback is one failure, at the time at which it was made. Nothing is written about it: a controller that
-//! starts reads all that are there again, and comes to the same result.
+//! A ScalingFeedback reports one failure, at the time of its creation. The advisor writes nothing about it: after a
+//! restart it reads all existing objects again and comes to the same result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::context::Context;
 use crate::kinds::{ScalingConstraint, ScalingFeedback};
 use crate::stock_outs::Backoff;
 
-/// What was learned.
+/// What the feedbacks read so far say.
 pub(super) struct Feedback {
     context: Arc<Context>,
-    /// The generation of each that was read, by uid.
+    /// By uid, the generation of each feedback that was read.
     read: HashMap<String, i64>,
     /// Nodes that could not go, and until when they are not asked for.
     stuck: HashMap<String, Instant>,
@@ -32,7 +32,7 @@ impl Feedback {
         Self { context, read: HashMap::new(), stuck: HashMap::new() }
     }
 
-    /// Reads what is new, the oldest first.
+    /// Reads new feedbacks, the oldest first.
     pub(super) fn learn(&mut self) {
         let mut all = self.context.cluster.feedbacks.list();
         all.sort_by_key(|feedback| feedback.metadata.creation_timestamp.as_ref().map(|time| time.0));
@@ -44,7 +44,7 @@ impl Feedback {
             if before != Some(generation) {
                 let created = feedback.metadata.creation_timestamp.as_ref().map(|time| time.0);
                 let now = self.context.cluster.clock.now();
-                // One that was changed speaks of now.
+                // A feedback that was changed counts from now.
                 let time = created.filter(|_| before.is_none()).unwrap_or(now);
                 self.take(&feedback, time);
             }

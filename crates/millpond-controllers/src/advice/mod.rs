@@ -44,26 +44,26 @@ use feedback::Feedback;
 
 /// Changes are gathered for at least this long before advice is thought over.
 const GATHER: Duration = Duration::from_millis(250);
-/// Thinking takes at most one part in so many of the time.
+/// Planning advice takes at most one part in this many of the time.
 const REST: u32 = 4;
-/// After a write that failed.
+/// Wait after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 /// Where the advice about NodePools is, and what it is called.
 const NODE_POOLS: (&str, &str) = ("millpond-system", "nodepools");
-/// What `Ready` of a constraint depends on.
+/// The conditions that `Ready` of a constraint depends on.
 const OF_CONSTRAINT: &[&str] = &[VALIDATION_SUCCEEDED];
 
 const ADVISED: EventReason = EventReason { component: "millpond", action: "Advise", reason: "Advised", warning: false };
 
-/// Gives advice.
+/// Writes ScalingAdvice.
 pub struct Advisor {
     context: Arc<Context>,
     feedback: Feedback,
-    /// Something changed that the planner's index does not count.
+    /// Notified by changes that the planner's index does not count.
     woken: Arc<Notify>,
 }
 
-/// Advice for one consumer.
+/// The advice for one consumer.
 struct Advice {
     key: Key,
     metadata: ObjectMeta,
@@ -72,7 +72,7 @@ struct Advice {
 }
 
 impl Advisor {
-    /// Listens to a cluster that is not watched yet.
+    /// Subscribes to a cluster whose watches have not started.
     pub fn new(context: Arc<Context>) -> Self {
         let woken = Arc::new(Notify::new());
         let (stock, feedback, advice) = (Arc::clone(&woken), Arc::clone(&woken), Arc::clone(&woken));
@@ -180,7 +180,7 @@ impl Advisor {
         Ok(())
     }
 
-    /// Says whether a constraint can be advised about.
+    /// Writes the conditions of a constraint and returns whether advice can be given for it.
     async fn judge(&self, constraint: &ScalingConstraint) -> Result<bool> {
         let cluster = &self.context.cluster;
         let key = Key::of(constraint);
@@ -267,10 +267,17 @@ fn sentence(spec: &ScalingAdviceSpec) -> String {
     let come: i32 = out.iter().flat_map(|plan| &plan.items).map(|item| item.delta).sum();
     let go = spec.scale_in_plan.as_ref().map_or(0, |plan| plan.items.len());
     let left = out.map_or(0, |plan| plan.unsatisfied_pod_names.len());
-    format!("{come} nodes should come and {go} should go; {left} pods have no place even so")
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let come = usize::try_from(come).unwrap_or(0);
+    format!(
+        "add {}, remove {}; {} would still have no place",
+        count(come, "node"),
+        count(go, "node"),
+        count(left, "pod")
+    )
 }
 
-/// A constraint as the planner reads it.
+/// A constraint in the planner's types.
 fn api_constraint(constraint: &ScalingConstraint) -> api::ScalingConstraint {
     api::ScalingConstraint {
         metadata: crate::context::api_meta(&constraint.metadata),

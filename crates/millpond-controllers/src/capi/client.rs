@@ -11,17 +11,17 @@ use kube::Client;
 use kube::client::Body;
 use millpond_api::capi::{GROUP, Version};
 
-/// A client of a cluster with Cluster API.
+/// A client of a cluster in which Cluster API is installed.
 #[derive(Clone)]
 pub struct Connection {
-    /// Speaks v1beta2, whatever is served.
+    /// A client that uses v1beta2 types whatever version is served.
     pub client: Client,
-    /// What is served: objects come and go in this shape.
+    /// The served version, in whose shape objects are read and written.
     pub version: Version,
 }
 
 impl Connection {
-    /// Speaks one version, whatever else is served.
+    /// Uses this version whatever else is served.
     pub fn at(version: Version, client: &Client) -> Self {
         let client = match version {
             Version::V1Beta2 => client.clone(),
@@ -31,21 +31,21 @@ impl Connection {
     }
 }
 
-/// Finds out what is served; none if there is no Cluster API.
+/// Finds out which version is served; `None` if Cluster API is not installed.
 pub async fn connect(client: &Client) -> kube::Result<Option<Connection>> {
     Ok(served(client).await?.map(|served| Connection::at(served.version, client)))
 }
 
-/// What a server has of Cluster API.
+/// What a server serves of Cluster API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Served {
-    /// The newest version that is known here.
+    /// The newest served version that Millpond knows.
     pub(crate) version: Version,
-    /// Whether there are MachinePools.
+    /// Whether MachinePools are served.
     pub(crate) pools: bool,
 }
 
-/// Asks what is served; none if there is no Cluster API.
+/// Asks which versions are served; `None` if Cluster API is not installed.
 pub(crate) async fn served(client: &Client) -> kube::Result<Option<Served>> {
     for version in [Version::V1Beta2, Version::V1Beta1] {
         match client.list_api_group_resources(&version.api_version()).await {
@@ -62,24 +62,24 @@ pub(crate) async fn served(client: &Client) -> kube::Result<Option<Served>> {
     Ok(None)
 }
 
-/// Which version requests go to. Watches are set up with their client before the served versions are known.
+/// The version that requests are sent to. Watches are created with their client before the served versions are known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Switch(Arc<AtomicBool>);
 
 impl Switch {
-    /// Requests go to this version.
+    /// Sends requests to this version.
     pub(crate) fn to(version: Version) -> Self {
         let switch = Self::default();
         switch.set(version);
         switch
     }
 
-    /// From now on, requests go to this version.
+    /// Sends requests to this version from now on.
     pub(crate) fn set(&self, version: Version) {
         self.0.store(version == Version::V1Beta1, Ordering::Relaxed);
     }
 
-    /// A client whose requests for v1beta2 go wherever the switch says.
+    /// A client whose requests for v1beta2 are sent to the version of the switch.
     pub(crate) fn around(&self, client: &Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         let (inner, old) = (client.clone(), Arc::clone(&self.0));

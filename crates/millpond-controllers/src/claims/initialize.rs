@@ -17,7 +17,7 @@ use super::{Claims, node_of};
 use crate::kinds::NodeClaim;
 use crate::turn::{Fact, delete_after};
 
-/// Taints that a new node has until it works; they go away by themselves.
+/// Taints that Kubernetes puts on a new node until it is ready, and then removes itself.
 const EPHEMERAL: [&str; 4] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -64,7 +64,7 @@ impl Claims {
     }
 }
 
-/// What a node with these taints still lacks, as a reason and in words.
+/// Why a node with these taints is not initialized, as a reason and a message.
 pub(super) fn still_missing(claim: &NodeClaim, node: &Node, taints: &[Taint]) -> Option<(&'static str, String)> {
     let status = node.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();

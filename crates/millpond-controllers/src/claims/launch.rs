@@ -26,11 +26,11 @@ use crate::stock_outs::Backoff;
 
 /// A claim that could not be launched for this long is given up, as Karpenter does.
 const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
-/// The first wait after a failure that says nothing about stock; it doubles with each further one.
+/// The wait after the first failure that is no stock-out; it doubles with every further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// No wait is longer, so that a cured fault is noticed soon.
+/// The longest wait, so that a repaired fault is noticed soon.
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
-/// Offerings that one call may try.
+/// Limit on the offerings that one call may try.
 const MOST_CHOICES: usize = 60;
 
 const OUT_OF_STOCK: EventReason =
@@ -45,16 +45,16 @@ const LAUNCH_FAILED: EventReason =
     EventReason { component: "millpond", action: "Launch", reason: "LaunchFailed", warning: true };
 /// A launch that failed so often in a row, for a reason that may pass, speaks of the whole pool.
 const FAILURES_OF_POOL: u32 = 3;
-/// At most this many pods of a claim get an event of its launch.
+/// Limit on the pods of a claim that get an event of its launch.
 const PODS_REPORTED: usize = 10;
 
-/// How far claims are that are being launched.
+/// The progress of claims that are being launched.
 #[derive(Default)]
 pub(super) struct Launches(Mutex<HashMap<Key, Launching>>);
 
 #[derive(Default)]
 struct Launching {
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
     /// The launched instance, by the uid of the claim, until it is in the claim's status. A process that loses it asks
     /// the provider again, with the same token, and gets the same instance.
@@ -109,7 +109,7 @@ impl Claims {
         }
         let outcome = self.try_launch(claim).await;
         match outcome {
-            // It is written down by those who have time; others wait for their call.
+            // The status is written in the normal lane; urgent work is for claims that still need their call.
             Ok(launched) => {
                 self.report_outcome(claim, true);
                 if let Some(pool) = pool_name(claim) {
@@ -242,13 +242,14 @@ impl Claims {
     async fn not_launched(&self, claim: &NodeClaim, error: ProviderError, left: Duration) -> Result<Option<Duration>> {
         let message = error.to_string();
         match &error {
-            // The stock knows of each of these offerings now.
+            // The stock-outs were recorded for each of these offerings.
             ProviderError::CapacityUnavailable { offerings, .. } | ProviderError::Quota { offerings, .. }
                 if !offerings.is_empty() =>
             {
                 return self.give_up_launch(claim, OUT_OF_STOCK, disrupted_by::INSUFFICIENT_CAPACITY, &message).await;
             }
-            // With `NotFound` the token's machine is gone already: so is all that this claim stands for.
+            // With `NotFound` the machine of the token is gone already, and with it everything that this claim
+            // represents.
             ProviderError::CapacityUnavailable { .. }
             | ProviderError::Quota { .. }
             | ProviderError::NotFound { .. } => {
@@ -271,7 +272,7 @@ impl Claims {
         if is_denied || failures >= FAILURES_OF_POOL {
             self.refuse_pool(claim, &message);
         }
-        // What may pass with the next try says nothing of others.
+        // An error that may pass with the next try is no evidence about other claims.
         self.report_outcome(claim, !is_denied);
         if let ProviderError::Throttled { retry_after: Some(after), .. } = &error {
             wait = wait.max(*after);
@@ -306,7 +307,7 @@ impl Claims {
 
     /// Says what came of a launch to those that wait to launch the same.
     fn report_outcome(&self, claim: &NodeClaim, others_too: bool) {
-        // Most of the time nothing waits for it.
+        // An error only means that no task is waiting for the outcome.
         let _ = self.context.launched.send((claim.name().to_owned(), others_too));
     }
 
@@ -326,13 +327,13 @@ impl Claims {
     }
 }
 
-/// What was wrong with the last try to launch a claim.
+/// The condition of the last failed launch of a claim.
 fn last_failure(claim: &NodeClaim) -> Option<&Condition> {
     let tried = condition::find(&claim.status.conditions, conditions::LAUNCHED);
     tried.filter(|tried| !tried.message.is_empty())
 }
 
-/// What a pool has to know of a launch that was given up: what was wrong the last time, if something was.
+/// The outcome that a pool records when a launch is given up: the last failure, if there was one.
 fn failure(claim: &NodeClaim, why: &str) -> Launch {
     let (reason, message) = match last_failure(claim) {
         Some(tried) => (tried.reason.as_str(), tried.message.as_str()),

@@ -37,7 +37,7 @@ use crate::kinds::{NodeClaim, NodeClass};
 use crate::termination::has_finalizer;
 use crate::turn::{Fact, delete_after};
 
-/// Brings claims to life.
+/// The controller of claims from creation to readiness.
 pub struct Claims {
     context: Arc<Context>,
     launches: launch::Launches,
@@ -88,7 +88,7 @@ impl Claims {
     }
 }
 
-/// Pods wait for a claim that is not launched yet.
+/// Claims that are not launched are urgent, because pods wait for them.
 fn lane(claim: &NodeClaim) -> Lane {
     let is_new = !is_leaving(claim) && !is_true(&claim.status.conditions, conditions::LAUNCHED);
     if is_new { Lane::Urgent } else { Lane::Usual }
@@ -126,7 +126,7 @@ impl Reconcile for Claims {
 }
 
 impl Claims {
-    /// Nothing may be made for a claim that could go without a trace, or that does not say in which cloud.
+    /// Ensures that a claim has its finalizer and names its cloud before any machine is launched for it.
     async fn ensure_marks(&self, claim: Arc<NodeClaim>) -> Result<Arc<NodeClaim>> {
         let mut marked = (*claim).clone();
         let is_launched = is_true(&claim.status.conditions, conditions::LAUNCHED);
@@ -146,7 +146,7 @@ impl Claims {
         self.context.cluster.claims.patch(&Key::of(&*claim), &patch).await
     }
 
-    /// Writes what changed in the status.
+    /// Writes the changed fields of the status.
     async fn write_status(
         &self,
         claim: &NodeClaim,
@@ -171,7 +171,7 @@ impl Claims {
         Ok(None)
     }
 
-    /// What is left of a time limit that began with the creation of the claim.
+    /// The remainder of a time limit that starts at the claim's creation.
     fn time_left(&self, claim: &NodeClaim, limit: Duration) -> Duration {
         let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let elapsed = created.map_or(Duration::ZERO, |created| {
@@ -201,14 +201,14 @@ pub(crate) async fn write_status(
     }
 }
 
-/// The claim of a machine.
+/// The claim of an instance.
 pub fn claim_of_machine(cluster: &Cluster, id: &str) -> Option<Arc<NodeClaim>> {
     let of_node = cluster.nodes.indexed(id).first().and_then(|node| claim_of(cluster, node));
     let is_of = |claim: &Arc<NodeClaim>| claim.status.provider_id == id;
     of_node.filter(is_of).or_else(|| cluster.claims.list().into_iter().find(is_of))
 }
 
-/// The claim behind a node.
+/// The claim of a node.
 pub fn claim_of(cluster: &Cluster, node: &Node) -> Option<Arc<NodeClaim>> {
     let owner = node.owner_references().iter().find(|owner| owner.kind == "NodeClaim");
     if let Some(claim) = owner.and_then(|owner| cluster.claims.get(&Key::new("", &owner.name))) {
@@ -216,12 +216,12 @@ pub fn claim_of(cluster: &Cluster, node: &Node) -> Option<Arc<NodeClaim>> {
     }
     let id = node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())?;
     let is_of = |claim: &Arc<NodeClaim>| claim.status.provider_id == id;
-    // Most nodes are called as their claims are.
+    // Most nodes have the name of their claim.
     let named = cluster.claims.get(&Key::new("", node.metadata.name.as_deref().unwrap_or_default()));
     named.filter(is_of).or_else(|| cluster.claims.list().into_iter().find(is_of))
 }
 
-/// The node of a claim, once there is one.
+/// The node of a claim, if it has registered.
 pub fn node_of(cluster: &Cluster, claim: &NodeClaim) -> Option<Arc<Node>> {
     let id = claim.status.provider_id.as_str();
     if id.is_empty() {

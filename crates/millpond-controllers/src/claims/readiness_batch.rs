@@ -1,8 +1,8 @@
 //! Nodes that register at the same time become ready for pods at the same time.
 //!
-//! Whenever a node becomes schedulable, kube-scheduler retries every pending pod. Pods whose own node is not there yet
-//! fail, lose their nomination and back off, twice as long each time. If nodes became schedulable one by one, the last
-//! pods would wait for ten seconds and more.
+//! Whenever a node becomes schedulable, kube-scheduler retries every pending pod. Pods whose planned node is not
+//! schedulable yet fail, lose their nomination and back off, twice as long each time. If nodes became schedulable one
+//! by one, the last pods would wait for ten seconds and more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// A node waits for others no longer than this.
+/// The longest time that a node waits for others.
 const LONGEST: Duration = Duration::from_secs(3);
 
 #[derive(Default)]

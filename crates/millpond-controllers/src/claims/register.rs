@@ -85,7 +85,7 @@ impl Claims {
 /// A node with everything that its claim specifies.
 struct Registered {
     taints: Vec<Taint>,
-    /// What it still lacks to be ready for pods.
+    /// Why the node is not initialized, as a reason and a message; `None` if it is.
     lacks: Option<(&'static str, String)>,
 }
 
@@ -156,7 +156,7 @@ fn taints(claim: &NodeClaim, node: &Node) -> Vec<Taint> {
     taints
 }
 
-/// The word for what a taint does.
+/// The name of a taint's effect.
 pub(crate) fn effect(effect: karpenter::TaintEffect) -> &'static str {
     match effect {
         karpenter::TaintEffect::NoSchedule => "NoSchedule",

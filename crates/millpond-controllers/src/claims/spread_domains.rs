@@ -1,8 +1,8 @@
 //! A node with spread pods becomes ready only when the other domains of the spread exist.
 //!
-//! kube-scheduler knows only the domains of registered nodes, tainted ones included. The zone whose node comes first
-//! would be the only domain, and would get all pods of the spread: they would take the capacity that was planned there
-//! for other pods, and the nodes of the other zones would stay empty.
+//! kube-scheduler knows only the domains of registered nodes, including tainted ones. The zone whose node registers
+//! first would be the only domain and would get all pods of the spread: they would take the capacity planned there for
+//! other pods, and the nodes of the other zones would stay empty.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::provision::spreads;
 /// or something is wrong with one of them.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Claims whose nodes wait for those of others.
+/// Claims whose nodes wait until other domains have nodes.
 #[derive(Default)]
 pub(super) struct ClaimsMissingDomains(Mutex<HashSet<Key>>);
 
 impl ClaimsMissingDomains {
-    /// They are looked at again when a node comes, or a claim gets its machine or is given up.
+    /// Requeues these claims when a node registers, or when a claim gets its instance or is given up.
     pub(super) fn listen(cluster: &Cluster, queue: &Arc<Queue<Key>>) -> Arc<Self> {
         let missing_domains = Arc::new(Self::default());
         let (nodes, again) = (Arc::clone(&missing_domains), Arc::clone(queue));
@@ -72,7 +72,7 @@ impl Claims {
             let other = cluster.claims.get(&Key::new("", name)).filter(|other| other.name() != claim.name());
             other.is_some_and(|other| node_of(cluster, &other).is_none())
         };
-        // Before it looks: what comes meanwhile wakes it.
+        // Insert before checking, so that a change during the check requeues the claim.
         self.missing_domains.0.lock().insert(Key::of(claim));
         let others = cluster.nominations.by_claim();
         let lacks = others.iter().any(|(name, pods)| is_missing(name) && pods.iter().any(is_sibling));

@@ -23,16 +23,16 @@ use crate::cluster::is_our_class;
 use crate::kinds::NodeClaim;
 use crate::turn::Turn;
 
-/// A pod that the scheduler was about to bind when the node was tainted is seen within this time. Then nodes that go
-/// without replacement are asked about once more.
+/// Within this time a bind that kube-scheduler had begun when the node was tainted becomes visible. Then nodes that are
+/// removed without replacements are checked again.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Nodes that are written at a time; the cluster's own limit on writes holds as well.
 pub(super) const AT_A_TIME: usize = 32;
 
-/// Nodes that go without replacements.
+/// Commands that remove nodes without replacements.
 pub(super) struct RunningCommands {
     pub(super) command: Command,
-    /// Since when they are marked.
+    /// When their nodes were marked.
     pub(super) since: Instant,
 }
 
@@ -87,12 +87,13 @@ impl Disruptor {
         next(&candidates, &replacements, command.wanted, age)
     }
 
-    /// Commands whose replacements are ready: what may still go, goes; the others are undone.
+    /// Handles commands whose replacements are ready: removes the nodes that may still be removed, and undoes the other
+    /// commands.
     async fn complete(&mut self, ready: Vec<Command>) -> Result<()> {
         if ready.is_empty() {
             return Ok(());
         }
-        // What is asked about stays so until the claims are deleted: others that decide wait.
+        // The check stays valid until the claims are deleted, because other deciders wait for the lock.
         let context = Arc::clone(&self.context);
         let turn = context.turns.take().await;
         let verdicts = self.verify(&ready);
@@ -197,7 +198,7 @@ impl Disruptor {
     }
 }
 
-/// When to try again, if something failed.
+/// When to retry, if something failed.
 fn again(outcome: Result<()>) -> Option<Instant> {
     let error = outcome.err()?;
     if error.is_expected() {

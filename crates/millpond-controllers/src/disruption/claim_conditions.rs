@@ -21,7 +21,7 @@ use crate::cluster::{is_our_class, is_ours, pool_name};
 use crate::context::Context;
 use crate::kinds::{NodeClaim, NodePool};
 
-/// Writes what claims say about being taken away.
+/// Writes the disruption conditions of claims.
 pub struct ClaimConditions {
     context: Arc<Context>,
     events: Arc<PodEvents>,
@@ -57,7 +57,7 @@ impl ClaimConditions {
         Self { context: Arc::clone(context), events, opinions: ProviderDrifts::default() }
     }
 
-    /// What drift a claim has; one that was never launched has none.
+    /// The drift of a claim; a claim that was never launched has none.
     async fn drift(&self, pool: &NodePool, claim: &NodeClaim) -> Drift {
         if is_true(&claim.status.conditions, conditions::LAUNCHED) {
             self.opinions.of(&self.context, pool, claim).await
@@ -139,7 +139,7 @@ fn quiet(pool: &NodePool, claim: &NodeClaim, event: Option<Time>, now: Timestamp
     (wait.is_none(), wait)
 }
 
-/// What is left of a time that began at a moment.
+/// The remainder of a time that began at `since`; `None` if it has passed.
 fn left(since: Time, time: Duration, now: Timestamp) -> Option<Duration> {
     let elapsed = Duration::from_millis(u64::try_from(now.as_millisecond() - since.0 * 1000).unwrap_or(0));
     time.checked_sub(elapsed).filter(|left| !left.is_zero())

@@ -1,8 +1,8 @@
 //! A command: nodes that go together, and the claims that must be ready first. Pure.
 //!
-//! What is under way stands in objects: every replacement names in [`REPLACES_ANNOTATION`] the claims that go for it and
-//! how many replacements there are; the nodes that go have the taint `karpenter.sh/disrupted`, their claims the condition
-//! `DisruptionReason`. So a controller that starts anew finds every command as the last one left it.
+//! The state of commands is kept in objects: every replacement names in [`REPLACES_ANNOTATION`] the claims that it
+//! replaces and the number of replacements; the nodes to be removed have the taint `karpenter.sh/disrupted`, and their
+//! claims the condition `DisruptionReason`. So a controller that restarts finds every command as it was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ pub const REPLACES_ANNOTATION: &str = "millpond.dev/replaces";
 /// Replacements that are not ready after this long are not waited for, as in Karpenter.
 pub(super) const READY_WITHIN: Duration = Duration::from_mins(10);
 
-/// What a replacement says of its command; all of one command say the same.
+/// The command that a replacement belongs to; all replacements of one command carry the same value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Replaces {
-    /// The claims that go.
+    /// The claims to be removed.
     pub claims: Vec<Candidate>,
-    /// How many come.
+    /// The number of replacements.
     pub replacements: usize,
 }
 
-/// A claim that goes.
+/// A claim to be removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Candidate {
     /// Its name.
     pub name: String,
-    /// Its uid: a later claim of that name is another one.
+    /// Its uid, to tell it from a later claim of the same name.
     pub uid: String,
-    /// Why it goes: a name of [`DisruptionReason`].
+    /// The reason: a name of [`DisruptionReason`].
     pub reason: String,
 }
 
@@ -52,22 +52,22 @@ impl Candidate {
     }
 }
 
-/// Nodes that go together.
+/// Nodes that are removed together.
 #[derive(Debug, Clone)]
 pub(super) struct Command {
     pub(super) candidates: Vec<Candidate>,
-    /// Claims that come, as far as they are there.
+    /// The replacement claims that exist.
     pub(super) replacements: Vec<Arc<NodeClaim>>,
-    /// How many there should be.
+    /// The number of replacements that there should be.
     pub(super) wanted: usize,
 }
 
-/// What a claim replaces, if it does.
+/// The command that a claim is a replacement for; `None` if it is not one.
 pub(crate) fn replaces(claim: &NodeClaim) -> Option<Replaces> {
     serde_json::from_str(claim.annotations().get(REPLACES_ANNOTATION)?).ok()
 }
 
-/// All commands that claims tell of.
+/// All commands found in annotations of claims.
 pub(super) fn commands(claims: &[Arc<NodeClaim>]) -> Vec<Command> {
     let mut found: BTreeMap<Replaces, Vec<Arc<NodeClaim>>> = BTreeMap::new();
     for claim in claims {
@@ -80,22 +80,22 @@ pub(super) fn commands(claims: &[Arc<NodeClaim>]) -> Vec<Command> {
     found.into_iter().map(command).collect()
 }
 
-/// How a claim that goes is seen.
+/// The state of a claim to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CandidateState {
-    /// It goes already, or is gone.
+    /// It is being deleted or no longer exists.
     Gone,
-    /// It is there; the word says whether taint and condition are.
+    /// It exists.
     Stands {
-        /// Both are there.
+        /// Whether taint and condition are set.
         marked: bool,
     },
 }
 
-/// How far a replacement is.
+/// The state of a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is on its way.
+    /// It is not ready yet.
     Coming,
     /// Its node takes pods.
     Ready,
@@ -103,27 +103,27 @@ pub(super) enum Stage {
     Lost,
 }
 
-/// What is to be done about a command.
+/// The next step of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing: all nodes go or are gone.
+    /// There is nothing left to do: all nodes are being deleted or no longer exist.
     Finish,
-    /// It cannot be done: taints and conditions come off.
+    /// The command failed: taints and conditions are removed.
     Undo(Failure),
     /// Taints and conditions are to be written.
     Mark,
     /// A replacement is not ready; after this long it is not waited for.
     Wait(Duration),
-    /// All replacements are ready: the nodes may go if nothing is in the way by now.
+    /// All replacements are ready: the nodes are removed if nothing blocks that now.
     Verify,
 }
 
-/// Why a command cannot be done.
+/// Why a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// A replacement was given up.
     Lost,
-    /// A replacement is not ready in time.
+    /// A replacement was not ready in time.
     Late,
 }
 
@@ -136,7 +136,7 @@ impl Failure {
     }
 }
 
-/// What is to be done about a command whose replacements were written so long ago.
+/// The next step of a command whose replacements were written this long ago.
 pub(super) fn next(candidates: &[CandidateState], replacements: &[Stage], wanted: usize, age: Duration) -> Next {
     if candidates.iter().all(|sight| *sight == CandidateState::Gone) {
         return Next::Finish;
@@ -155,7 +155,7 @@ pub(super) fn next(candidates: &[CandidateState], replacements: &[Stage], wanted
     if ready { Next::Verify } else { Next::Wait(READY_WITHIN - age) }
 }
 
-/// How far a replacement is.
+/// The state of a replacement.
 pub(super) fn stage(claim: &NodeClaim) -> Stage {
     match (is_leaving(claim), is_true(&claim.status.conditions, conditions::INITIALIZED)) {
         (true, _) => Stage::Lost,

@@ -11,32 +11,32 @@ use millpond_plan::model::{
 };
 use millpond_plan::plan::{Plan, Target};
 
-/// Nodes that are to go together.
+/// A command before it is started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct CommandDraft {
-    /// Which, and why each.
+    /// The nodes to be removed, with the reason for each.
     pub(super) nodes: Vec<(NodeId, DisruptionReason)>,
-    /// Those of the plan's new nodes that must be ready first.
+    /// Indexes of the plan's new nodes that must be ready first.
     pub(super) new_nodes: Vec<u32>,
     /// Nodes that their pods move to.
     pub(super) receivers: BTreeSet<NodeId>,
-    /// What is saved per hour.
+    /// Saving in nano-dollars per hour.
     pub(super) savings: i128,
 }
 
-/// Pods that wait, as a plan sees them.
+/// What the pending pods of a plan wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingPods {
-    /// None that could be helped.
+    /// There are none that a plan could place.
     None,
-    /// For the scheduler, which should bind them at any moment.
+    /// For kube-scheduler, which should bind them soon.
     Binding,
     /// For nodes that are about to be bought.
     Buying,
 }
 
-/// What pods wait for. Those of buffers wait for ever where there is room for them, and where nodes that go are replaced
-/// for them; only what is to be bought besides comes first.
+/// What pending pods wait for. Pods of buffers stay pending while they have capacity and while nodes are replaced for
+/// them, so they count only if nodes are to be bought for them.
 pub(super) fn pending_pods(snapshot: &Snapshot, plan: &Plan) -> PendingPods {
     let replacements: HashSet<u32> =
         plan.removals.iter().flat_map(|removal| removal.replacements.iter().copied()).collect();
@@ -102,7 +102,7 @@ impl Groups {
         Self((0..count).collect())
     }
 
-    /// The first of the group of a step.
+    /// The first step in the group of a step.
     fn find(&self, mut step: usize) -> usize {
         while self.0[step] != step {
             step = self.0[step];
@@ -117,8 +117,8 @@ impl Groups {
     }
 }
 
-/// The most that an offer may cost which is bought in the place of a planned node, so that the command still saves
-/// something; none where saving is not the point.
+/// The highest price of an offer that may replace a planned node such that the command still saves something; `None` if
+/// the command is not for savings.
 pub(super) fn price_limit(draft: &CommandDraft, planned: u64) -> Option<u64> {
     let saves = draft.nodes.iter().all(|(_, reason)| *reason == DisruptionReason::Underutilized);
     let share = u64::try_from(draft.savings).ok()? / (draft.new_nodes.len() as u64).max(1);
@@ -143,7 +143,7 @@ fn consolidatable_at(node: &Node, pool: &Pool) -> Option<Seconds> {
     pool.disruption.consolidate_after.map(|after| since.saturating_add(after))
 }
 
-/// How long a refusal stands at least.
+/// The earliest time at which a blocker can cease.
 fn until(blocker: &DisruptionBlocker) -> Option<Seconds> {
     match blocker {
         DisruptionBlocker::PodDoNotDisrupt(_, until) => *until,
@@ -206,7 +206,7 @@ mod tests {
             shown(&drafts(&cluster(), &shared, &HashMap::new())),
             [(vec![0, 1], vec![0], 60), (vec![2], vec![], 50)]
         );
-        // It ends up on a node that is bought for pods that wait.
+        // It ends up on a node that is bought for pending pods.
         let relies = plan(steps(), &[(0, Target::New(1)), (1, Target::New(0)), (2, stays)]);
         assert_eq!(
             shown(&drafts(&cluster(), &relies, &HashMap::new())),

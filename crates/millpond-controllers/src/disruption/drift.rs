@@ -19,7 +19,7 @@ use crate::kinds::{NodeClaim, NodeClass, NodePool};
 /// A provider is asked again about a machine after this long, as Karpenter does; sooner when the class changes.
 pub(super) const ASK_AGAIN: Duration = Duration::from_mins(5);
 
-/// The template of the pool is another one.
+/// The pool's template has changed.
 const NODE_POOL_DRIFTED: &str = "NodePoolDrifted";
 /// The labels of the node are none that the pool allows.
 const REQUIREMENTS_DRIFTED: &str = "RequirementsDrifted";
@@ -30,18 +30,18 @@ const INSTANCE_TYPE_NOT_FOUND: &str = "InstanceTypeNotFound";
 const RESERVED: &str = "reserved";
 const ON_DEMAND: &str = "on-demand";
 
-/// What is known about drift.
+/// The drift of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Drift {
-    /// It is what it should be.
+    /// It is what its pool would launch.
     None,
-    /// It is not, for this reason.
+    /// It differs, for this reason.
     Reason(String),
     /// The provider cannot tell now; the last result stands.
     Unknown,
 }
 
-/// What providers said about machines.
+/// The drift that providers reported.
 #[derive(Default)]
 pub(super) struct ProviderDrifts(Mutex<HashMap<Key, ProviderDrift>>);
 
@@ -103,7 +103,7 @@ async fn by_provider(context: &Context, class: &NodeClass, claim: &NodeClaim) ->
 /// Why a claim is no longer what its pool asks for.
 fn by_pool(pool: &NodePool, claim: &NodeClaim) -> Option<&'static str> {
     let said = |name: &str| claim.annotations().get(name).map(String::as_str);
-    // Hashes of another version say nothing.
+    // Hashes of different versions cannot be compared.
     let comparable = said(HASH_VERSION_ANNOTATION) == Some(HASH_VERSION);
     if comparable && said(HASH_ANNOTATION).is_some_and(|hash| hash != crate::pools::hash(pool)) {
         return Some(NODE_POOL_DRIFTED);

@@ -16,7 +16,7 @@ const REPLACED_FOR: [DisruptionReason; 2] = [DisruptionReason::Drifted, Disrupti
 /// a node would keep others for fifteen minutes.
 const LONGEST_WAVE: Seconds = 5 * 60;
 
-/// What was thought, and of what.
+/// The result of an evaluation, with its snapshot.
 pub(super) struct Evaluation {
     pub(super) snapshot: Snapshot,
     pub(super) market: Market,
@@ -77,7 +77,7 @@ fn wave(snapshot: &Snapshot) -> Option<Seconds> {
     snapshot.pods.iter().filter(waits).map(|pod| pod.created).min()
 }
 
-/// Where a plan finds room for pods of buffers on nodes that are there.
+/// Existing nodes on which a plan places pods of buffers.
 fn buffers(snapshot: &Snapshot, plan: &Plan) -> HashMap<PodId, NodeId> {
     let placements = plan.placements.iter().filter(|(pod, _)| snapshot.class_of(*pod).is_buffer());
     let there = placements.filter_map(|&(pod, target)| match target {

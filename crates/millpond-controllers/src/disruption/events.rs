@@ -53,7 +53,7 @@ impl ReportedReasons {
         self.budgets(context, snapshot, kept);
     }
 
-    /// Tells of each pool whose budgets allow nothing.
+    /// Records an event for each pool whose budgets allow no disruption.
     fn budgets(&mut self, context: &Context, snapshot: &Snapshot, kept: &[Option<DisruptionBlocker>]) {
         let mut seen = HashMap::new();
         for (node, blocker) in snapshot.nodes.iter().zip(kept) {
@@ -73,7 +73,7 @@ impl ReportedReasons {
     }
 }
 
-/// The event for a blocker. Most blockers pass by themselves and get no event.
+/// The event for a blocker; most blockers are temporary and get no event.
 fn event_reason_of(blocker: &DisruptionBlocker) -> Option<EventReason> {
     match blocker {
         DisruptionBlocker::NodeDoNotDisrupt
@@ -96,7 +96,7 @@ fn sentence(words: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Tells it of a node, and of its claim.
+/// Records an event on a node and on its claim.
 fn about_node(context: &Context, name: &str, event_reason: EventReason, note: &str) {
     let Some(node) = context.cluster.nodes.get(&Key::new("", name)) else { return };
     context.events.record(&*node, event_reason, note);
@@ -105,7 +105,7 @@ fn about_node(context: &Context, name: &str, event_reason: EventReason, note: &s
     }
 }
 
-/// A command was undone.
+/// Records that a command was undone.
 pub(super) fn undone(cluster: &Cluster, claim: &NodeClaim, why: &str) {
     let note = sentence(why);
     if let Some(node) = node_of(cluster, claim) {
@@ -114,13 +114,13 @@ pub(super) fn undone(cluster: &Cluster, claim: &NodeClaim, why: &str) {
     cluster.recorder.record(claim, BLOCKED, note);
 }
 
-/// A replacement was written.
+/// Records that a replacement was written.
 pub(super) fn launching(cluster: &Cluster, claim: &NodeClaim, reason: &str) {
     cluster.recorder.record(claim, LAUNCHING, format!("Launching NodeClaim: {reason}"));
     cluster.recorder.record(claim, WAITING, "Waiting on readiness to continue disruption");
 }
 
-/// A node goes.
+/// Records that a node is being removed.
 pub(super) fn terminating(cluster: &Cluster, claim: &NodeClaim, reason: &str) {
     if let Some(node) = node_of(cluster, claim) {
         cluster.recorder.record(&*node, TERMINATING, format!("Disrupting Node: {reason}"));

@@ -17,7 +17,7 @@ use crate::claims::node_of;
 use crate::cluster::Cluster;
 use crate::kinds::NodeClaim;
 
-/// Tries against others who write the same object; the next step tries again.
+/// Limit on write conflicts with other clients; the next step retries.
 const TRIES: usize = 3;
 
 /// The claim that a command means, as long as it stands.
@@ -26,7 +26,7 @@ pub(super) fn standing(cluster: &Cluster, candidate: &Candidate) -> Option<Arc<N
     (claim.metadata.uid.as_deref() == Some(&*candidate.uid) && !is_leaving(&*claim)).then_some(claim)
 }
 
-/// How a candidate is seen.
+/// The state of a claim to be removed.
 pub(super) fn sight(cluster: &Cluster, candidate: &Candidate) -> CandidateState {
     let Some(claim) = standing(cluster, candidate) else { return CandidateState::Gone };
     let tainted = node_of(cluster, &claim).is_none_or(|node| is_tainted(&node));
@@ -54,7 +54,7 @@ pub(super) async fn unmark(cluster: &Cluster, claim: &NodeClaim) -> Result<()> {
     set_reason(cluster, claim, None).await
 }
 
-/// Makes a replacement a claim like any other.
+/// Turns a replacement into an ordinary claim.
 pub(super) async fn forget(cluster: &Cluster, replacement: &NodeClaim) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {REPLACES_ANNOTATION: null}}});
     match cluster.claims.patch(&Key::of(replacement), &patch).await {
@@ -79,7 +79,7 @@ async fn set_taint(cluster: &Cluster, node: &Node, wanted: bool) -> Result<()> {
     Err(busy("Node", key))
 }
 
-/// The taints of a node with, or without, the one of those that go; none if they are so already.
+/// The taints of a node with or without the disruption taint; `None` if nothing has to change.
 fn changed_taints(node: &Node, wanted: bool) -> Option<Vec<Taint>> {
     if is_tainted(node) == wanted {
         return None;
@@ -118,7 +118,7 @@ fn busy(kind: &'static str, key: Key) -> Error {
     Error::Malformed { kind, key, problem: "others write it again and again".to_owned() }
 }
 
-/// The node of a claim, by its name.
+/// The name of a claim's node.
 pub(super) fn node_name_of(cluster: &Cluster, claim: &NodeClaim) -> Option<String> {
     node_of(cluster, claim).map(|node| node.name_any())
 }

@@ -22,7 +22,7 @@ pub struct Hashes {
 }
 
 impl Hashes {
-    /// Asks for work on a pool when it changes.
+    /// Requeues a pool when it changes.
     pub fn listen(context: &Arc<Context>, queue: &Arc<Queue<Key>>) -> Self {
         let pools = Arc::clone(queue);
         context.cluster.pools.on_change(move |_, after| {
@@ -58,7 +58,7 @@ impl Reconcile for Hashes {
     }
 }
 
-/// What a pool lacks.
+/// The annotations that a pool lacks.
 fn missing(pool: &NodePool, hash: &str) -> Option<Map<String, Value>> {
     let wanted = [(HASH_ANNOTATION, hash), (HASH_VERSION_ANNOTATION, HASH_VERSION)];
     let lacking =

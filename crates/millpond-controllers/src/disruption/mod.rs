@@ -23,7 +23,7 @@
 //! **Decisions take turns.** The provisioner and the disruptor act one after the other, and a command about nodes that
 //! changed since its plan was begun is dropped: the next plan is due anyway.
 //!
-//! Nothing here decides which nodes go: the planner does.
+//! Nothing in this module decides which nodes are removed: the planner does.
 
 mod advance_commands;
 mod claim_conditions;
@@ -58,17 +58,17 @@ use watch::Watch;
 
 /// Changes that come together are looked at together.
 const GATHER: Duration = Duration::from_millis(10);
-/// Plans are not made more often than this.
+/// The shortest time between two plans.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
-/// Of the time, planning takes no more than one part of so many.
+/// Planning takes at most one part in this many of the time.
 const SHARE: u32 = 10;
-/// Something that failed is tried again after this.
+/// Wait before a failed operation is retried.
 const RETRY: Duration = Duration::from_secs(1);
 /// Pods that the scheduler should bind at any moment are waited for this long. Later, it knows a reason that the planner
 /// does not, and nodes need not stay for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes nodes away.
+/// The controller that removes nodes.
 pub struct Disruptor {
     context: Arc<Context>,
     watch: Arc<Watch>,
@@ -81,16 +81,16 @@ pub struct Disruptor {
     reported: ReportedReasons,
     /// When commands are looked at again without a change.
     commands_due: Option<Instant>,
-    /// When time alone may change what is decided.
+    /// When the passing of time alone may change the decision.
     plan_due: Option<Instant>,
-    /// No plan before this.
+    /// The earliest time of the next plan.
     not_before: Instant,
-    /// Since when pods wait for the scheduler only.
+    /// Since when pending pods wait only for kube-scheduler.
     binding: Option<Instant>,
 }
 
 impl Disruptor {
-    /// Listens to a cluster that is not watched yet.
+    /// Subscribes to a cluster whose watches have not started.
     pub fn new(context: Arc<Context>) -> Self {
         let watch = Watch::listen(&context.cluster);
         Self {

@@ -1,21 +1,21 @@
-//! Backoff of nodes whose command failed: they are skipped for a while, longer each time.
+//! Backoff of nodes whose command failed: they are skipped for a time that grows with each failure.
 //!
-//! In memory only: a new process may try at once.
+//! Kept in memory only: a new process may retry at once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// No wait is longer, so that a cured fault is noticed.
+/// The longest backoff, so that a repaired fault is noticed.
 const LONGEST: Duration = Duration::from_mins(30);
 
 /// When a command failed, how long its nodes are left alone at first.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum After {
-    /// Something else changed, or an offering was out of stock: the next plan knows better.
+    /// The cluster changed, or an offering was out of stock: the next plan takes that into account.
     Change,
-    /// Machines come and do not become ready.
+    /// Machines are launched but do not become ready.
     Timeout,
 }
 
@@ -34,26 +34,26 @@ struct NodeBackoff {
     until: Instant,
 }
 
-/// Nodes that are left alone, by name.
+/// Backoffs by node name.
 #[derive(Debug, Default)]
 pub(super) struct NodeBackoffs(HashMap<String, NodeBackoff>);
 
 impl NodeBackoffs {
-    /// A command of the node failed.
+    /// Records that a command of the node failed.
     pub(super) fn add(&mut self, node: &str, after: After) {
         let failures = self.0.get(node).map_or(0, |hold| hold.failures);
         let wait = after.first().saturating_mul(1 << failures.min(16)).min(LONGEST);
         self.0.insert(node.to_owned(), NodeBackoff { failures: failures + 1, until: Instant::now() + wait });
     }
 
-    /// Nodes that are left alone now.
+    /// Nodes that are backing off now.
     pub(super) fn names(&mut self) -> BTreeSet<String> {
         let now = Instant::now();
         self.0.retain(|_, hold| hold.until + LONGEST > now);
         self.0.iter().filter(|(_, hold)| hold.until > now).map(|(name, _)| name.clone()).collect()
     }
 
-    /// When the next one may be looked at again.
+    /// When the next backoff ends.
     pub(super) fn next(&self) -> Option<Instant> {
         let now = Instant::now();
         self.0.values().map(|hold| hold.until).filter(|until| *until > now).min()

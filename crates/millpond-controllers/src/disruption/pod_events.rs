@@ -57,7 +57,7 @@ impl PodEvents {
 
 /// The node that a pod came to or goes from, if it just does. Pods of DaemonSets belong to the node.
 fn event<'p>(before: Option<&'p Pod>, after: Option<&'p Pod>) -> Option<&'p str> {
-    // What is seen for the first time was there before.
+    // A pod that is seen for the first time was not bound just now.
     let before = before?;
     let pod = after.unwrap_or(before);
     if controller_of(pod).is_some_and(|owner| owner.kind == "DaemonSet") {

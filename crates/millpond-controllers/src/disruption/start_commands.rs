@@ -29,7 +29,7 @@ use crate::provision::ClaimBuilder;
 use crate::static_pools;
 use crate::turn::Turn;
 
-/// A command before anything of it is written.
+/// A command before anything is written.
 struct Start {
     candidates: Vec<Candidate>,
     replacements: Vec<NodeClaim>,
@@ -46,7 +46,7 @@ impl Start {
 }
 
 impl Disruptor {
-    /// Plans, and starts what is to be done now.
+    /// Plans, and starts the commands that may start now.
     pub(super) async fn decide(&mut self) {
         self.watch.begin();
         let begun = Instant::now();
@@ -69,7 +69,7 @@ impl Disruptor {
         }
     }
 
-    /// When time alone may change what is decided.
+    /// When the passing of time alone may change the decision.
     fn next_plan(&self, evaluation: &Evaluation) -> Option<Instant> {
         let clock = &self.context.cluster.clock;
         let look =
@@ -188,7 +188,7 @@ impl Disruptor {
                 }
             }
         }
-        // What was written is seen; what comes of it is a change.
+        // The watch will report what was written; then the commands advance.
         self.commands_due = Some(Instant::now());
     }
 
@@ -224,7 +224,7 @@ impl Disruptor {
         Ok(())
     }
 
-    /// Marks the nodes of commands whose replacements are on their way, or that need none.
+    /// Marks the nodes of commands whose replacements were written, or that need none.
     async fn mark_started(&mut self, started: Vec<Start>) {
         let cluster = Arc::clone(&self.context.cluster);
         for start in &started {

@@ -1,8 +1,8 @@
 //! Whether nodes that are marked to go may still go: asked again once their replacements are ready. Pure.
 //!
-//! Minutes may pass between a decision and its end: a budget closes, a user protects a pod, other pods take the
-//! capacity that was meant for the pods that move. The check applies the planner's own rules, and requires that every
-//! pod that moves has a place on a node that is ready.
+//! Minutes may pass between a decision and the removal: a budget may close, a user may protect a pod, other pods may
+//! take the capacity planned for the pods that move. The check applies the planner's own rules, and requires that every
+//! pod that moves fits on a node that is ready.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use millpond_plan::market::Market;
 use millpond_plan::model::{DisruptionReason, NodeId, NodeState, PodId, PodState, PoolId, Snapshot};
 use millpond_plan::plan::{Settings, Target};
 
-/// Nodes that go together, each for a reason.
+/// Nodes that are removed together, each with its reason.
 pub(super) type Group = Vec<(NodeId, DisruptionReason)>;
 
-/// For each group whether it may go, or in words why not. Groups that come first use budgets up first.
+/// For each group whether it may be removed, or why not. Earlier groups use budgets up first.
 pub(super) fn verify(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), String>> {
     let mut verdicts = check_rules(snapshot, groups);
     let going: BTreeSet<NodeId> = groups
@@ -36,7 +36,8 @@ pub(super) fn verify(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), St
 
 /// Whether budgets, PodDisruptionBudgets and wishes of nodes and pods let the groups go.
 fn check_rules(snapshot: &Snapshot, groups: &[Group]) -> Vec<Result<(), String>> {
-    // They count as leaving already: asked is whether they could leave.
+    // The nodes count as terminating already; the question is whether they could have been removed, so they are
+    // restored in this copy.
     let mut before = snapshot.clone();
     for (node, _) in groups.iter().flatten() {
         before.nodes[node.index()].state = NodeState::Running;
@@ -77,7 +78,7 @@ fn take(
     Ok((pool, evictions))
 }
 
-/// Nodes of a pool of fixed size are replaced one by one, whatever runs on them.
+/// Nodes of a pool with a fixed size are replaced one by one, whatever runs on them.
 fn has_fixed_size(snapshot: &Snapshot, node: NodeId) -> bool {
     snapshot.nodes[node.index()].pool.is_some_and(|pool| snapshot.pools[pool.index()].replicas.is_some())
 }

@@ -1,9 +1,9 @@
 //! Changes that a disruption decision depends on, and the time of the next decision.
 //!
 //! Nothing is polled: a decision follows a change, once the cluster has been quiet for a moment, or a time that is
-//! known in advance (a node will have been quiet for long enough, a budget opens, a node expires). The end of a
-//! terminating pod is expected as well: it triggers a decision, but does not restart the quiet period. Pods take half a
-//! minute to end, and a steady stream of ending pods would keep unneeded nodes.
+//! known in advance (`consolidateAfter` ends, a budget opens, a node expires). The end of a terminating pod is expected
+//! as well: it triggers a decision, but does not restart the quiet period. Pods take half a minute to end, and a steady
+//! stream of ending pods would keep unneeded nodes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -25,36 +25,36 @@ use super::command::REPLACES_ANNOTATION;
 use crate::cluster::Cluster;
 use crate::kinds::{NodeClaim, NodePool};
 
-/// Nothing has changed for this long: what is seen now is not just a moment of a change.
+/// A decision waits until nothing has changed for this long, so that it does not see the middle of a change.
 const QUIET: Duration = Duration::from_secs(1);
-/// Where things never are quiet, a decision waits no longer than this.
+/// The longest time that a decision waits in a cluster that is never quiet.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What a change is about.
+/// What a change concerns.
 enum Scope {
-    /// Something that plans are made anew for, and that does not make one wrong.
+    /// Something that needs a new plan but does not invalidate the present one.
     Any,
-    /// A node.
+    /// A single node.
     Node(String),
-    /// What all nodes depend on.
+    /// Something that all nodes depend on.
     Everything,
 }
 
 struct State {
-    /// The first change that no decision has seen.
+    /// When the first change happened that no decision has seen.
     unseen: Option<Instant>,
     /// The last unexpected change.
     disturbed: Instant,
-    /// Claims or nodes changed: commands may go on.
+    /// Claims or nodes changed, so commands may advance.
     commands: bool,
     /// Nodes that changed since the last decision was begun.
     touched: HashSet<String>,
     everything: bool,
-    /// Nodes with the taint of those that go.
+    /// Nodes with the disruption taint.
     tainted: BTreeSet<String>,
 }
 
-/// What happened.
+/// The changes since the last decision.
 pub(super) struct Watch {
     state: Mutex<State>,
     changed: Notify,
@@ -73,7 +73,7 @@ impl Watch {
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Listens to a cluster that is not watched yet.
+    /// Subscribes to a cluster whose watches have not started.
     pub(super) fn listen(cluster: &Cluster) -> Arc<Self> {
         let watch = Arc::new(Self::new());
         watch.state.lock().unseen = Some(Instant::now());
@@ -127,7 +127,7 @@ impl Watch {
         });
     }
 
-    /// Something is gone that was leaving. What was decided meanwhile is as right as before.
+    /// Records that a terminating object is gone. Decisions made meanwhile stay valid.
     fn note_end(&self) {
         self.state.lock().unseen.get_or_insert_with(Instant::now);
         self.changed.notify_one();
@@ -160,7 +160,7 @@ impl Watch {
         std::mem::take(&mut self.state.lock().commands)
     }
 
-    /// When what changed should be looked at; none while nothing did.
+    /// When the changes should be evaluated; `None` without changes.
     pub(super) fn due(&self) -> Option<Instant> {
         let state = self.state.lock();
         state.unseen.map(|first| (state.disturbed + QUIET).min(first + LONGEST))
@@ -180,7 +180,7 @@ impl Watch {
         state.everything || nodes.any(|node| state.touched.contains(node))
     }
 
-    /// Nodes with the taint of those that go.
+    /// Nodes with the disruption taint.
     pub(super) fn tainted(&self) -> Vec<String> {
         self.state.lock().tainted.iter().cloned().collect()
     }
@@ -190,7 +190,7 @@ fn named(node: &str) -> Scope {
     Scope::Node(node.to_owned())
 }
 
-/// Whether a node has the taint of those that go.
+/// Whether a node has the disruption taint.
 pub(super) fn is_tainted(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     taints.iter().any(|taint| taint.key == DISRUPTED_TAINT)
@@ -203,7 +203,7 @@ fn of_pod(pod: &Pod) -> impl PartialEq + use<> {
     (node, nominated, has_ended(pod), is_leaving(pod), annotation(pod, DO_NOT_DISRUPT).map(str::to_owned))
 }
 
-/// What a node is and takes; not how full it is, nor its heartbeats.
+/// The properties of a node that matter to plans; neither its pods nor its heartbeats.
 fn of_node(node: &Node) -> impl PartialEq + use<> {
     let ready = node.status.as_ref().and_then(|status| status.conditions.as_ref()).is_some_and(|conditions| {
         conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")

@@ -1,4 +1,4 @@
-//! A provider whose calls are counted and timed.
+//! A provider wrapper that counts and times calls.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Metrics;
 
-/// Hands every call on, and counts it.
+/// Forwards every call and counts it.
 pub(crate) struct Measured {
     provider: Arc<dyn Provider>,
     metrics: Arc<Metrics>,
@@ -39,7 +39,7 @@ impl Measured {
     }
 }
 
-/// What Karpenter calls it in its `error` label, where it has a name for it.
+/// Karpenter's name of the error in its `error` label, if it has one.
 fn error_name(error: &ProviderError) -> &'static str {
     match error {
         ProviderError::CapacityUnavailable { .. } => "InsufficientCapacityError",

@@ -31,25 +31,25 @@ pub use scrape::{registry, sample, text};
 
 /// Reasons why a claim was made, as in Karpenter's `reason` label.
 pub mod created_for {
-    /// Pods wait.
+    /// For pending pods.
     pub const PODS: &str = "provisioned";
-    /// A pool has a fixed number of nodes.
+    /// For a pool with a fixed number of nodes.
     pub const REPLICAS: &str = "static";
 }
 
 /// Reasons why a claim is taken away that are not a [`millpond_plan`] reason; those are their names in lower case.
 pub mod disrupted_by {
-    /// Its time is over.
+    /// The node expired.
     pub const EXPIRED: &str = "expired";
-    /// Its machine is broken.
+    /// The machine is unhealthy.
     pub const UNHEALTHY: &str = "unhealthy";
-    /// There is no such machine.
+    /// The machine does not exist.
     pub const GARBAGE_COLLECTED: &str = "garbage_collected";
-    /// No available offering satisfies it.
+    /// No offering is available.
     pub const INSUFFICIENT_CAPACITY: &str = "insufficient_capacity";
-    /// Its class cannot be used.
+    /// The NodeClass is not ready.
     pub const CLASS_NOT_READY: &str = "nodeclass_not_ready";
-    /// Limits leave no room for it.
+    /// The limits are exhausted.
     pub const LIMITS_EXCEEDED: &str = "limits_exceeded";
     /// The machine did not come, or did not become a node, in time.
     pub const LIVENESS: &str = "liveness";
@@ -59,7 +59,7 @@ type Counters<L> = Family<L, Counter>;
 type Gauges<L> = Family<L, Gauge>;
 type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// What is counted as it happens.
+/// Counters that are updated as things happen.
 pub struct Metrics {
     claims_created: Counters<Created>,
     claims_terminated: Counters<Terminated>,
@@ -69,7 +69,7 @@ pub struct Metrics {
     nodes_drained: Counters<Pool>,
     evictions: Counters<Code>,
     decisions: Counters<Decision>,
-    /// By pool and reason; pools that are gone are left out at scrape time.
+    /// By pool and reason; pools that no longer exist are left out of scrapes.
     allowed_disruptions: Mutex<BTreeMap<(String, String), u64>>,
     scheduling: Durations<Controller>,
     queue_depth: Gauges<Controller>,
@@ -174,9 +174,9 @@ struct GroupReason {
     reason: &'static str,
 }
 
-/// The planner that looks at pods without a node.
+/// The planner for pending pods.
 pub const PROVISIONER: &str = "provisioner";
-/// The planner that looks for nodes that could go.
+/// The planner that looks for nodes to remove.
 pub const DISRUPTION: &str = "disruption";
 
 impl Default for Metrics {
@@ -239,17 +239,17 @@ impl Metrics {
         self.claims_disrupted.get_or_create(&Disrupted { reason, nodepool: pool(claim), capacity_type }).inc();
     }
 
-    /// A machine has become a node.
+    /// Counts a machine that became a node.
     pub fn node_created(&self, claim: &NodeClaim) {
         self.nodes_created.get_or_create(&pool_zone(claim)).inc();
     }
 
-    /// A Node object was removed, with its machine.
+    /// Counts a Node object that was removed with its machine.
     pub fn node_terminated(&self, claim: &NodeClaim) {
         self.nodes_terminated.get_or_create(&pool_zone(claim)).inc();
     }
 
-    /// The pods of a node are gone.
+    /// Counts a node whose pods are gone.
     pub fn node_drained(&self, claim: &NodeClaim) {
         self.nodes_drained.get_or_create(&Pool { nodepool: pool(claim) }).inc();
     }
@@ -289,18 +289,18 @@ impl Metrics {
         self.unschedulable.get_or_create(&provisioner).set(unschedulable as i64);
     }
 
-    /// What the last plan says of itself.
+    /// Stores the figures of the last plan.
     pub(crate) fn plan_made(&self, report: &Report) {
         self.plan_cost.set(report.cost_after as f64 / 1e9);
     }
 
-    /// It is known how good the last plan is.
+    /// Stores the lower bound of the last plan, once it is proved.
     pub(crate) fn plan_proved(&self, report: &Report) {
         self.plan_bound.set(report.bound as f64 / 1e9);
         self.plan_gap.set(report.gap());
     }
 
-    /// A pod runs so long after it was created.
+    /// Records the time from a pod's creation to its start.
     pub(crate) fn pod_started(&self, after: Duration) {
         self.pods_startup.observe(after.as_secs_f64());
     }
@@ -310,12 +310,12 @@ impl Metrics {
         self.pods_bound.observe(after.as_secs_f64());
     }
 
-    /// Advice was given that says something new.
+    /// Counts new advice.
     pub(crate) fn advised(&self) {
         self.advice.inc();
     }
 
-    /// A node group was given more machines.
+    /// Counts a scale-up of a node group.
     pub(crate) fn group_scaled_up(&self, group: &GroupRef, machines: i64) {
         let machines = u64::try_from(machines).unwrap_or(0);
         self.groups_scaled_up.get_or_create(&Group { node_group: group.to_string() }).inc_by(machines);
@@ -332,7 +332,7 @@ impl Metrics {
         self.machines_failed.get_or_create(&GroupReason { node_group: group.to_string(), reason }).inc();
     }
 
-    /// Claims that a limit left no room for.
+    /// Counts claims that a limit refused.
     pub(crate) fn limit_refused(&self, scope: &'static str, name: &str, claims: usize) {
         let labels = Limited { scope, name: name.to_owned() };
         self.limits_refused.get_or_create(&labels).inc_by(claims as u64);

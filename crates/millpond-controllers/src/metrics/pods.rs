@@ -12,7 +12,7 @@ use crate::context::Context;
 pub(crate) fn listen(context: &Arc<Context>) {
     let weak = Arc::downgrade(context);
     context.cluster.pods.on_change(move |before, after| {
-        // One that is seen for the first time may have run for long.
+        // A pod that is seen for the first time may have been running for long.
         let (Some(context), Some(before), Some(after)) = (weak.upgrade(), before, after) else { return };
         let age =
             || after.metadata.creation_timestamp.as_ref().map(|time| context.cluster.since(Time(time.0.as_second())));

@@ -17,7 +17,7 @@ use crate::cluster::is_ours;
 use crate::context::{Context, api_class};
 use crate::kinds::NodeClaim;
 
-/// A gauge of what need not be whole.
+/// A gauge with fractional values.
 type Fraction = Gauge<f64, std::sync::atomic::AtomicU64>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,7 +33,7 @@ struct Offering {
     capacity_type: String,
 }
 
-/// What can be read off the cluster at a moment.
+/// Figures that are read from the cluster at scrape time.
 #[derive(Default)]
 struct Seen {
     nodes: Gauge,
@@ -49,7 +49,7 @@ struct Seen {
     unneeded: Gauge,
 }
 
-/// All metrics of the controllers, as of now, for the HTTP endpoint.
+/// All metrics of the controllers at this moment, for the HTTP endpoint.
 pub fn registry(context: &Context) -> Registry {
     let mut registry = Registry::default();
     counted(&context.metrics, &mut registry);
@@ -63,7 +63,7 @@ pub fn text(context: &Context) -> String {
     encoded(&registry(context))
 }
 
-/// What [`text`] says when everything has happened once: for the reference.
+/// The output of [`text`] with every metric present, for the reference.
 pub fn sample() -> String {
     let metrics = Metrics::default();
     super::sample::count(&metrics);
@@ -80,7 +80,7 @@ fn encoded(registry: &Registry) -> String {
     text
 }
 
-/// As controller-runtime calls it.
+/// Panics by controller, under controller-runtime's name.
 fn panics(counts: BTreeMap<&'static str, u64>, registry: &mut Registry) {
     let family: Counters<Controller> = Family::default();
     for (controller, count) in counts {
@@ -229,7 +229,7 @@ impl Seen {
     }
 }
 
-/// Amounts in base units: cores, bytes, pieces.
+/// Amounts in base units: cores, bytes, counts.
 fn set_amounts(family: &Family<PoolResource, Fraction>, pool: &str, amounts: &Amounts) {
     for (name, amount) in amounts.iter() {
         let labels = PoolResource { resource_type: name.replace('-', "_"), nodepool: pool.to_owned() };
@@ -238,7 +238,7 @@ fn set_amounts(family: &Family<PoolResource, Fraction>, pool: &str, amounts: &Am
     }
 }
 
-/// Nano-dollars per hour of each pool.
+/// Price of each pool in nano-dollars per hour.
 fn prices(context: &Context) -> BTreeMap<String, u64> {
     let mut prices: BTreeMap<String, u64> = BTreeMap::new();
     for claim in context.cluster.claims.list() {
@@ -247,7 +247,7 @@ fn prices(context: &Context) -> BTreeMap<String, u64> {
     prices
 }
 
-/// What a claim that was launched costs, by the catalogue of its class.
+/// The price of a launched claim by the catalogue of its class, in nano-dollars per hour.
 fn price(context: &Context, claim: &NodeClaim) -> Option<u64> {
     if claim.status.provider_id.is_empty() {
         return None;
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::metrics::sample;
 
-    /// Lines that tell something of a metric.
+    /// The lines of a metric.
     fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
         let mut registry = Registry::default();
         counted(metrics, &mut registry);

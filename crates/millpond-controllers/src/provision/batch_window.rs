@@ -18,16 +18,16 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 
-/// No pod has come for this long: those that are there belong together.
+/// The window closes when no pod has come for this long: the pods so far belong together.
 const QUIET: Duration = Duration::from_millis(10);
 /// Pods that no workload announced wait no longer than this after those that were, however many follow.
 const LONGEST_UNANNOUNCED: Duration = Duration::from_millis(15);
-/// A workload whose missing pods do not come for this long is not waited for any more: a quota or an admission webhook
+/// A workload is no longer waited for if none of its missing pods comes for this long: a quota or an admission webhook
 /// holds them up, or the controller manager is down.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
-/// After this long the window closes, unless the rest of the announced pods is about to come.
+/// After this time the window closes, unless the rest of the announced pods is about to come.
 const LONG: Duration = Duration::from_secs(3);
-/// The window closes after this long, whatever is announced; Karpenter's does, too.
+/// The window closes after this time in any case, as Karpenter's does.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A pod that comes this long after the one before it begins another wave.
@@ -36,8 +36,8 @@ const WAVE_ENDS: Duration = Duration::from_secs(1);
 const PAUSE_PER_POD: Duration = Duration::from_millis(100);
 /// A wave is waited for no longer than this: half of what Karpenter's window waits for every pod.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// What has been coming for this long with fewer pods a second than [`FAST`] is no wave: clusters in which some workload
-/// always gets another pod do not wait for the next one.
+/// A stream of pods that lasts this long at fewer pods per second than [`FAST`] is no wave: clusters in which some
+/// workload always gets another pod do not wait for the next one.
 const TRICKLES_AFTER: Duration = Duration::from_secs(1);
 /// See [`TRICKLES_AFTER`]. A controller manager with Kubernetes' own limit makes twenty.
 const FAST: f64 = 10.0;
@@ -51,7 +51,7 @@ pub(super) struct Wave {
 }
 
 impl Wave {
-    /// A ReplicaSet or a StatefulSet has made a pod.
+    /// Records a pod that a ReplicaSet or StatefulSet created.
     pub(super) fn arrived(&mut self, now: Instant) {
         match &mut self.span {
             Some((_, last)) if now - *last < WAVE_ENDS => {
@@ -62,7 +62,7 @@ impl Wave {
         }
     }
 
-    /// Until when more of it may come; none for a pod that came by itself, or for pods that trickle in.
+    /// Until when more pods of the wave may come; `None` for a single pod, or for pods that trickle in.
     pub(super) fn lasts(&self) -> Option<Instant> {
         let (first, last) = self.span.filter(|_| self.pods > 1)?;
         let took = last - first;
@@ -87,7 +87,7 @@ pub(super) struct BatchWindow {
     last: Instant,
     /// Pods that came since it opened.
     arrived: u64,
-    /// Pods that are announced and not there yet.
+    /// Pods that are announced but not created.
     missing: u64,
     /// When that number last changed.
     moved: Instant,
@@ -103,7 +103,7 @@ impl BatchWindow {
         Self { opened: since, last: now, arrived: 1, missing, moved, wave: None }
     }
 
-    /// More pods have come, or were announced.
+    /// Records new and announced pods.
     pub(super) fn look(&mut self, now: Instant, arrived: u64, missing: u64, wave: &Wave) {
         if arrived > 0 {
             self.last = now;
@@ -116,7 +116,7 @@ impl BatchWindow {
         self.wave = wave.lasts();
     }
 
-    /// When it closes if nothing more comes.
+    /// When the window closes if no more pods come.
     pub(super) fn closes(&self) -> Instant {
         let mut closes = (self.last + QUIET).min(self.moved + LONGEST_UNANNOUNCED);
         if self.missing > 0 {
@@ -142,7 +142,7 @@ impl BatchWindow {
     }
 }
 
-/// What workloads lack, and since when.
+/// The pods that workloads lack, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     /// By the uid of the workload.
@@ -157,7 +157,7 @@ struct MissingPods {
 }
 
 impl Announced {
-    /// How many pods workloads want that are not there yet, but for workloads whose pods do not come.
+    /// Number of pods that workloads want and lack, without workloads whose pods do not come.
     pub(super) fn missing(&mut self, cluster: &Cluster, now: Instant) -> u64 {
         self.count(lacking(cluster), now)
     }
@@ -181,7 +181,7 @@ impl Announced {
 fn lacking(cluster: &Cluster) -> Vec<(String, u64)> {
     let lacks = |wanted: Option<i32>, there: u64| u64::try_from(wanted.unwrap_or(1)).unwrap_or(0).saturating_sub(there);
     let owned = |uid: &Option<String>| uid.as_ref().map_or(0, |uid| cluster.pods.count_owned_by(uid) as u64);
-    // What its controller has not seen yet has no ReplicaSet that could announce anything.
+    // A Deployment that its controller has not observed has no ReplicaSet to announce pods.
     let deployment = |deployment: &Deployment| {
         let seen = deployment.status.as_ref().and_then(|status| status.observed_generation);
         let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
@@ -189,7 +189,7 @@ fn lacking(cluster: &Cluster) -> Vec<(String, u64)> {
     };
     let replica_set =
         |set: &ReplicaSet| lacks(set.spec.as_ref().and_then(|spec| spec.replicas), owned(&set.metadata.uid));
-    // One that waits for each pod before it makes the next announces nothing.
+    // A StatefulSet that waits for each pod before it creates the next announces nothing.
     let stateful_set = |set: &StatefulSet| {
         let spec = set.spec.as_ref();
         let parallel = spec.and_then(|spec| spec.pod_management_policy.as_deref()) == Some("Parallel");

@@ -36,15 +36,15 @@ use round::{Round, UnprovedPlan};
 
 /// Pods without a place are planned for again this long after something changed, not sooner.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
-/// Pods that the scheduler should bind to existing nodes, and whose capacity others may have taken, are planned for
-/// again this long after the last round: meanwhile it binds the rest.
+/// If other pods may have taken the capacity of pods that kube-scheduler should bind to existing nodes, a new round
+/// plans for them this long after the last one: meanwhile kube-scheduler binds the rest.
 const SOONEST_DISPLACED: Duration = Duration::from_millis(50);
 /// The bound of a plan is proved when no other plan was made for this long.
 const PROVE_AFTER: Duration = Duration::from_secs(1);
 /// Budget of a plan while pods keep coming: new pods wait for the plan that is being made, and fill what it leaves
 /// empty, so a longer search would cost more than it saves.
 const IN_A_HURRY: Budget = Budget { evaluations: 500, threads: 1 };
-/// A failed round is tried again after this.
+/// Wait before a failed round is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Plans for pending pods.

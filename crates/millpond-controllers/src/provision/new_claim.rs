@@ -25,7 +25,7 @@ const ATTACHABLE: &str = "attachable-volumes-";
 /// Offerings that a claim leaves open: the planned one, and those that would do as well.
 pub(crate) const ALTERNATIVES: usize = 60;
 
-/// Makes claims for the nodes of plans.
+/// Builds claims for the new nodes of a plan.
 pub(crate) struct ClaimBuilder<'p> {
     context: &'p Context,
     snapshot: &'p Snapshot,
@@ -39,8 +39,8 @@ impl<'p> ClaimBuilder<'p> {
         Self { context, snapshot, market, alternatives: FallbackOffers::new(snapshot, market) }
     }
 
-    /// The claim of a planned node with these pods; none if its pool is gone. It leaves open what would do as well,
-    /// takes no more of what is limited, and costs no more than is given.
+    /// The claim of a planned node with these pods; `None` if its pool no longer exists. Its requirements also allow
+    /// equivalent offers that use no more of what is limited and cost at most `most`.
     pub(crate) fn claim(&mut self, node: &NewNode, contents: &Contents, most: Option<u64>) -> Option<NodeClaim> {
         let (snapshot, market) = (self.snapshot, self.market);
         let name = &snapshot.pools[node.pool.index()].name;
@@ -70,9 +70,9 @@ pub(crate) fn counts_no_more(snapshot: &Snapshot, market: &Market, node: &NewNod
 
 /// A planned node with all that its claim depends on.
 pub(crate) struct NewClaim<'p> {
-    /// What was planned for.
+    /// The snapshot of the plan.
     pub(crate) snapshot: &'p Snapshot,
-    /// What could be bought.
+    /// The market of the plan.
     pub(crate) market: &'p Market,
     /// The pool.
     pub(crate) pool: &'p NodePool,
@@ -80,7 +80,7 @@ pub(crate) struct NewClaim<'p> {
     pub(crate) node: &'p NewNode,
     /// Its pods.
     pub(crate) contents: &'p Contents,
-    /// What may be bought for it, the planned one first.
+    /// The offers that may be bought for it, the planned one first.
     pub(crate) offers: &'p [u32],
 }
 
@@ -136,7 +136,8 @@ impl NewClaim<'_> {
         all
     }
 
-    /// What counts against limits until the node says what it has. None of its offers takes more of what is limited.
+    /// The usage that counts against limits until the node reports its capacity. None of the offers uses more of what
+    /// is limited.
     fn take(&self) -> Usage {
         let capacity = &self.snapshot.types[self.node.instance_type.index()].capacity;
         Usage { resources: self.amounts(capacity), nanos_hour: self.node.price, nodes: 1 }
@@ -150,7 +151,7 @@ impl NewClaim<'_> {
             && ![labels::NODE_POOL, labels::ZONE, labels::CAPACITY_TYPE, labels::INSTANCE_TYPE].contains(&key)
     }
 
-    /// What the pool asks for, narrowed to what was planned and what would do as well.
+    /// The pool's requirements, narrowed to the planned offer and its equivalents.
     fn requirements(&self) -> Vec<PoolRequirement> {
         let narrowed = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
         let mut all = vec![
@@ -198,7 +199,7 @@ impl NewClaim<'_> {
         (self.snapshot.text(offering.zone), offering.capacity_type.name())
     }
 
-    /// What its pods and its daemons ask for.
+    /// The sum of the requests of its pods and DaemonSet pods.
     fn requests(&self) -> Amounts {
         let mut total = Resources::new();
         for &(class, count) in self.contents {

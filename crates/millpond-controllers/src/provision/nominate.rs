@@ -69,7 +69,7 @@ pub(crate) async fn nominate(cluster: &Cluster, pods: &[Key], node: &str) {
     }
 }
 
-/// The pods that can be nominated all at once.
+/// The pods that can be nominated together.
 fn independent_of_order(cluster: &Cluster, pods: &[Key], node: &str) -> Vec<Key> {
     let mut spread_order = SpreadOrder::new(cluster, pods);
     let need_not_wait = |key: &&Key| cluster.pods.get(key).is_some_and(|pod| spread_order.may_nominate(&pod, node));
@@ -134,7 +134,7 @@ impl Nominator {
         Self { context: Arc::clone(context), kept }
     }
 
-    /// How long a nomination may stand yet; none for as long as it takes.
+    /// Time left before this nomination expires; `None` means it never expires.
     async fn stands(&self, pod: &Arc<Pod>, name: &str) -> Option<Duration> {
         let cluster = &self.context.cluster;
         let key = Key::new("", name);

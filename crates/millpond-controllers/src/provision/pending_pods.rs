@@ -68,10 +68,10 @@ struct State {
     looked_at: (HashSet<Key>, Option<Instant>),
     /// Pods of workloads that were created closely one after the other.
     wave: Wave,
-    /// Some of them were created after the last round began. Pods that lost their place do not wait for the rest of a
-    /// wave.
+    /// Whether some of them were created after the last round began. Pods that lost their place do not wait for the
+    /// rest of a wave.
     in_wave: bool,
-    /// When the oldest of them began to wait.
+    /// When the oldest of them became pending.
     since: Option<Instant>,
     /// Unschedulable pods of the last round, with the reason.
     unschedulable: HashMap<Key, String>,
@@ -81,17 +81,17 @@ struct State {
     displaced: bool,
     /// Active buffers.
     buffers: HashSet<Key>,
-    /// One of them is new or changed.
+    /// Whether a buffer is new or changed.
     buffers_changed: bool,
-    /// A round found no place for all that they stand for.
+    /// Whether a round found no capacity for some pods of buffers.
     short: bool,
-    /// Something changed since the last round that may help pods without a place, or leaves a buffer without.
+    /// Whether a change since the last round may help pods without a place, or leaves a buffer without capacity.
     retry: bool,
     /// When the last round began.
     begun: Option<Instant>,
     /// When the last round ended.
     ended: Option<Instant>,
-    /// A round failed: no other before then.
+    /// After a failed round, the earliest time of the next one.
     again: Option<Instant>,
     /// When to repeat writes of a round that failed. Other pods need not wait for that.
     unwritten: Option<Instant>,
@@ -139,7 +139,7 @@ impl PendingPods {
         cluster.on_provided(move |_| catalogs.retry());
         let groups = Arc::clone(&pending);
         cluster.machines.on_change(move || groups.retry());
-        // What buffers are for.
+        // The pod templates of buffers.
         pending.retry_on(&cluster.templates, |template| template.metadata.generation);
         pending.retry_on(&cluster.deployments, |deployment| deployment.metadata.generation);
         pending.retry_on(&cluster.replica_sets, |set| set.metadata.generation);
@@ -339,8 +339,8 @@ impl PendingPods {
         self.count(&state);
     }
 
-    /// Whether so many more pods come that the plan of a round which began at that moment should not be carried out:
-    /// nodes that are planned but not launched are planned again, together with those for the rest.
+    /// Whether so many pods of the wave came since `plan` that the plan of the round should be dropped: its nodes are
+    /// then planned again, together with those for the new pods.
     pub(super) fn has_outrun(&self, plan: Instant) -> bool {
         let state = self.state.lock();
         let opened = state.looked_at.1.unwrap_or(plan);

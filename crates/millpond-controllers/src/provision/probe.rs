@@ -29,12 +29,12 @@ use super::spread_order::spreads;
 /// The answer to the first launch is waited for this long.
 const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
-/// What claims that are like each other have in common.
+/// What equal claims have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// With this pool, and these instance types, zones and capacity types to choose from.
+    /// The pool, and the instance types, zones and capacity types to choose from.
     Offerings(String, [BTreeSet<String>; 3]),
-    /// Of a pool whose last claim failed.
+    /// The pool, if its last claim failed.
     Pool(String),
 }
 
@@ -101,7 +101,7 @@ fn followers(context: &Context, claims: &[Option<NodeClaim>]) -> BTreeMap<usize,
     followers
 }
 
-/// What is not known of a claim; none where nothing speaks against it.
+/// What has not been proved to work for a claim; `None` if nothing is known against it.
 fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
     let pool = pool_name(claim)?;
     if context.launch_backoff.is_probing(pool) {
@@ -114,7 +114,7 @@ fn unproven(context: &Context, claim: &NodeClaim) -> Option<Kind> {
         let of_key = claim.spec.requirements.iter().find(|requirement| requirement.key == key);
         of_key.map_or(&[][..], |requirement| requirement.values.as_slice())
     });
-    // What was planned is the first of each.
+    // The planned offering is the first of each list.
     let planned = OfferingKey::new(types.first()?.as_str(), zones.first()?.as_str(), capacity_types.first()?.as_str());
     let choice = || [types, zones, capacity_types].map(|values| values.iter().cloned().collect());
     (!context.stock_outs.is_proven(&planned)).then(|| Kind::Offerings(pool.to_owned(), choice()))

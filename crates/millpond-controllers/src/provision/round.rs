@@ -36,7 +36,7 @@ const FAILED: EventReason =
 
 /// Annotations that are written at a time; the cluster's own limit on writes holds as well.
 const AT_A_TIME: usize = 64;
-/// At most this many pods of a claim get an event; the claim itself names them all.
+/// Limit on the pods of a claim that get an event; the claim's annotation lists all of them.
 const MAX_EVENTS_PER_CLAIM: usize = 10;
 
 /// A round of planning.
@@ -163,7 +163,7 @@ impl<'c> Round<'c> {
         let patch = json!({"metadata": {"annotations": {NOMINATED_PODS_ANNOTATION: annotation_value(&all)}}});
         match cluster.claims.patch_urgently(&Key::of(&*claim), &patch).await {
             Ok(_) => self.record_nominations(claim.name(), pods),
-            // The next round knows that it is gone.
+            // The claim is gone, and the next round plans for its pods.
             Err(error) if error.is_not_found() => self.pending.not_written(),
             Err(error) => return Err(error),
         }

@@ -75,7 +75,7 @@ pub(super) struct Drain {
     pub(super) delete: Vec<(Arc<Pod>, u32)>,
     /// Of the tier that leaves now: those that ask not to be disrupted.
     pub(super) held: Vec<Arc<Pod>>,
-    /// The tier that leaves now; none when all have left.
+    /// The tier that leaves now; `None` when all have left.
     pub(super) tier: Option<Tier>,
     /// Pods of all tiers that are yet to go.
     pub(super) left: usize,
@@ -125,7 +125,7 @@ fn size(pod: &Pod) -> i64 {
     requests.map(|it| amount(it, "cpu") + amount(it, "memory") / (BYTES_OF_A_CORE / 1000)).sum()
 }
 
-/// The time that a pod gets when it is deleted for the node's sake; none if it ends in time by itself.
+/// The time that a pod gets when it is deleted for the node's sake; `None` if it ends in time by itself.
 fn shortened(pod: &Pod, now: Timestamp, deadline: Timestamp) -> Option<u32> {
     let latest = deadline.max(after(now, SignedDuration::from_secs(LEAST_GRACE_SECONDS)));
     let seconds = latest.duration_since(now).as_secs();

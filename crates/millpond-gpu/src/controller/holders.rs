@@ -61,7 +61,7 @@ pub(super) async fn keep(controller: &Controller, estate: &Estate, facts: &Facts
     done
 }
 
-/// Nominates pods that claim; tells whose holders are to go.
+/// Nominates pods that claim a reservation; returns those whose holders are to be deleted.
 async fn hand_over(
     controller: &Controller,
     estate: &Estate,

@@ -1,4 +1,4 @@
-//! What is logged of a decision: the lines of the operator that the kind comes from, once for each decision.
+//! The log of a decision: the lines of the operator that the kind comes from, once for each decision.
 
 use std::collections::{HashMap, HashSet};
 

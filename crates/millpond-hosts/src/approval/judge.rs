@@ -1,4 +1,4 @@
-//! Whether a request is approved: a pure function of the request, its token and what is known of the host.
+//! Whether a request is approved: a pure function of the request, its token and the state of the host.
 
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ const NODES: &str = "system:nodes";
 /// Usages of a certificate of a client.
 const USAGES: [&str; 3] = ["digital signature", "client auth", "key encipherment"];
 
-/// What is known beside the request.
+/// Inputs besides the request.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances<'a> {
     /// Token that the request was made with.
@@ -25,10 +25,10 @@ pub struct Circumstances<'a> {
     pub now: Timestamp,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is for an administrator, or another controller, to decide.
+    /// An administrator or another controller has to decide.
     Leave(&'static str),
     /// It is approved.
     Approve {
@@ -128,7 +128,7 @@ fn kubelet(asked: &Asked, circumstances: Circumstances<'_>) -> Verdict {
     Verdict::Approve { host: host.to_owned(), why: "a machine holds the host".to_owned() }
 }
 
-/// What is wrong with the request itself.
+/// The error in the request itself, if any.
 fn problem(asked: &Asked, organization: &str) -> Option<String> {
     if asked.subject.organizations != [organization] {
         return Some(format!("the organization is not {organization} alone"));
@@ -143,7 +143,7 @@ fn problem(asked: &Asked, organization: &str) -> Option<String> {
     (!is_for_clients).then(|| "the usage `client auth` is missing".to_owned())
 }
 
-/// What may follow the name of the host in the name of a request: nothing, or the hash of a key.
+/// Whether the text after the host's name in the name of a request is valid: empty, or the hash of a key.
 fn is_name_ending(rest: &str) -> bool {
     let digits = rest.strip_prefix('-').unwrap_or_default();
     rest.is_empty() || (digits.len() == 10 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))

@@ -7,9 +7,9 @@ use x509_parser::prelude::FromDer as _;
 
 /// Names of requests of hosts begin with this; the name of the host follows.
 pub(super) const PREFIX: &str = "byoh-csr-";
-/// User names of hosts begin with this.
+/// Prefix of the user names of hosts.
 pub(super) const HOST_USER: &str = "byoh:host:";
-/// User names of kubelets begin with this.
+/// Prefix of the user names of kubelets.
 pub(super) const NODE_USER: &str = "system:node:";
 /// Signer of certificates of clients.
 pub(super) const CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
@@ -25,9 +25,9 @@ pub struct Asked {
     pub user: String,
     /// Groups of that user.
     pub groups: Vec<String>,
-    /// What the certificate may be used for.
+    /// The requested usages.
     pub usages: Vec<String>,
-    /// Whose certificate it is to be.
+    /// The requested subject.
     pub subject: Subject,
     /// Hash of the key.
     pub key: String,
@@ -44,7 +44,7 @@ pub struct Subject {
     pub name: String,
     /// Organizations.
     pub organizations: Vec<String>,
-    /// Whether it names anything else: other attributes, alternative names, extensions that give more rights.
+    /// Whether the request has more: other attributes, alternative names, extensions that give further rights.
     pub has_more: bool,
 }
 

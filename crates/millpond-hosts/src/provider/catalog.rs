@@ -20,7 +20,7 @@ use crate::release::NODE_CLAIM;
 pub(super) const ZONE: &str = "hosts";
 /// Machines that are alike differ by some pages of memory.
 const MEMORY_STEP: u64 = 64 * MIB;
-/// kubelet evicts pods when less than this is left, unless it is told otherwise.
+/// By default, kubelet evicts pods when less than this is left.
 const EVICTION: Reserved = Reserved { cpu_milli: 0, memory_bytes: 100 * MIB, storage_bytes: 0 };
 /// For each device a host costs this much more: of hosts that would do, plans take those without devices.
 const NANOS_PER_DEVICE: u64 = 1_000;
@@ -153,8 +153,8 @@ fn own_labels(host: &ByoHost) -> impl Iterator<Item = (&str, &str)> {
     host.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).filter(move |(key, _)| own(key))
 }
 
-/// What hosts that are alike are called: `4cpu-16gi-amd64-3f2a81c0`. The letters at the end stand for everything that
-/// the words before leave out: devices, labels, the exact memory.
+/// The type name of equal hosts: `4cpu-16gi-amd64-3f2a81c0`. The letters at the end are a hash of what the name leaves
+/// out: devices, labels, the exact memory.
 fn type_name(host: &ByoHost) -> String {
     let parts = Parts::of(&capacity(host));
     let arch = architecture(host);

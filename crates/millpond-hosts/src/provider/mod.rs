@@ -202,7 +202,7 @@ impl Hosts {
         })
     }
 
-    /// Gives a host to a NodeClaim; none if something else got the host first.
+    /// Claims a host for a NodeClaim; `None` if another client claimed the host first.
     async fn claim(
         &self,
         request: &LaunchRequest,
@@ -264,7 +264,8 @@ impl Hosts {
         if self.stock.is_alive(&host) {
             return Ok(());
         }
-        // Its agent resets it when it comes back, and nothing uses it before. The NodeClaim goes without it.
+        // The agent resets the host when it returns, and no machine uses it before. The NodeClaim is deleted without
+        // waiting for that.
         tracing::warn!(claim = record.instance.claim, host = host.name(), "lets a host go that does not answer");
         let patch = json!({"metadata": {
             "resourceVersion": host.metadata.resource_version, "annotations": {INSTANCE: null},

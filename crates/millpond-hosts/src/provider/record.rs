@@ -24,7 +24,7 @@ pub(super) struct Record {
     pub(super) kubelet: Kubelet,
 }
 
-/// The record of a host that a NodeClaim has; none of another host.
+/// The record of a host that a NodeClaim has; `None` if it is another host's.
 pub(super) fn of(host: &ByoHost) -> Option<Record> {
     let mut record: Record = serde_json::from_str(annotation(host, INSTANCE)?).ok()?;
     record.instance.state = state(host, &record.instance.token);

@@ -50,7 +50,7 @@ impl HostStage {
         found
     }
 
-    /// How many hosts of each offering are left, in the order of the catalogue; none before the hosts were listed.
+    /// How many hosts of each offering are left, in the order of the catalogue; `None` before the hosts were listed.
     fn left(&self) -> Option<Vec<u32>> {
         let catalog = conformance::Stage::provider(self).catalog(&class()).ok()?;
         let offerings = catalog.types.iter().flat_map(|of| &of.offerings);

@@ -4,7 +4,7 @@ use super::planned_cluster::{Group, PlannedCluster};
 use super::violation::Violation;
 use crate::model::{HostPort, ResourceId, Resources};
 
-/// Asks for every node that the plan puts pods on.
+/// Checks the filters of every node that the plan puts pods on.
 pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
     for site in 0..cluster.sites.len() {
         if !cluster.groups_of(site).iter().any(|group| group.planned > 0) {
@@ -20,7 +20,8 @@ pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>
     }
 }
 
-/// Of every resource that a planned pod asks for, all pods together ask for no more than there is.
+/// The pods of a node request no more of any resource than is allocatable, for the resources that a planned pod
+/// requests.
 fn resources(cluster: &PlannedCluster<'_>, site: usize, found: &mut Vec<Violation>) {
     let mut asked = Resources::new();
     let mut by_planned: Vec<ResourceId> = Vec::new();
@@ -61,7 +62,7 @@ fn suits(cluster: &mut PlannedCluster<'_>, number: usize, found: &mut Vec<Violat
     }
 }
 
-/// No planned pod wants a port that another pod of the node has.
+/// No planned pod uses a host port that another pod of the node has.
 fn ports(cluster: &PlannedCluster<'_>, site: usize, found: &mut Vec<Violation>) {
     let groups = cluster.groups_of(site);
     let wanting: Vec<&Group> =

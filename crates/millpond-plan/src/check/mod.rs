@@ -48,7 +48,7 @@ use crate::model::Snapshot;
 use crate::plan::{Outcome, Plan};
 use planned_cluster::PlannedCluster;
 
-/// All that is wrong with a plan; nothing if it is a good one.
+/// All violations of a plan; empty for a valid one.
 ///
 /// Where an index points nowhere, that is all that is said: nothing else could be asked.
 pub fn check(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {

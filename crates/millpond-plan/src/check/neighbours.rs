@@ -1,6 +1,6 @@
 //! kube-scheduler's rules between pods: anti-affinity, affinity, spread.
 //!
-//! Which classes a selector selects is found once for each distinct selector; after that only counts by domain are
+//! The classes that a selector matches are found once for each distinct selector; after that only counts by domain are
 //! compared.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -11,7 +11,7 @@ use crate::model::{AffinityTerm, ClassId, InclusionPolicy, Namespaces, PodClass,
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 
-/// Asks for every planned pod.
+/// Checks the topology rules of every planned pod.
 pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let mut selected = Selected::new(cluster);
     anti_affinity(cluster, &mut selected, found);
@@ -24,7 +24,7 @@ pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>
     }
 }
 
-/// Which classes selectors select, of those that have pods somewhere.
+/// For each selector, the classes with pods that it matches.
 struct Selected<'a> {
     present: Vec<ClassId>,
     known: HashMap<(Option<&'a Requirements>, Namespaces, Whom), Vec<ClassId>>,
@@ -73,7 +73,7 @@ impl<'a> Selected<'a> {
     }
 }
 
-/// Pods of some classes in a domain, and a group that stands for them.
+/// Pods of some classes in a domain, with one of their groups for messages.
 #[derive(Debug, Clone, Copy, Default)]
 struct DomainPods {
     total: u64,
@@ -93,8 +93,8 @@ fn domain_pods(cluster: &PlannedCluster<'_>, classes: &[ClassId], key: Symbol) -
     domain_pods
 }
 
-/// No pod is in one domain with a pod that a term of it selects, where the plan put one of the two there. Buffers keep
-/// away too, and are kept away from: where one of the two is in the way of the other, its place is none.
+/// No pod shares a domain with a pod that one of its anti-affinity terms selects, if the plan placed one of the two
+/// there. Pods of buffers keep the rule too, in both directions.
 fn anti_affinity<'a>(cluster: &PlannedCluster<'a>, selected: &mut Selected<'a>, found: &mut Vec<Violation>) {
     let mut known: HashMap<(&Option<Requirements>, &Namespaces, Symbol), HashMap<Domain, DomainPods>> = HashMap::new();
     for owner in selected.present.clone() {
@@ -143,8 +143,9 @@ fn other_of(
     if first == Some(besides) { there.next().or(first) } else { first }
 }
 
-/// Binds pods in the order in which kube-scheduler does, as far as that is known: higher priority first, then those
-/// that need no other pod, then those whose required pods are placed. The others wait for pods of lower priority.
+/// Binds pods in the order in which kube-scheduler does, as far as that order is known: higher priority first, then
+/// pods without required affinity, then those whose required pods are placed. The others wait for pods of lower
+/// priority.
 ///
 /// Pods are *grounded* once they could be bound; those that run are from the start. The pods of one list of terms
 /// have one need; it is met where grounded pods that satisfy all its terms are.
@@ -153,7 +154,7 @@ struct Grounding<'w, 'a> {
     needs: Vec<Need<'a>>,
     /// Needs that grounded pods of a class help to meet.
     met_by: HashMap<ClassId, Vec<usize>>,
-    /// Groups to be grounded.
+    /// Groups that can be bound next.
     ready: Vec<usize>,
     /// Planned groups by priority, lowest first: those that need no other pod, and the others with their need.
     planned: BTreeMap<i32, (Vec<usize>, Vec<(usize, usize)>)>,
@@ -161,9 +162,9 @@ struct Grounding<'w, 'a> {
 
 struct Need<'a> {
     terms: &'a [AffinityTerm],
-    /// For each term the domains with grounded pods that satisfy all terms.
+    /// For each term the domains with bound pods that satisfy all terms.
     domains: Vec<HashSet<Domain>>,
-    /// Planned groups that wait for it.
+    /// Planned groups that wait for pods of these terms.
     waiting: BTreeSet<usize>,
     /// Classes whose pods satisfy all terms.
     classes: Vec<ClassId>,
@@ -230,7 +231,7 @@ impl<'w, 'a> Grounding<'w, 'a> {
         }
     }
 
-    /// Grounds whatever is ready, and what becomes so by it.
+    /// Binds the groups that are ready, and those that become ready by it.
     fn ground_all(&mut self) {
         while let Some(number) = self.ready.pop() {
             let group = &self.cluster.groups[number];
@@ -247,8 +248,8 @@ impl<'w, 'a> Grounding<'w, 'a> {
         }
     }
 
-    /// A group that may start a domain: its pods satisfy their own terms, and no placed pod does. Of several groups, the
-    /// one in whose domains most of the waiting pods are.
+    /// A group that may start a domain: its pods satisfy their own terms, and no placed pod does. Of several groups,
+    /// the one in whose domain most of the waiting pods are.
     fn starter(&mut self) -> Option<usize> {
         for need in &mut self.needs {
             if need.domains.iter().any(|domains| !domains.is_empty()) {
@@ -302,7 +303,7 @@ impl<'a> Need<'a> {
         news
     }
 
-    /// Those that wait no longer.
+    /// Removes and returns the groups whose terms are met now.
     fn take_met(&mut self, cluster: &PlannedCluster<'_>) -> Vec<usize> {
         let met = |number: &usize| {
             let site = cluster.groups[*number].site;
@@ -317,7 +318,7 @@ impl<'a> Need<'a> {
     }
 }
 
-/// No planned pod's domain has more than `maxSkew` pods above the least.
+/// No planned pod's domain exceeds the minimum over all domains by more than `maxSkew` pods.
 fn spread<'a>(
     cluster: &mut PlannedCluster<'a>,
     selected: &mut Selected<'a>,
@@ -352,12 +353,12 @@ fn spread<'a>(
     }
 }
 
-/// Pods by domain for one rule of a class.
+/// Pods by domain for one spread of a class.
 struct SpreadCounts<'r> {
     rule: &'r Spread,
     class: ClassId,
     by_domain: HashMap<Domain, u64>,
-    /// Profiles whose nodes count.
+    /// For each profile, whether its nodes count.
     eligible: HashMap<usize, bool>,
 }
 

@@ -11,10 +11,10 @@ use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 use crate::taint::{Taint, first_forbidding};
 
-/// A node that is there in the end: first those of the snapshot, then those of the plan, each under its number.
+/// A node of the cluster after the plan: the snapshot's nodes by their index, then the plan's new nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
-    /// Whether it is there in the end.
+    /// Whether the node still exists after the plan.
     pub(super) there: bool,
     /// Labels and taints, without the name: nodes that are alike share them.
     pub(super) profile: usize,
@@ -29,18 +29,18 @@ pub(super) struct Group {
     pub(super) site: usize,
     /// The class.
     pub(super) class: ClassId,
-    /// One of the pods, if possible a planned one; none for daemons that a new node will have.
+    /// One of the pods, if possible a planned one; `None` for DaemonSet pods that a new node will have.
     pub(super) pod: Option<PodId>,
-    /// Pods that the plan puts there.
+    /// Pods that the plan puts on the node.
     pub(super) planned: u32,
-    /// Pods that are there, wait for room there, or come with the node.
+    /// Pods that run on the node, are nominated for it, or come with it.
     pub(super) settled: u32,
     /// Pods that are going away.
     pub(super) terminating: u32,
 }
 
 impl Group {
-    /// All of them.
+    /// Planned and settled pods.
     pub(super) fn total(&self) -> u32 {
         self.planned + self.settled + self.terminating
     }
@@ -72,21 +72,21 @@ pub(super) struct PlannedCluster<'a> {
     pub(super) plan: &'a Plan,
     pub(super) sites: Vec<Site>,
     pub(super) groups: Vec<Group>,
-    /// Where each class is.
+    /// For each class, the indexes of its groups.
     pub(super) by_class: Vec<Vec<usize>>,
     pub(super) profiles: Vec<Profile<'a>>,
-    /// Nodes of each profile that are there in the end.
+    /// Nodes of each profile that exist after the plan.
     pub(super) sites_of_profile: Vec<Vec<usize>>,
-    /// Why nodes of the snapshot are gone in the end.
+    /// For each node of the snapshot, why it does not exist after the plan; `None` if it does.
     gone: Vec<Option<&'static str>>,
-    /// Classes whose node affinity asks for the name of a node.
+    /// For each class, whether its node affinity names a node.
     asks_for_name: Vec<bool>,
     affinity: HashMap<(ClassId, usize), bool>,
     taints: HashMap<(ClassId, usize), bool>,
 }
 
 impl<'a> PlannedCluster<'a> {
-    /// The end of a plan whose indices are good.
+    /// The cluster after a plan whose indexes are valid.
     pub(super) fn new(snapshot: &'a Snapshot, plan: &'a Plan) -> Self {
         let mut cluster = Self {
             snapshot,
@@ -179,7 +179,7 @@ impl<'a> PlannedCluster<'a> {
         }
     }
 
-    /// The number of a target's node.
+    /// The index of a target's node.
     pub(super) fn site_of(&self, target: Target) -> usize {
         match target {
             Target::Existing(node) => node.index(),
@@ -202,14 +202,14 @@ impl<'a> PlannedCluster<'a> {
         }
     }
 
-    /// Nodes of a pool that are there in the end.
-    pub(super) fn nodes_in_the_end(&self, pool: PoolId) -> usize {
+    /// Number of nodes of a pool after the plan.
+    pub(super) fn node_count_after(&self, pool: PoolId) -> usize {
         let stays = |(node, gone): &(&crate::model::Node, &Option<_>)| node.pool == Some(pool) && gone.is_none();
         let staying = self.snapshot.nodes.iter().zip(&self.gone).filter(stays).count();
         staying + self.plan.new_nodes.iter().filter(|node| node.pool == pool).count()
     }
 
-    /// Why a node is gone in the end, if so.
+    /// Why a node does not exist after the plan; `None` if it does.
     pub(super) fn gone(&self, node: NodeId) -> Option<&'static str> {
         self.gone[node.index()]
     }
@@ -238,7 +238,7 @@ impl<'a> PlannedCluster<'a> {
         }
     }
 
-    /// What pods can use of a node.
+    /// The resources of a node that pods can use.
     pub(super) fn allocatable(&self, site: usize) -> &'a Resources {
         match self.snapshot.nodes.get(site) {
             Some(node) => &node.allocatable,

@@ -10,7 +10,7 @@ use crate::requirement::Requirement;
 use crate::symbol::Symbol;
 use crate::taint::first_forbidding;
 
-/// Looks at every new node, then at their sums.
+/// Checks every new node, then the sums over all of them.
 pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
     for (number, node) in cluster.plan.new_nodes.iter().enumerate() {
         offer(cluster, number, node, found);
@@ -86,7 +86,7 @@ fn labels(cluster: &PlannedCluster<'_>, number: usize, node: &NewNode, found: &m
     for (key, wanted, against) in of_type.chain(of_pool) {
         match node.labels.get(key) {
             Some(value) if !wanted.contains(value, symbols) => wrong.push((key, value, against)),
-            // Those that were asked for above.
+            // Labels of `fixed` were compared above.
             None if fixed.iter().any(|(known, ..)| *known == key) => {}
             None if !wanted.allows_missing() && !is_anything(snapshot, key, wanted, instance_type) => missing(key),
             _ => {}
@@ -106,8 +106,8 @@ fn labels(cluster: &PlannedCluster<'_>, number: usize, node: &NewNode, found: &m
     }
 }
 
-/// Whether a pool wants a label of its own with whatever value: one is made up when the node is made, which no pod
-/// can count on.
+/// Whether a pool requires a label of its own with any value (`Exists`): the value is generated when the node is
+/// created, so no pod can rely on it.
 fn is_anything(
     snapshot: &crate::model::Snapshot,
     key: Symbol,
@@ -127,7 +127,7 @@ fn empty_nodes(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
         let pool = cluster.plan.new_nodes[number].pool;
         let spare = spare.entry(pool).or_insert_with(|| {
             let least = i128::from(cluster.snapshot.pools[pool.index()].min_nodes);
-            cluster.nodes_in_the_end(pool) as i128 - least
+            cluster.node_count_after(pool) as i128 - least
         });
         if *spare > 0 {
             *spare -= 1;
@@ -152,7 +152,8 @@ fn stock(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// For each key of a pool with `minValues`, the types that could hold just these pods have so many of its values.
+/// For each key of a pool with `minValues`, the types that could hold the pods of the node have at least that many
+/// values.
 fn min_values(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let mut known: HashMap<(PoolId, Symbol, Vec<(ClassId, u32)>), usize> = HashMap::new();
     for (number, node) in cluster.plan.new_nodes.iter().enumerate() {
@@ -173,7 +174,7 @@ fn min_values(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// What else could have been bought for the pods of a new node, of the same pool.
+/// The other types of the same pool that could hold the pods of a new node.
 struct Alternatives<'w> {
     cluster: &'w PlannedCluster<'w>,
     node: &'w NewNode,
@@ -272,13 +273,13 @@ impl Alternatives<'_> {
     }
 }
 
-/// What the nodes of a pool, or of all, add up to.
+/// The sums over the nodes of a pool, or of all pools.
 #[derive(Default)]
 struct Sum {
     nodes: i128,
     price: i128,
     capacity: BTreeMap<ResourceId, i128>,
-    /// What is bought: nodes, and capacity by resource.
+    /// New nodes.
     bought: usize,
     bought_capacity: Resources,
 }
@@ -293,9 +294,8 @@ impl Sum {
     }
 }
 
-/// All nodes that are there, those leaving and taken away included, and those that are bought stay within the limits
-/// of every pool and of the cluster, as far as something is bought. A limit that is exceeded already allows no more,
-/// except of what it does not limit.
+/// All nodes, including those being removed and those bought, stay within the limits of every pool and of the cluster.
+/// An exceeded limit matters only if the plan buys some of what it limits.
 fn limits(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let snapshot = cluster.snapshot;
     let mut pools: Vec<Sum> = snapshot.pools.iter().map(|_| Sum::default()).collect();

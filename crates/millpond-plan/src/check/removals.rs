@@ -1,7 +1,7 @@
 //! Whether the removals are allowed: nodes, evictions, PodDisruptionBudgets, savings.
 //!
-//! All is asked anew but one thing: what a pool's disruption budgets with their schedules allow at this hour is
-//! calendar work, and is taken from [`disruption`](crate::disruption).
+//! All rules are checked independently of the planner but one: how many nodes a pool's disruption budgets allow now
+//! depends on their schedules, and is taken from [`disruption`](crate::disruption).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::plan::Removal;
 
-/// Looks at every removal, then at their sums.
+/// Checks every removal, then the sums over all of them.
 pub(super) fn check(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     if cluster.plan.removals.is_empty() {
         return;
@@ -43,14 +43,14 @@ fn check_removals(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
         }
         savings(cluster, removal, found);
     }
-    let in_the_end = in_the_end(cluster);
+    let forced = forced(cluster);
     for pod in evicted(cluster) {
         let Some(node) = pod.node else { continue };
         if cluster.class(pod.class).kind == PodKind::Bare {
             let node = snapshot.nodes[node.index()].name.clone();
             found.push(Violation::Lost { pod: pod_name(cluster, pod), node });
         }
-        if !in_the_end.contains(&node) && is_protected(cluster, pod) {
+        if !forced.contains(&node) && is_protected(cluster, pod) {
             let node = snapshot.nodes[node.index()].name.clone();
             found.push(Violation::DoNotDisrupt { pod: pod_name(cluster, pod), node });
         }
@@ -73,8 +73,9 @@ fn evicted<'w>(cluster: &'w PlannedCluster<'_>) -> impl Iterator<Item = &'w Pod>
     })
 }
 
-/// Nodes that go whatever runs on them: what holds their pods has an end.
-fn in_the_end(cluster: &PlannedCluster<'_>) -> BTreeSet<NodeId> {
+/// Nodes that are removed whatever runs on them, because they have a termination grace period and are drifted or
+/// expired.
+fn forced(cluster: &PlannedCluster<'_>) -> BTreeSet<NodeId> {
     let some_day = |removal: &&Removal| matches!(removal.reason, DisruptionReason::Drifted | DisruptionReason::Expired);
     let nodes = cluster.plan.removals.iter().filter(some_day).flat_map(|removal| removal.nodes.iter().copied());
     nodes.filter(|node| cluster.snapshot.nodes[node.index()].ends_in_time).collect()
@@ -131,7 +132,7 @@ fn removable(
     }
 }
 
-/// What is saved is the difference of the prices, and something where saving is the reason.
+/// The savings are the difference of the prices, and positive if saving is the reason.
 fn savings(cluster: &PlannedCluster<'_>, removal: &Removal, found: &mut Vec<Violation>) {
     let Some(first) = removal.nodes.first() else { return };
     let nodes = &cluster.snapshot.nodes;
@@ -147,7 +148,7 @@ fn savings(cluster: &PlannedCluster<'_>, removal: &Removal, found: &mut Vec<Viol
     }
 }
 
-/// No pool loses more nodes at once than its budgets allow now.
+/// No pool loses more nodes at the same time than its budgets allow now.
 fn pool_budgets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let mut ledger = BudgetLedger::new(cluster.snapshot);
     for removal in &cluster.plan.removals {
@@ -162,16 +163,15 @@ fn pool_budgets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Every node that goes finds an eviction that is still allowed, of each PodDisruptionBudget that its pods have: so with
-/// all nodes but one gone there is one left. And no pod goes that several budgets are for: the eviction API refuses
-/// that.
+/// Each PodDisruptionBudget still allows an eviction for every removed node that has pods of it, and no pod that
+/// several budgets match is evicted, because the eviction API refuses that.
 fn disruption_budgets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let (snapshot, symbols) = (cluster.snapshot, &cluster.snapshot.symbols);
     let mut evictions: Vec<BTreeMap<NodeId, u64>> = vec![BTreeMap::new(); snapshot.disruption_budgets.len()];
-    let in_the_end = in_the_end(cluster);
+    let forced = forced(cluster);
     let mut by_class: BTreeMap<ClassId, Vec<usize>> = BTreeMap::new();
     for pod in evicted(cluster) {
-        let Some(node) = pod.node.filter(|node| !in_the_end.contains(node)) else { continue };
+        let Some(node) = pod.node.filter(|node| !forced.contains(node)) else { continue };
         let budgets = by_class.entry(pod.class).or_insert_with_key(|class| {
             let class = cluster.class(*class);
             let selects = |budget: &PodDisruptionBudget| {
@@ -200,13 +200,13 @@ fn disruption_budgets(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) 
     }
 }
 
-/// No pool that loses nodes goes below its least.
+/// No pool that loses nodes falls below its minimum number of nodes.
 fn least_nodes(cluster: &PlannedCluster<'_>, found: &mut Vec<Violation>) {
     let snapshot = cluster.snapshot;
     let taken = cluster.plan.removals.iter().flat_map(|removal| &removal.nodes);
     let losing: BTreeSet<_> = taken.filter_map(|node| snapshot.nodes[node.index()].pool).collect();
     for pool in losing {
-        let (left, least) = (cluster.nodes_in_the_end(pool) as u64, snapshot.pools[pool.index()].min_nodes);
+        let (left, least) = (cluster.node_count_after(pool) as u64, snapshot.pools[pool.index()].min_nodes);
         if left < least {
             let pool = snapshot.pools[pool.index()].name.clone();
             found.push(Violation::MinNodes { pool, left, least });

@@ -8,7 +8,7 @@ use crate::model::{NodeId, NodeState, PodId};
 use crate::pack;
 use crate::plan::{BoundProof, Report};
 
-/// Compares.
+/// Compares the figures of the report with the plan.
 pub(super) fn check(cluster: &PlannedCluster<'_>, report: &Report, found: &mut Vec<Violation>) {
     let nodes = &cluster.snapshot.nodes;
     let stays = |index: &usize| cluster.gone(NodeId::from(*index)).is_none();

@@ -1,11 +1,11 @@
-//! Whether the plan refers to existing things only, and places every pod that needs a place exactly once.
+//! Whether all indexes of the plan are valid, and whether it places every pod that needs a place exactly once.
 
 use super::planned_cluster::PlannedCluster;
 use super::violation::Violation;
 use crate::model::{PodId, Snapshot};
 use crate::plan::{Outcome, Target};
 
-/// Indices that point nowhere.
+/// Indexes that are out of range.
 pub(super) fn indices(snapshot: &Snapshot, outcome: &Outcome) -> Vec<Violation> {
     let (plan, report) = (&outcome.plan, &outcome.report);
     let mut found = Vec::new();

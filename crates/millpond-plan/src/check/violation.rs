@@ -1,27 +1,27 @@
-//! Violations that a plan can have.
+//! The violations that the checker reports.
 
 use crate::model::Nanos;
 use crate::pack::CertificateError;
 
-/// One thing that is wrong with a plan. Where equal pods on one node break one rule, one of them stands for all.
+/// One violation. If equal pods on one node break the same rule, one of them is reported for all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The plan is for another snapshot.
     #[error("the plan is for revision {plan:?}, the snapshot is {snapshot:?}")]
     Revision {
-        /// What the plan says.
+        /// The revision that the plan names.
         plan: String,
-        /// What the snapshot says.
+        /// The snapshot's revision.
         snapshot: String,
     },
-    /// An index points nowhere.
+    /// An index is out of range.
     #[error("{what} {index} is not there: there are {count}")]
     Index {
-        /// What was looked for.
+        /// The kind of object that it refers to.
         what: &'static str,
-        /// Its number.
+        /// The index.
         index: usize,
-        /// How many there are.
+        /// Length of the list.
         count: usize,
     },
     /// A list is not in order.
@@ -30,7 +30,7 @@ pub enum Violation {
     /// A pod stands twice in placements and pods without a place.
     #[error("pod {0} is decided about twice")]
     DecidedTwice(String),
-    /// A pod needs a place and the plan says nothing about it.
+    /// A pod needs a place and the plan does not mention it.
     #[error("pod {0} needs a place and the plan does not speak of it")]
     Forgotten(String),
     /// A pod needs no place and gets one, or is said to lack one.
@@ -39,23 +39,23 @@ pub enum Violation {
     /// A pod goes to a node that takes no pods.
     #[error("pod {pod} goes to node {node}, which {why}")]
     ClosedNode {
-        /// The pod.
+        /// Name of the pod.
         pod: String,
         /// The node.
         node: String,
-        /// Why it takes none.
+        /// Why the node takes no pods.
         why: &'static str,
     },
-    /// A pod has a place though no node will ever do.
+    /// A pod is placed although no node can satisfy it.
     #[error("pod {0} has a place though no node will do for it")]
     Hopeless(String),
 
-    /// A node is bought for a pool that buys none.
+    /// A node is bought for a pool that cannot buy any.
     #[error("new node {node} is for a pool that {why}")]
     ClosedPool {
         /// The node.
         node: String,
-        /// Why the pool buys none.
+        /// Why the pool cannot buy any.
         why: String,
     },
     /// A node is of a type that its pool does not have.
@@ -66,17 +66,17 @@ pub enum Violation {
         /// The type.
         instance_type: String,
     },
-    /// A node is bought where none can be had.
+    /// A node is bought from an offering that is not available.
     #[error("new node {0} is of an offering that cannot be had now")]
     Unavailable(String),
-    /// A node costs something else.
+    /// The price of a new node differs from its offering's.
     #[error("new node {node} is said to cost {planned} nano-dollars per hour, its offering costs {actual}")]
     Price {
         /// The node.
         node: String,
-        /// What the plan says.
+        /// The plan's price.
         planned: Nanos,
-        /// What the snapshot says.
+        /// The offering's price.
         actual: Nanos,
     },
     /// A label of a new node is not what pool, type and offering make of it.
@@ -88,10 +88,10 @@ pub enum Violation {
         key: String,
         /// Its value.
         value: String,
-        /// The rule that does not allow it.
+        /// The rule that the label breaks.
         against: &'static str,
     },
-    /// A label that a new node would have is missing.
+    /// A label that a new node must have is missing.
     #[error("new node {node} lacks the label {key}")]
     MissingLabel {
         /// The node.
@@ -99,19 +99,19 @@ pub enum Violation {
         /// The label.
         key: String,
     },
-    /// More are bought of an offering than are left.
+    /// The plan buys more of an offering than its stock.
     #[error("{bought} nodes of type {instance_type} in {zone} are bought and {left} are left")]
     Stock {
         /// The type.
         instance_type: String,
         /// The zone.
         zone: String,
-        /// How many the plan buys.
+        /// Nodes that the plan buys.
         bought: usize,
-        /// How many are left.
+        /// Stock of the offering.
         left: u32,
     },
-    /// A node is bought for no pod.
+    /// A node is bought but gets no pod.
     #[error("new node {0} is bought for no pod")]
     EmptyNode(String),
     /// The types that could do for a node's pods are fewer than `minValues` asks for.
@@ -121,22 +121,22 @@ pub enum Violation {
         node: String,
         /// The label.
         key: String,
-        /// Values that are left open.
+        /// Number of values that the possible types have.
         found: usize,
-        /// Values asked for.
+        /// The required number of values.
         wanted: u32,
     },
 
-    /// The pods of a node ask for more than it has.
+    /// The pods of a node request more than is allocatable.
     #[error("the pods on node {node} ask for {asked} of {resource}, it has {allocatable}")]
     Resources {
         /// The node.
         node: String,
         /// The resource.
         resource: String,
-        /// The sum of all pods there.
+        /// The sum of the requests.
         asked: i64,
-        /// What pods can use.
+        /// The allocatable amount.
         allocatable: i64,
     },
     /// The node is not what the pod's selector and affinity ask for.
@@ -165,19 +165,19 @@ pub enum Violation {
         /// The key of the taint.
         taint: String,
     },
-    /// Two pods want one port of the host.
+    /// Two pods use the same host port.
     #[error("pods {pod} and {other} both want port {port} of node {node}")]
     HostPort {
         /// The pod.
         pod: String,
-        /// The other one.
+        /// The other pod.
         other: String,
         /// The node.
         node: String,
         /// The port.
         port: u16,
     },
-    /// Pods that must be near are not.
+    /// Required pod affinity is not met.
     #[error("pod {pod} on node {node} is not near the pods that its affinity asks for")]
     PodAffinity {
         /// The pod.
@@ -185,12 +185,12 @@ pub enum Violation {
         /// The node.
         node: String,
     },
-    /// Pods that must not be near are.
+    /// Required pod anti-affinity is not met.
     #[error("pod {pod} must not be with {other} in one {key}")]
     PodAntiAffinity {
-        /// The pod whose rule it is.
+        /// The pod with the rule.
         pod: String,
-        /// The other one.
+        /// The other pod.
         other: String,
         /// The label.
         key: String,
@@ -206,11 +206,11 @@ pub enum Violation {
         node: String,
         /// The label.
         key: String,
-        /// Pods in its domain.
+        /// Pods in the pod's domain.
         here: u64,
-        /// Pods in the least of the domains.
+        /// Pods in the domain with the fewest.
         least: u64,
-        /// How many more are allowed.
+        /// The constraint's `maxSkew`.
         max_skew: u32,
     },
     /// The node lacks the label over which the pod is spread.
@@ -224,14 +224,14 @@ pub enum Violation {
         key: String,
     },
 
-    /// A limit is exceeded by what is bought.
+    /// The new nodes exceed a limit.
     #[error("{of} would have {used} of {what}, its limit is {limit}")]
     Limit {
         /// The pool, or the cluster.
         of: String,
         /// The resource, `nodes` or `price`.
         what: String,
-        /// What all nodes would add up to.
+        /// The sum over all nodes.
         used: i128,
         /// The limit.
         limit: i128,
@@ -245,29 +245,29 @@ pub enum Violation {
         node: String,
         /// The pool of greater weight.
         pool: String,
-        /// What of it: a new node with room, or an instance type that its limits still allow.
+        /// What the pool could have used: a new node with free capacity, or an instance type that its limits allow.
         capacity: String,
     },
-    /// Too few nodes of a pool are left.
+    /// A pool falls below its minimum number of nodes.
     #[error("pool {pool} would have {left} nodes, its least is {least}")]
     MinNodes {
         /// The pool.
         pool: String,
-        /// Nodes that are left.
+        /// Nodes after the plan.
         left: u64,
-        /// Nodes that it never goes below.
+        /// The minimum.
         least: u64,
     },
 
-    /// A node is taken away twice.
+    /// A node is removed twice.
     #[error("node {0} is taken away twice")]
     RemovedTwice(String),
-    /// A node is taken away that may not be.
+    /// A node is removed that may not be.
     #[error("node {node} is taken away, but {why}")]
     NotRemovable {
         /// The node.
         node: String,
-        /// Why it may not be.
+        /// Why it may not be removed.
         why: &'static str,
     },
     /// A node is taken away for a reason that it does not give.
@@ -301,13 +301,13 @@ pub enum Violation {
         budget: String,
         /// Pods that would be evicted.
         evicted: u64,
-        /// What it allows.
+        /// Evictions that the budget allows.
         allowed: u32,
     },
     /// A pod would be evicted that several PodDisruptionBudgets are for.
     #[error("pod {0} would be evicted, and several PodDisruptionBudgets are for it")]
     SeveralBudgets(String),
-    /// More nodes of a pool go than its budgets allow.
+    /// More nodes of a pool are removed than its budgets allow.
     #[error("node {node} is taken away as {reason}, more than the budgets of its pool allow now")]
     PoolBudget {
         /// The node.
@@ -315,31 +315,31 @@ pub enum Violation {
         /// The reason.
         reason: &'static str,
     },
-    /// What comes in the place of underutilized nodes is not cheaper.
+    /// The replacement of underutilized nodes is not cheaper.
     #[error("what replaces node {0} is not cheaper")]
     NoSaving(String),
-    /// The savings of a removal are something else.
+    /// The savings of a removal are wrong.
     #[error("taking away node {node} is said to save {planned}, it saves {actual}")]
     Savings {
-        /// The first node.
+        /// The first node of the removal.
         node: String,
-        /// What the plan says.
+        /// The plan's figure.
         planned: i128,
-        /// What it is.
+        /// The correct figure.
         actual: i128,
     },
-    /// A new node comes in the place of two removals.
+    /// A new node is the replacement of two removals.
     #[error("new node {0} replaces twice")]
     ReplacesTwice(String),
 
-    /// A figure of the report is something else.
+    /// A figure of the report is wrong.
     #[error("the report says {what} is {reported}, it is {actual}")]
     Figure {
-        /// Which.
+        /// Name of the figure.
         what: &'static str,
-        /// What it says.
+        /// The report's figure.
         reported: u128,
-        /// What it is.
+        /// The correct figure.
         actual: u128,
     },
     /// The bound is above the cost.
@@ -350,21 +350,21 @@ pub enum Violation {
         /// The cost.
         cost: u128,
     },
-    /// The bound counts a node that goes.
+    /// The bound counts a node that the plan removes.
     #[error("the bound counts node {0}, which is taken away")]
     BoundCountsRemoved(String),
     /// A proof of the bound leaves out nodes that could stay.
     #[error("proof {index} of the bound does not have all nodes on offer that may go")]
     NotOnOffer {
-        /// Which.
+        /// Index of the proof.
         index: usize,
     },
-    /// A proof of the bound does not hold.
+    /// A proof of the bound is invalid.
     #[error("proof {index} of the bound does not hold: {error}")]
     Proof {
-        /// Which.
+        /// Index of the proof.
         index: usize,
-        /// Why.
+        /// Why it is invalid.
         error: CertificateError,
     },
 }

@@ -1,12 +1,12 @@
 //! Whether pools of greater weight are used first, as far as their limits go.
 //!
-//! A pod on a new node is in the wrong pool if it could move to one of greater weight with everything else as it is:
-//! to another new node with room for it, or to one more node that limits and stock allow. This is what can be asked
-//! without making a plan of one's own; it says nothing about which of several full pools is the best.
+//! A pod on a new node is in the wrong pool if it could move to a pool of greater weight with everything else
+//! unchanged: to another new node with free capacity, or to one more node that limits and stock allow. That can be
+//! checked without making another plan; it does not show which of several full pools is the best.
 //!
-//! Asked of pods that no rule between pods concerns and that want no port of the host, and of pools without
-//! `minValues`. Where the labels of one more node would be open, the pool gets the benefit of the doubt. Plans that take
-//! nodes away are left out: what replaces them has to be cheaper, whatever the weights.
+//! Checked for pods without topology rules and host ports, and for pools without `minValues`. If the labels of one more
+//! node would be open, the pool is given the benefit of the doubt. Plans that remove nodes are left out, because a
+//! replacement has to be cheaper whatever the weights are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ pub(super) fn may_differ(snapshot: &Snapshot) -> bool {
     snapshot.pools.windows(2).any(|pair| pair[0].weight != pair[1].weight)
 }
 
-/// Looks at the pods of every new node.
+/// Checks the pods of every new node.
 pub(super) fn check(cluster: &mut PlannedCluster<'_>, found: &mut Vec<Violation>) {
     if !cluster.plan.removals.is_empty() {
         return;
@@ -74,7 +74,7 @@ fn better(
     None
 }
 
-/// A new node of a pool with room for a pod.
+/// A new node of the pool with free capacity for a pod of the class.
 fn node_with_room(cluster: &mut PlannedCluster<'_>, pool: PoolId, class: ClassId) -> Option<String> {
     let first = cluster.snapshot.nodes.len();
     for number in 0..cluster.plan.new_nodes.len() {
@@ -98,7 +98,7 @@ fn node_with_room(cluster: &mut PlannedCluster<'_>, pool: PoolId, class: ClassId
     None
 }
 
-/// What limits and stock allow one more node of.
+/// The nodes that limits and stock allow in addition to the plan.
 struct OneMore {
     /// Capacity, nodes and price that each pool has in the end, nodes that leave included; the last is the sum.
     used: Vec<(Resources, u64, u128)>,
@@ -173,12 +173,12 @@ struct Prospect<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     Is(Option<Symbol>),
-    /// One of several values, to be chosen when it is bought.
+    /// One of several values, chosen at launch.
     Open,
 }
 
 impl Prospect<'_> {
-    /// Whether it could certainly hold one pod of a class.
+    /// Whether the node certainly could hold one pod of the class.
     fn could_hold(&self, class: &PodClass) -> bool {
         let symbols = &self.snapshot.symbols;
         let of_type = &self.snapshot.types[self.of.index()].labels;
@@ -207,7 +207,7 @@ impl Prospect<'_> {
         free.first_lacking(&class.requests).is_none()
     }
 
-    /// Whether it certainly satisfies one of several alternatives.
+    /// Whether the node certainly satisfies one of several alternatives.
     fn satisfies(&self, terms: &[Requirements]) -> bool {
         let symbols = &self.snapshot.symbols;
         let holds = |(key, wanted): (Symbol, &Requirement)| match self.label(key) {

@@ -1,14 +1,14 @@
 //! Whether a saving is worth the disruption, for pools with the policy `Balanced`: the share of the pool's cost that
-//! is saved must be at least half the share of its pods that is disturbed.
+//! the plan saves must be at least half the share of the pool's disruption cost that it causes.
 
 use super::cost::{NODE_DISRUPTION, pods_cost};
 use super::residents::Residents;
 use crate::model::{Consolidation, NodeId, PoolId, Snapshot};
 
-/// The least quotient of the two shares is one half.
+/// The share saved must be at least one part in this many of the share disturbed.
 const THRESHOLD: u128 = 2;
 
-/// What each pool costs, and how much it would disturb to take away all of it.
+/// Cost of each pool per hour, and the disruption cost of removing all its nodes.
 #[derive(Debug)]
 pub(super) struct Totals {
     pools: Vec<(u128, u128)>,
@@ -27,8 +27,8 @@ impl Totals {
         Self { pools }
     }
 
-    /// Whether every balanced pool that loses nodes finds the saving worth it. A saving over several pools is shared
-    /// out by what their nodes cost.
+    /// Whether the saving is worth the disruption for every pool with the policy `Balanced` that loses nodes. A saving
+    /// that spans several pools is split between them in proportion to the price of the nodes removed.
     pub(super) fn approve(&self, snapshot: &Snapshot, residents: &Residents, nodes: &[NodeId], savings: i128) -> bool {
         let Ok(savings) = u128::try_from(savings) else { return false };
         let price = |node: &NodeId| u128::from(snapshot.nodes[node.index()].price.unwrap_or(0));
@@ -54,7 +54,7 @@ fn disturbance(snapshot: &Snapshot, residents: &Residents, node: NodeId) -> u128
     u128::try_from(NODE_DISRUPTION + pods_cost(snapshot, residents, node)).unwrap_or(0)
 }
 
-/// As a floating number: the product of amounts of money exceeds every integer.
+/// As floating-point numbers, because the product of amounts of money exceeds every integer type.
 fn product(factors: &[u128]) -> f64 {
     factors.iter().map(|factor| *factor as f64).product()
 }

@@ -1,15 +1,16 @@
 //! A lower bound of the cost of every plan that may remove nodes.
 //!
-//! Nodes that may not go stay whatever is planned: they cost their price, and what is free on them is free. All others
-//! are on offer, each once at its own price, beside what can be bought. The pods on them, and those that wait and get
-//! a place, have to be on one or the other: that is a packing problem, with fewer rules than a plan has to keep, and
-//! what the kernel proves about it holds for every plan.
+//! Nodes that may not be removed stay in every plan: they cost their price, and their free capacity is free. Every
+//! other node is for sale once, at its own price, beside the offers of the market. The pods on those nodes, and the
+//! pending pods that the plan places, must be on one or the other. That is a packing problem with fewer rules than a
+//! plan has to keep, so what the kernel proves about it holds for every plan.
 //!
-//! What is there need not keep rules that it would have to keep if it came now. So a node holds what is on it, however
-//! small it is and whatever it says by its labels and taints; and pods that exclude each other on a host do so here
-//! only if nowhere two of them are together.
+//! Running pods need not meet rules that they would have to meet if they came now. So a node holds the pods that are on
+//! it whatever its size, labels and taints; and anti-affinity on the hostname counts only if no two of the pods that it
+//! separates share a node already.
 //!
-//! Where budgets let only some of a pool's nodes go, the others are rows of their own ([`keep_nodes`]).
+//! Where budgets let only some of a pool's nodes be removed, the nodes that must stay are rows of their own
+//! ([`keep_nodes`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,11 +21,11 @@ use crate::model::{ClassId, NodeId, NodeState, PoolId, ResourceId, Resources, Sn
 use crate::pack::{self, Amounts, BitSet, Certificate, MAX_RESOURCES, NodePrices, NodeProof, Problem, Proof};
 use crate::plan::{BoundProof, Plan};
 
-/// How much of its value a pod keeps where nodes that stay take a part of it.
+/// Shares of its value that a pod may keep when nodes that must stay take the rest, as numerator and denominator.
 const SHARES: [(u64, u64); 6] = [(1, 1), (3, 4), (1, 2), (1, 4), (1, 8), (0, 1)];
 
-/// The proof, at the start of a consolidation, when nothing is in the cluster state yet but what is there; none if no node
-/// may go.
+/// Proves the bound at the start of a consolidation, while the cluster state holds only the snapshot and the plan for
+/// pending pods. `None` means that no node may be removed.
 pub(super) fn prove(state: &mut State<'_>, plan: &Plan, budget: pack::Budget) -> Option<BoundProof> {
     let nodes = loose_nodes(state);
     if nodes.is_empty() {
@@ -40,7 +41,7 @@ pub(super) fn prove(state: &mut State<'_>, plan: &Plan, budget: pack::Budget) ->
     Some(BoundProof { problem, certificate, nodes })
 }
 
-/// What a plan costs at least, by a proof.
+/// The least cost of any plan that the proof allows, in nano-dollars per hour.
 pub(super) fn value(snapshot: &Snapshot, proof: &BoundProof) -> u128 {
     let loose: BTreeSet<NodeId> = proof.nodes.iter().copied().collect();
     let stays = |(index, node): &(usize, &crate::model::Node)| {
@@ -51,7 +52,8 @@ pub(super) fn value(snapshot: &Snapshot, proof: &BoundProof) -> u128 {
     staying + pack::verify(&proof.problem, &proof.certificate).unwrap_or(0)
 }
 
-/// Nodes that may go for some reason. That a pool would have too few may change when others are bought.
+/// Nodes that may be removed for some reason. A node that is only kept by its pool's minimum number of nodes counts as
+/// removable, because the plan may buy others for the pool.
 fn loose_nodes(state: &State<'_>) -> Vec<NodeId> {
     let may_go = |node: &NodeId| {
         matches!(state.accounts.reason(state.snapshot, *node), Ok(_) | Err(DisruptionBlocker::LeastNodes(_)))
@@ -59,22 +61,22 @@ fn loose_nodes(state: &State<'_>) -> Vec<NodeId> {
     (0..state.snapshot.nodes.len()).map(NodeId::from).filter(may_go).collect()
 }
 
-/// What packing looks at in a class.
+/// The properties of a class that matter to packing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RowKey {
-    /// Which of [`Rows::wants`].
+    /// Index into [`Rows::wants`].
     want: usize,
     request: Amounts,
     exclusive: Vec<u32>,
-    /// A class of which a node holds one pod.
+    /// The class itself if a node may hold only one of its pods.
     alone: Option<ClassId>,
 }
 
-/// Pods by what packing looks at.
+/// Pods grouped by [`RowKey`].
 struct Rows {
     dimensions: Vec<ResourceId>,
     rows: Vec<(RowKey, u64)>,
-    /// One class for each different set of nodes that will do.
+    /// One class for each distinct set of suitable nodes.
     wants: Vec<ClassId>,
     of_class: HashMap<ClassId, usize>,
 }
@@ -111,7 +113,7 @@ impl Rows {
         this
     }
 
-    /// The packing problem, and which of its bins are nodes of which pool.
+    /// The packing problem, and for each pool the bins that are its removable nodes.
     fn problem(&self, bins: Bins) -> (Problem, BTreeMap<PoolId, BitSet>) {
         let mut of_row = vec![BitSet::new(); self.rows.len()];
         let mut pools: BTreeMap<PoolId, BitSet> = BTreeMap::new();
@@ -138,7 +140,7 @@ impl Rows {
     }
 }
 
-/// Rules about the host that are broken already.
+/// Anti-affinity on the hostname that running pods violate already.
 struct Crowds {
     groups: BTreeSet<u32>,
     classes: BTreeSet<ClassId>,
@@ -175,23 +177,23 @@ impl Crowds {
     }
 }
 
-/// What nodes of one bin have in common.
+/// The properties that nodes of one bin share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct BinKey {
     capacity: Amounts,
-    /// Which of [`Rows::wants`] it suits.
+    /// Indexes into [`Rows::wants`]: the sets of suitable nodes that this bin belongs to.
     wants: BitSet,
-    /// Rows with pods on it that it would not suit now.
+    /// Rows with pods on the node already, whether or not the node would suit them now.
     present: BitSet,
-    /// The pool of a node that may go.
+    /// The pool of a removable node.
     pool: Option<PoolId>,
-    /// The price, where nodes with different prices share a name: of existing nodes.
+    /// The price, for existing nodes: those with different prices need different bins.
     price: Option<u64>,
-    /// The offer of which there are only so many.
+    /// The offer, if its stock is limited.
     stocked: Option<usize>,
 }
 
-/// Prices of bins, and how many nodes there are.
+/// Bins with their price in nano-dollars per hour, and how many nodes of each can be had.
 #[derive(Default)]
 struct Bins {
     bins: BTreeMap<BinKey, (u64, Option<u64>)>,
@@ -222,7 +224,7 @@ impl Bins {
         }
     }
 
-    /// Nodes that may go: with what is on them, and with what is free.
+    /// Adds the removable nodes, each with what its pods use and what is free on it.
     fn add_loose(&mut self, state: &mut State<'_>, rows: &Rows, nodes: &[NodeId]) {
         for &node in nodes {
             let spot = NodeSlotId(node.0);
@@ -249,7 +251,7 @@ impl Bins {
         }
     }
 
-    /// What is free on nodes that stay.
+    /// Adds the free capacity of nodes that stay.
     fn add_free_room(&mut self, state: &mut State<'_>, rows: &Rows, nodes: &[NodeId]) {
         let loose: BTreeSet<NodeId> = nodes.iter().copied().collect();
         for node in (0..state.snapshot.nodes.len()).map(NodeId::from).filter(|node| !loose.contains(node)) {
@@ -273,13 +275,14 @@ impl Bins {
     }
 }
 
-/// The wants that a node suits as it is.
+/// Indexes into [`Rows::wants`] for which the node is suitable as it is.
 fn suited(state: &mut State<'_>, rows: &Rows, spot: NodeSlotId) -> BitSet {
     let wants = rows.wants.iter().enumerate();
     wants.filter(|(_, class)| state.cluster.suits(**class, spot)).map(|(want, _)| want).collect()
 }
 
-/// Resources that some pod asks for, the most asked for if there are too many: without the others more fits.
+/// Resources that some pod requests; the most requested ones if there are more than the kernel counts. Leaving a
+/// resource out only lets more pods fit, so the bound stays valid.
 fn dimensions(state: &State<'_>, counts: &BTreeMap<ClassId, u64>) -> Vec<ResourceId> {
     let mut askers: BTreeMap<ResourceId, u64> = BTreeMap::new();
     for (class, count) in counts {
@@ -303,9 +306,9 @@ fn amounts(dimensions: &[ResourceId], resources: &Resources) -> Amounts {
     amounts
 }
 
-/// Proves the bound, with the nodes that must stay because budgets let only others go: for each such pool a row of as
-/// many as stay at least, one on each of its nodes. Whatever they are worth, pods are worth less: it is tried with
-/// several shares, and the best bound is kept.
+/// Proves the bound with the nodes that must stay because budgets protect them: each such pool gets a row with the
+/// minimum number of nodes that stay, one for each of its nodes. What those rows are worth has to be taken from the
+/// value of the pods, so several shares are tried and the best bound is kept.
 fn keep_nodes(
     state: &State<'_>,
     plain: Problem,
@@ -335,11 +338,11 @@ fn keep_nodes(
     }
 }
 
-/// Nodes of a pool that stay at least.
+/// The minimum number of a pool's nodes that stay.
 struct Kept {
     least: u64,
     bins: BitSet,
-    /// The price of the dearest of the cheapest so many.
+    /// The price of the node at position `least` when the pool's nodes are sorted by price, in nano-dollars per hour.
     price: u64,
 }
 
@@ -366,7 +369,8 @@ impl Kept {
     }
 }
 
-/// A certificate in which pods keep a share of their value, and nodes that stay get the rest of their price.
+/// A certificate in which pods keep a share of their value and the rows of nodes that stay get the remainder of the
+/// price.
 fn shared(whole: &Problem, of_pods: &Certificate, kept: &[Kept], (share, of): (u64, u64)) -> Option<Certificate> {
     let none = Proof::Prices { scale: 1, values: Vec::new(), prices: Vec::new(), bins: Vec::new() };
     let proof = if share == 0 { &none } else { &of_pods.proof };
@@ -386,7 +390,7 @@ fn shared(whole: &Problem, of_pods: &Certificate, kept: &[Kept], (share, of): (u
     bins.resize(whole.bins.len(), NodeProof::Nothing);
     for stays in kept {
         values.push(stays.price.checked_mul(*scale)?.checked_mul(of - share)?);
-        // A node that holds no pods can stay all the same.
+        // A node without pods may be one of those that stay, so its bin needs prices too.
         for bin in stays.bins.iter().filter(|&bin| bins[bin] == NodeProof::Nothing).collect::<Vec<_>>() {
             bins[bin] = NodeProof::Prices(prices.len() as u32);
         }

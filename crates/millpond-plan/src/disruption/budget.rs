@@ -1,37 +1,38 @@
-//! Disruption budgets: how many nodes of a pool may be disrupted now, and when that changes.
+//! Disruption budgets: how many nodes of a pool may be disrupted now, and when that number changes.
 //!
-//! Of the budgets that hold and are for the reason, the least counts; a percentage is of the pool's initialised nodes
-//! and rounds up. Nodes that leave already, for whatever reason, and nodes that are not ready use the budget up. A
-//! budget whose schedule cannot be understood allows nothing.
+//! Of the budgets that are active and apply to the reason, the smallest limit counts. A percentage is of the pool's
+//! initialized nodes and rounds up. Nodes that are being removed for any reason, and nodes that are not ready, use the
+//! budget up. A budget whose schedule is invalid allows nothing.
 //!
-//! Expiry keeps to budgets like every other reason. Karpenter's does not: there, a pool whose nodes were all made in
-//! one hour loses them all in one hour.
+//! Expiry respects budgets like every other reason. Karpenter's expiry ignores them, so a pool whose nodes were all
+//! created within one hour loses them all within one hour.
 
 use super::window::{ScheduleError, Window};
 use crate::model::{Budget, DisruptionReason, Node, NodeState, Nodes, Pool, PoolId, Seconds, Snapshot};
 
-/// How many changes of budgets are followed to find the next time that a node may go.
+/// Limit on the schedule changes that [`PoolBudgets::opens`] follows to find the next time at which a node may be
+/// removed.
 const MAX_CHANGES: usize = 1_000;
 
-/// What the budgets of a pool allow.
+/// How many nodes the budgets of a pool allow to be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowance {
-    /// Nodes that may be away at once; none for any number.
+    /// Nodes that may be disrupted at the same time; `None` means no limit.
     pub nodes: Option<u64>,
-    /// Which of the pool's budgets says so.
+    /// Index of the pool's budget that sets this limit.
     pub budget: Option<usize>,
-    /// Why that budget cannot be understood, if so.
+    /// Why the schedule of that budget is invalid, if it is.
     pub error: Option<ScheduleError>,
 }
 
-/// The budgets of a pool, understood.
+/// The budgets of a pool with their schedules parsed.
 #[derive(Debug)]
 pub struct PoolBudgets {
     budgets: Vec<(Budget, Result<Option<Window>, ScheduleError>)>,
 }
 
 impl PoolBudgets {
-    /// Understands the budgets of a pool.
+    /// Parses the schedules of a pool's budgets.
     pub fn new(pool: &Pool) -> Self {
         let understand = |budget: &Budget| {
             let window = budget.schedule.as_ref().map(Window::new).transpose();
@@ -40,7 +41,7 @@ impl PoolBudgets {
         Self { budgets: pool.disruption.budgets.iter().map(understand).collect() }
     }
 
-    /// What they allow at a time, of so many nodes.
+    /// The limit at time `now` for a pool with this many nodes.
     pub fn allowance(&self, nodes: u64, reason: DisruptionReason, now: Seconds) -> Allowance {
         let mut least = Allowance { nodes: None, budget: None, error: None };
         for (index, (budget, window)) in self.budgets.iter().enumerate() {
@@ -59,13 +60,13 @@ impl PoolBudgets {
         least
     }
 
-    /// When one of them begins or ends to hold after now.
+    /// The next time after `now` at which one of the budgets becomes active or inactive.
     pub fn next_change(&self, now: Seconds) -> Option<Seconds> {
         let windows = self.budgets.iter().filter_map(|(_, window)| window.as_ref().ok()?.as_ref());
         windows.filter_map(|window| window.next_change(now)).min()
     }
 
-    /// The first time from now on at which more than `busy` of so many nodes may be away.
+    /// The first time from `now` on at which more than `busy` of the pool's `nodes` may be disrupted.
     pub fn opens(&self, nodes: u64, busy: u64, reason: DisruptionReason, now: Seconds) -> Option<Seconds> {
         let mut time = now;
         for _ in 0..MAX_CHANGES {
@@ -79,7 +80,7 @@ impl PoolBudgets {
 }
 
 impl Nodes {
-    /// So many of a pool's nodes.
+    /// The limit for a pool with this many nodes.
     fn of(self, nodes: u64) -> u64 {
         match self {
             Self::Count(count) => count,
@@ -88,7 +89,7 @@ impl Nodes {
     }
 }
 
-/// The first mistake in the schedules of a pool's budgets, with the budget's place.
+/// The first invalid schedule among a pool's budgets, with the index of its budget.
 pub fn first_mistake(budgets: &[Budget]) -> Option<(usize, ScheduleError)> {
     let schedules = budgets.iter().enumerate().filter_map(|(index, budget)| Some((index, budget.schedule.as_ref()?)));
     schedules.map(|(index, schedule)| (index, Window::new(schedule))).find_map(|(index, window)| {
@@ -97,7 +98,7 @@ pub fn first_mistake(budgets: &[Budget]) -> Option<(usize, ScheduleError)> {
     })
 }
 
-/// What is left of all budgets while a plan is made.
+/// What the budgets of all pools still allow while a plan is made.
 #[derive(Debug)]
 pub struct BudgetLedger {
     pools: Vec<PoolLedger>,
@@ -108,16 +109,16 @@ struct PoolLedger {
     budgets: PoolBudgets,
     nodes: u64,
     busy: u64,
-    /// By reason, in the order of [`REASONS`].
+    /// In the order of [`REASONS`].
     allowances: [Allowance; 4],
 }
 
-/// All reasons, in the order of the enum.
+/// All reasons, in the order of the enum, so that `reason as usize` is the index.
 pub const REASONS: [DisruptionReason; 4] =
     [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Expired, DisruptionReason::Underutilized];
 
 impl BudgetLedger {
-    /// What the budgets allow now.
+    /// Counts the nodes of each pool and evaluates its budgets at the snapshot's time.
     pub fn new(snapshot: &Snapshot) -> Self {
         let mut counts = vec![(0, 0); snapshot.pools.len()];
         for node in &snapshot.nodes {
@@ -134,40 +135,41 @@ impl BudgetLedger {
         Self { pools: snapshot.pools.iter().zip(counts).map(pool).collect() }
     }
 
-    /// What a pool allows for a reason, before what is used up.
+    /// The limit of a pool for a reason, without subtracting the nodes that are disrupted already.
     pub fn allowance(&self, pool: PoolId, reason: DisruptionReason) -> &Allowance {
         &self.pools[pool.index()].allowances[reason as usize]
     }
 
-    /// Nodes of the pool that use its budgets up.
+    /// Nodes of the pool that are being removed or are not ready.
     pub fn busy(&self, pool: PoolId) -> u64 {
         self.pools[pool.index()].busy
     }
 
-    /// How many more nodes may go for a reason; none for any number.
+    /// How many more nodes may be disrupted for a reason; `None` means no limit.
     pub fn left(&self, pool: PoolId, reason: DisruptionReason) -> Option<u64> {
         let allowed = self.allowance(pool, reason).nodes?;
         Some(allowed.saturating_sub(self.busy(pool)))
     }
 
-    /// Takes one node away, if that is allowed. All reasons share what is used up.
+    /// Counts one more node as disrupted if the budget allows it, and returns whether it did. All reasons share the
+    /// count.
     pub fn take(&mut self, pool: PoolId, reason: DisruptionReason) -> bool {
         let free = self.left(pool, reason) != Some(0);
         self.pools[pool.index()].busy += u64::from(free);
         free
     }
 
-    /// A node stays after all.
+    /// Reverts [`Self::take`]: the node stays.
     pub fn give_back(&mut self, pool: PoolId) {
         self.pools[pool.index()].busy -= 1;
     }
 
-    /// It goes after all.
+    /// Counts a node as disrupted again after [`Self::give_back`], without asking the budget.
     pub(super) fn take_back(&mut self, pool: PoolId) {
         self.pools[pool.index()].busy += 1;
     }
 
-    /// When the next node of a pool may go for a reason.
+    /// When the budgets next allow a node of the pool to be disrupted for a reason.
     pub fn opens(&self, pool: PoolId, reason: DisruptionReason, now: Seconds) -> Option<Seconds> {
         let ledger = &self.pools[pool.index()];
         ledger.budgets.opens(ledger.nodes, ledger.busy, reason, now)

@@ -1,5 +1,5 @@
-//! Consolidation: which nodes go, what comes in their place, and where their pods move. Pods that wait have been
-//! planned before; this works on the result.
+//! Consolidation: which nodes are removed, what replaces them, and where their pods move. It starts from the plan for
+//! pending pods.
 //!
 //! ```text
 //! empty ─▶ drifted, expired ─▶ ┌ delete: one node after the other into room elsewhere ┐ ─▶ Outcome
@@ -8,16 +8,17 @@
 //! ```
 //!
 //! Every step is tried in the cluster state with all rules and undone if it fails or saves too little, so budgets and
-//! PodDisruptionBudgets hold for all steps together. A pod that was moved to a node which goes later is moved on:
-//! only where it ends up counts.
+//! PodDisruptionBudgets hold for all steps together. If the node that a pod moved to is removed in a later step, the
+//! pod moves again; only its last node counts.
 //!
-//! **Order.** Nodes that cost most for what is on them go first ([`value`](super::value)); among equals the zone that
-//! has most nodes of the pool gives one up. Pods move to nodes that stay anyway, then to those that are best used.
+//! **Order.** Nodes whose price is highest compared with the value of their pods are tried first
+//! ([`value`](super::value)); among equals, a node of the zone that has most nodes of the pool. Pods move to nodes that
+//! stay anyway first, then to the best used ones.
 //!
 //! **Savings.** A node that is deleted saves its price. A replacement must save at least a twentieth of what it
-//! replaces: less is within what planning anew may vary by, and pods would move to and fro. Of groups that save about
-//! as much the smallest is taken, and a node whose stay costs nothing stays. For pools with the policy `Balanced` see
-//! [`balanced`](super::balanced).
+//! replaces: smaller savings are within the variation of replanning, and pods would move back and forth. Of groups with
+//! about equal savings the smallest is taken, and a node whose removal adds nothing to the saving stays. For pools with
+//! the policy `Balanced` see [`balanced`](super::balanced).
 
 use super::eligible::DisruptionBlocker;
 use super::planner::Planner;
@@ -25,25 +26,26 @@ use crate::market::Market;
 use crate::model::{DisruptionReason, Snapshot};
 use crate::plan::{Outcome, Settings};
 
-/// Passes over all nodes; each but the last found something.
+/// Limit on passes over all nodes. A pass that changes nothing ends the loop earlier.
 const MAX_ROUNDS: usize = 4;
-/// Pods of outdated nodes rather move to nodes that are used as much as this, in millionths.
+/// Pods of drifted and expired nodes first look for nodes that are used at least this much, in millionths of their
+/// price.
 const HALF_USED: u128 = 500_000;
 
-/// A finished consolidation.
+/// The result of a consolidation.
 #[derive(Debug)]
 pub struct Consolidated {
-    /// The plan with its removals.
+    /// The plan for pending pods, extended by the removals.
     pub outcome: Outcome,
-    /// Why each node stays, by node; none for those that go.
+    /// Why each node stays, by node; `None` for those that are removed.
     pub kept: Vec<Option<DisruptionBlocker>>,
 }
 
-/// Takes nodes away on top of a plan for the pods that wait.
+/// Removes and replaces nodes on top of a plan for pending pods.
 pub fn consolidate(snapshot: &Snapshot, market: &Market, outcome: Outcome, settings: &Settings) -> Consolidated {
     let mut planner = Planner::new(snapshot, market, &outcome.plan, settings);
     planner.remove_empty();
-    // At first not into nodes that are likely to go next, then wherever there is room.
+    // The first pass avoids nodes that are likely to be removed next; the second takes any node with free capacity.
     for least_used in [HALF_USED, 0] {
         planner.rebuild_receivers(least_used);
         planner.replace_outdated(DisruptionReason::Drifted);

@@ -3,10 +3,11 @@
 use super::residents::Residents;
 use crate::model::{NodeId, PodClass, Snapshot};
 
-/// What taking a node away costs by itself: to cordon it, to drain it, to wait for another. As much as one pod.
+/// The cost of removing a node apart from its evictions: cordon, drain, and waiting for the replacement. Equal to one
+/// ordinary pod.
 pub const NODE_DISRUPTION: i64 = 1_000;
 
-/// The eviction of a pod: one, more for a high priority or deletion cost, less for low ones.
+/// The cost of evicting a pod: one ordinary pod's, more for a high priority or deletion cost, less for low ones.
 ///
 /// `clamp(1 + deletionCost / 2²⁷ + priority / 2²⁵, −10, 10)`, in thousandths, rounded down.
 pub fn eviction_cost(class: &PodClass) -> i64 {
@@ -14,8 +15,8 @@ pub fn eviction_cost(class: &PodClass) -> i64 {
     (1_000 * units).div_euclid(1 << 27).clamp(-10_000, 10_000)
 }
 
-/// The evictions of a node's pods that need another place. A pod that would rather go than stay counts nothing:
-/// it does not make up for the others.
+/// The cost of evicting a node's pods that have to move. A pod with a negative cost counts as zero, so that it does not
+/// offset the others.
 pub fn pods_cost(snapshot: &Snapshot, residents: &Residents, node: NodeId) -> i64 {
     let classes = residents.mover_classes(snapshot, node);
     classes.map(|class| eviction_cost(&snapshot.classes[class.index()]).max(0)).sum()

@@ -1,5 +1,5 @@
-//! Cron expressions: five fields or a name such as `@daily`. Parsing, and matching on a clock without jumps; what
-//! clocks of time zones do is [`window`](super::window)'s business.
+//! Cron expressions: five fields or a name such as `@daily`. This module parses them and matches them on a clock
+//! without jumps; [`window`](super::window) handles the clock changes of time zones.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -7,10 +7,10 @@ use jiff::tz::Offset;
 
 use crate::model::Seconds;
 
-/// How many days may lie between two hits: 29 February is missing in years such as 2100.
+/// The longest gap between two matches, in days: years such as 2100 have no 29 February.
 const LONGEST_PAUSE_DAYS: i64 = 8 * 366;
 
-/// When something happens, in the local time of some place.
+/// A parsed cron expression. Its times are local times of some zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cron {
     minutes: u64,
@@ -18,12 +18,12 @@ pub struct Cron {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// With both days restricted, one of them is enough; otherwise both must hold.
+    /// If both day fields are restricted, a day needs to match only one of them; otherwise it must match both.
     either_day: bool,
     every_hour: bool,
 }
 
-/// What is wrong with a cron expression, and where.
+/// Why a cron expression is invalid, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}, at column {column} of `{text}`")]
 pub struct CronError {
@@ -50,12 +50,12 @@ const FIELDS: [Field; 5] = [
     Field { name: "hour", first: 0, last: 23, names: &[] },
     Field { name: "day of the month", first: 1, last: 31, names: &[] },
     Field { name: "month", first: 1, last: 12, names: &MONTHS },
-    // Seven is Sunday too.
+    // Seven is accepted as Sunday.
     Field { name: "day of the week", first: 0, last: 7, names: &WEEKDAYS },
 ];
 
 impl Cron {
-    /// Reads an expression.
+    /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let fail = |column: usize, message: String| CronError { text: text.to_owned(), column, message };
         let parts = words(text);
@@ -97,12 +97,12 @@ impl Cron {
         Ok(cron)
     }
 
-    /// Whether it names every hour: then an hour that a clock leaves out is not missed.
+    /// Whether the expression matches every hour. Then an hour that a clock change leaves out is not missed.
     pub fn every_hour(&self) -> bool {
         self.every_hour
     }
 
-    /// The last hit from `floor` to `local`, both of them seconds of a clock without jumps that showed 1970 at zero.
+    /// The last match from `floor` to `local`. Both are seconds of a clock without jumps that showed 1970 at zero.
     pub fn last_hit(&self, floor: Seconds, local: Seconds) -> Option<Seconds> {
         let floor = floor.max(local.saturating_sub(LONGEST_PAUSE_DAYS * 86_400));
         let mut date = date_of(local)?;
@@ -122,12 +122,12 @@ impl Cron {
         None
     }
 
-    /// The first hit from `local` until before `ceiling`.
+    /// The first match at or after `local` and before `ceiling`.
     pub fn next_hit(&self, local: Seconds, ceiling: Seconds) -> Option<Seconds> {
         let ceiling = ceiling.min(local.saturating_add(LONGEST_PAUSE_DAYS * 86_400));
         let mut date = date_of(local)?;
         let last = date_of(ceiling)?;
-        // A minute that has begun is past.
+        // A match is at the start of its minute, so a minute that has begun is past.
         let mut from = (local.rem_euclid(86_400) + 59) / 60;
         while date <= last {
             let in_month = bit(self.months, date.month());
@@ -162,7 +162,7 @@ impl Cron {
         if self.either_day { day || weekday } else { day && weekday }
     }
 
-    /// The last minute of a day that it names, not after `limit`.
+    /// The last matching minute of a matching day, not after `limit`.
     fn last_minute(&self, limit: i64) -> Option<i64> {
         let (hour, minute) = (limit / 60, limit % 60);
         let in_hour = last_bit(self.minutes, minute).filter(|_| self.hours >> hour & 1 == 1);
@@ -173,7 +173,7 @@ impl Cron {
         Some(earlier * 60 + last_bit(self.minutes, 59)?)
     }
 
-    /// The first minute of a day that it names, not before `from`.
+    /// The first matching minute of a matching day, not before `from`.
     fn first_minute(&self, from: i64) -> Option<i64> {
         let (hour, minute) = (from / 60, from % 60);
         let in_hour = first_bit(self.minutes, minute).filter(|_| self.hours >> hour & 1 == 1);
@@ -207,7 +207,7 @@ fn start_of(date: Date) -> Option<Seconds> {
     Some(Offset::UTC.to_timestamp(date.at(0, 0, 0, 0)).ok()?.as_second())
 }
 
-/// The words of a text, each with the column that it starts in.
+/// The words of a text, each with its column.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let column = |part: &str| text[..part.as_ptr() as usize - text.as_ptr() as usize].chars().count() + 1;
     text.split_whitespace().map(|part| (column(part), part)).collect()
@@ -229,7 +229,8 @@ fn unknown_name(name: &str) -> String {
 }
 
 impl Field {
-    /// The set of a field, and whether it is every value without a step. An error has its place in the text.
+    /// The values of a field as a bit set, and whether the field is a star without a step. An error carries its offset
+    /// in the text.
     fn parse(&self, text: &str) -> Result<(u64, bool), (usize, String)> {
         let mut set = 0;
         let mut all = false;
@@ -257,7 +258,7 @@ impl Field {
                 return Err((step_at, format!("`{step}` is not a step for the {}", self.name)));
             }
         };
-        // Seven is a second name of Sunday, not a day after Saturday.
+        // Seven is a second name of Sunday, not the day after Saturday.
         let full = if self.last == 7 { 6 } else { self.last };
         let (first, last) = if matches!(range, "*" | "?") {
             (self.first, full)
@@ -300,7 +301,7 @@ mod tests {
         seconds.map_or("never".to_owned(), |seconds| Timestamp::from_second(seconds).unwrap().to_string())
     }
 
-    /// From a Monday.
+    /// The expressions are matched from this Monday on.
     const NOW: &str = "2026-03-02T10:07:30Z";
 
     #[test]

@@ -1,10 +1,10 @@
-//! Where pods come again that rules between pods about zones, racks and the like concern: in the domains that they are
-//! in, as long as kube-scheduler lets them.
+//! Chooses zones, racks and other domains for pods that have to move and that topology rules concern: each stays in its
+//! domain as long as kube-scheduler would allow that.
 //!
-//! By now it may not: since they were bound, pods that their spread counts have come or gone, others that they need have
-//! left, or nothing is sold there any more. A trial run shows it: all pods are counted where they were, and each pod that
-//! the rules refuse there is assigned to another domain that they allow, one pod after the other. The trial run leaves
-//! the cluster state as it was.
+//! kube-scheduler may no longer allow it: since a pod was bound, pods that its spread counts may have come or gone,
+//! pods that it needs nearby may have left, or its zone may have no offering any more. A trial run finds out: all pods
+//! are counted in their present domains, and each pod that the rules refuse there is assigned to another domain that
+//! they allow, one pod after the other. The trial run leaves the cluster state as it was.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,14 @@ use crate::plan::Rule;
 use crate::symbol::Symbol;
 use crate::topology::{Domain, TopologyNode};
 
-/// Labels other than the hostname that rules between pods are about, with their values.
+/// Labels other than the hostname that topology rules name, with their values.
 pub(super) type Domains = Vec<(Symbol, Option<Symbol>)>;
 
-/// Pods by class and by the domains that they come again in.
+/// Pods by class and by the domains that they are to be scheduled in.
 pub(super) type Groups = BTreeMap<(ClassId, Domains), Vec<PodId>>;
 
-/// Groups pods for which some of these offers are bought. Fails with a pod that the rules allow in no domain.
+/// Groups pods for which some of these offers are to be bought. Returns a pod as the error if the rules allow it in no
+/// domain.
 pub(super) fn groups(state: &mut State<'_>, offers: &BitSet, pods: &[PodId]) -> Result<Groups, DisruptionBlocker> {
     let mut groups = Groups::new();
     for &pod in pods {
@@ -44,11 +45,11 @@ pub(super) fn groups(state: &mut State<'_>, offers: &BitSet, pods: &[PodId]) -> 
     dealt.map(|()| groups)
 }
 
-/// Leaves those offers that are in the domains.
+/// Keeps only the offers that are in the domains.
 pub(super) fn keep_inside(offers: &mut BitSet, domains: &Domains, market: &Market) {
     for (key, value) in domains {
         let same = market.values(*key).find(|(known, _)| Some(*known) == *value).map(|(_, offers)| offers);
-        // A pod in no domain stays in none.
+        // A pod whose node lacks the label stays on nodes without it.
         match same {
             Some(same) => offers.intersect(same),
             None => market.values(*key).for_each(|(_, offers_of)| offers.subtract(offers_of)),
@@ -68,22 +69,22 @@ fn domains(keys: &[Symbol], labels: &Labels) -> Domains {
     keys.iter().map(|key| (*key, labels.get(*key))).collect()
 }
 
-/// Pods where they could come again, counted until that is decided.
+/// The trial run: pods are counted where they could be scheduled again until each has a domain.
 struct Rehearsal<'a, 's> {
     state: &'a mut State<'s>,
-    /// What can be had.
+    /// Offers that can be bought.
     offers: &'a BitSet,
-    /// How many of the pods are on each node: without any, a domain need not be there.
+    /// How many of the pods are on each node; a node without any no longer makes its domain exist.
     nodes: BTreeMap<u32, u32>,
     seats: BTreeMap<PodId, TopologyNode<'s>>,
 }
 
-/// A pod that cannot come again where it was.
+/// A pod that cannot be scheduled in its present domain.
 struct Refused {
     pod: PodId,
-    /// Where it was.
+    /// Its present domain.
     before: Domains,
-    /// The rule against it, if it is not just that nothing can be had there.
+    /// The topology rule that refuses it; `None` means that no offer is available in the domain.
     rule: Option<Rule>,
 }
 
@@ -120,7 +121,7 @@ impl<'s> Rehearsal<'_, 's> {
         }
     }
 
-    /// Takes out the pods that could not be scheduled again where they were.
+    /// Removes and returns the pods that cannot be scheduled in their present domain.
     fn take_refused(&mut self, groups: &mut Groups) -> Vec<Refused> {
         let mut refused = Vec::new();
         for ((class, domains), pods) in groups.iter_mut().filter(|((_, domains), _)| !domains.is_empty()) {
@@ -130,7 +131,7 @@ impl<'s> Rehearsal<'_, 's> {
                 self.unseat(pod);
                 let rule = self.state.cluster.topology().check_besides_host(*class, place).err();
                 if sold && rule.is_none() {
-                    // What holds for one pod of a group holds for all.
+                    // Pods of one group are equal, so the result for one holds for all.
                     self.seat(pod, place);
                     break;
                 }
@@ -153,9 +154,9 @@ impl<'s> Rehearsal<'_, 's> {
         offers
     }
 
-    /// Deals pods to other domains.
+    /// Assigns pods to other domains.
     fn deal(&mut self, mut refused: Vec<Refused>, groups: &mut Groups) -> Result<(), DisruptionBlocker> {
-        // Those that must be near others come after them.
+        // Pods with required affinity come after the pods that they may need.
         refused.sort_by_key(|refused| self.state.cluster.topology().must_be_near(self.state.class(refused.pod)));
         let mut choices = BTreeMap::new();
         for refused in refused {
@@ -163,7 +164,7 @@ impl<'s> Rehearsal<'_, 's> {
             let choices = choices.entry(class).or_insert_with(|| self.choices(class));
             let chosen = self.choose(&refused, choices);
             let (domains, offer) = chosen.map_err(|rule| DisruptionBlocker::NoPlace(refused.pod, rule))?;
-            // Each on a node of its own: here only domains count.
+            // Each pod gets a hypothetical node of its own: here only domains count, not capacity.
             let spot = self.state.cluster.len() + self.nodes.len();
             self.seat(refused.pod, self.state.cluster.place_on(offer, spot as u32));
             groups.entry((class, domains)).or_default().push(refused.pod);
@@ -171,7 +172,7 @@ impl<'s> Rehearsal<'_, 's> {
         Ok(())
     }
 
-    /// Domains in which the class could be bought a node, each with one such offer.
+    /// Domains in which a node can be bought for the class, each with one offer.
     fn choices(&mut self, class: ClassId) -> BTreeMap<Domains, usize> {
         let offers = self.suiting(class);
         let keys = keys(self.state, class);
@@ -182,8 +183,8 @@ impl<'s> Rehearsal<'_, 's> {
         choices
     }
 
-    /// Of the domains that the rules allow those that change least, then the emptiest. If there are none, the rule that
-    /// is in the way.
+    /// Of the domains that the rules allow, those that change the fewest labels; among these, the one with the fewest
+    /// pods. The error is the rule that excludes all of them.
     fn choose(&self, refused: &Refused, choices: &BTreeMap<Domains, usize>) -> Result<(Domains, usize), Rule> {
         let (class, snapshot) = (self.state.class(refused.pod), self.state.snapshot);
         let topology = self.state.cluster.topology();
@@ -192,7 +193,7 @@ impl<'s> Rehearsal<'_, 's> {
         let best = allowed.min_by_key(|(domains, _)| {
             let changed = domains.iter().zip(&refused.before).filter(|(new, old)| new != old).count();
             let values = || domains.iter().filter_map(|(key, value)| Some((*key, Domain::value((*value)?))));
-            // A domain that comes into being is one without pods, to which all others are compared.
+            // A domain without nodes so far comes into being with no pods, and a spread compares all others with it.
             let new = values().any(|(key, domain)| !topology.knows(class, key, domain));
             let load: u64 = values().map(|(key, domain)| topology.load(class, key, domain)).sum();
             let text = |symbol: &Symbol| snapshot.text(*symbol);
@@ -203,13 +204,13 @@ impl<'s> Rehearsal<'_, 's> {
         let against = || choices.values().filter_map(|offer| check(*offer).err()).min();
         match best {
             Some((domains, offer)) => Ok((domains.clone(), *offer)),
-            // Where nothing is sold at all no rule between pods is to blame.
+            // Without any offer for the class, no topology rule is to blame.
             None if choices.is_empty() => Err(Rule::Resources),
             None => Err(refused.rule.or_else(against).unwrap_or(Rule::Resources)),
         }
     }
 
-    /// Forgets it all.
+    /// Reverts the trial run.
     fn end(mut self) {
         while let Some((&pod, _)) = self.seats.first_key_value() {
             self.unseat(pod);

@@ -1,4 +1,4 @@
-//! Whether a node may be disrupted at all, before anything is known about where its pods would go.
+//! Whether a node may be disrupted, judged before a place for its pods is looked for.
 
 use std::collections::BTreeSet;
 
@@ -16,80 +16,80 @@ use crate::plan::{Plan, Rule, Target};
 /// Why a node cannot be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisruptionBlocker {
-    /// No pool bought it.
+    /// The node belongs to no pool.
     Unmanaged,
-    /// It goes already.
+    /// The node is being removed already.
     Leaving,
-    /// It is not there yet.
+    /// The node is still starting.
     Starting,
-    /// It never became ready for pods.
+    /// The node has never been initialized.
     NotInitialized,
     /// The node has the annotation `karpenter.sh/do-not-disrupt`.
     NodeDoNotDisrupt,
-    /// A pod has the annotation `karpenter.sh/do-not-disrupt`, until then.
+    /// A pod has the annotation `karpenter.sh/do-not-disrupt`; the time is when it stops to apply.
     PodDoNotDisrupt(PodId, Option<Seconds>),
     /// A pod without a controller runs on it.
     PodWithoutOwner(PodId),
-    /// Room is kept on it for a pod.
+    /// The node is nominated for a pod.
     RoomKept(PodId),
-    /// The plan itself puts pods that wait on it.
+    /// The plan puts pending pods on it.
     Promised,
-    /// Room is kept on it for capacity buffers only.
+    /// The node is kept for the pods of capacity buffers only.
     Buffer,
-    /// A pod that rules of others look at is still going away.
+    /// A pod that topology rules of other pods count is still terminating.
     PodEnding(PodId),
-    /// A pod is covered by a PodDisruptionBudget that allows no eviction, or no more.
+    /// A PodDisruptionBudget allows no eviction of a pod, or no further one.
     Evictions(PodId, EvictionRefusal),
-    /// The reason does not apply: it has pods.
+    /// Emptiness does not apply: the node has pods.
     NotEmpty,
-    /// The reason does not apply: it has no pods.
+    /// Underutilization does not apply: the node has no pods.
     IsEmpty,
-    /// The reason does not apply: it is what its pool asks for.
+    /// Drift does not apply: the node is what its pool would launch.
     NotDrifted,
-    /// It has drifted a moment ago; it is left alone until then.
+    /// The node drifted a moment ago and is left alone until this time.
     DriftedLately(Seconds),
-    /// The reason does not apply: its age is below the pool's limit, reached then.
+    /// Expiry does not apply: the node reaches its pool's age limit at this time.
     NotExpired(Option<Seconds>),
     /// The pool has a fixed number of nodes.
     FixedSize,
-    /// The pool's nodes are not consolidated.
+    /// Consolidation is disabled for the pool.
     ConsolidationOff,
-    /// Pods came or went lately; it is left alone until then.
+    /// Pods came or left recently; `consolidateAfter` protects the node until this time.
     Unsettled(Seconds),
-    /// The pool gives up empty nodes only.
+    /// The pool's consolidation policy removes empty nodes only.
     OnlyWhenEmpty,
-    /// The pool's budgets are used up, until then as far as can be seen.
+    /// The pool's disruption budgets are used up.
     Budget {
-        /// How many nodes may be away at once.
+        /// Nodes that the budget allows to be disrupted at a time.
         allowed: u64,
-        /// How many are, or are not ready.
+        /// Nodes that are being removed or are not ready.
         busy: u64,
-        /// Which of the pool's budgets.
+        /// Index of the budget that sets the limit.
         budget: usize,
-        /// When another one may go.
+        /// When the next node may be disrupted; `None` means that no such time is in sight.
         opens: Option<Seconds>,
-        /// Why the budget cannot be understood, if so.
+        /// Why the schedule of the budget is invalid, if it is.
         error: Option<String>,
     },
-    /// The pool would go below its least number of nodes.
+    /// The pool would fall below its minimum number of nodes.
     LeastNodes(u64),
-    /// Its price is not known, nor so whether anything would be saved.
+    /// The price of the node is not known, so no saving can be computed.
     Unpriced,
-    /// A pod has no other place.
+    /// A pod cannot be scheduled anywhere else.
     NoPlace(PodId, Rule),
-    /// No other way to run its pods costs less.
+    /// No cheaper way to run its pods was found.
     NoSaving,
-    /// What would be saved is not worth the disruption (policy `Balanced`).
+    /// The saving is not worth the disruption (policy `Balanced`).
     NotWorthwhile,
 }
 
-/// A number and what it counts.
+/// A number with its noun in the right form.
 fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 impl DisruptionBlocker {
-    /// Its name in reports.
+    /// The variant's name in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unmanaged => "Unmanaged",
@@ -122,12 +122,12 @@ impl DisruptionBlocker {
         }
     }
 
-    /// Whether it says only that a reason has nothing to do with the node.
-    pub fn beside_the_point(&self) -> bool {
+    /// Whether the blocker only says that a reason does not apply to the node.
+    pub fn is_inapplicable(&self) -> bool {
         matches!(self, Self::NotEmpty | Self::IsEmpty | Self::NotDrifted | Self::NotExpired(_))
     }
 
-    /// One sentence, without its final period.
+    /// The blocker as one sentence, without a final period.
     pub fn sentence(&self, snapshot: &Snapshot) -> String {
         let pod = |pod: &PodId| snapshot.pod_name(*pod);
         let budget_name = |index: u32| snapshot.disruption_budgets[index as usize].name.as_str();
@@ -201,28 +201,28 @@ impl DisruptionBlocker {
     }
 }
 
-/// A moment as people and Kubernetes write it.
+/// A time in RFC 3339, as Kubernetes writes it.
 fn time(seconds: Seconds) -> String {
     Timestamp::from_second(seconds).map_or_else(|_| "the end of time".to_owned(), |moment| moment.to_string())
 }
 
-/// What is asked about nodes while a plan is made.
+/// The accounts that are consulted and charged while a plan removes nodes.
 #[derive(Debug)]
 pub struct Accounts {
     /// Pods by node.
     pub residents: Residents,
-    /// What pools' budgets still allow.
+    /// What disruption budgets of pools still allow.
     pub budgets: BudgetLedger,
     /// What PodDisruptionBudgets still allow.
     pub evictions: EvictionLedger,
-    /// Nodes that each pool would have.
+    /// Nodes that each pool would have under the plan so far.
     pub nodes: Vec<u64>,
-    /// Nodes on which a plan keeps room for buffers.
+    /// Nodes on which the plan places pods of capacity buffers.
     buffered: BTreeSet<NodeId>,
 }
 
 impl Accounts {
-    /// At the start of a plan.
+    /// The accounts at the start of a plan.
     pub fn new(snapshot: &Snapshot) -> Self {
         let mut nodes = vec![0; snapshot.pools.len()];
         for node in &snapshot.nodes {
@@ -239,7 +239,7 @@ impl Accounts {
         }
     }
 
-    /// Takes note of the nodes on which a plan keeps room for buffers: as long as it does, they are not empty.
+    /// Records the nodes on which a plan places pods of capacity buffers. While it does, they do not count as empty.
     pub fn keep_buffers(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let kept = plan.placements.iter().filter(|(pod, _)| snapshot.class_of(*pod).is_buffer());
         self.buffered.extend(kept.filter_map(|(_, target)| match target {
@@ -248,21 +248,21 @@ impl Accounts {
         }));
     }
 
-    /// The reason for which a node may be considered: the first that applies and that nothing forbids.
+    /// The first reason that applies and that nothing blocks.
     pub fn reason(&self, snapshot: &Snapshot, node: NodeId) -> Result<DisruptionReason, DisruptionBlocker> {
         let mut first = None;
         for reason in ORDER {
             match self.eligible(snapshot, node, reason) {
                 Ok(_) => return Ok(reason),
-                // The most telling refusal is of a reason that applies.
-                Err(blocker) if first.is_none() && !blocker.beside_the_point() => first = Some(blocker),
+                // Report the blocker of the first reason that applies.
+                Err(blocker) if first.is_none() && !blocker.is_inapplicable() => first = Some(blocker),
                 Err(_) => {}
             }
         }
         Err(first.unwrap_or(DisruptionBlocker::NoSaving))
     }
 
-    /// Whether a node may be considered for a reason; its pool if so.
+    /// Whether a node may be considered for a reason; returns its pool if so.
     pub fn eligible(
         &self,
         snapshot: &Snapshot,
@@ -276,8 +276,8 @@ impl Accounts {
         Ok(pool)
     }
 
-    /// Whether nothing blocks the disruption: neither the node nor its pods opt out, and budgets allow one more. Does not
-    /// check whether the reason applies.
+    /// Whether nothing blocks the disruption: neither the node nor its pods opt out, and budgets allow one more. Does
+    /// not check whether the reason applies.
     pub fn check_rules(
         &self,
         snapshot: &Snapshot,
@@ -289,21 +289,21 @@ impl Accounts {
         if of.do_not_disrupt {
             return Err(DisruptionBlocker::NodeDoNotDisrupt);
         }
-        let in_the_end = goes_in_the_end(of, reason);
+        let forced = is_forced(of, reason);
         for &pod in self.residents.of(node) {
             match undisturbed(snapshot, pod) {
-                Err(DisruptionBlocker::PodDoNotDisrupt(..)) if in_the_end => {}
+                Err(DisruptionBlocker::PodDoNotDisrupt(..)) if forced => {}
                 other => other?,
             }
         }
-        for pod in self.residents.movers(snapshot, node).filter(|_| !in_the_end) {
+        for pod in self.residents.movers(snapshot, node).filter(|_| !forced) {
             self.evictions.check(snapshot, pod).map_err(|blocker| DisruptionBlocker::Evictions(pod, blocker))?;
         }
         self.within_budget(snapshot, pool, reason)?;
         self.above_least(snapshot, pool, reason)
     }
 
-    /// Takes the evictions of a node that goes.
+    /// Charges the evictions of a node's pods to their PodDisruptionBudgets.
     pub fn evict(
         &mut self,
         snapshot: &Snapshot,
@@ -311,23 +311,23 @@ impl Accounts {
         reason: DisruptionReason,
     ) -> Result<Evictions, DisruptionBlocker> {
         let movers = self.residents.movers(snapshot, node);
-        if goes_in_the_end(&snapshot.nodes[node.index()], reason) {
+        if is_forced(&snapshot.nodes[node.index()], reason) {
             return Ok(self.evictions.take_what_is_allowed(snapshot, movers));
         }
         self.evictions.take(snapshot, movers).map_err(|(pod, blocker)| DisruptionBlocker::Evictions(pod, blocker))
     }
 
-    /// Whether no pod of a node needs another place, and no buffer its room.
+    /// Whether no pod of a node has to move, and no buffer needs its capacity.
     pub fn is_empty(&self, snapshot: &Snapshot, node: NodeId) -> bool {
         self.residents.movers(snapshot, node).next().is_none() && !self.buffered.contains(&node)
     }
 
-    /// Whether all that is on a node is room that is kept for buffers.
+    /// Whether the node holds nothing but capacity for buffers.
     pub(super) fn is_buffer_only(&self, snapshot: &Snapshot, node: NodeId) -> bool {
         self.buffered.contains(&node) && self.residents.movers(snapshot, node).next().is_none()
     }
 
-    /// Whether the budgets of the pool let another node go.
+    /// Whether the pool's budgets allow one more node to be disrupted.
     pub fn within_budget(
         &self,
         snapshot: &Snapshot,
@@ -340,7 +340,7 @@ impl Accounts {
         Err(self.used_up(pool, reason, self.budgets.opens(pool, reason, snapshot.now)))
     }
 
-    /// The refusal of a pool whose budgets are used up.
+    /// The blocker for a pool whose budgets are used up.
     pub(super) fn used_up(&self, pool: PoolId, reason: DisruptionReason, opens: Option<Seconds>) -> DisruptionBlocker {
         let allowance = self.budgets.allowance(pool, reason);
         DisruptionBlocker::Budget {
@@ -352,7 +352,8 @@ impl Accounts {
         }
     }
 
-    /// Whether the pool can lose a node for good. A drifted or expired one that is replaced does not count.
+    /// Whether the pool stays above its minimum number of nodes without this node. Drifted and expired nodes are
+    /// replaced, so they do not count.
     fn above_least(
         &self,
         snapshot: &Snapshot,
@@ -365,11 +366,11 @@ impl Accounts {
     }
 }
 
-/// Reasons in the order in which they are considered: the cheapest to act on first.
+/// Reasons in the order in which they are considered, the least disruptive first.
 const ORDER: [DisruptionReason; 4] =
     [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Expired, DisruptionReason::Underutilized];
 
-/// Whether a node is one of ours, and at work.
+/// The pool of a node that is managed, initialized and not being removed.
 fn alive(node: &Node) -> Result<PoolId, DisruptionBlocker> {
     let pool = node.pool.ok_or(DisruptionBlocker::Unmanaged)?;
     match node.state {
@@ -380,7 +381,7 @@ fn alive(node: &Node) -> Result<PoolId, DisruptionBlocker> {
     }
 }
 
-/// Whether a reason has to do with a node.
+/// Whether a reason applies to a node.
 fn applies(
     snapshot: &Snapshot,
     node: &Node,
@@ -406,9 +407,9 @@ fn applies(
     }
 }
 
-/// Whether pods that do not let their node go only delay it: they have to leave within its grace period. Only for
-/// nodes that must go some day, not for those whose going saves something.
-fn goes_in_the_end(node: &Node, reason: DisruptionReason) -> bool {
+/// Whether pods that block disruption only delay the removal, because the node has a termination grace period. Holds
+/// for drift and expiry, which are not optional, and not for consolidation.
+fn is_forced(node: &Node, reason: DisruptionReason) -> bool {
     node.ends_in_time && matches!(reason, DisruptionReason::Drifted | DisruptionReason::Expired)
 }
 
@@ -423,8 +424,8 @@ fn consolidatable(snapshot: &Snapshot, node: &Node, pool: &Pool, empty: bool) ->
     if !empty && node.price.is_none() { Err(DisruptionBlocker::Unpriced) } else { Ok(()) }
 }
 
-/// Whether a node has been quiet for long enough. Pods are not moved onto others either: they would only wait
-/// longer to be quiet.
+/// Whether no pod came or left for `consolidateAfter`. Pods are not moved onto unsettled nodes either: that would
+/// restart their wait.
 pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(), DisruptionBlocker> {
     let after = pool.disruption.consolidate_after.ok_or(DisruptionBlocker::ConsolidationOff)?;
     let since = node.last_pod_event.max(node.initialized).unwrap_or(node.created);
@@ -432,8 +433,8 @@ pub(super) fn settled(snapshot: &Snapshot, node: &Node, pool: &Pool) -> Result<(
     if quiet > snapshot.now { Err(DisruptionBlocker::Unsettled(quiet)) } else { Ok(()) }
 }
 
-/// Whether a pod allows its node to be removed. A pod without a controller does not: its work would be lost; its owner can
-/// delete it.
+/// Whether a pod allows its node to be removed. A pod without a controller does not, because nothing would recreate it;
+/// its owner can delete it.
 fn undisturbed(snapshot: &Snapshot, pod: PodId) -> Result<(), DisruptionBlocker> {
     let of = &snapshot.pods[pod.index()];
     match of.state {

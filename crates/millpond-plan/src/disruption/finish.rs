@@ -1,4 +1,4 @@
-//! The plan with what was decided, and why every other node stays.
+//! Writes the decisions into the plan, and the reason why every other node stays.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::model::{DisruptionReason, Node, NodeId, NodeState};
 use crate::plan::{NewNode, Outcome, Plan, Removal, Report, Target};
 
 impl Planner<'_> {
-    /// The plan with what was decided.
+    /// Completes the plan with removals, replacements and moved pods.
     pub(super) fn finish(mut self, mut outcome: Outcome) -> Consolidated {
         let indices: HashMap<NodeSlotId, u32> = self.planned.iter().copied().zip(0..).collect();
         self.place_waiting(&mut outcome.plan, &indices);
@@ -28,7 +28,7 @@ impl Planner<'_> {
         Consolidated { outcome, kept }
     }
 
-    /// What is bought, and where the pods are that waited.
+    /// Adds the new nodes and the placements of pending pods.
     fn place_waiting(&self, plan: &mut Plan, indices: &HashMap<NodeSlotId, u32>) {
         let nodes =
             self.planned.iter().map(|spot| self.state.cluster.offer(*spot).expect("what is bought is an offer"));
@@ -54,7 +54,7 @@ impl Planner<'_> {
         });
     }
 
-    /// The figures of the cluster as it will be.
+    /// Counts the nodes and costs of the cluster after the plan.
     fn count(&mut self, report: &mut Report) {
         let nodes = &self.state.snapshot.nodes;
         let stays = |(index, node): &(usize, &Node)| !self.removed[*index] && node.state != NodeState::Leaving;
@@ -69,14 +69,14 @@ impl Planner<'_> {
         }
     }
 
-    /// For every node that stays the most telling refusal.
+    /// For each node that stays, the blocker that explains it best.
     fn reasons_to_stay(&mut self) -> Vec<Option<DisruptionBlocker>> {
         let mut kept = std::mem::take(&mut self.kept);
         for (index, blocker) in kept.iter_mut().enumerate() {
             let node = NodeId::from(index);
             if self.removed[index] {
                 *blocker = None;
-            } else if blocker.as_ref().is_none_or(DisruptionBlocker::beside_the_point) {
+            } else if blocker.as_ref().is_none_or(DisruptionBlocker::is_inapplicable) {
                 *blocker = Some(match self.state.accounts.reason(self.state.snapshot, node) {
                     Err(blocker) => blocker,
                     Ok(_) if !self.state.contents(node).is_empty() => DisruptionBlocker::Promised,
@@ -91,7 +91,7 @@ impl Planner<'_> {
         kept
     }
 
-    /// Whether a node stays for no other reason than the room that it keeps for buffers.
+    /// Whether the node would be removed but for the capacity buffers placed on it.
     fn is_for_buffers(&self, node: NodeId, blocker: &DisruptionBlocker) -> bool {
         let snapshot = self.state.snapshot;
         let for_its_pods = matches!(
@@ -104,7 +104,8 @@ impl Planner<'_> {
         for_its_pods && !outdated(snapshot, self.node(node)) && self.state.accounts.is_buffer_only(snapshot, node)
     }
 
-    /// Says when budgets that are used up let another node go; once for each pool and reason.
+    /// Fills in when budgets that are used up next allow a node to be disrupted, computed once for each pool and
+    /// reason.
     fn add_chances(&self, kept: &mut [Option<DisruptionBlocker>]) {
         let mut known = HashMap::new();
         for (index, blocker) in kept.iter_mut().enumerate() {

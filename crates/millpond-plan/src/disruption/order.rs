@@ -1,5 +1,5 @@
-//! In which order nodes are tried: those that cost most for what is on them first; among equals, from the zone that
-//! has most nodes of the pool.
+//! The order in which nodes are tried: by rank, lowest first; among equals, a node of the zone that has most nodes of
+//! the pool.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,15 +40,15 @@ impl Zones {
     }
 }
 
-/// Nodes, the first to be tried first.
+/// Nodes that have not been tried yet.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// By rank, then by pool and zone, the nodes in the order of their names, reversed.
+    /// By rank, then by pool and zone: the nodes in reverse order of their names, so that the first is popped.
     ranks: BTreeMap<u128, BTreeMap<(PoolId, String), (Option<Symbol>, Vec<NodeId>)>>,
 }
 
 impl Queue {
-    /// Nodes with a rank each; the least goes first.
+    /// Builds the queue from nodes with their ranks; the lowest rank comes first.
     pub(super) fn new(snapshot: &Snapshot, nodes: impl IntoIterator<Item = (u128, NodeId)>) -> Self {
         let mut queue = Self { ranks: BTreeMap::new() };
         for (rank, node) in nodes {
@@ -64,10 +64,10 @@ impl Queue {
         queue
     }
 
-    /// The next node, as zones are filled now.
+    /// The next node, given how many nodes each zone has now.
     pub(super) fn next(&mut self, zones: &Zones) -> Option<NodeId> {
         let mut rank = self.ranks.first_entry()?;
-        // The first of equals is the first by name.
+        // Among equals `max_by_key` returns the last, so the reversed order yields the first by name.
         let fullest = rank.get().iter().rev().max_by_key(|((pool, _), (zone, _))| zones.count(*pool, *zone));
         let key = fullest.map(|(key, _)| key.clone())?;
         let (_, nodes) = rank.get_mut().get_mut(&key)?;
@@ -81,7 +81,7 @@ impl Queue {
         node
     }
 
-    /// All of them in order, as if each were taken.
+    /// All nodes in order, as if each were removed when its turn comes.
     pub(super) fn drain(mut self, snapshot: &Snapshot, mut zones: Zones) -> Vec<NodeId> {
         let mut all = Vec::new();
         while let Some(node) = self.next(&zones) {

@@ -25,7 +25,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Drifted or expired nodes, the oldest first; their pods move to room elsewhere, or to what is bought for them.
+    /// Removes drifted or expired nodes, the oldest first; their pods move to existing nodes or to nodes bought for
+    /// them.
     pub(super) fn replace_outdated(&mut self, reason: DisruptionReason) {
         let applies = |node: NodeId| {
             let of = self.node(node);

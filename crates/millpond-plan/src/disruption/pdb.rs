@@ -1,10 +1,10 @@
-//! PodDisruptionBudgets as an account: each node that goes takes evictions from what is allowed now.
+//! PodDisruptionBudgets as an account: each node that is removed takes its evictions from what the budgets allow now.
 //!
-//! A budget that allows one eviction lets a node with five of its pods go: they leave one after the other. But no second
-//! node with such pods goes at the same time, which would only wait.
+//! A budget that allows one eviction does not block a node with five of its pods, because the drain evicts them one
+//! after the other. No second node with pods of that budget is removed at the same time: its drain would only wait.
 //!
-//! As the eviction API has it, a pod of several budgets cannot be evicted at all. A pod that was not started is not
-//! ready; where its budget says `unhealthyPodEvictionPolicy: AlwaysAllow`, it may go for free.
+//! As in the eviction API, a pod that several budgets match cannot be evicted. A pod that has not started is not ready;
+//! if its budget has `unhealthyPodEvictionPolicy: AlwaysAllow`, its eviction takes nothing from the budget.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::model::{ClassId, PodClass, PodId, Snapshot, selects};
 /// Why a pod cannot be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EvictionRefusal {
-    /// This budget of [`Snapshot::disruption_budgets`] has nothing left.
+    /// This budget, an index into [`Snapshot::disruption_budgets`], allows no further eviction.
     UsedUp(u32),
-    /// These two, and perhaps more, are for the pod.
+    /// At least these two budgets match the pod.
     Several(u32, u32),
 }
 
-/// Which budgets are for a class.
+/// The budgets that match a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MatchingBudgets {
     None,
@@ -27,7 +27,7 @@ enum MatchingBudgets {
     Several(u32, u32),
 }
 
-/// What was taken from budgets: which, how many.
+/// Evictions taken from budgets, as pairs of budget and number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Evictions(Vec<(u32, u32)>);
 
@@ -39,7 +39,7 @@ pub struct EvictionLedger {
 }
 
 impl EvictionLedger {
-    /// What they allow now.
+    /// Starts from the disruptions that each budget allows now.
     pub fn new(snapshot: &Snapshot) -> Self {
         let mut by_namespace: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for (index, budget) in snapshot.disruption_budgets.iter().enumerate() {
@@ -63,7 +63,7 @@ impl EvictionLedger {
         }
     }
 
-    /// Whether any budget is for the class.
+    /// Whether a budget matches the class.
     pub fn covers(&self, class: ClassId) -> bool {
         self.covers[class.index()] != MatchingBudgets::None
     }
@@ -81,8 +81,9 @@ impl EvictionLedger {
         }
     }
 
-    /// Takes the evictions of the pods of a node, as far as budgets allow them now; nothing if one allows none. The
-    /// others follow as their budget recovers: evictions are asked for one by one, and it holds all the while.
+    /// Takes the evictions of a node's pods, as far as the budgets allow them now. Fails and takes nothing if a budget
+    /// of one of them allows no eviction. The drain requests evictions one by one, so the remaining pods follow as
+    /// their budget recovers.
     pub fn take(
         &mut self,
         snapshot: &Snapshot,
@@ -98,7 +99,7 @@ impl EvictionLedger {
         Ok(self.take_left(wanted))
     }
 
-    /// The same for pods that go in the end, allowed or not.
+    /// Like [`Self::take`] for pods that are removed in the end even if a budget allows no eviction now.
     pub fn take_what_is_allowed(&mut self, snapshot: &Snapshot, pods: impl Iterator<Item = PodId>) -> Evictions {
         let mut wanted: BTreeMap<u32, u32> = BTreeMap::new();
         for budget in pods.filter_map(|pod| self.charge(snapshot, pod).ok().flatten()) {
@@ -117,14 +118,14 @@ impl EvictionLedger {
         Evictions(taken.collect())
     }
 
-    /// The pods stay after all.
+    /// Reverts [`Self::take`]: the pods stay.
     pub fn give_back(&mut self, evictions: &Evictions) {
         for &(budget, count) in &evictions.0 {
             self.left[budget as usize] += count;
         }
     }
 
-    /// The budget that an eviction is taken from.
+    /// The budget that pays for an eviction; `None` if none has to.
     fn charge(&self, snapshot: &Snapshot, pod: PodId) -> Result<Option<u32>, EvictionRefusal> {
         let of = &snapshot.pods[pod.index()];
         match self.covers[of.class.index()] {

@@ -1,5 +1,5 @@
-//! What all steps of a consolidation share: the cluster as decided so far, what is removed and bought, and why the rest
-//! stays.
+//! The state that all steps of a consolidation share: the cluster as decided so far, the removals and purchases, and
+//! why other nodes stay.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,10 +17,10 @@ use crate::model::{DisruptionReason, Node, NodeId, NodeState, PodId, PoolId, Res
 use crate::pack::{self, BitSet};
 use crate::plan::{BoundProof, Plan, Settings, Target};
 
-/// Patterns that the kernel may build for a group; groups are small.
+/// Limit on the patterns that the kernel evaluates for a group; groups are small.
 const EVALUATIONS: u64 = 200;
 
-/// Nodes that go together.
+/// Nodes that are removed together.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) nodes: Vec<NodeId>,
@@ -31,18 +31,18 @@ pub(super) struct Step {
 pub(super) struct Planner<'s> {
     pub(super) state: State<'s>,
     pub(super) on_sale: BitSet,
-    /// What a pod of each class is worth.
+    /// The value of a pod of each class, in nano-dollars per hour.
     pub(super) values: Vec<u64>,
     pub(super) totals: Totals,
     pub(super) receivers: Receivers,
-    /// Nodes that the plan buys, those for pods that wait first.
+    /// Nodes that the plan buys, those for pending pods first.
     pub(super) planned: Vec<NodeSlotId>,
     pub(super) steps: Vec<Step>,
     pub(super) removed: Vec<bool>,
     pub(super) kept: Vec<Option<DisruptionBlocker>>,
     pub(super) solves: usize,
     pub(super) budget: pack::Budget,
-    /// What any plan costs at least.
+    /// The proof of the lower bound of any plan's cost.
     pub(super) proof: Option<BoundProof>,
 }
 
@@ -84,12 +84,12 @@ impl<'s> Planner<'s> {
         u128::from(self.node(node).price.unwrap_or(0))
     }
 
-    /// What a replacement of these nodes may cost.
+    /// The highest price at which a replacement of these nodes still saves enough.
     pub(super) fn most(&self, nodes: &[NodeId]) -> u128 {
         nodes.iter().map(|node| self.price(*node)).sum()
     }
 
-    /// What a node costs that is bought, or that stays because of this.
+    /// The price of a node that is bought, or of an existing one that stays because of this step.
     pub(super) fn price_of(&self, spot: NodeSlotId) -> u128 {
         match self.state.cluster.offer(spot) {
             Some(offer) => u128::from(self.state.market.offer(offer).price),
@@ -102,13 +102,14 @@ impl<'s> Planner<'s> {
         self.most(nodes) as i128 - spent as i128
     }
 
-    /// Nodes that are still there, with a rank by which to try them.
+    /// Nodes that have not been removed, with a rank that sets the order in which they are tried; the closure returns
+    /// `None` for nodes to leave out.
     pub(super) fn queue(&self, rank: impl Fn(NodeId) -> Option<u128>) -> Queue {
         let nodes = (0..self.removed.len()).filter(|&node| !self.removed[node]).map(NodeId::from);
         Queue::new(self.state.snapshot, nodes.filter_map(|node| Some((rank(node)?, node))))
     }
 
-    /// What the pods on a node are worth, in millionths of its price; none for nodes that are not to be tried.
+    /// The value of a node's pods in millionths of its price; `None` for nodes that are not tried.
     pub(super) fn use_of(&self, node: NodeId) -> Option<u128> {
         let of = self.node(node);
         let price = u128::from(of.price.filter(|_| of.pool.is_some() && of.state == NodeState::Running)?);
@@ -120,8 +121,8 @@ impl<'s> Planner<'s> {
         Some(value * 1_000_000 / price.max(1))
     }
 
-    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used, down to a limit, then
-    /// those that are bought.
+    /// Orders the nodes that pods may move to: those that stay anyway first, then the best used ones down to
+    /// `least_used`, then those that the plan buys.
     pub(super) fn rebuild_receivers(&mut self, least_used: u128) {
         let snapshot = self.state.snapshot;
         let accounts = &self.state.accounts;
@@ -144,7 +145,8 @@ impl<'s> Planner<'s> {
         self.receivers = Receivers::new(&self.state.cluster, spots);
     }
 
-    /// A node whose only pods are ones that wait is empty as long as they do; one that holds room for a buffer is not.
+    /// The reason for removing the node: a node is empty if its only pods are pending ones planned onto it, but not if
+    /// it holds capacity for a buffer.
     pub(super) fn reason_for(&self, node: NodeId, reason: DisruptionReason) -> DisruptionReason {
         let empty = self.state.accounts.is_empty(self.state.snapshot, node);
         if empty && reason == DisruptionReason::Underutilized { DisruptionReason::Empty } else { reason }
@@ -152,8 +154,8 @@ impl<'s> Planner<'s> {
 
     pub(super) fn keep(&mut self, node: NodeId, blocker: DisruptionBlocker) {
         let known = self.kept[node.index()].as_ref();
-        // A blocker of a drifted node is more useful than that consolidation would not consider it. And where no
-        // offering fits a pod, a failed consolidation is no useful reason either.
+        // For a drifted or expired node the blocker of that reason is more useful than the one of consolidation. And
+        // where no offering fits a pod, a failed consolidation explains nothing either.
         let outdated = outdated(self.state.snapshot, self.node(node));
         let idle = matches!(blocker, DisruptionBlocker::ConsolidationOff | DisruptionBlocker::OnlyWhenEmpty);
         let vain = matches!(
@@ -162,7 +164,7 @@ impl<'s> Planner<'s> {
         );
         let says_more = known.is_some_and(|known| match known {
             DisruptionBlocker::NoPlace(..) => idle || vain,
-            known => idle && !known.beside_the_point(),
+            known => idle && !known.is_inapplicable(),
         });
         if !(outdated && says_more) {
             self.kept[node.index()] = Some(blocker);
@@ -202,7 +204,7 @@ impl<'s> Planner<'s> {
     }
 }
 
-/// Puts a plan for pods that wait in the cluster state.
+/// Adds the plan for pending pods to the cluster state and returns the nodes that it buys.
 fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<NodeSlotId> {
     let mut offers: HashMap<(PoolId, u32, u32), Vec<usize>> = HashMap::new();
     if !plan.new_nodes.is_empty() {
@@ -228,7 +230,8 @@ fn add_plan(state: &mut State<'_>, plan: &Plan) -> Vec<NodeSlotId> {
     planned
 }
 
-/// Pools that ask for several types to choose from are not bought from here: what is chosen is one type.
+/// Removes the offers of pools with `minValues`: such a pool needs a choice of types, and a replacement is a single
+/// type.
 fn without_least_values(snapshot: &Snapshot, market: &Market, on_sale: &mut BitSet) {
     for (index, pool) in snapshot.pools.iter().enumerate() {
         if pool.requirements.iter().any(|(_, requirement)| requirement.min_values().is_some()) {
@@ -237,7 +240,7 @@ fn without_least_values(snapshot: &Snapshot, market: &Market, on_sale: &mut BitS
     }
 }
 
-/// What all pods that could move ask for.
+/// The sum of the requests of all pods that could move.
 fn movable(state: &State<'_>) -> Resources {
     let mut demand = Resources::new();
     for (index, node) in state.snapshot.nodes.iter().enumerate() {
@@ -254,14 +257,14 @@ pub(super) fn expired(snapshot: &Snapshot, node: &Node, after: Option<i64>) -> b
     node.expires(after).is_some_and(|then| then <= snapshot.now)
 }
 
-/// Whether a node goes whatever is saved.
+/// Whether a node is drifted or expired, and so removed whatever the savings are.
 pub(super) fn outdated(snapshot: &Snapshot, node: &Node) -> bool {
     let age = node.pool.and_then(|pool| snapshot.pools[pool.index()].disruption.expire_after);
     node.drifted.is_some() || expired(snapshot, node, age)
 }
 
-/// Whether pods are moved to a node: not to one that is not ready, or is outdated itself, or would only wait longer to
-/// be quiet.
+/// Whether pods may move to a node: it is ready, not drifted or expired itself, and settled, since pods would otherwise
+/// restart its `consolidateAfter`.
 fn receives(snapshot: &Snapshot, node: &Node) -> bool {
     let Some(pool) = node.pool.map(|pool| &snapshot.pools[pool.index()]) else {
         return node.ready && node.state == NodeState::Running;

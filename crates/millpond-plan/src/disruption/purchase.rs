@@ -1,14 +1,15 @@
-//! What to buy for pods whose nodes go and for which there is no room elsewhere: all of them together, by the packing
+//! What to buy for pods whose nodes are removed and that fit on no remaining node: all of them together, by the packing
 //! kernel.
 //!
-//! Rules between pods about zones and the like are kept by keeping each pod where it is, as long as it may come again
-//! there ([`domains`]): pods that such a rule concerns go to a node with these values of those labels.
-//! Rules about the host are in the problem, or checked in the cluster state.
+//! Topology rules about zones and other domains are met by keeping each pod in its domain as long as it may be
+//! scheduled there again ([`domains`]): it goes to a node with the same values of those labels. Rules about the
+//! hostname are part of the packing problem or are checked in the cluster state.
 //!
 //! Pods that move are created again, and the planner cannot tell kube-scheduler where each belongs. So what is bought
-//! must hold them in whatever order they come ([`scheduling_order`](super::scheduling_order)): a packing at least cost, which fills
-//! several nodes to the brim with what goes well together, would not come out, and more nodes would be bought for what
-//! is left. What is bought instead is looked for in several ways, one of which is [`replacement_set`].
+//! must hold them in any scheduling order ([`scheduling_order`](super::scheduling_order)). A packing at least cost
+//! fills several nodes completely with complementary pods; kube-scheduler would not reproduce it, and more nodes would
+//! be bought for the pods left over. Purchases are therefore searched for in several ways, one of which is
+//! [`replacement_set`].
 
 use std::collections::BTreeMap;
 
@@ -21,45 +22,46 @@ use crate::model::{ClassId, PodId, ResourceId, Resources};
 use crate::pack::{self, BitSet, MAX_RESOURCES};
 use crate::plan::Rule;
 
-/// Of more nodes than these, one that is bought besides costs little. With eight, ten nodes that were filled to the
-/// brim for 200 pods passed unseen.
+/// Purchases of more nodes than this are not checked against scheduling orders, because one additional node would cost
+/// little in comparison. With a limit of eight, ten completely filled nodes for 200 pods passed unchecked.
 const FEW: usize = 16;
 
-/// Pods that are alike in what may be bought for them.
+/// Pods that may use the same offers.
 struct Lot {
     class: ClassId,
     pods: Vec<PodId>,
-    /// Offers for them, among the sets of all lots.
+    /// Index into [`Lots::sets`]: the offers that may be bought for them.
     offers: usize,
 }
 
-/// Pods by what may be bought for them; lots mostly share their sets of offers.
+/// Pods grouped by class and domains. Lots often share a set of offers.
 struct Lots {
     lots: Vec<Lot>,
     sets: Vec<BitSet>,
 }
 
-/// What to buy for pods, as the kernel has it.
+/// The kernel's choice of nodes for some pods, before anything is bought.
 pub(super) struct Quote {
     lots: Vec<Lot>,
-    /// For each bin of the kernel the offers that it stands for.
+    /// For each bin of the kernel, its offers: equal in capacity and price.
     ties: Vec<Vec<usize>>,
     solution: pack::Choice,
 }
 
 impl Quote {
-    /// What it costs, before anything that the kernel does not know.
+    /// The cost of the choice in nano-dollars per hour, without pods that only rules outside the kernel keep off the
+    /// chosen nodes.
     pub(super) fn cost(&self) -> u128 {
         self.solution.cost
     }
 }
 
-/// How full nodes may be.
+/// How much of a node's capacity the packing may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
-    /// To the brim.
+    /// All of it.
     Whole,
-    /// With one part of so many to spare.
+    /// All but one part in this many.
     AllBut(i64),
 }
 
@@ -67,13 +69,13 @@ impl Filled {
     fn of(self, amount: i64) -> i64 {
         match self {
             Self::Whole => amount,
-            // Of a few things, such as devices, nothing is left.
+            // The integer division leaves small amounts, such as devices, whole.
             Self::AllBut(parts) => amount - amount / parts,
         }
     }
 }
 
-/// Asks what nodes for these pods cost; fails with a pod for which nothing can be had below `most`.
+/// Asks the kernel which nodes to buy for these pods. Fails for a pod that no offer below `most` can hold.
 pub(super) fn quote(
     state: &mut State<'_>,
     on_sale: &BitSet,
@@ -91,7 +93,8 @@ pub(super) fn quote(
     if solution.cost >= most { Err(nothing_for(pods[0])) } else { Ok(Quote { lots: lots.lots, ties, solution }) }
 }
 
-/// Buys nodes and puts the pods on them. Fails with a pod that found no place; the caller undoes what was done then.
+/// Buys the nodes of a quote and puts the pods on them. Fails for a pod that fits nowhere; the caller then undoes the
+/// changes.
 pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Result<Vec<NodeSlotId>, DisruptionBlocker> {
     let Quote { mut lots, ties, solution } = quote;
     let mut bought = Vec::new();
@@ -119,12 +122,12 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, quote: Quote) -> Resu
     for pod in left {
         place_alone(state, on_sale, pod, &mut bought)?;
     }
-    // A node on which none of its pods could be is bought for nothing.
+    // Give back a node that none of its pods may be on.
     bought.retain(|spot| !state.give_back_unused(*spot));
     Ok(bought)
 }
 
-/// Buys the cheapest node that holds all these pods, below a price. If there is none, the caller undoes what was done.
+/// Buys the cheapest node below a price that holds all these pods. If there is none, the caller undoes the changes.
 pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<NodeSlotId> {
     let offers = common_offers(state, on_sale, pods, most)?;
     let mut all = Resources::new();
@@ -137,7 +140,7 @@ pub(super) fn buy_one(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], m
     state.put_all(pods, spot).then_some(spot)
 }
 
-/// Offers below a price on which each of these pods could be.
+/// Offers below a price on which every one of these pods may be.
 pub(super) fn common_offers(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<BitSet> {
     let lots = lots(state, on_sale, pods, most).ok()?;
     let mut offers = lots.sets.first()?.clone();
@@ -145,8 +148,8 @@ pub(super) fn common_offers(state: &mut State<'_>, on_sale: &BitSet, pods: &[Pod
     Some(offers)
 }
 
-/// Whether the pods on nodes that were bought fit there however they come. Asked of few nodes only: of many, what does
-/// not fit is a small part.
+/// Whether the pods on the nodes just bought fit there in any scheduling order. Checked for few nodes only: of many,
+/// the pods that do not fit are a small part.
 pub(super) fn holds_anyhow(state: &State<'_>, bought: &[NodeSlotId]) -> bool {
     if !(2..=FEW).contains(&bought.len()) {
         return true;
@@ -158,14 +161,14 @@ pub(super) fn holds_anyhow(state: &State<'_>, bought: &[NodeSlotId]) -> bool {
     dealing.fits(&nodes)
 }
 
-/// Nodes with the pods on them, to be bought again after that was undone.
+/// Nodes with the pods on them, kept so that they can be bought again after an undo.
 pub(super) struct Purchase {
     nodes: Vec<(usize, Vec<PodId>)>,
     pub(super) cost: u128,
 }
 
 impl Purchase {
-    /// What was bought just now.
+    /// Records the nodes that were just bought.
     pub(super) fn new(state: &State<'_>, bought: &[NodeSlotId]) -> Self {
         let node = |spot: &NodeSlotId| Some((state.cluster.offer(*spot)?, state.on_spot(*spot).to_vec()));
         let nodes: Vec<(usize, Vec<PodId>)> = bought.iter().filter_map(node).collect();
@@ -173,7 +176,7 @@ impl Purchase {
         Self { nodes, cost }
     }
 
-    /// Buys the same again, on the same cluster.
+    /// Buys the same nodes again on the same cluster state.
     pub(super) fn repeat(&self, state: &mut State<'_>) -> Vec<NodeSlotId> {
         let mut bought = Vec::with_capacity(self.nodes.len());
         for (offer, pods) in &self.nodes {
@@ -190,7 +193,7 @@ fn put_or_keep(state: &mut State<'_>, pod: PodId, spot: NodeSlotId, left: &mut V
     if state.cluster.check(class, spot).is_ok() { state.put(pod, spot) } else { left.push(pod) }
 }
 
-/// A pod that the kernel's plan did not suit: on a node that was bought just now, or on the cheapest of its own.
+/// Places a pod that could not follow the kernel's plan: on a node just bought, or on the cheapest node of its own.
 fn place_alone(
     state: &mut State<'_>,
     on_sale: &BitSet,
@@ -215,8 +218,8 @@ fn place_alone(
     Ok(())
 }
 
-/// Of equally good offers within all limits the one that the pods like best, then the one in the zone with the fewest
-/// nodes of its pool.
+/// Of equally good offers within all limits, the one that the pods prefer most, then the one in the zone with the
+/// fewest nodes of its pool.
 pub(super) fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<usize> {
     let allowed = ties.iter().copied().filter(|&offer| state.ledger.allows(offer).is_ok());
     let liked = |offer: usize| -> i64 {
@@ -230,12 +233,12 @@ pub(super) fn pick(state: &State<'_>, ties: &[usize], pods: &[PodId]) -> Option<
     allowed.min_by_key(|&offer| (std::cmp::Reverse(liked(offer)), filled(offer)))
 }
 
-/// A pod for which nothing can be had.
+/// The blocker for a pod that no offer can hold.
 fn nothing_for(pod: PodId) -> DisruptionBlocker {
     DisruptionBlocker::NoPlace(pod, Rule::Resources)
 }
 
-/// Groups pods by class and by the domains that they come again in.
+/// Groups pods by class and by the domains that they are to be scheduled in.
 fn lots(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Result<Lots, DisruptionBlocker> {
     let allowed: BitSet = on_sale.iter().filter(|&offer| state.ledger.allows(offer).is_ok()).collect();
     let groups = domains::groups(state, &allowed, pods)?;
@@ -273,8 +276,7 @@ pub(super) fn holds(state: &State<'_>, class: ClassId, offer: usize) -> bool {
     state.market.offer(offer).free.first_lacking(requests).is_none()
 }
 
-/// Those that hold one pod of the class, of the greatest rank that any has: what they cost comes
-/// after that.
+/// Offers that hold one pod of the class and have the highest rank among those that do. Rank comes before price.
 fn of_greatest_rank(state: &State<'_>, class: ClassId, offers: &BitSet) -> BitSet {
     let rank = |offer: usize| state.market.offer(offer).rank;
     let holding = holding(state, class, offers);
@@ -282,11 +284,11 @@ fn of_greatest_rank(state: &State<'_>, class: ClassId, offers: &BitSet) -> BitSe
     holding.into_iter().filter(|&offer| Some(rank(offer)) == greatest).collect()
 }
 
-/// The packing problem, and for each bin the offers that it stands for.
+/// The packing problem, and for each bin its offers.
 fn problem(state: &State<'_>, lots: &Lots, filled: Filled) -> (pack::Problem, Vec<Vec<usize>>) {
     let dimensions = dimensions(state, &lots.lots);
     let words = lots.sets.len().div_ceil(64);
-    // Offers with the same room, price and sets are one bin.
+    // Offers with equal capacity, price and sets share a bin.
     let mut alike: BTreeMap<(u32, u64, Option<u32>, Vec<u64>), Vec<usize>> = BTreeMap::new();
     let mut any = BitSet::new();
     lots.sets.iter().for_each(|set| any.unite(set));
@@ -339,7 +341,7 @@ fn amounts(dimensions: &[ResourceId], amount: impl Fn(ResourceId) -> i64) -> pac
     amounts
 }
 
-/// Resources that some pod asks for; what the kernel cannot count is checked in the cluster state.
+/// Resources that some pod requests. Those beyond the kernel's number of dimensions are checked in the cluster state.
 fn dimensions(state: &State<'_>, lots: &[Lot]) -> Vec<ResourceId> {
     let mut asked: Vec<ResourceId> = lots
         .iter()

@@ -1,35 +1,35 @@
-//! Nodes that pods can move to, found by what is free on them: a tree over the nodes in their order of preference,
-//! with the most that is free of each resource below every branch.
+//! Finds a node that a pod can move to by its free capacity: a tree over the nodes in their order of preference. Each
+//! branch holds the largest free amount of each resource below it.
 //!
-//! For each class it is remembered up to where no node can take it. Room on nodes only becomes less, so that every
-//! search goes on where the last one ended; what a trial learned is forgotten when the trial is undone.
+//! For each class the tree remembers how many of the first nodes cannot take its pods. Free capacity only shrinks
+//! during a trial, so a search continues where the last one ended. Undoing a trial restores these numbers.
 
 use crate::cluster_state::{ClusterState, NodeSlotId};
 use crate::model::{ClassId, ResourceId, Resources};
 use crate::plan::Rule;
 
-/// Nodes that are tried for one pod. Those that are tried are open and have the room; only rules of the pod itself
-/// speak against them.
+/// Limit on the nodes that are tried for one pod. Each of them is open and has the capacity; only scheduling rules can
+/// refuse the pod.
 const MAX_TRIES: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Receivers {
     spots: Vec<NodeSlotId>,
-    /// By spot, where it stands in `spots`.
+    /// Position in `spots`, by node; `u32::MAX` for nodes that are not in the tree.
     position: Vec<u32>,
     width: usize,
     dimensions: usize,
     most: Vec<i64>,
-    /// By class, how many of the first nodes cannot take it, as long as no pod leaves them.
+    /// For each class, how many of the first nodes cannot take its pods while no pod leaves them.
     passed: Vec<u32>,
-    /// What was passed before the trial that is under way, in the order in which it changed.
+    /// Earlier values of `passed` that the current trial changed, in order.
     journal: Vec<(ClassId, u32)>,
-    /// What is asked for by the pod that is looked at, without what it does not ask for.
+    /// The pod being placed: its nonzero requests.
     asked: Vec<(usize, i64)>,
 }
 
 impl Receivers {
-    /// A tree of these nodes, the best first.
+    /// Builds a tree of these nodes, the most preferred first.
     pub(super) fn new(cluster: &ClusterState<'_>, spots: Vec<NodeSlotId>) -> Self {
         let snapshot = cluster.snapshot();
         let mut tree = Self {
@@ -60,7 +60,7 @@ impl Receivers {
         }
     }
 
-    /// Adds nodes that come after all others.
+    /// Appends nodes after all others.
     pub(super) fn extend(&mut self, cluster: &ClusterState<'_>, spots: &[NodeSlotId]) {
         self.spots.extend(spots);
         if self.spots.len() > self.width {
@@ -74,7 +74,7 @@ impl Receivers {
         }
     }
 
-    /// Takes over what is free on a node now; nothing if it is closed.
+    /// Updates the free capacity of a node; a closed node has none.
     pub(super) fn refresh(&mut self, cluster: &ClusterState<'_>, spot: NodeSlotId) {
         let Some(position) = self.position_of(spot) else { return };
         if self.update(cluster, spot) {
@@ -82,7 +82,7 @@ impl Receivers {
         }
     }
 
-    /// There is more room on a node than there was.
+    /// Makes every class search from this position again, because the node there has more free capacity.
     fn look_again(&mut self, position: usize) {
         for class in 0..self.passed.len() {
             if self.passed[class] as usize > position {
@@ -91,12 +91,12 @@ impl Receivers {
         }
     }
 
-    /// A trial has succeeded.
+    /// Confirms the current trial.
     pub(super) fn settle(&mut self) {
         self.journal.clear();
     }
 
-    /// A trial is undone, in the cluster state already; it has touched these nodes.
+    /// Reverts the current trial, after the cluster state was reverted. `touched` are the nodes that the trial changed.
     pub(super) fn undo(&mut self, cluster: &ClusterState<'_>, touched: &[NodeSlotId]) {
         while let Some((class, passed)) = self.journal.pop() {
             self.passed[class.index()] = passed;
@@ -110,7 +110,7 @@ impl Receivers {
         self.position.get(spot.index()).filter(|position| **position != u32::MAX).map(|position| *position as usize)
     }
 
-    /// Whether there is more of anything than before.
+    /// Updates the tree above a node and returns whether the node has more of some resource than before.
     fn update(&mut self, cluster: &ClusterState<'_>, spot: NodeSlotId) -> bool {
         let Some(position) = self.position_of(spot) else { return false };
         let mut branch = self.width + position;
@@ -152,7 +152,7 @@ impl Receivers {
         }
     }
 
-    /// The first node that a pod of the class may be on. If there is none, the rule that the last one failed by.
+    /// The first node that may take a pod of the class. The error is the rule by which the last node refused it.
     pub(super) fn find(&mut self, cluster: &mut ClusterState<'_>, class: ClassId) -> Result<NodeSlotId, Rule> {
         let mut rule = Rule::Resources;
         let Some(mut position) = self.first_with_room(cluster, class) else { return Err(rule) };
@@ -174,7 +174,7 @@ impl Receivers {
         Err(rule)
     }
 
-    /// Whether any node has room for a pod of the class.
+    /// Whether any node has the free capacity for a pod of the class.
     pub(super) fn any_room(&mut self, cluster: &ClusterState<'_>, class: ClassId) -> bool {
         self.first_with_room(cluster, class).is_some()
     }
@@ -192,7 +192,7 @@ impl Receivers {
         let mut from = from;
         while from < self.spots.len() {
             let mut branch = self.width + from;
-            // Up and to the right until a branch seems to have room, then down to its first leaf.
+            // Go up and to the right until a branch seems to have the capacity, then down to its first leaf.
             while !self.has_room(branch) {
                 while branch % 2 == 1 {
                     branch /= 2;
@@ -212,7 +212,7 @@ impl Receivers {
             if self.has_room(branch) {
                 return Some(branch - self.width);
             }
-            // The most of each resource were on different nodes: go on behind this branch.
+            // The largest amounts of the branch belong to different nodes: continue after this branch.
             let depth = self.width.ilog2() - branch.ilog2();
             from = ((branch + 1) << depth) - self.width;
         }

@@ -1,4 +1,4 @@
-//! Buys a small set of nodes that holds pods in whatever order they are scheduled, at a low price.
+//! Buys a small set of nodes that holds pods in any scheduling order, at a low price.
 //!
 //! Pods that are scheduled in an arbitrary order fill every node with about the same mixture, and a node is full when its
 //! first resource is. Each offer therefore has a share: the part of the whole mixture that it holds. Sets of nodes whose
@@ -18,21 +18,21 @@ use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, PodId, ResourceId};
 use crate::pack::{Amounts, BitSet};
 
-/// Nodes of a set. Each more of them wastes room at its end.
+/// Limit on the nodes of a set. Every node wastes some capacity when it is full, so larger sets seldom pay.
 const MAX_NODES: usize = 4;
-/// Shares are counted in parts of so many.
+/// Shares are counted in parts of this number.
 const PARTS: i64 = 1_000_000;
-/// Incomplete sets that are looked at: the whole search for the families of one provider's types, and a few
+/// Limit on the incomplete sets that the search visits: enough to cover the families of one provider's types, and a few
 /// milliseconds at most.
 const MAX_VISITS: usize = 4_000;
-/// Cheapest offers that complete a set: the cheapest often leaves too little room.
+/// How many of the cheapest offers that complete a set are tried: the cheapest one often leaves too little slack.
 const LAST_ONES: usize = 3;
-/// Sets that pods are dealt out on, the cheapest first.
+/// Limit on the sets that scheduling orders are tried on, the cheapest first.
 const MAX_SETS: usize = 64;
-/// Pods that are dealt out in all, once each; what that costs grows with their number.
+/// Limit on the pods placed in all these tries together, since their cost grows with the number of pods.
 const MAX_DEALT: usize = 32_000;
 
-/// Offers that hold the same and cost the same.
+/// Offers with equal capacity and price.
 struct Shape {
     free: Amounts,
     price: u64,
@@ -40,8 +40,8 @@ struct Shape {
     offers: Vec<usize>,
 }
 
-/// Buys the cheapest few nodes below a price that hold these pods however they come. If there are none, the caller
-/// undoes what was done.
+/// Buys the cheapest small set of nodes below a price that holds these pods in any scheduling order. If there is none,
+/// the caller undoes the changes.
 pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most: u128) -> Option<Vec<NodeSlotId>> {
     let topology = state.cluster.topology();
     let ruled =
@@ -67,15 +67,15 @@ pub(super) fn buy(state: &mut State<'_>, on_sale: &BitSet, pods: &[PodId], most:
     None
 }
 
-/// Pods by class, to be dealt out.
+/// The scheduling orders of these pods.
 pub(super) fn dealing(state: &State<'_>, pods: &[PodId]) -> SchedulingOrders {
     SchedulingOrders::new(
         by_class(state, pods).iter().map(|(class, pods)| (&state.snapshot.classes[class.index()].requests, pods.len())),
     )
 }
 
-/// Classes by what a pod of them asks for and how many there are: how classes and pods are numbered must not show in what
-/// a plan costs.
+/// Pods by class, the classes sorted by request and number of pods, so that the numbering of classes and pods has no
+/// influence on the plan's cost.
 fn by_class(state: &State<'_>, pods: &[PodId]) -> Vec<(ClassId, Vec<PodId>)> {
     let mut classes: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
     pods.iter().for_each(|pod| classes.entry(state.class(*pod)).or_default().push(*pod));
@@ -88,7 +88,7 @@ fn by_class(state: &State<'_>, pods: &[PodId]) -> Vec<(ClassId, Vec<PodId>)> {
     classes
 }
 
-/// What the largest pod is of all together, by the resource of which it is most.
+/// The largest pod's share of the sum of all requests, by the resource in which that share is largest.
 fn largest_share(dealing: &SchedulingOrders) -> i64 {
     let parts = dealing.total().into_iter().zip(dealing.largest());
     parts.map(|(total, largest)| share(largest, total)).max().unwrap_or(0)
@@ -98,7 +98,7 @@ fn share(amount: i64, total: i64) -> i64 {
     i64::try_from(i128::from(amount) * i128::from(PARTS) / i128::from(total.max(1))).unwrap_or(i64::MAX)
 }
 
-/// Offers by what they hold and cost, those of the largest share first, without those that another one beats.
+/// The distinct shapes of the offers, the largest share first, without shapes that another one dominates.
 fn shapes(state: &State<'_>, offers: &BitSet, dealing: &SchedulingOrders) -> Vec<Shape> {
     let mut alike: BTreeMap<(Amounts, u64), Vec<usize>> = BTreeMap::new();
     for offer in offers.iter() {
@@ -151,12 +151,12 @@ fn open(
     Some(bought)
 }
 
-/// Sets of nodes while they are being looked for.
+/// The search for sets of nodes.
 struct Search<'s> {
     shapes: &'s [Shape],
-    /// Shapes by price.
+    /// Shapes in the order of their price.
     by_price: Vec<usize>,
-    /// The least that a whole share costs.
+    /// The lowest price of a whole share.
     rate: u128,
     most: u128,
     visits: usize,
@@ -171,7 +171,8 @@ impl<'s> Search<'s> {
         Self { rate: rate.min().unwrap_or(0), shapes, by_price, most, visits: 0, found: Vec::new() }
     }
 
-    /// Sets of at least two nodes whose shares add up to this, the cheapest first, then those of fewer nodes.
+    /// Sets of at least two nodes whose shares add up to `needed`, the cheapest first; of equal cost, the smaller
+    /// first.
     fn sets(mut self, needed: i64) -> Vec<Vec<usize>> {
         self.extend(&mut Vec::new(), needed, 0);
         self.found
@@ -179,7 +180,7 @@ impl<'s> Search<'s> {
         self.found.into_iter().map(|(_, set)| set).collect()
     }
 
-    /// Completes a set, or adds a node that is no larger than its last one.
+    /// Completes a set, or adds a node whose share is no larger than that of the last one.
     fn extend(&mut self, chosen: &mut Vec<usize>, lacking: i64, cost: u128) {
         self.visits += 1;
         let first = chosen.last().copied().unwrap_or(0);

@@ -5,13 +5,13 @@ use crate::model::{ClassId, NodeId, PodId, PodKind, PodState, Snapshot};
 /// The pods of every node.
 #[derive(Debug)]
 pub struct Residents {
-    /// Where the pods of each node begin; one more entry than nodes.
+    /// Index of each node's first pod; one entry more than there are nodes.
     starts: Vec<u32>,
     pods: Vec<PodId>,
 }
 
 impl Residents {
-    /// Sorts the pods by node; those of one node stay in the snapshot's order.
+    /// Groups the pods by node; those of one node stay in the snapshot's order.
     pub fn new(snapshot: &Snapshot) -> Self {
         let mut starts = vec![0_u32; snapshot.nodes.len() + 1];
         for node in snapshot.pods.iter().filter_map(|pod| pod.node) {
@@ -31,24 +31,24 @@ impl Residents {
         Self { starts, pods }
     }
 
-    /// The pods of a node, those that wait for room on it included.
+    /// The pods of a node, including pods that are nominated for it.
     pub fn of(&self, node: NodeId) -> &[PodId] {
         &self.pods[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
     }
 
-    /// The pods of a node that need another place when it goes.
+    /// The pods of a node that must be scheduled elsewhere when the node is removed.
     pub fn movers<'a>(&'a self, snapshot: &'a Snapshot, node: NodeId) -> impl Iterator<Item = PodId> + 'a {
         self.of(node).iter().copied().filter(|pod| moves(snapshot, *pod))
     }
 
-    /// The same as classes.
+    /// The classes of [`Self::movers`].
     pub fn mover_classes<'a>(&'a self, snapshot: &'a Snapshot, node: NodeId) -> impl Iterator<Item = ClassId> + 'a {
         self.movers(snapshot, node).map(|pod| snapshot.pods[pod.index()].class)
     }
 }
 
-/// Whether a pod that runs somewhere needs another place when its node goes. Pods of the node itself and of
-/// DaemonSets go with it.
+/// Whether a running pod must be scheduled elsewhere when its node is removed. Static pods and pods of DaemonSets end
+/// with the node.
 pub fn moves(snapshot: &Snapshot, pod: PodId) -> bool {
     let bound = snapshot.pods[pod.index()].state == PodState::Bound;
     bound && !matches!(snapshot.class_of(pod).kind, PodKind::Daemon | PodKind::Mirror)

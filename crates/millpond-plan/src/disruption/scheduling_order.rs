@@ -1,59 +1,61 @@
 //! Checks that nodes hold a set of pods in whatever order kube-scheduler places them.
 //!
-//! Pods that move are created again by their controllers, and the planner cannot tell kube-scheduler beforehand which new pod
-//! belongs on which node. With one resource, arithmetic is enough: a pod finds no node only if every one of `n` nodes has
-//! less free than it requests, so `n − 1` times the largest request beyond the sum is enough in every order. With two
-//! resources it is not: memory-heavy pods can fill the memory of one node while its cores idle, cpu-heavy pods the cores of
-//! another, and a pod that requests both fits on neither. Room that excludes this in every order is far more than
-//! kube-scheduler needs in practice; hardly any purchase but a single node would pass.
+//! Pods that move are created again by their controllers, and the planner cannot tell kube-scheduler beforehand which
+//! new pod belongs on which node. With one resource, arithmetic is enough: a pod fits nowhere only if each of `n` nodes
+//! has less free than it requests, so `n − 1` times the largest request beyond the sum is enough in every order. With
+//! two resources it is not: memory-heavy pods can fill the memory of one node while its cores idle, cpu-heavy pods the
+//! cores of another, and a pod that requests both fits on neither. Slack that excludes this in every order is far more
+//! than kube-scheduler needs in practice; hardly any purchase but a single node would pass.
 //!
-//! Therefore pods are placed here as kube-scheduler would place them, in several orders ([`orders`]) and with two scoring
-//! preferences ([`Preference`]). That proves nothing about the other orders, but few of them fail where none of these does
-//! (tests count them). Requiring room for one more pod at the end of each order was tried: for an average pod it found few
-//! of the failures, for the largest pod it made purchases 3 % more expensive.
+//! Therefore pods are placed here as kube-scheduler would place them, in several orders ([`orders`]) and with two
+//! scoring preferences ([`Preference`]). That proves nothing about the other orders, but few of them fail where none of
+//! these does (tests count them). Requiring capacity for one more pod at the end of each order was tried: for an
+//! average pod it found few of the failures, for the largest pod it made purchases 3 % more expensive.
 
 use std::cmp::Reverse;
 
 use crate::model::{CPU, MEMORY, ResourceId, Resources};
 use crate::pack::{Amounts, MAX_RESOURCES};
 
-/// Shares are counted in parts of so many.
+/// Shares are counted in parts of this number.
 const PARTS: i64 = 10_000;
 /// Shuffled orders of few pods. With 12 of them one in seven purchases for random pods failed in some of 200 further
-/// orders, with 64 one in seventeen, with 128 one in thirty, and twice as many found no more.
+/// orders, with 64 one in seventeen, with 128 one in thirty; twice as many found no more failures.
 const MOST_SHUFFLES: usize = 128;
-/// Shuffled orders of many pods, among which large and small ones even out.
+/// Shuffled orders of many pods. Large and small pods even out among many, so fewer orders are enough.
 const LEAST_SHUFFLES: usize = 16;
-/// Pods that are dealt out in shuffled orders, if that leaves enough of these.
+/// Limit on the pods placed in shuffled orders, unless that leaves fewer orders than [`LEAST_SHUFFLES`].
 const SHUFFLED_PODS: usize = 64_000;
 
-/// Pods that ask for the same and are counted together where pods are spread.
+/// Pods with equal requests that spreading counts together.
 #[derive(Debug, Clone)]
 struct Kind {
     request: Amounts,
     count: usize,
 }
 
-/// What the scheduler likes best about a node. It adds up both, in parts that depend on its configuration.
+/// The score by which kube-scheduler chooses among nodes that fit. It adds up both of these with weights that depend on
+/// its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Preference {
-    /// Most of cores and memory is left (`LeastAllocated`).
+    /// Most cores and memory left (`LeastAllocated`).
     Roomiest,
-    /// It has the fewest pods of this kind (`PodTopologySpread`, by default for whatever a controller makes).
+    /// Fewest pods of the same kind (`PodTopologySpread`, whose default constraints apply to the pods of any
+    /// controller).
     FewestOfKind,
 }
 
-/// Pods that are dealt out.
+/// The pods to place, and the orders to place them in.
 #[derive(Debug)]
 pub(super) struct SchedulingOrders {
     resources: Vec<ResourceId>,
     kinds: Vec<Kind>,
-    /// Kinds as their pods come, order by order.
+    /// The orders to try; each lists the kind of every pod.
     orders: Vec<Vec<usize>>,
 }
 
 impl SchedulingOrders {
-    /// Pods by class: what one asks for, and how many there are.
+    /// Takes pods by class: the request of one pod, and their number.
     pub(super) fn new<'r>(pods: impl IntoIterator<Item = (&'r Resources, usize)>) -> Self {
         let pods: Vec<_> = pods.into_iter().collect();
         let resources = asked_for(pods.iter().map(|(request, _)| *request));
@@ -68,23 +70,23 @@ impl SchedulingOrders {
         self.kinds.iter().map(|kind| kind.count).sum()
     }
 
-    /// What all pods ask for together.
+    /// The sum of all requests.
     pub(super) fn total(&self) -> Vec<i64> {
         let of = |at: usize| self.kinds.iter().map(|kind| kind.request[at].saturating_mul(kind.count as i64)).sum();
         (0..self.resources.len()).map(of).collect()
     }
 
-    /// The most that one pod asks for, resource by resource.
+    /// The largest request of one pod, for each resource.
     pub(super) fn largest(&self) -> impl Iterator<Item = i64> {
         (0..self.resources.len()).map(|at| self.kinds.iter().map(|kind| kind.request[at]).max().unwrap_or(0))
     }
 
-    /// What is free on a node, of the resources that count.
+    /// The free capacity of a node, for the resources that some pod requests.
     pub(super) fn free(&self, node: &Resources) -> Amounts {
         amounts(&self.resources, node)
     }
 
-    /// Whether nodes with this much free hold the pods, in all orders that are tried.
+    /// Whether nodes with this free capacity hold the pods in all orders that are tried.
     pub(super) fn fits(&self, nodes: &[Amounts]) -> bool {
         let holds = |order: &Vec<usize>| {
             let preferences = [Preference::Roomiest, Preference::FewestOfKind];
@@ -98,7 +100,8 @@ impl SchedulingOrders {
         order.iter().all(|&kind| table.deal(kind, preference))
     }
 
-    /// Puts the large pods first where most is left; for each node the kinds on it, by their number.
+    /// Places the largest pods first, each where most is left. Returns the kinds on each node, by index; `None` if a
+    /// pod fits nowhere.
     pub(super) fn deal(&self, nodes: &[Amounts]) -> Option<Vec<Vec<usize>>> {
         let mut table = Table::new(self, nodes);
         let all = self.orders[0].iter().all(|&kind| table.deal(kind, Preference::Roomiest));
@@ -106,14 +109,14 @@ impl SchedulingOrders {
     }
 }
 
-/// Nodes while pods are dealt out.
+/// The nodes while the pods of one order are placed.
 struct Table<'d> {
     dealing: &'d SchedulingOrders,
     whole: &'d [Amounts],
     left: Vec<Amounts>,
-    /// By node and kind, how many pods are there.
+    /// For each node, the number of pods of each kind.
     there: Vec<Vec<usize>>,
-    /// How much of cores and memory is left, by node.
+    /// For each node, the share of cores and memory that is left.
     room: Vec<i64>,
 }
 
@@ -131,7 +134,7 @@ impl<'d> Table<'d> {
         self.room[node] = scored.map(|(at, _)| left[at].saturating_mul(PARTS) / whole[at].max(1)).sum();
     }
 
-    /// The node that the next pod of a kind goes to.
+    /// The node that kube-scheduler would choose for the next pod of a kind.
     fn place(&self, kind: usize, preference: Preference) -> Option<usize> {
         let request = &self.dealing.kinds[kind].request;
         let fits = |left: &Amounts| left.iter().zip(request).all(|(left, asked)| *asked == 0 || asked <= left);
@@ -152,13 +155,13 @@ impl<'d> Table<'d> {
     }
 }
 
-/// Orders in which pods may come: large first, small first, those first that ask for more of one resource than of
-/// others, and shuffled.
+/// The orders: largest first, smallest first, for each resource the pods first that request more of it than of others,
+/// and shuffled orders.
 fn orders(kinds: &[Kind], resources: usize) -> Vec<Vec<usize>> {
     let total =
         |at: usize| kinds.iter().map(|kind| i128::from(kind.request[at]) * kind.count as i128).sum::<i128>().max(1);
     let totals: Vec<i128> = (0..resources).map(total).collect();
-    // In parts of what all ask for, so that resources compare.
+    // In parts of the sum of all requests, so that resources can be compared.
     let part = |kind: usize, at: usize| i128::from(kinds[kind].request[at]) * 1_000_000_000 / totals[at];
     let size = |kind: usize| (0..resources).map(|at| part(kind, at)).max().unwrap_or(0);
     let pods = |mut order: Vec<usize>, key: &dyn Fn(usize) -> i128| -> Vec<usize> {
@@ -169,7 +172,7 @@ fn orders(kinds: &[Kind], resources: usize) -> Vec<Vec<usize>> {
     let large_first = pods(all.clone(), &|kind| -size(kind));
     let mut orders = vec![large_first.clone(), pods(all.clone(), &size)];
     for at in 0..resources {
-        // How much of this it asks for, in thousandths of what it asks for in all.
+        // How much of this resource the kind requests, in thousandths of what it requests of all resources.
         let leaning =
             |kind: usize| -part(kind, at) * 1000 / (0..resources).map(|at| part(kind, at)).sum::<i128>().max(1);
         orders.push(pods(all.clone(), &leaning));
@@ -182,7 +185,7 @@ fn shuffles(pods: usize) -> usize {
     (SHUFFLED_PODS / pods.max(1)).clamp(LEAST_SHUFFLES, MOST_SHUFFLES)
 }
 
-/// Shuffles the pods, in the same way each time.
+/// Shuffles the pods; the same `number` always gives the same order.
 fn shuffled(order: &[usize], number: usize) -> Vec<usize> {
     let key = |index: usize| scatter((number * order.len() + index) as u64);
     let mut scattered: Vec<(u64, usize)> = order.iter().enumerate().map(|(index, &kind)| (key(index), kind)).collect();
@@ -190,7 +193,7 @@ fn shuffled(order: &[usize], number: usize) -> Vec<usize> {
     scattered.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// A number without any pattern for each number: the last steps of splitmix64.
+/// A well-mixed number for each input: the last steps of splitmix64.
 fn scatter(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -198,7 +201,7 @@ fn scatter(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Resources that some pod asks for, as many as are counted.
+/// Resources that some pod requests, up to the number that the kernel counts.
 fn asked_for<'r>(requests: impl Iterator<Item = &'r Resources>) -> Vec<ResourceId> {
     let mut asked: Vec<ResourceId> =
         requests.flat_map(Resources::iter).filter(|(_, amount)| *amount > 0).map(|(id, _)| id).collect();

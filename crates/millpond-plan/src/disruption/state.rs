@@ -1,4 +1,4 @@
-//! The cluster while a plan takes nodes away: every change is written down, so that it can be undone.
+//! The cluster state while a plan removes nodes. Every change is recorded so that it can be undone.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use crate::topology::TopologyNode;
 #[derive(Debug)]
 enum Change {
     Lifted(PodId, NodeSlotId),
-    /// The last is where it was planned before.
+    /// The last field is the node that the pod was planned onto before.
     Put(PodId, NodeSlotId, Option<NodeSlotId>),
     Daemon(ClassId, NodeSlotId),
     Closed(NodeId),
@@ -27,7 +27,7 @@ enum Change {
     Evicted(Evictions),
 }
 
-/// How far the changes have come.
+/// A position in the record of changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark(usize);
 
@@ -38,13 +38,14 @@ pub(super) struct State<'s> {
     pub(super) accounts: Accounts,
     pub(super) ledger: Ledger<'s>,
     pub(super) zones: Zones,
-    /// Pods by node that have to move when it goes; planned nodes included.
+    /// For each node, planned ones included, the pods that must move when it is removed.
     contents: Vec<Vec<PodId>>,
-    /// Where the plan puts pods, by pod: those that wait, and those that move.
+    /// For each pod, the node that the plan puts it on: pending pods and pods that move.
     moved: Vec<Option<NodeSlotId>>,
-    /// Pods that the plan places and whose rules others can break, those that wait included.
+    /// Placed pods, pending ones included, whose topology rules other pods can break.
     fragile: BTreeSet<(PodId, NodeSlotId)>,
-    /// Those of them whose company only stands by them, from the start.
+    /// Those of `fragile` whose required neighbours the plan for pending pods did not secure; this is not checked
+    /// again.
     unjudged: BTreeSet<PodId>,
     changes: Vec<Change>,
 }
@@ -71,20 +72,20 @@ impl<'s> State<'s> {
         }
     }
 
-    /// A node that the plan buys for pods that wait.
+    /// Adds a node that the plan for pending pods buys.
     pub(super) fn add_planned(&mut self, offer: usize) -> NodeSlotId {
         let spot = self.open(offer);
         self.changes.clear();
         spot
     }
 
-    /// A pod that waits, where the plan puts it.
+    /// Records where the plan puts a pending pod.
     pub(super) fn add_waiting(&mut self, pod: PodId, spot: NodeSlotId) {
         self.put(pod, spot);
         self.changes.clear();
     }
 
-    /// Pods whose affinity the plan for pending pods left unmet are not judged again: the plan reports the reason.
+    /// Exempts pods whose affinity the plan for pending pods left unmet from later checks; the plan reports the reason.
     pub(super) fn accept_plan(&mut self) {
         while let Err((pod, _)) = self.rules_hold() {
             if !self.unjudged.insert(pod) {
@@ -97,12 +98,12 @@ impl<'s> State<'s> {
         self.snapshot.pods[pod.index()].class
     }
 
-    /// Pods that would have to move from a node as things stand.
+    /// Pods that would have to move if the node were removed now.
     pub(super) fn contents(&self, node: NodeId) -> &[PodId] {
         self.on_spot(NodeSlotId(node.0))
     }
 
-    /// The same for any spot.
+    /// Like [`Self::contents`], for any node, planned ones included.
     pub(super) fn on_spot(&self, spot: NodeSlotId) -> &[PodId] {
         &self.contents[spot.index()]
     }
@@ -112,7 +113,7 @@ impl<'s> State<'s> {
         self.moved[pod.index()]
     }
 
-    /// Where a pod is, or was until it was lifted.
+    /// The node that a pod is on, or was on until it was lifted.
     pub(super) fn last_place(&self, pod: PodId) -> TopologyNode<'s> {
         let home = self.snapshot.pods[pod.index()].node.map(|node| NodeSlotId(node.0));
         let spot = self.moved[pod.index()].or(home).expect("pods that move were somewhere");
@@ -123,13 +124,14 @@ impl<'s> State<'s> {
         Mark(self.changes.len())
     }
 
-    /// Takes a node away for a reason: counts it, lifts its pods, closes it. Gives back the pods, or says why not;
-    /// then nothing has changed.
+    /// Removes a node for a reason: charges the budgets, lifts its pods and closes it. Returns the pods, or the blocker
+    /// if nothing was changed.
     pub(super) fn take(&mut self, node: NodeId, reason: DisruptionReason) -> Result<Vec<PodId>, DisruptionBlocker> {
         if let Some(pool) = self.snapshot.nodes[node.index()].pool
             && self.accounts.budgets.left(pool, reason) == Some(0)
         {
-            // When the window opens matters only for a question about one node.
+            // The time when the budget opens matters only to a question about a single node, so it is not computed
+            // here.
             return Err(self.accounts.used_up(pool, reason, None));
         }
         let pool = self.accounts.eligible(self.snapshot, node, reason)?;
@@ -156,7 +158,7 @@ impl<'s> State<'s> {
         Ok(pods)
     }
 
-    /// Takes all pods that move off a node.
+    /// Lifts all pods that have to move from a node.
     pub(super) fn lift(&mut self, spot: NodeSlotId) -> Vec<PodId> {
         let pods = std::mem::take(&mut self.contents[spot.index()]);
         for &pod in &pods {
@@ -167,7 +169,7 @@ impl<'s> State<'s> {
         pods
     }
 
-    /// Takes a pod off the node where the plan has put it; gives back the node.
+    /// Takes a pod off the node that the plan put it on; returns the node.
     pub(super) fn take_off(&mut self, pod: PodId) -> Option<NodeSlotId> {
         let spot = self.moved[pod.index()]?;
         self.contents[spot.index()].retain(|present| *present != pod);
@@ -176,7 +178,7 @@ impl<'s> State<'s> {
         Some(spot)
     }
 
-    /// Daemons go with their node and are not counted any more.
+    /// Takes the pods of DaemonSets out of the counts, since they end with the node.
     fn take_daemons(&mut self, node: NodeId) {
         let spot = NodeSlotId(node.0);
         for class in self.daemons(node).collect::<Vec<_>>() {
@@ -185,7 +187,7 @@ impl<'s> State<'s> {
         }
     }
 
-    /// Puts a lifted pod somewhere.
+    /// Puts a lifted pod on a node.
     pub(super) fn put(&mut self, pod: PodId, spot: NodeSlotId) {
         let class = self.class(pod);
         self.cluster.place(class, spot, 1);
@@ -197,7 +199,7 @@ impl<'s> State<'s> {
         self.changes.push(Change::Put(pod, spot, before));
     }
 
-    /// Puts pods on a spot as long as they fit; whether all did. If not, the caller undoes what was done.
+    /// Puts pods on a node while they fit, and returns whether all did. If not, the caller undoes the changes.
     pub(super) fn put_all(&mut self, pods: &[PodId], spot: NodeSlotId) -> bool {
         pods.iter().all(|&pod| {
             let fits = self.cluster.check(self.class(pod), spot).is_ok();
@@ -231,7 +233,7 @@ impl<'s> State<'s> {
         self.zones.remove(of.pool, of.labels.get(self.snapshot.names.zone));
     }
 
-    /// Gives a bought node back if nothing is on it; whether it did.
+    /// Gives a bought node back if it holds no pod, and returns whether it did.
     pub(super) fn give_back_unused(&mut self, spot: NodeSlotId) -> bool {
         let Some(offer) = self.cluster.offer(spot).filter(|_| self.contents[spot.index()].is_empty()) else {
             return false;
@@ -242,13 +244,13 @@ impl<'s> State<'s> {
         true
     }
 
-    /// Lets an empty node stay after all.
+    /// Reverts the removal of an empty node.
     pub(super) fn restore(&mut self, node: NodeId) {
         self.set_closed(node, false);
         self.changes.push(Change::Restored(node));
     }
 
-    /// Closes an empty node, or opens it again, with its daemons and its part of the budgets.
+    /// Closes an empty node or opens it again, and updates its DaemonSet pods and its part of the budgets.
     fn set_closed(&mut self, node: NodeId, closed: bool) {
         let spot = NodeSlotId(node.0);
         let of = &self.snapshot.nodes[node.index()];
@@ -277,17 +279,17 @@ impl<'s> State<'s> {
         })
     }
 
-    /// Whether every pod that the plan places still satisfies its rules about other pods; if not, one that does not, and
-    /// the rule. Company must be of pods that need none themselves or are there already, so that it comes first in
-    /// whatever order kube-scheduler takes them; or all of these pods are in one domain.
+    /// Whether every pod that the plan places still meets its topology rules. The error is a pod that does not, with
+    /// the rule. Affinity must be met by pods that run already or that need no other pods, so that they come first in
+    /// any scheduling order; or all pods of the group share one domain.
     pub(super) fn rules_hold(&self) -> Result<(), (PodId, Rule)> {
         let topology = self.cluster.topology();
-        // A pod that was moved on is somewhere else by now.
+        // The pod may have been moved to another node since.
         let here = || self.fragile.iter().filter(|(pod, spot)| self.moved[pod.index()] == Some(*spot));
         let mut floating: HashMap<_, u32> = HashMap::new();
         for &(pod, spot) in here() {
             let class = self.class(pod);
-            if topology.needs_company(class) {
+            if topology.has_required_affinity(class) {
                 for counted in topology.counted_at(class, self.cluster.place_of(spot)) {
                     *floating.entry(counted).or_default() += 1;
                 }
@@ -295,7 +297,8 @@ impl<'s> State<'s> {
         }
         for &(pod, spot) in here() {
             let (class, place) = (self.class(pod), self.cluster.place_of(spot));
-            let company = topology.has_company(class, place, &floating) || topology.has_everybody(class, place);
+            let company =
+                topology.has_settled_affinity(class, place, &floating) || topology.has_all_selected_pods(class, place);
             topology.holds(class, place).map_err(|rule| (pod, rule))?;
             if !company && !self.unjudged.contains(&pod) {
                 return Err((pod, Rule::PodAffinity));
@@ -304,7 +307,7 @@ impl<'s> State<'s> {
         Ok(())
     }
 
-    /// Nodes whose free room changed since a mark.
+    /// Nodes whose free capacity changed since a mark.
     pub(super) fn touched(&self, mark: Mark) -> Vec<NodeSlotId> {
         let spot = |change: &Change| match change {
             Change::Put(_, spot, _) | Change::Lifted(_, spot) => Some(*spot),

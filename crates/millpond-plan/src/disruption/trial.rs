@@ -1,4 +1,4 @@
-//! One trial: nodes are taken away, and their pods find room elsewhere, on an empty node that stays after all, or on
+//! One trial: nodes are removed, and their pods go to existing nodes, to an empty node whose removal is reverted, or to
 //! nodes that are bought.
 
 use std::cmp::Reverse;
@@ -11,41 +11,42 @@ use super::replacement_set;
 use crate::cluster_state::NodeSlotId;
 use crate::model::{DisruptionReason, NodeId, PodId, PoolId};
 
-/// Replacements save at least one part of so many.
+/// Replacements must save at least one part in this many.
 const LEAST_SAVING: u128 = 20;
-/// Kinds of empty nodes that are tried instead of buying.
+/// Limit on the kinds of empty nodes that are tried instead of buying.
 const MAX_RESTORES: usize = 16;
 
-/// What may be bought in a trial.
+/// What a trial may buy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Buying {
-    /// Nothing: there must be room.
+    /// Nothing: the pods must fit on existing nodes.
     Nothing,
-    /// What costs less than what goes.
+    /// Nodes that cost less than the removed ones.
     Cheaper,
-    /// What it takes.
+    /// Any node that the pods need, at any price.
     Whatever,
 }
 
-/// Where to look for nodes that hold pods however they come.
+/// Ways to find nodes that hold pods in any scheduling order.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// A single one.
+    /// A single node.
     One,
-    /// A few that hold any mixture of the pods.
+    /// A small set of nodes that holds any mixture of the pods.
     ReplacementSet,
-    /// As many as the kernel chooses, with one part of so many of each to spare.
+    /// The kernel's choice, with one part in this many of each node left free.
     AllBut(i64),
 }
 
 impl Way {
-    /// With less to spare than a twenty-fourth hardly anything holds that the others have not found, with more than a
-    /// twelfth nothing is cheaper.
+    /// Less slack than a twenty-fourth finds hardly anything that the other ways do not, and more than a twelfth finds
+    /// nothing cheaper.
     const ALL: [Self; 4] = [Self::One, Self::ReplacementSet, Self::AllBut(24), Self::AllBut(12)];
 }
 
 impl Planner<'_> {
-    /// Takes nodes away and finds places for their pods. Of several nodes those that may not go are left out.
+    /// Removes nodes and finds places for their pods. If there are several nodes, those that are not eligible are left
+    /// out.
     pub(super) fn trial(
         &mut self,
         nodes: &[NodeId],
@@ -72,7 +73,7 @@ impl Planner<'_> {
             Buying::Whatever => u128::MAX,
         };
         let mut bought = if left.is_empty() { Vec::new() } else { self.make_room(&left, most)? };
-        // What merely saves something can wait until it goes without.
+        // Only for removals that must happen: one that merely saves cost can wait until it breaks no rule.
         if buying == Buying::Whatever {
             self.mend(&pods, &mut bought)?;
         }
@@ -81,7 +82,7 @@ impl Planner<'_> {
         Ok((taken, bought))
     }
 
-    /// Moves those of the pods on whose rules others have broken by coming after them; each about once.
+    /// Moves those pods whose rules were broken by pods placed after them; each is moved about once.
     fn mend(&mut self, pods: &[PodId], bought: &mut Vec<NodeSlotId>) -> Result<(), DisruptionBlocker> {
         for _ in pods {
             let Some((pod, _)) = self.state.rules_hold().err().filter(|(pod, _)| pods.contains(pod)) else { break };
@@ -98,7 +99,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Moves pods to nodes with room, large ones first; gives back those that found none.
+    /// Moves pods to nodes with free capacity, large pods first; returns those that fit nowhere.
     pub(super) fn move_elsewhere(&mut self, mut pods: Vec<PodId>, all: bool) -> Result<Vec<PodId>, DisruptionBlocker> {
         let key = |pod: &PodId| {
             let class = self.state.class(*pod);
@@ -120,12 +121,12 @@ impl Planner<'_> {
         Ok(left)
     }
 
-    /// Buys nodes for pods, or lets an empty node stay for them.
+    /// Buys nodes for pods, or keeps an empty node for them.
     fn make_room(&mut self, pods: &[PodId], most: u128) -> Result<Vec<NodeSlotId>, DisruptionBlocker> {
         self.solves += 1;
         let blocker = |why| if most == u128::MAX { why } else { DisruptionBlocker::NoSaving };
         let quote = self.quote(pods, most, Filled::Whole);
-        // A node that is there need not be quite as cheap as a new one.
+        // An existing node may cost a little more than a new one.
         let price = quote.as_ref().map_or(most, purchase::Quote::cost);
         let limit = price.saturating_add(price / LEAST_SAVING).min(most);
         if let Some(node) = self.restore_for(pods, limit) {
@@ -139,7 +140,7 @@ impl Planner<'_> {
         self.state.undo(mark);
         match self.buy_roomier(pods, most) {
             Some(bought) => Ok(bought),
-            // What has to go goes, even so.
+            // Drifted and expired nodes are removed even so.
             None if most == u128::MAX => {
                 let quote = self.quote(pods, most, Filled::Whole).map_err(blocker)?;
                 purchase::buy(&mut self.state, &self.on_sale, quote).map_err(blocker)
@@ -152,8 +153,7 @@ impl Planner<'_> {
         purchase::quote(&mut self.state, &self.on_sale, pods, most, filled, self.budget)
     }
 
-    /// Buys nodes that hold pods however the scheduler deals them out, below a price: whatever costs least of
-    /// what is found in all ways.
+    /// Buys nodes below a price that hold the pods in any scheduling order: the cheapest result of all ways.
     fn buy_roomier(&mut self, pods: &[PodId], most: u128) -> Option<Vec<NodeSlotId>> {
         let mut best: Option<Purchase> = None;
         for way in Way::ALL {
@@ -178,7 +178,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The cheapest of the empty nodes that go, below a price, that holds all these pods; they are put on it.
+    /// Restores the cheapest removed empty node, below a price, that holds all these pods, and puts them on it.
     fn restore_for(&mut self, pods: &[PodId], limit: u128) -> Option<NodeId> {
         let mut kinds = BTreeMap::new();
         for step in self.steps.iter().filter(|step| step.reason == DisruptionReason::Empty) {
@@ -203,7 +203,7 @@ impl Planner<'_> {
         None
     }
 
-    /// Whether pools that lose nodes keep their least number.
+    /// Whether the pools of these nodes keep their minimum number of nodes.
     fn enough_nodes(&self, nodes: &[NodeId]) -> Result<(), DisruptionBlocker> {
         nodes.iter().filter_map(|node| self.node(*node).pool).try_for_each(|pool| self.enough(pool))
     }
@@ -213,7 +213,7 @@ impl Planner<'_> {
         if self.state.accounts.nodes[pool.index()] < least { Err(DisruptionBlocker::LeastNodes(least)) } else { Ok(()) }
     }
 
-    /// Whether taking these nodes away saves enough.
+    /// Whether removing these nodes saves enough.
     pub(super) fn worthwhile(&self, nodes: &[NodeId], bought: &[NodeSlotId]) -> Result<(), DisruptionBlocker> {
         let savings = self.savings(nodes, bought);
         let least = self.most(nodes).div_ceil(LEAST_SAVING);

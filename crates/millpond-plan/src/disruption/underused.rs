@@ -1,5 +1,5 @@
-//! Nodes that cost more than what is on them is worth: deleted one by one where there is room elsewhere, or replaced in
-//! groups.
+//! Nodes that cost more than the value of their pods: deleted one by one if their pods fit on other nodes, or replaced
+//! in groups.
 
 use std::cmp::Reverse;
 
@@ -11,26 +11,26 @@ use crate::cluster_state::NodeSlotId;
 use crate::model::{DisruptionReason, NodeId, PodId};
 use crate::plan::Rule;
 
-/// Nodes that are planned anew together, at least if there are as many.
+/// Number of nodes that are replanned together, if there are that many.
 const GROUP: usize = 64;
-/// The most of them in a large cluster. Larger groups are packed better and take less work in all, but a step that
-/// waits for all its new nodes should not be most of the cluster.
+/// The largest group in a large cluster. Larger groups pack better and need less work in total, but a step waits for
+/// all its new nodes and so should not cover most of the cluster.
 const MAX_GROUP: usize = 256;
-/// In a large cluster a group is one part of so many of the candidates.
+/// In a large cluster a group is one part in this many of the candidates.
 const GROUPS: usize = 8;
-/// With more candidates than this only whole groups are tried, not parts of them.
+/// With more candidates than this, only whole groups are tried and not parts of them.
 const MANY: usize = 256;
-/// Groups up to this size are tried without each of their nodes.
+/// For groups up to this size, leaving out each single node is tried as well.
 const SMALL: usize = 12;
-/// Packing problems that are solved for replacements.
+/// Limit on the packing problems that are solved for replacements.
 const MAX_SOLVES: usize = 400;
 /// After this many failed trials in one pass, the remaining nodes are not tried.
 const MAX_FAILURES: usize = 400;
-/// Pods worth more than this share of their node's price are not planned anew, in millionths.
+/// Nodes whose pods are worth more than this share of the price are not replanned, in millionths.
 const WELL_USED: u128 = 950_000;
 
 impl Planner<'_> {
-    /// Empties nodes one by one into room elsewhere.
+    /// Removes nodes one by one whose pods fit on other nodes.
     pub(super) fn delete_underused(&mut self) -> bool {
         let mut queue = self.queue(|node| self.use_of(node));
         let mut failures = 0;
@@ -60,7 +60,7 @@ impl Planner<'_> {
         found
     }
 
-    /// Why the node may not go, whatever becomes of its pods.
+    /// The blocker that keeps the node whatever its pods could do.
     fn refused(&self, node: NodeId) -> Option<DisruptionBlocker> {
         let accounts = &self.state.accounts;
         let reason = self.reason_for(node, DisruptionReason::Underutilized);
@@ -71,7 +71,7 @@ impl Planner<'_> {
         accounts.eligible(self.state.snapshot, node, reason).err()
     }
 
-    /// A pod of the node for which there is no room anywhere: then nothing has to be tried.
+    /// A pod of the node that no other node has capacity for. If there is one, a trial would fail.
     fn hopeless(&mut self, node: NodeId) -> Option<PodId> {
         let largest =
             self.state.contents(node).iter().max_by_key(|pod| (self.values[self.state.class(**pod).index()], **pod))?;
@@ -80,7 +80,7 @@ impl Planner<'_> {
         (!room).then_some(*largest)
     }
 
-    /// Plans groups of nodes anew, the worst used first.
+    /// Replans groups of nodes, the least used first.
     pub(super) fn replace_underused(&mut self) -> bool {
         let badly = |node: NodeId| self.use_of(node).filter(|used| *used < WELL_USED);
         let queue = self.queue(badly);
@@ -103,7 +103,7 @@ impl Planner<'_> {
         found
     }
 
-    /// Replaces a part of a group, from its start; how many nodes were looked at for good.
+    /// Replaces the best prefix of a group and returns how many of its nodes are settled.
     fn replace_group(&mut self, group: &[NodeId], many: bool) -> usize {
         if many {
             return if self.replace_nodes(group) { group.len() } else { 0 };
@@ -111,7 +111,7 @@ impl Planner<'_> {
         let mut best: Option<(i128, usize)> = None;
         for size in sizes(group.len()) {
             let Some(savings) = self.savings_of(&group[..size]) else { continue };
-            // A larger group must save clearly more.
+            // Replacing a larger part must save clearly more, because it disrupts more.
             if best.is_none_or(|(known, _)| savings * 9 > known * 10) {
                 best = Some((savings, size));
             }
@@ -121,7 +121,7 @@ impl Planner<'_> {
         if self.replace_nodes(&nodes) { size } else { 0 }
     }
 
-    /// Replaces these nodes, if that is worth it.
+    /// Replaces these nodes if the saving is worth it.
     fn replace_nodes(&mut self, nodes: &[NodeId]) -> bool {
         let reason = DisruptionReason::Underutilized;
         let mark = self.state.mark();
@@ -138,7 +138,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What replacing these nodes would save; nothing if it cannot be done.
+    /// What replacing these nodes would save; `None` if it is not possible.
     fn savings_of(&mut self, nodes: &[NodeId]) -> Option<i128> {
         let mark = self.state.mark();
         let tried = self.trial(nodes, DisruptionReason::Underutilized, Buying::Cheaper);
@@ -153,7 +153,7 @@ impl Planner<'_> {
         (savings > 0).then_some(savings)
     }
 
-    /// Leaves out nodes whose replacement saves nothing by itself.
+    /// Leaves out nodes that add nothing to the saving.
     fn without_needless(&mut self, nodes: &[NodeId], savings: i128) -> Vec<NodeId> {
         let mut nodes = nodes.to_vec();
         if nodes.len() > SMALL {
@@ -171,7 +171,7 @@ impl Planner<'_> {
         nodes
     }
 
-    /// Nodes that are bought, for pods that wait or for others, and are not needed any more.
+    /// Gives back planned nodes, for pending pods or replacements, that are no longer needed.
     pub(super) fn give_back_needless(&mut self) -> bool {
         let price = |spot: &NodeSlotId| Reverse(self.price_of(*spot));
         let mut spots = self.planned.clone();
@@ -201,7 +201,7 @@ impl Planner<'_> {
     }
 }
 
-/// Sizes of the parts of a group that are tried.
+/// Sizes of the prefixes of a group that are tried.
 fn sizes(whole: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> = (1..=4).collect();
     while let Some(last) = sizes.last().copied().filter(|last| *last < whole) {

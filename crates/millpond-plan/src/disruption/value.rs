@@ -1,16 +1,15 @@
-//! What the pods of a node are worth, in the money that the market asks for their resources: nodes that cost much
-//! more than what is on them go first.
+//! The value of a node's pods at market prices. Nodes whose price is far above this value are tried first.
 //!
-//! Resources get prices such that no offer is cheaper than what it holds, and that all pods together are worth as
-//! much as possible under that rule. Cores and memory are priced together, on a grid of their ratio; every other
-//! resource gets what the cheapest offer that has it asks on top. This only orders nodes: nothing is bought or kept
-//! because of it.
+//! Resources get prices such that no offer is cheaper than the resources that it holds, and that all pods together are
+//! worth as much as possible under that condition. Cores and memory are priced together, on a grid of their ratio;
+//! every other resource gets the surcharge of the cheapest offer that has it. The prices only order nodes; no purchase
+//! depends on them.
 
 use crate::market::Market;
 use crate::model::{CPU, MEMORY, PODS, ResourceId, Resources, STORAGE, Snapshot};
 use crate::pack::BitSet;
 
-/// The price of a MiB in that of a thousandth of a core: from 2⁻⁸ to 2⁴, in steps of half an octave.
+/// The price of a MiB divided by that of a millicore: from 2⁻⁸ to 2⁴, in steps of half an octave.
 const RATIO_STEPS: std::ops::RangeInclusive<i32> = -16..=8;
 const MIB: f64 = 1_048_576.0;
 
@@ -40,7 +39,7 @@ impl Prices {
             }
         }
         if best == 0.0 {
-            // Nothing is on sale: a core is as good as eight GiB, whatever they cost.
+            // Without offers, only the ratio matters: a core is worth eight GiB.
             prices.by_resource[CPU.index()] = 1.0;
             prices.by_resource[MEMORY.index()] = 0.125 / MIB;
         }
@@ -62,7 +61,7 @@ impl Prices {
         resources.iter().map(|(resource, amount)| self.price(resource) * amount.max(0) as f64).sum()
     }
 
-    /// What resources are worth, in whole nano-dollars per hour.
+    /// The value of resources in whole nano-dollars per hour.
     pub(super) fn value(&self, resources: &Resources) -> u64 {
         self.worth(resources) as u64
     }

@@ -1,4 +1,4 @@
-//! Why a node stays or goes.
+//! Why a node stays or is removed.
 
 use super::budget::REASONS;
 use super::consolidate::{Consolidated, consolidate};
@@ -11,13 +11,13 @@ use crate::solve;
 /// What a plan with consolidation does to a node, and why.
 #[derive(Debug)]
 pub struct NodeVerdict {
-    /// What goes together with the node, if it goes.
+    /// The step that removes the node, with the nodes removed and bought together; `None` if it stays.
     pub removal: Option<Removal>,
-    /// Why it is not taken away, if so: the most telling refusal.
+    /// Why the node stays, if it does: the blocker that explains it best.
     pub blocker: Option<DisruptionBlocker>,
-    /// For each reason whether the node could be considered for it as things are now, before its pods are looked at.
+    /// For each reason, whether the node could be considered for it now, before its pods are looked at.
     pub reasons: [(DisruptionReason, Result<(), DisruptionBlocker>); 4],
-    /// The whole plan, for the names of what comes in its place.
+    /// The whole plan, for the names of the replacements.
     pub outcome: Outcome,
 }
 
@@ -27,16 +27,16 @@ pub struct NodeVerdicts {
     /// The whole plan.
     pub outcome: Outcome,
     kept: Vec<Option<DisruptionBlocker>>,
-    /// As things are now.
+    /// The accounts before the plan.
     accounts: Accounts,
 }
 
-/// What becomes of a node: it goes, or it stays for a reason.
+/// The verdict on one node: it is removed, or it stays for a reason.
 #[derive(Debug, Clone, Copy)]
 pub struct VerdictRef<'v> {
-    /// What goes together with the node, if it goes.
+    /// The step that removes the node, with the nodes removed and bought together; `None` if it stays.
     pub removal: Option<&'v Removal>,
-    /// Why it is not taken away, if so: the most telling refusal.
+    /// Why the node stays, if it does: the blocker that explains it best.
     pub blocker: Option<&'v DisruptionBlocker>,
 }
 
@@ -48,7 +48,7 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
     accounts.keep_buffers(snapshot, &waiting.plan);
     let Consolidated { outcome, mut kept } = consolidate(snapshot, &market, waiting, settings);
     for (node, kept) in snapshot.nodes.iter().zip(&mut kept) {
-        // For a node that is leaving this is the only reason, whatever manages it.
+        // A node that is being removed has no other verdict, whether or not a pool manages it.
         if node.state == NodeState::Leaving {
             *kept = Some(DisruptionBlocker::Leaving);
         }
@@ -57,7 +57,7 @@ pub fn node_verdicts(snapshot: &Snapshot, settings: &Settings) -> NodeVerdicts {
 }
 
 impl NodeVerdicts {
-    /// What becomes of a node.
+    /// The verdict on a node.
     pub fn of(&self, node: NodeId) -> VerdictRef<'_> {
         let removals = &self.outcome.plan.removals;
         let removal = removals.iter().find(|removal| removal.nodes.contains(&node));
@@ -65,7 +65,7 @@ impl NodeVerdicts {
     }
 }
 
-/// Plans with consolidation and says what becomes of a node.
+/// Plans with consolidation and returns the verdict on a node.
 pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> NodeVerdict {
     let verdicts = node_verdicts(snapshot, settings);
     let VerdictRef { removal, blocker } = verdicts.of(node);
@@ -75,7 +75,7 @@ pub fn node_verdict(snapshot: &Snapshot, node: NodeId, settings: &Settings) -> N
 }
 
 impl NodeVerdict {
-    /// When the node may be considered at the earliest, if time alone decides and nothing else changes.
+    /// The earliest time at which the node may be considered, if only the passing of time blocks it.
     pub fn not_before(&self) -> Option<Seconds> {
         match self.blocker.as_ref()? {
             DisruptionBlocker::PodDoNotDisrupt(_, until) => *until,
@@ -85,34 +85,34 @@ impl NodeVerdict {
         }
     }
 
-    /// What becomes of the node.
+    /// The verdict on the node.
     pub fn verdict(&self) -> VerdictRef<'_> {
         VerdictRef { removal: self.removal.as_ref(), blocker: self.blocker.as_ref() }
     }
 
-    /// Whether the node goes, by this plan or already.
+    /// Whether the node is removed by this plan or is being removed already.
     pub fn is_disruptable(&self) -> bool {
         self.verdict().is_disruptable()
     }
 
-    /// One sentence, without its final period.
+    /// The verdict as one sentence, without a final period.
     pub fn sentence(&self, snapshot: &Snapshot) -> String {
         format!("it {}: {}", if self.is_disruptable() { "goes" } else { "stays" }, self.why(snapshot))
     }
 
-    /// Why it goes or stays: the part of the sentence behind the colon.
+    /// Why the node is removed or stays: the part of the sentence after the colon.
     pub fn why(&self, snapshot: &Snapshot) -> String {
         self.verdict().why(snapshot)
     }
 }
 
 impl VerdictRef<'_> {
-    /// Whether the node goes, by this plan or already.
+    /// Whether the node is removed by this plan or is being removed already.
     pub fn is_disruptable(&self) -> bool {
         self.removal.is_some() || self.blocker == Some(&DisruptionBlocker::Leaving)
     }
 
-    /// Why it goes or stays, in words.
+    /// Why the node is removed or stays, in words.
     pub fn why(&self, snapshot: &Snapshot) -> String {
         let Some(removal) = self.removal else {
             return self.blocker.unwrap_or(&DisruptionBlocker::NoSaving).sentence(snapshot);

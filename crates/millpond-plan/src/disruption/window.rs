@@ -1,11 +1,11 @@
-//! When a budget holds: the hits of a cron expression on the clocks of a time zone, each for a while.
+//! When a budget is active: from each match of its cron expression, on the clock of a time zone, for its duration.
 //!
-//! Between two changes of its clocks a time zone is a clock without jumps, on which [`Cron`] works. So a time that
-//! occurs twice, when clocks go back, hits twice. A time that is left out, when clocks go forward, hits at the moment
-//! of the change: a window that starts at half past two starts that day too. Schedules that name every hour miss
-//! nothing by the change and have no such hit.
+//! Between two clock changes, the local time of a zone is a clock without jumps, which [`Cron`] can match. A time that
+//! occurs twice, when clocks go back, matches twice. A time that is left out, when clocks go forward, matches at the
+//! moment of the change, so a window that starts at half past two also starts on that day. Schedules that match every
+//! hour lose nothing by the change and have no such match.
 //!
-//! Zones come from the copy of the IANA database that is compiled in; nothing is read from the machine.
+//! Time zones come from the IANA database that is compiled in; nothing is read from the machine.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, tz::Offset};
@@ -13,11 +13,11 @@ use jiff::{Timestamp, tz::Offset};
 use super::cron::{Cron, CronError};
 use crate::model::{Schedule, Seconds};
 
-/// How many hits that prolong a window are followed before it counts as one without an end. A week of a budget
+/// Limit on the matches followed that prolong a window, before the window counts as endless. Covers a week of a budget
 /// that is renewed every minute.
 const MAX_RENEWALS: usize = 10_000;
 
-/// A schedule that was understood.
+/// A parsed schedule.
 #[derive(Debug, Clone)]
 pub struct Window {
     cron: Cron,
@@ -25,22 +25,22 @@ pub struct Window {
     duration: Seconds,
 }
 
-/// Why a schedule cannot be understood.
+/// Why a schedule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The cron expression.
+    /// The cron expression is invalid.
     #[error(transparent)]
     Cron(#[from] CronError),
-    /// The time zone.
+    /// The time zone is unknown.
     #[error("`{0}` is not a time zone of the IANA database")]
     Zone(String),
-    /// The duration.
+    /// The duration is not positive.
     #[error("a window of {0} seconds never holds")]
     Duration(Seconds),
 }
 
 impl Window {
-    /// Understands a schedule.
+    /// Parses a schedule.
     pub fn new(schedule: &Schedule) -> Result<Self, ScheduleError> {
         let cron = Cron::parse(&schedule.cron)?;
         let zone = match schedule.time_zone.as_deref() {
@@ -53,12 +53,13 @@ impl Window {
         Ok(Self { cron, zone, duration: schedule.duration })
     }
 
-    /// Whether it holds: the schedule hit within the last duration. It no longer does when the duration is over.
+    /// Whether the window is active: the schedule matched within the last duration. The end of the duration is
+    /// excluded.
     pub fn holds(&self, now: Seconds) -> bool {
         self.started(now).is_some()
     }
 
-    /// When it begins or ends to hold after now; none if it does not, as far as can be seen.
+    /// The next time after `now` at which the window becomes active or inactive; `None` if no such time is in sight.
     pub fn next_change(&self, now: Seconds) -> Option<Seconds> {
         let Some(mut hit) = self.started(now) else {
             return self.next_hit(now);
@@ -73,12 +74,12 @@ impl Window {
         None
     }
 
-    /// The last hit that it still holds from.
+    /// The match at which the active window started.
     fn started(&self, now: Seconds) -> Option<Seconds> {
         self.last_hit(now.saturating_sub(self.duration).saturating_add(1), now)
     }
 
-    /// The last hit from `floor` to `now`.
+    /// The last match from `floor` to `now`.
     fn last_hit(&self, floor: Seconds, now: Seconds) -> Option<Seconds> {
         let mut now = Timestamp::from_second(now).ok()?.as_second();
         while now >= floor {
@@ -98,7 +99,7 @@ impl Window {
         None
     }
 
-    /// The first hit after `now`.
+    /// The first match after `now`.
     fn next_hit(&self, now: Seconds) -> Option<Seconds> {
         let mut from = now.checked_add(1)?;
         let horizon = now.saturating_add(9 * 366 * 86_400);
@@ -118,7 +119,7 @@ impl Window {
         None
     }
 
-    /// Whether the change of clocks at this moment left out a hit.
+    /// Whether the clock change at this moment left out a match.
     fn skipped(&self, change: Seconds, after: i64) -> bool {
         let before = Timestamp::from_second(change - 1).map_or(after, |moment| seconds(self.zone.to_offset(moment)));
         !self.cron.every_hour() && self.cron.next_hit(change + before, change + after).is_some()
@@ -126,7 +127,7 @@ impl Window {
 }
 
 fn zone(name: &str) -> Option<TimeZone> {
-    // `Etc/Unknown` is the crate's word for a zone that it could not find out.
+    // `Etc/Unknown` is the time zone crate's name for an unknown zone.
     TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown())
 }
 

@@ -1,4 +1,4 @@
-//! The cluster as it is when a plan is done.
+//! The cluster state after a plan.
 
 use std::collections::HashMap;
 

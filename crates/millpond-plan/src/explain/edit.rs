@@ -7,10 +7,10 @@ use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 use crate::taint::{Comparison, Taint, Toleration};
 
-/// Whose limit.
+/// The owner of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LimitOf {
-    /// One pool's.
+    /// A single pool.
     Pool(PoolId),
     /// That of all pools together.
     Cluster,
@@ -21,27 +21,27 @@ pub enum LimitOf {
 pub enum Edit {
     /// The pod tolerates a taint.
     Tolerate(Taint),
-    /// The pod asks for another value of a label.
+    /// The pod requires another value of a label.
     AskFor {
         /// The label.
         key: Symbol,
-        /// What it asks for now.
+        /// The value that it requires now.
         instead_of: Symbol,
-        /// What it should ask for.
+        /// The value that it should require.
         value: Symbol,
     },
-    /// The pod no longer asks for a label.
+    /// The pod no longer requires a label.
     DropLabel(Symbol),
-    /// The pod asks for less.
+    /// The pod requests less of a resource.
     Lower {
-        /// Of what.
+        /// The resource.
         resource: ResourceId,
-        /// How much it asks for now.
+        /// The present request.
         from: i64,
-        /// How much it should ask for.
+        /// The request that would fit.
         to: i64,
     },
-    /// A hard spread of the pod becomes a wish.
+    /// A `DoNotSchedule` spread of the pod becomes `ScheduleAnyway`; by its index.
     SoftenSpread(u32),
     /// A required affinity term of the pod becomes a wish.
     SoftenAffinity(u32),
@@ -56,36 +56,36 @@ pub enum Edit {
         /// The value.
         value: Symbol,
     },
-    /// A pool no longer speaks of a label.
+    /// A pool drops its requirement on a label.
     DropRequirement {
         /// The pool.
         pool: PoolId,
         /// The label.
         key: Symbol,
     },
-    /// A pool is content with fewer different values.
+    /// A pool lowers a `minValues`.
     LowerMinValues {
         /// The pool.
         pool: PoolId,
         /// The label.
         key: Symbol,
-        /// So many.
+        /// The new number.
         to: u32,
     },
     /// A limit is raised.
     RaiseLimit {
-        /// Whose.
+        /// Owner of the limit.
         of: LimitOf,
-        /// Of what: a resource, [`Subject::Nodes`] or [`Subject::Price`].
+        /// What is limited: a resource, [`Subject::Nodes`] or [`Subject::Price`].
         what: Subject,
-        /// To how much, in the resource's unit, nodes or nano-dollars per hour.
+        /// The new limit, in the resource's unit, nodes or nano-dollars per hour.
         to: u64,
     },
-    /// Nothing is changed; the cloud has to have something in stock again.
+    /// No edit: the offering has to become available again.
     Wait {
         /// The type.
         instance_type: TypeId,
-        /// Which of its offerings.
+        /// Index of the offering.
         offering: u32,
     },
 }

@@ -36,12 +36,12 @@ pub enum Subject {
     Price,
 }
 
-/// One rule, and what it leaves.
+/// A rule with the offers that pass it and all rules before.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) rule: Rule,
     pub(super) subject: Subject,
-    /// Offers that are left.
+    /// Offers that pass.
     pub(super) left: BitSet,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Inquiry<'a> {
     pub(super) class: ClassId,
     /// Reserved capacity that planned nodes have taken.
     taken: BTreeMap<(TypeId, u32), u32>,
-    /// The number that one more node would get.
+    /// The slot number that a further node would get.
     next_spot: u32,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Inquiry<'a> {
         funnel.keep(Rule::Unavailable, Subject::Whole, |offer| self.in_stock(offer));
     }
 
-    /// Whether one more of an offer can be had.
+    /// Whether the plan leaves stock for one more node of an offer.
     pub(super) fn in_stock(&self, offer: usize) -> bool {
         let offer = self.market.offer(offer);
         let taken = self.taken.get(&(offer.instance_type, offer.offering)).copied().unwrap_or(0);
@@ -218,7 +218,7 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// A node of an offer that is not there yet.
+    /// A new node of an offer as topology rules see it.
     pub(super) fn place(&self, offer: usize) -> TopologyNode<'a> {
         let offer = self.market.offer(offer);
         let taints = &self.snapshot.pools[offer.pool.index()].taints;
@@ -248,7 +248,7 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// What limits count of an offer's type.
+    /// The capacity of an offer's type, as limits count it.
     pub(super) fn capacity(&self, offer: usize, resource: ResourceId) -> i64 {
         let kind = self.market.offer(offer).instance_type;
         self.snapshot.types[kind.index()].capacity.get(resource)

@@ -11,18 +11,18 @@ use crate::plan::Rule;
 use crate::requirement::Requirements;
 use crate::taint;
 
-/// What came nearest to taking a pod.
+/// The offering that came closest to taking a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearMiss {
     /// The pool.
     pub pool: PoolId,
     /// The type.
     pub instance_type: TypeId,
-    /// Which of its offerings.
+    /// Index of the offering.
     pub offering: u32,
-    /// What speaks against it.
+    /// The rules that it fails.
     pub misses: Vec<Miss>,
-    /// All that in one sentence.
+    /// The misses in one sentence.
     pub message: String,
 }
 
@@ -31,12 +31,12 @@ pub struct NearMiss {
 pub struct Miss {
     /// The rule.
     pub rule: Rule,
-    /// By how much or what: `cpu 65 asked for, it offers 63.77`.
+    /// Details with amounts or names: `cpu 65 asked for, it offers 63.77`.
     pub message: String,
 }
 
-/// The offer with the fewest rules against it; of equal ones that whose rules come last, then the one that is
-/// least too small, then the cheapest.
+/// The offer that fails the fewest rules; of equal ones the one whose rules come last, then the one with the smallest
+/// shortage, then the cheapest.
 pub(super) fn nearest(inquiry: &Inquiry<'_>) -> Option<NearMiss> {
     if inquiry.class().problem.is_some() {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn nearest(inquiry: &Inquiry<'_>) -> Option<NearMiss> {
 fn rank(inquiry: &Inquiry<'_>, index: usize) -> (usize, Reverse<Option<Rule>>, i64, u64) {
     let offer = inquiry.market.offer(index);
     let rules = failing(inquiry, index);
-    // What is of another kind altogether is further away than any number says.
+    // An offer of a wrong pool, or one that lacks a resource altogether, is further away than any shortage can express.
     let wrong_pool = best_term(inquiry, offer, &inquiry.class().node_terms)
         .is_some_and(|keys| keys.contains(&inquiry.snapshot.names.pool));
     let lacks = |(resource, amount): &(_, i64)| *amount > 0 && offer.free.get(*resource) <= 0;
@@ -70,7 +70,7 @@ fn rank(inquiry: &Inquiry<'_>, index: usize) -> (usize, Reverse<Option<Rule>>, i
     (rules.len() + strange, Reverse(rules.iter().max().copied()), short.max().unwrap_or(0), offer.price)
 }
 
-/// The rules against an offer, without words.
+/// The rules that an offer fails.
 fn failing(inquiry: &Inquiry<'_>, index: usize) -> Vec<Rule> {
     let (snapshot, class) = (inquiry.snapshot, inquiry.class());
     let offer = inquiry.market.offer(index);
@@ -104,7 +104,7 @@ fn failing(inquiry: &Inquiry<'_>, index: usize) -> Vec<Rule> {
     rules
 }
 
-/// The labels of the alternative that an offer misses the fewest of; none if there is no alternative.
+/// The labels that an offer misses of the alternative it comes closest to; `None` if there is no alternative.
 fn best_term(inquiry: &Inquiry<'_>, offer: &Offer, terms: &[Requirements]) -> Option<Vec<crate::symbol::Symbol>> {
     let missed = |term: &Requirements| -> Vec<_> {
         let fails = |(key, requirement): &(_, &crate::requirement::Requirement)| {
@@ -141,7 +141,7 @@ fn over(inquiry: &Inquiry<'_>, index: usize, limits: &Limits, usage: &Usage) -> 
         .map(|left| format!("it costs {}, the limit leaves {}", words::node_price(price), words::price(left)))
 }
 
-/// The rules against an offer, in words.
+/// The rules that an offer fails, with messages.
 fn misses(inquiry: &Inquiry<'_>, index: usize) -> Vec<Miss> {
     let (snapshot, class) = (inquiry.snapshot, inquiry.class());
     let offer = inquiry.market.offer(index);

@@ -37,69 +37,70 @@ use crate::plan::{Outcome, PoolVerdict, Rule, Settings, Target, Verdict};
 use after::After;
 use funnel::{Inquiry, Step};
 
-/// Why a pod is where it is, or nowhere.
+/// Why a pod is on its node, or has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodExplanation {
     /// The pod.
     pub pod: PodId,
-    /// Where it stands.
+    /// Its present or planned place.
     pub standing: Standing,
-    /// That in one sentence.
+    /// `standing` as one sentence.
     pub message: String,
-    /// Why it has no place, if it has none.
+    /// Why the pod has no place; `None` if it has one or needs none.
     pub verdict: Option<Verdict>,
-    /// What every pool could do for it, in the order of the snapshot.
+    /// What every pool could offer, in the order of the snapshot.
     pub pools: Vec<PoolExplanation>,
-    /// Nodes that are there and would not take it, by the first rule against it; only where it needs a place.
+    /// Existing nodes that would not take the pod, counted by the first rule that they fail; empty if the pod needs no
+    /// place.
     pub nodes: Vec<(Rule, usize)>,
-    /// Nodes that are there and take no pods at all.
+    /// Existing nodes that take no pods.
     pub closed_nodes: usize,
-    /// What came nearest, if it has no place.
+    /// The offering that came closest, if the pod has no place.
     pub nearest: Option<NearMiss>,
-    /// One edit with which it would have a place, if one was found.
+    /// One edit with which the pod would have a place, if one was found.
     pub suggestion: Option<Suggestion>,
 }
 
-/// Where a pod stands.
+/// The present or planned place of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// It runs.
     Running(NodeId),
-    /// Room is kept for it.
+    /// It is nominated for a node.
     Expected(NodeId),
-    /// It is going away.
+    /// It is terminating.
     Leaving,
     /// It waits behind a scheduling gate.
     Gated,
-    /// It goes with its node, which has none for it yet.
+    /// It belongs to a DaemonSet whose node has no capacity for it yet.
     Daemon,
     /// A plan places it.
     Planned(Target),
-    /// There is no place for it.
+    /// No node can take it.
     Unplaced,
 }
 
-/// What a pool could do for a pod.
+/// What a pool could offer to a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolExplanation {
     /// The pool.
     pub pool: PoolId,
-    /// Types that its provider has.
+    /// Number of the provider's types.
     pub types: usize,
-    /// What each rule took out, in the order in which they were asked, up to the first that left nothing.
+    /// What each rule excluded, in the order of the checks, up to the first that left nothing.
     pub steps: Vec<StepExplanation>,
-    /// Why nothing is left; none if something is.
+    /// Why no offering is left; `None` if one is.
     pub verdict: Option<PoolVerdict>,
 }
 
-/// What one rule took out.
+/// What one rule excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepExplanation {
     /// The rule.
     pub rule: Rule,
-    /// What it was about.
+    /// The label, taint or resource that it concerns.
     pub subject: Subject,
-    /// Types that it took out.
+    /// Types that it excluded.
     pub types_removed: usize,
     /// Types that are left.
     pub types_left: usize,
@@ -112,7 +113,7 @@ pub fn explain_pod(snapshot: &Snapshot, pod: PodId) -> PodExplanation {
     explain_in(snapshot, &plan(snapshot), pod)
 }
 
-/// Explains what a plan does with a pod.
+/// Explains a pod's place in a plan.
 pub fn explain_in(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> PodExplanation {
     let market = Market::new(snapshot);
     let mut after = After::new(snapshot, &market, outcome);
@@ -135,7 +136,7 @@ pub fn explain_in(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> PodExpl
     PodExplanation { pod, standing, message, verdict, pools, nodes, closed_nodes, nearest, suggestion }
 }
 
-/// How explanations plan.
+/// The plan that explanations are based on.
 fn plan(snapshot: &Snapshot) -> Outcome {
     crate::solve::plan(snapshot, &Settings::default())
 }
@@ -156,7 +157,7 @@ fn standing(snapshot: &Snapshot, outcome: &Outcome, pod: PodId) -> Standing {
     }
 }
 
-/// Nodes that are there and would not take the pod, by the first rule against it.
+/// Existing nodes that would not take the pod, counted by the first rule that they fail.
 fn refusing_nodes(snapshot: &Snapshot, after: &mut After<'_>, pod: PodId) -> Vec<(Rule, usize)> {
     let class = snapshot.pods[pod.index()].class;
     let mut counted: BTreeMap<Rule, usize> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Why a pool can make no node at all, whatever pods ask for; and what its own requirements leave it.
+//! Why a pool can create no node at all, whatever pods request; and what its own requirements leave it.
 //!
-//! This is the one function that gives that reason: the command line prints it, and so do conditions and events.
+//! This is the only function that computes that reason; the command line, conditions and events all show it.
 
 use super::funnel::{Subject, by_text};
 use super::{reason, words};
@@ -15,19 +15,19 @@ use crate::symbol::Symbol;
 pub struct PoolStanding {
     /// The pool.
     pub pool: PoolId,
-    /// Why it can make no node now; none if it can.
+    /// Why the pool can create no node now; `None` if it can.
     pub verdict: Option<PoolVerdict>,
-    /// Types that its provider has.
+    /// Number of the provider's types.
     pub types: usize,
     /// Types that are left after each of its requirements, by the name of the label.
     pub steps: Vec<(Symbol, usize)>,
-    /// Types that are left in the end.
+    /// Types that are left after all rules.
     pub left: usize,
-    /// The cheapest node that it can make, in words.
+    /// The cheapest node that the pool can create, in words.
     pub cheapest: Option<String>,
 }
 
-/// What a pool can buy, and if that is nothing, why.
+/// What a pool can buy; if that is nothing, why.
 pub fn explain_pool(snapshot: &Snapshot, pool: PoolId) -> PoolStanding {
     let market = Market::new(snapshot);
     let usage = Usage::by_pool(snapshot);

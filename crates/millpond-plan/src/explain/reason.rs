@@ -1,4 +1,4 @@
-//! One sentence for the step of a funnel that leaves nothing.
+//! One sentence for the step of a funnel that leaves no offering.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub(super) fn sentence(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, ste
     }
 }
 
-/// What the pod itself lacks.
+/// The pod's own problem, which no node can solve.
 pub(super) fn problem(problem: &Problem) -> String {
     match problem {
         Problem::ClaimMissing(claim) => format!("PersistentVolumeClaim {claim} does not exist"),
@@ -75,7 +75,7 @@ pub(super) fn not_ready(snapshot: &Snapshot, pool: PoolId) -> String {
     }
 }
 
-/// Why a pool has nothing to buy for any pod.
+/// Why a pool has no offering for any pod.
 pub(super) fn own_requirements(snapshot: &Snapshot, pool: PoolId) -> String {
     let of = &snapshot.pools[pool.index()];
     if of.types.is_empty() {
@@ -174,7 +174,7 @@ fn label_sentence(
     }
 }
 
-/// What the alternative that speaks of a label asks for before it.
+/// The requirements of the same node affinity term that were applied before the one on this label.
 fn asked_before(inquiry: &Inquiry<'_>, key: Symbol) -> Vec<String> {
     let snapshot = inquiry.snapshot;
     let term = inquiry.class().node_terms.iter().find(|term| term.get(key).is_some());
@@ -359,7 +359,7 @@ pub(super) fn sold_out(inquiry: &Inquiry<'_>, pool: PoolId, key: Symbol) -> BitS
     inquiry.market.of_pool(pool).iter().filter(sold_out).collect()
 }
 
-/// What the rules on a label allow, and what there is.
+/// The values of a label that the rules allow, and those that offerings have.
 fn only_where(inquiry: &Inquiry<'_>, pool: PoolId, key: Symbol, before: &BitSet) -> String {
     let (allowed, offered) = domains(inquiry, key, before);
     let label = words::label(inquiry.snapshot, key);

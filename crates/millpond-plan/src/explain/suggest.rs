@@ -1,4 +1,4 @@
-//! One edit that helps: candidates from what failed, each tried out by planning again.
+//! One edit that helps: candidates are derived from the rules that failed, and each is verified by planning again.
 //!
 //! Candidates come from the rule that fails in each pool, the pool that came nearest first. The first one with
 //! which the pod has a place, and no other pod loses its place, is the suggestion. What is not found this way is not
@@ -26,7 +26,7 @@ const ALIKE: f64 = 0.75;
 /// Lowering a request by up to this share (in per cent) is tried before a pool is changed.
 const SMALL_CUT_PERCENT: i64 = 25;
 
-/// An edit that was tried out.
+/// An edit that was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
     /// What to change.
@@ -67,7 +67,7 @@ pub(super) fn suggest(
     None
 }
 
-/// Pools, the one that came nearest first.
+/// Pools, the one that came closest first.
 fn by_nearness(inquiry: &Inquiry<'_>, funnels: &[Vec<Step>]) -> Vec<PoolId> {
     let mut verdicts: Vec<_> = (0..funnels.len())
         .map(PoolId::from)
@@ -204,7 +204,7 @@ fn propose_label(
     if !complement {
         let found: BTreeSet<Symbol> =
             before.iter().filter_map(|offer| inquiry.market.offer(offer).labels.get(key)).collect();
-        // A value that some type has was meant.
+        // Only a value that some type has can be what the user meant.
         let known = |value: &Symbol| {
             let of = &snapshot.pools[pool.index()];
             let mut labels = of.types.iter().filter_map(|of| snapshot.types[of.index()].labels.get(key));
@@ -222,7 +222,7 @@ fn propose_label(
     edits.push(Edit::DropLabel(key));
 }
 
-/// The value that is most like another one, if any is.
+/// The value most similar to another one, if any is similar.
 fn alike(inquiry: &Inquiry<'_>, of: Symbol, among: &BTreeSet<Symbol>) -> Option<Symbol> {
     let text = |value: Symbol| inquiry.snapshot.text(value).to_lowercase();
     let likeness = |value: &Symbol| strsim::normalized_levenshtein(&text(of), &text(*value));
@@ -230,7 +230,7 @@ fn alike(inquiry: &Inquiry<'_>, of: Symbol, among: &BTreeSet<Symbol>) -> Option<
     alike.max_by(|a, b| likeness(a).total_cmp(&likeness(b)).then_with(|| text(*b).cmp(&text(*a))))
 }
 
-/// Nothing is large enough: a smaller request, or a pool that allows larger types.
+/// Nothing is large enough: propose a smaller request, or a pool that allows larger types.
 fn propose_size(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, resource: ResourceId, edits: &mut Vec<Edit>) {
     let from = inquiry.class().requests.get(resource);
     let largest = before.iter().map(|offer| inquiry.market.offer(offer).free.get(resource)).max().unwrap_or(0);
@@ -260,7 +260,8 @@ fn rounded(resource: ResourceId, amount: i64) -> i64 {
     if amount < step { amount } else { amount - amount % step }
 }
 
-/// What would do is out of stock: other ways to buy that the pool could allow, or patience.
+/// The suitable offerings are out of stock: propose other capacity types and zones that the pool could allow, or
+/// waiting.
 fn propose_stock(inquiry: &Inquiry<'_>, pool: PoolId, before: &BitSet, edits: &mut Vec<Edit>) {
     let snapshot = inquiry.snapshot;
     for key in [snapshot.names.capacity_type, snapshot.names.zone] {

@@ -36,8 +36,9 @@ pub(super) fn of_funnels(inquiry: &Inquiry<'_>, funnels: &[Vec<Step>]) -> Verdic
     Verdict { rule: nearest.rule, message, pools: pools.clone() }
 }
 
-/// The pool that came nearest: whose rule is the last to fail, with most left before it; then by weight and name.
-/// A pool without any of a resource, or when another is asked for by name, never was near.
+/// The pool that came closest: its failing rule is the latest, with the most types left before it; then by weight and
+/// name. A pool that lacks a resource altogether, or that the pod excludes by asking for another pool by name, does not
+/// count.
 pub(super) fn nearest<'p>(
     inquiry: &Inquiry<'_>,
     pools: &'p [PoolVerdict],

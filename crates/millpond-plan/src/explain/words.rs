@@ -8,8 +8,8 @@ use crate::taint::{Effect, Taint};
 /// Values that a sentence lists before it says how many more there are.
 pub(super) const SHOWN: usize = 5;
 
-/// Which way an amount may be rounded to be short. What is asked for is never shown smaller than it is, and what
-/// is offered never larger, so that two amounts of which one does not fit the other never look alike.
+/// How an amount may be rounded. A request is never shown smaller than it is and an offer never larger, so that a
+/// request and an offer that is too small for it never look equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     Up,
@@ -93,7 +93,7 @@ pub(super) fn label(snapshot: &Snapshot, key: Symbol) -> &str {
     short.into_iter().find(|(known, _)| *known == key).map_or_else(|| snapshot.text(key), |(_, short)| short)
 }
 
-/// What is wanted of a label: `zone us-east-1f`, `zone In [a, b]`, `team Exists`.
+/// A requirement in words: `zone us-east-1f`, `zone In [a, b]`, `team Exists`.
 pub(super) fn wanted(snapshot: &Snapshot, key: Symbol, requirement: &Requirement) -> String {
     let label = label(snapshot, key);
     match requirement.only_value() {

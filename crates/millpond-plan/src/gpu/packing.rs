@@ -29,11 +29,11 @@ pub struct Shape {
     pub gpus: u32,
     /// Thousandths of each of them; less than [`WHOLE`] for a share of one.
     pub milli: u32,
-    /// The models that will do; all bits for any.
+    /// The models that the pod accepts; all bits set for any.
     pub models: Models,
 }
 
-/// A node with what is free on it.
+/// A node with its free resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Thousandths of a core.
@@ -47,7 +47,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Whether a pod fits.
+    /// Whether a pod fits on the machine.
     pub fn fits(&self, shape: &Shape) -> bool {
         if self.cpu < shape.cpu || self.memory < shape.memory {
             return false;
@@ -71,7 +71,7 @@ impl Machine {
         serving.take(shape.gpus as usize).for_each(|left| *left -= shape.milli);
     }
 
-    /// Everything that is free of its GPUs.
+    /// The sum of what is free on all GPUs, in thousandths.
     pub fn free(&self) -> u32 {
         self.gpus.iter().sum()
     }
@@ -83,15 +83,15 @@ impl Machine {
     }
 }
 
-/// How often pods of which shape come.
+/// How often pods of each shape occur.
 #[derive(Clone, Debug, Default)]
 pub struct Popularity {
     shapes: Vec<(Shape, f64)>,
 }
 
 impl Popularity {
-    /// From shapes with how many there are of each. Rare ones at the end of the list by number, beyond `coverage` of all,
-    /// are left out.
+    /// Built from shapes with their counts. Only the most frequent shapes are kept, until they make up a share of
+    /// `coverage` of all pods.
     pub fn new(mut counts: Vec<(Shape, u64)>, coverage: f64) -> Self {
         counts.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
         let all: u64 = counts.iter().map(|(_, count)| count).sum();

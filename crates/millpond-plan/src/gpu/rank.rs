@@ -12,7 +12,7 @@ pub struct Score {
     /// Whether the job would break up a node whose accelerators are all free: those stay together for a job that needs
     /// all of them.
     pub fragments: bool,
-    /// Whether the time is only assumed.
+    /// Whether the time until a disturbance is only assumed.
     pub is_assumed: bool,
     /// Seconds of undisturbed time that the job does not use: long windows stay for long jobs.
     pub seconds_left: u64,
@@ -37,14 +37,14 @@ impl Score {
 /// answer that follows each change is of no use to the job that starts with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hysteresis {
-    /// Percent of the CPU demand of the last answer.
+    /// Percent of the CPU demand of the previous choice.
     pub percent: u64,
-    /// And at least this much of it.
+    /// Minimum of that margin in MHz.
     pub least_mhz: u64,
 }
 
 impl Default for Hysteresis {
-    /// A fifth, and a tenth of one core at 2.5 GHz.
+    /// A fifth, but at least a tenth of one core at 2.5 GHz.
     fn default() -> Self {
         Self { percent: 20, least_mhz: 250 }
     }

@@ -6,16 +6,16 @@ use super::{Market, Mentioned};
 use crate::model::{InstanceType, PodClass, Pool, Snapshot, Types};
 use crate::symbol::Symbol;
 
-/// The last market, and what it was made from.
+/// The last market, and the inputs that it was built from.
 ///
-/// For snapshots whose texts come from one table that only grows, as those of a watched cluster: older symbols stay
+/// Only for snapshots that share one growing symbol table, as those of a watched cluster do: their older symbols stay
 /// valid.
 #[derive(Debug, Default)]
 pub struct Memory {
     last: Option<(Ground, Arc<Market>)>,
 }
 
-/// All that a market depends on.
+/// All inputs of a market.
 #[derive(Debug)]
 struct Ground {
     mentioned: Mentioned,
@@ -26,7 +26,7 @@ struct Ground {
 }
 
 impl Memory {
-    /// The market of a snapshot.
+    /// The market of a snapshot; the last one if its inputs are unchanged.
     pub fn market(&mut self, snapshot: &Snapshot) -> Arc<Market> {
         let mentioned = Mentioned::new(snapshot);
         if let Some((ground, market)) = &self.last

@@ -8,7 +8,7 @@ use super::model::{Availability, Inventory, Operator, Pool, Requirement, value};
 use crate::symbol::{Symbol, Symbols};
 
 struct Class {
-    /// Hosts, the next one to take at the end.
+    /// Hosts, the next one to be taken last.
     hosts: Vec<u32>,
     domain: usize,
     value: i64,
@@ -19,7 +19,8 @@ struct Class {
 /// Classes of free hosts.
 pub(super) struct Classes(Vec<Class>);
 
-/// What of a host matters: labels that a selector names, thresholds of needs that it reaches, its domain and value.
+/// The properties of a host that matter: labels that a selector names, the largest threshold of each need that it
+/// reaches, its domain and value.
 struct Relevance {
     /// By symbol of a label key: whether a selector names it.
     keys: Vec<bool>,
@@ -88,7 +89,7 @@ impl Relevance {
     }
 }
 
-/// A requirement with symbols instead of texts.
+/// A requirement with symbols in the place of texts.
 struct Compiled {
     key: Option<Symbol>,
     operator: Operator,

@@ -5,30 +5,30 @@ use std::fmt;
 use super::Outcome;
 use super::model::{Availability, Inventory, Operator, Pool, Requirement, Spread};
 
-/// Why a host does not serve a machine.
+/// Why a host does not suit a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejection {
     /// A label differs from what the selector asks for.
     LabelMismatch {
         /// The label.
         key: String,
-        /// What is asked for, as kubectl writes it.
+        /// The requirement, as kubectl writes it.
         wanted: String,
-        /// What the host has.
+        /// The host's value; `None` if it lacks the label.
         present: Option<String>,
     },
     /// The host is too small.
     CapacityShort {
         /// The resource.
         resource: String,
-        /// What is asked for.
+        /// The required amount.
         wanted: i64,
-        /// What the host has.
+        /// The host's amount.
         present: i64,
     },
     /// The host cannot be used now; never [`Availability::Free`].
     Unavailable(Availability),
-    /// The host was given to a machine of this pool.
+    /// The host was assigned to a machine of this pool.
     ReservedFor {
         /// The pool.
         pool: String,
@@ -42,7 +42,7 @@ pub enum Rejection {
     },
     /// The machine got a host that is worth less, or comes first by priority and name.
     Dearer {
-        /// By how much, see [`Inventory::value`].
+        /// The difference, see [`Inventory::value`].
         by: i64,
     },
 }
@@ -88,12 +88,12 @@ impl fmt::Display for Fix {
     }
 }
 
-/// Why a machine got its host or none.
+/// Why a machine got its host, or got none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explanation {
     /// The host that it got.
     pub chosen: Option<String>,
-    /// Every other host with the reason.
+    /// Every other host with the reason against it.
     pub rejected: Vec<(String, Rejection)>,
     /// The suitable host that it would have got next, and how much more it is worth.
     pub runner_up: Option<(String, i64)>,
@@ -101,7 +101,7 @@ pub struct Explanation {
     pub fix: Option<Fix>,
 }
 
-/// The first thing that keeps a host from serving a pool, whatever other machines do.
+/// The first reason why a host does not suit a pool, whatever other machines do.
 pub(super) fn reject(inventory: &Inventory, pool: &Pool, host: usize) -> Option<Rejection> {
     let availability = &inventory.hosts[host].availability;
     if *availability != Availability::Free {
@@ -134,7 +134,7 @@ pub fn typed(requirement: &Requirement) -> String {
     }
 }
 
-/// What to type so that a requirement holds.
+/// The label change that makes a requirement hold, as kubectl takes it.
 fn change(requirement: &Requirement) -> String {
     let Requirement { key, operator, values } = requirement;
     match operator {
@@ -193,7 +193,7 @@ fn spread_limit(inventory: &Inventory, pool: &Pool, host: usize) -> Rejection {
     Rejection::SpreadLimit { domain: domain.cloned().unwrap_or_else(|| "the hosts without a domain".to_owned()) }
 }
 
-/// Of the free hosts that only labels keep out, the one with the fewest wrong labels; the least valuable among them.
+/// Of the free hosts that only labels exclude, the one with the fewest wrong labels; of these, the least valuable.
 fn smallest_fix(inventory: &Inventory, pool: &Pool, owners: &[Option<(usize, usize)>]) -> Option<Fix> {
     let candidate = |host: usize| {
         let rejection = reject(inventory, pool, host)?;

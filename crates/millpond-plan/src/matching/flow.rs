@@ -47,12 +47,12 @@ impl Network {
         self.arcs[arc ^ 1].capacity
     }
 
-    /// Sets what an arc can still carry.
+    /// Sets the remaining capacity of an arc.
     pub(super) fn set_capacity(&mut self, arc: usize, capacity: u32) {
         self.arcs[arc].capacity = capacity;
     }
 
-    /// Augments until no path is left, whatever it costs.
+    /// Augments along any path until none is left, at any cost.
     pub(super) fn maximize(&mut self) -> u64 {
         let mut total = 0;
         while let Some(level) = self.levels() {

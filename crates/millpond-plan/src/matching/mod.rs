@@ -52,14 +52,14 @@ pub struct Outcome {
     pub unplaced: usize,
     /// Value of the hosts that are used, see [`Inventory::value`].
     pub value: i64,
-    /// Classes that the free hosts fall into.
+    /// Number of classes of the free hosts.
     pub classes: usize,
 }
 
 /// Arcs of one pool.
 struct PoolArcs {
     supply: usize,
-    /// To each class: class, arc.
+    /// The arcs to classes, as pairs of class and arc.
     classes: Vec<(usize, usize)>,
 }
 

@@ -56,25 +56,25 @@ pub enum Availability {
     Paused,
     /// It is kept out.
     Quarantined {
-        /// Why.
+        /// Why it was quarantined.
         reason: String,
     },
     /// Its object is being deleted.
     Deleting,
-    /// It is out of service for good.
+    /// It is permanently out of service.
     Retired,
 }
 
-/// Machines of one kind that wait for hosts.
+/// Equal machines that wait for hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pool {
     /// Name.
     pub name: String,
-    /// Labels of suitable hosts; all of these hold.
+    /// Labels of suitable hosts; all requirements must hold.
     pub selector: Vec<Requirement>,
-    /// Least capacity of suitable hosts.
+    /// Minimum capacity of suitable hosts.
     pub needs: BTreeMap<String, i64>,
-    /// Pools of greater priority come first.
+    /// Pools of higher priority come first.
     pub priority: i32,
     /// Machines that the pool gets before any pool gets more than its minimum.
     pub minimum: u32,
@@ -82,7 +82,7 @@ pub struct Pool {
     pub attached: Vec<u32>,
     /// How machines spread over failure domains.
     pub spread: Spread,
-    /// Machines that wait.
+    /// Machines that wait for a host.
     pub machines: Vec<WaitingMachine>,
 }
 
@@ -91,19 +91,19 @@ pub struct Pool {
 pub struct WaitingMachine {
     /// Name.
     pub name: String,
-    /// The host of an earlier assignment.
+    /// The host of an earlier assignment, to be kept if possible.
     pub promised: Option<String>,
 }
 
 /// How machines spread over failure domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spread {
-    /// Not at all.
+    /// No spreading.
     #[default]
     None,
-    /// Evenly where that costs no scarce host.
+    /// Evenly, unless that uses a scarcer host.
     Soft,
-    /// No domain holds more than its even share; machines wait rather.
+    /// No domain holds more than its even share; machines wait instead.
     Hard,
 }
 
@@ -112,9 +112,9 @@ pub enum Spread {
 pub struct Requirement {
     /// The label.
     pub key: String,
-    /// How it is compared.
+    /// How it is compared with `values`.
     pub operator: Operator,
-    /// What it is compared with.
+    /// The values.
     pub values: Vec<String>,
 }
 
@@ -125,9 +125,9 @@ pub enum Operator {
     In,
     /// None of the values, or no such label.
     NotIn,
-    /// The label is there.
+    /// The label exists.
     Exists,
-    /// The label is not there.
+    /// The label does not exist.
     DoesNotExist,
 }
 
@@ -179,8 +179,8 @@ impl Inventory {
         self.hosts[host].capacity.iter().find(|(name, _)| *name == resource).map_or(0, |(_, amount)| *amount)
     }
 
-    /// What using a host costs those that come later: devices first, then the order of magnitude of memory and cpu.
-    /// Equal for hosts of about the same size, so that they fall into one class.
+    /// What using a host costs later machines: devices first, then the order of magnitude of memory and cpu. Hosts of
+    /// about the same size have equal values, so that they fall into one class.
     pub fn value(&self, host: usize) -> i64 {
         self.hosts[host].capacity.iter().map(|&(resource, amount)| value(self.symbols.text(resource), amount)).sum()
     }

@@ -10,11 +10,11 @@ use crate::symbol::Symbol;
 /// How capacity is bought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CapacityType {
-    /// Paid for already, in a limited number.
+    /// Paid for in advance, in a limited number.
     Reserved,
     /// Cheaper, and taken back when the cloud needs it.
     Spot,
-    /// At the list price, for as long as wanted.
+    /// Bought at the list price, without a time limit.
     OnDemand,
 }
 
@@ -37,32 +37,33 @@ impl CapacityType {
     }
 }
 
-/// One way to buy a type.
+/// One way to buy an instance type: zone, capacity type and price.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
     /// The zone.
     pub zone: Symbol,
     /// How it is bought.
     pub capacity_type: CapacityType,
-    /// What it costs.
+    /// Price in nano-dollars per hour.
     pub price: Nanos,
-    /// Whether it can be had now. A stock-out is remembered here.
+    /// Whether the offering is available now. A stock-out makes it unavailable.
     pub available: bool,
-    /// How many are left, of reserved capacity.
+    /// Nodes left, for reserved capacity.
     pub left: Option<u32>,
 }
 
 /// A kind of machine, as a pool would run it.
 #[derive(Debug, Clone)]
 pub struct InstanceType {
-    /// `m5.large`.
+    /// Name, such as `m5.large`.
     pub name: Symbol,
-    /// What the node reports, and limits count.
+    /// What the node reports; limits count it.
     pub capacity: Resources,
-    /// What pods can use: capacity without what the node keeps for itself.
+    /// What pods can use: capacity less what the node reserves for itself.
     pub allocatable: Resources,
-    /// Its labels. Zone and capacity type have the values of all its offerings; other labels may have several
-    /// values too (an operating system that is chosen at launch). Shared: snapshots are taken often, and types stay.
+    /// Labels of its nodes. Zone and capacity type have the values of all its offerings; other labels may have several
+    /// values too (an operating system that is chosen at launch). Shared, because snapshots are taken often and types
+    /// seldom change.
     pub labels: Arc<Requirements>,
     /// Ways to buy it.
     pub offerings: Vec<Offering>,

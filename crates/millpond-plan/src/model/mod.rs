@@ -43,7 +43,7 @@ macro_rules! index {
         pub struct $name(pub u32);
 
         impl $name {
-            /// Where it stands in its list.
+            /// Index into its list of the snapshot.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -58,23 +58,23 @@ macro_rules! index {
 }
 
 index!(
-    /// A pool of [`Snapshot::pools`].
+    /// Index into [`Snapshot::pools`].
     PoolId
 );
 index!(
-    /// A type of [`Snapshot::types`].
+    /// Index into [`Snapshot::types`].
     TypeId
 );
 index!(
-    /// A node of [`Snapshot::nodes`].
+    /// Index into [`Snapshot::nodes`].
     NodeId
 );
 index!(
-    /// A class of [`Snapshot::classes`].
+    /// Index into [`Snapshot::classes`].
     ClassId
 );
 index!(
-    /// A pod of [`Snapshot::pods`].
+    /// Index into [`Snapshot::pods`].
     PodId
 );
 
@@ -103,7 +103,7 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// The same with these on top.
+    /// A copy with these labels added; they replace existing values.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = (Symbol, Symbol)>) -> Self {
         let more = more.into_iter();
@@ -119,11 +119,11 @@ impl Labels {
     }
 }
 
-/// Of two values for one key the later holds.
+/// If a key occurs several times, its last value counts.
 impl FromIterator<(Symbol, Symbol)> for Labels {
     fn from_iter<I: IntoIterator<Item = (Symbol, Symbol)>>(labels: I) -> Self {
         let mut sorted: Vec<(Symbol, Symbol)> = labels.into_iter().collect();
-        // Stable: of equal keys the later stands last.
+        // The sort is stable, so the last value of a key stays last.
         sorted.sort_by_key(|(key, _)| *key);
         sorted.dedup_by(|later, kept| {
             let same = later.0 == kept.0;
@@ -179,16 +179,16 @@ impl LabelNames {
     }
 }
 
-/// A PodDisruptionBudget with what it allows now.
+/// A PodDisruptionBudget with the evictions that it allows now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodDisruptionBudget {
     /// `namespace/name`.
     pub name: String,
     /// The namespace.
     pub namespace: Symbol,
-    /// Which pods of the namespace; none for no pod at all.
+    /// Pods of the namespace that it covers; `None` selects no pod.
     pub selector: Option<Requirements>,
-    /// Evictions that it allows now.
+    /// Evictions that it allows now (`status.disruptionsAllowed`).
     pub allowed: u32,
     /// Whether pods that are not ready may always be evicted (`unhealthyPodEvictionPolicy: AlwaysAllow`).
     pub unhealthy_always: bool,
@@ -197,17 +197,17 @@ pub struct PodDisruptionBudget {
 /// All that a plan depends on.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// What it was taken from; a plan names it.
+    /// Identifies the state that the snapshot was taken from; a plan names it.
     pub revision: String,
-    /// When.
+    /// When it was taken.
     pub now: Seconds,
-    /// All texts.
+    /// The table of all texts.
     pub symbols: Symbols,
     /// Labels that the planner knows by name.
     pub names: LabelNames,
     /// The resources, in the order of every [`Resources`].
     pub resources: ResourceTable,
-    /// Labels that a provider fills in by itself, sorted: a pod may ask for them though no pool speaks of them.
+    /// Labels that a provider sets, sorted: a pod may require them although no pool mentions them.
     pub well_known: Vec<Symbol>,
     /// Labels of namespaces.
     pub namespaces: BTreeMap<Symbol, Labels>,
@@ -217,7 +217,7 @@ pub struct Snapshot {
     pub types: Types,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// What kinds of pods there are.
+    /// The classes of pods.
     pub classes: Vec<PodClass>,
     /// The pods, bound and pending, without those that have ended, sorted by namespace and name (by text), so that
     /// the order in which they were seen does not show in a plan.
@@ -234,7 +234,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// An empty cluster at a time.
+    /// An empty cluster at this time.
     pub fn new(now: Seconds) -> Self {
         let mut symbols = Symbols::new();
         let names = LabelNames::new(&mut symbols);

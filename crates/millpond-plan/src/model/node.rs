@@ -5,50 +5,51 @@ use crate::model::CapacityType;
 use crate::symbol::Symbol;
 use crate::taint::Taint;
 
-/// Where a node is in its life.
+/// The phase of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeState {
-    /// It runs pods.
+    /// It takes and runs pods.
     Running,
-    /// It was bought and is not ready yet; pods can be planned on it.
+    /// It was bought and is not ready; pods can be planned on it.
     Starting,
-    /// It is being removed: nothing is planned on it, and its pods need another place.
+    /// It is being removed: nothing is planned on it, and its pods must be scheduled elsewhere.
     Leaving,
 }
 
-/// A drifted node stays this long: a user who changed a pool by mistake can change it back before nodes are replaced.
+/// A drifted node is kept for this many seconds, so that a user who changed a pool by mistake can revert the change
+/// before nodes are replaced.
 pub const DRIFT_SETTLES: Seconds = 10;
 
-/// That a node is no longer what its pool asks for.
+/// A node that differs from what its pool would launch today.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
-    /// Why.
+    /// How it differs.
     pub why: String,
-    /// Since when; none where that is not known, and then for long enough.
+    /// When it was first noticed; `None` means long ago.
     pub since: Option<Seconds>,
 }
 
 impl Drift {
-    /// Drift that was there for long enough.
+    /// Drift that was noticed long ago.
     pub fn settled(why: impl Into<String>) -> Self {
         Self { why: why.into(), since: None }
     }
 
-    /// When a node may go for it.
+    /// When the node may be replaced because of it.
     pub fn settles(&self) -> Option<Seconds> {
         self.since.map(|since| since.saturating_add(DRIFT_SETTLES))
     }
 }
 
-/// When a node is too old.
+/// When a node expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Expiry {
-    /// When it has reached the age that its pool sets.
+    /// At the age that its pool sets.
     #[default]
     OfPool,
     /// Never.
     Never,
-    /// From then on, whatever its pool says by now.
+    /// At this time, whatever its pool says now.
     At(Seconds),
 }
 
@@ -57,19 +58,19 @@ pub enum Expiry {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// The pool that it was bought for; none for a node that Millpond does not manage.
+    /// Its pool; `None` for a node that Millpond does not manage.
     pub pool: Option<PoolId>,
-    /// Where it is in its life.
+    /// Its phase.
     pub state: NodeState,
-    /// Whether kube-scheduler may place pods on it at all (`spec.unschedulable` is false).
+    /// Whether kube-scheduler may place pods on it (`spec.unschedulable` is false).
     pub schedulable: bool,
-    /// Labels, the hostname among them.
+    /// Its labels, including the hostname.
     pub labels: Labels,
     /// Taints that count: without the startup taints of a node that is starting.
     pub taints: Vec<Taint>,
-    /// What it reports, and limits count.
+    /// What it reports; limits count it.
     pub capacity: Resources,
-    /// What pods can use, before any pod.
+    /// What pods can use, with no pod on it.
     pub allocatable: Resources,
     /// Its instance type.
     pub instance_type: Option<Symbol>,
@@ -77,29 +78,29 @@ pub struct Node {
     pub zone: Option<Symbol>,
     /// How it was bought.
     pub capacity_type: Option<CapacityType>,
-    /// What it costs; none where that is not known.
+    /// Price in nano-dollars per hour; `None` if it is not known.
     pub price: Option<Nanos>,
-    /// When it was made.
+    /// When it was created.
     pub created: Seconds,
-    /// When it became ready for pods, if it is.
+    /// When it was initialized; `None` if it is not.
     pub initialized: Option<Seconds>,
-    /// When a pod last came or went.
+    /// When a pod last came to it or left it.
     pub last_pod_event: Option<Seconds>,
     /// Why it is no longer what its pool asks for, if so.
     pub drifted: Option<Drift>,
     /// Whether the node opts out of disruption (`karpenter.sh/do-not-disrupt: "true"`).
     pub do_not_disrupt: bool,
-    /// When it is too old.
+    /// When it expires.
     pub expiry: Expiry,
-    /// Whether its pods have to leave within a time, whatever holds them (`terminationGracePeriod`): then what holds
-    /// them does not keep a drifted or expired node.
+    /// Whether its pods are evicted by force after a time (`terminationGracePeriod`). Then pods that block eviction do
+    /// not protect a drifted or expired node.
     pub ends_in_time: bool,
-    /// Whether it is ready; one that is not counts against disruption budgets.
+    /// Whether it is ready; a node that is not counts against disruption budgets.
     pub ready: bool,
 }
 
 impl Node {
-    /// When it is too old, in a pool whose nodes are replaced at that age.
+    /// When it expires, if its pool replaces nodes at this age.
     pub fn expires(&self, expire_after: Option<Seconds>) -> Option<Seconds> {
         match self.expiry {
             Expiry::OfPool => expire_after.map(|after| self.created.saturating_add(after)),

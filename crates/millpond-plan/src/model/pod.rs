@@ -5,63 +5,63 @@ use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 use crate::taint::Toleration;
 
-/// A pod that has not ended.
+/// A pod that has not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Its name; its namespace is the class's.
     pub name: Box<str>,
-    /// Everything that scheduling looks at.
+    /// Everything about it that scheduling considers.
     pub class: ClassId,
     /// The node where it runs, or to which it is nominated (`nominatedNodeName`), see [`PodState`].
     pub node: Option<NodeId>,
-    /// Where it is in its life.
+    /// Its phase.
     pub state: PodState,
-    /// When it was made.
+    /// When it was created.
     pub created: Seconds,
-    /// When it was started; none if it was not.
+    /// When it was started; `None` if it was not.
     pub started: Option<Seconds>,
 }
 
-/// Where a pod is in its life.
+/// The phase of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PodState {
-    /// It needs a node. With [`Pod::node`], kube-scheduler keeps room for it there (it preempts others, or a plan
-    /// said so); the room counts as taken and nothing is bought for it while the node stays.
+    /// It needs a node. If [`Pod::node`] is set, the pod is nominated for that node (kube-scheduler preempted others,
+    /// or a plan chose it): its resources count as used there, and nothing is bought for it while the node stays.
     Pending,
     /// It runs on [`Pod::node`].
     Bound,
-    /// It runs on [`Pod::node`] and is going away; it needs no new place.
+    /// It runs on [`Pod::node`] and is terminating; it needs no other node.
     Terminating,
-    /// It waits behind a scheduling gate: nothing is planned for it.
+    /// A scheduling gate holds it back; nothing is planned for it.
     Gated,
 }
 
-/// What brought a pod about.
+/// What created a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum PodKind {
     /// A controller that makes a new one where one goes.
     #[default]
     Workload,
-    /// A DaemonSet: it goes with its node.
+    /// A DaemonSet: the pod ends with its node.
     Daemon,
-    /// A file on the node: it goes with its node.
+    /// A manifest on the node (static pod): it ends with its node.
     Mirror,
-    /// None: the pod is gone for good when it is evicted.
+    /// No controller: an evicted pod is not recreated.
     Bare,
-    /// A CapacityBuffer: it stands for pods that are still to come. It waits for ever, nodes are bought and kept for
-    /// it, and real pods take its room whenever they want: to them it is not there.
+    /// A CapacityBuffer: a placeholder for future pods. It stays pending, nodes are bought and kept for it, and real
+    /// pods may use its capacity at any time, as if it did not exist.
     Buffer,
 }
 
-/// Whether a pod may be evicted by choice.
+/// Whether a voluntary disruption may evict a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum DoNotDisrupt {
-    /// It may.
+    /// It may be evicted.
     #[default]
     No,
-    /// It may not.
+    /// It may not be evicted.
     Always,
-    /// It may not until so long after its start.
+    /// It may not be evicted until this many seconds after its start.
     For(Seconds),
 }
 
@@ -72,35 +72,35 @@ pub struct PodClass {
     pub namespace: Symbol,
     /// Its labels.
     pub labels: Labels,
-    /// What it asks for as kubelet counts it, one of `pods` included. Volumes that a driver must attach are here
-    /// too, as a resource of that driver.
+    /// Its requests as kubelet counts them, including one of `pods`. Volumes that a driver must attach are included as
+    /// a resource of that driver.
     pub requests: Resources,
-    /// Higher first.
+    /// Priority; higher is scheduled first.
     pub priority: i32,
-    /// Whether it may push out pods of lower priority.
+    /// Whether it may preempt pods of lower priority.
     pub preempts: bool,
     /// Alternatives of which a node must satisfy one: the required terms of its node affinity, each with its
     /// node selector. Empty means that no node will do; one empty entry that any will.
     pub node_terms: Vec<Requirements>,
-    /// For each of its volumes, the alternatives of which a node must satisfy one.
+    /// For each of its volumes, alternatives of which the node must meet one.
     pub volume_terms: Vec<Vec<Requirements>>,
-    /// What it would like of a node, with weights from 1 to 100.
+    /// Node preferences with weights from 1 to 100.
     pub node_preferences: Vec<(i32, Requirements)>,
     /// Taints that it tolerates.
     pub tolerations: Vec<Toleration>,
-    /// How pods like it are spread.
+    /// Its topology spread constraints.
     pub spread: Vec<Spread>,
-    /// Pods that must be near.
+    /// Required affinity to other pods.
     pub affinity: Vec<AffinityTerm>,
-    /// Pods that must not be near.
+    /// Required anti-affinity to other pods.
     pub anti_affinity: Vec<AffinityTerm>,
     /// Pods that it would like near (positive weight) or not (negative weight).
     pub affinity_preferences: Vec<(i32, AffinityTerm)>,
-    /// Ports of the host that it takes.
+    /// Host ports that it uses.
     pub host_ports: Vec<HostPort>,
-    /// What brought it about.
+    /// What created it.
     pub kind: PodKind,
-    /// Whether it may be evicted by choice.
+    /// Whether a voluntary disruption may evict it.
     pub do_not_disrupt: DoNotDisrupt,
     /// `controller.kubernetes.io/pod-deletion-cost`.
     pub deletion_cost: i32,
@@ -109,7 +109,7 @@ pub struct PodClass {
 }
 
 impl PodClass {
-    /// A pod that asks for nothing and goes anywhere.
+    /// A pod without requests or constraints.
     pub fn new(namespace: Symbol) -> Self {
         Self {
             namespace,
@@ -150,7 +150,7 @@ impl PodClass {
         }
     }
 
-    /// Whether it stands for pods that are still to come.
+    /// Whether it is a placeholder of a CapacityBuffer.
     pub fn is_buffer(&self) -> bool {
         self.kind == PodKind::Buffer
     }
@@ -162,31 +162,31 @@ impl PodClass {
     }
 }
 
-/// Why no node will ever do for a pod, whatever is bought.
+/// A problem of a pod that no node can solve.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Problem {
-    /// It names a PersistentVolumeClaim that is not there.
+    /// It names a PersistentVolumeClaim that does not exist.
     ClaimMissing(Box<str>),
     /// Its claim waits for a volume that an administrator has to create.
     ClaimUnbound(Box<str>),
-    /// Its claim is of a StorageClass that is not there.
+    /// Its claim names a StorageClass that does not exist.
     StorageClassMissing(Box<str>),
-    /// Its claim may be used by one pod at a time, and is.
+    /// Its claim can be used by one pod at a time, and another pod uses it.
     ClaimInUse(Box<str>),
     /// Its requirements on nodes contradict each other.
     Contradiction(Box<str>),
-    /// It asks for devices by a ResourceClaim; which node has them is not in a snapshot.
+    /// It requests devices by a ResourceClaim; snapshots do not contain the devices of nodes.
     Devices(Box<str>),
-    /// Another scheduler looks after it.
+    /// It names another scheduler.
     OtherScheduler(Box<str>),
 }
 
 /// Whether nodes that a pod could not use count as domains of its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum InclusionPolicy {
-    /// They do not.
+    /// Only nodes that the pod could use count.
     Honor,
-    /// They do.
+    /// All nodes count.
     Ignore,
 }
 
@@ -197,11 +197,11 @@ pub struct Spread {
     pub key: Symbol,
     /// How many more pods than the least of the domains one may have.
     pub max_skew: u32,
-    /// With fewer domains than this the least counts as zero.
+    /// If there are fewer domains than this, the minimum counts as zero.
     pub min_domains: Option<u32>,
-    /// `DoNotSchedule`; otherwise a wish.
+    /// `DoNotSchedule`; otherwise a preference (`ScheduleAnyway`).
     pub hard: bool,
-    /// Which pods of the namespace are counted, `matchLabelKeys` included; none for no pod at all.
+    /// Pods of the namespace that are counted, with `matchLabelKeys` applied; `None` selects no pod.
     pub selector: Option<Requirements>,
     /// Whether nodes against the pod's node affinity count.
     pub node_affinity: InclusionPolicy,
@@ -212,14 +212,14 @@ pub struct Spread {
 /// Namespaces of an affinity term.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Namespaces {
-    /// Every one.
+    /// All namespaces.
     All,
-    /// These, sorted.
+    /// The listed ones, sorted.
     These(Box<[Symbol]>),
 }
 
 impl Namespaces {
-    /// Whether it is one of them.
+    /// Whether the namespace is one of them.
     pub fn contains(&self, namespace: Symbol) -> bool {
         match self {
             Self::All => true,
@@ -231,11 +231,11 @@ impl Namespaces {
 /// A term of pod affinity or anti-affinity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AffinityTerm {
-    /// The label whose equal values mean near.
+    /// The topology key: nodes with an equal value of this label are near each other.
     pub key: Symbol,
-    /// Which pods, `matchLabelKeys` included; none for no pod at all.
+    /// Pods that it selects, with `matchLabelKeys` applied; `None` selects no pod.
     pub selector: Option<Requirements>,
-    /// Of which namespaces.
+    /// Namespaces of the selected pods.
     pub namespaces: Namespaces,
 }
 
@@ -250,12 +250,12 @@ pub enum Protocol {
     Sctp,
 }
 
-/// A port of the host that a pod takes.
+/// A host port that a pod uses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
     /// The protocol.
     pub protocol: Protocol,
-    /// The address; none for all of the host.
+    /// The address; `None` for all addresses of the host.
     pub address: Option<Box<str>>,
     /// The port.
     pub port: u16,

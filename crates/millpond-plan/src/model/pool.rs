@@ -10,25 +10,25 @@ use crate::taint::Taint;
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// Pools of greater weight are used first.
+    /// Pools of higher weight are used first.
     pub weight: i32,
-    /// What its nodes are: requirements and labels of its template.
+    /// Requirements on its nodes, including the labels of its template.
     pub requirements: Requirements,
-    /// Taints of its nodes for good.
+    /// Permanent taints of its nodes.
     pub taints: Vec<Taint>,
     /// Taints of its nodes until something takes them away; planning does not look at them.
     pub startup_taints: Vec<Taint>,
     /// The types that its provider has, before the pool's requirements.
     pub types: Vec<TypeId>,
-    /// Those among them of a previous generation that the pool does not name: none of them is bought. Sorted.
+    /// Older-generation types of the provider that no requirement of the pool names: they are not bought. Sorted.
     pub unnamed: Vec<TypeId>,
-    /// What its nodes may add up to.
+    /// Limits on the sum of its nodes.
     pub limits: Limits,
-    /// Nodes that it never goes below.
+    /// The number of nodes that it is never reduced below.
     pub min_nodes: u64,
-    /// A fixed number of nodes, whatever the pods: such a pool is not planned for.
+    /// A fixed number of nodes: such a pool is not planned for, whatever pods are pending.
     pub replicas: Option<u64>,
-    /// When its nodes may be taken away.
+    /// When its nodes may be disrupted.
     pub disruption: Disruption,
     /// Why nothing can be bought for it now, if so (its node class is not ready, it is being deleted).
     pub not_ready: Option<String>,
@@ -53,56 +53,56 @@ impl Pool {
         }
     }
 
-    /// Whether it buys nodes of a type, as far as the type's generation goes.
+    /// Whether the generation of a type allows the pool to buy it: it is current, or a requirement names it.
     pub fn names(&self, of: TypeId) -> bool {
         self.unnamed.binary_search(&of).is_err()
     }
 
-    /// Whether its nodes have no such label, not even one that other nodes get when they are bought: the name of their
-    /// pool, zone, capacity type.
+    /// Whether nodes of the pool certainly lack a label, including the labels that every new node gets (pool, zone,
+    /// capacity type).
     pub fn lacks(&self, key: Symbol) -> bool {
         self.requirements.get(key).is_some_and(|wanted| wanted.named() == (&[], false) && wanted.allows_missing())
     }
 }
 
-/// What nodes may add up to, those that are starting included.
+/// Limits on the sum of nodes, including those that are starting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Sums of capacity.
+    /// Limits on capacity, by resource.
     pub resources: Vec<(ResourceId, i64)>,
-    /// Nodes.
+    /// Limit on the number of nodes.
     pub nodes: Option<u64>,
-    /// Price.
+    /// Limit on the price in nano-dollars per hour.
     pub price: Option<Nanos>,
 }
 
 impl Limits {
-    /// Whether there are none.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 }
 
-/// Which nodes consolidation looks at.
+/// Which nodes consolidation considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Consolidation {
-    /// Those without pods.
+    /// Nodes without pods.
     WhenEmpty,
-    /// Those without pods, and those whose pods fit elsewhere for less.
+    /// Nodes without pods, and nodes whose pods fit elsewhere at lower cost.
     #[default]
     WhenEmptyOrUnderutilized,
     /// The same, where the saving is worth the disruption.
     Balanced,
 }
 
-/// When the nodes of a pool may be taken away.
+/// When the nodes of a pool may be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disruption {
-    /// Which nodes consolidation looks at.
+    /// Which nodes consolidation considers.
     pub policy: Consolidation,
-    /// Quiet time after the last pod came or went; none for never.
+    /// Seconds after the last pod came or left before a node is considered; `None` means never.
     pub consolidate_after: Option<Seconds>,
-    /// Age at which a node is replaced; none for never.
+    /// Age in seconds at which a node is replaced; `None` means never.
     pub expire_after: Option<Seconds>,
     /// How many may be taken away at once; the least that holds now.
     pub budgets: Vec<Budget>,
@@ -124,18 +124,18 @@ impl Default for Disruption {
 /// How many nodes of a pool may be taken away at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
-    /// How many.
+    /// How many nodes it allows at a time.
     pub nodes: Nodes,
-    /// When it holds; none for always.
+    /// When it is active; `None` means always.
     pub schedule: Option<Schedule>,
-    /// For which reasons; empty for all.
+    /// The reasons that it applies to; empty means all.
     pub reasons: Vec<DisruptionReason>,
 }
 
-/// A number of nodes, or a share of the pool.
+/// A number of nodes, or a share of the pool's nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nodes {
-    /// So many.
+    /// A number of nodes.
     Count(u64),
     /// A percentage of the pool's nodes, rounded up.
     Percent(u8),
@@ -148,20 +148,20 @@ pub struct Schedule {
     pub cron: String,
     /// The IANA name of the time zone; UTC where none is given.
     pub time_zone: Option<String>,
-    /// For so long.
+    /// How long it is active after each match, in seconds.
     pub duration: Seconds,
 }
 
-/// Why a node is taken away.
+/// Why a node is disrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DisruptionReason {
     /// It has no pods.
     Empty,
-    /// It is no longer what its pool asks for.
+    /// It differs from what its pool would launch today.
     Drifted,
-    /// It is too old.
+    /// It reached its maximum age.
     Expired,
-    /// Its pods cost less elsewhere.
+    /// Its pods would cost less elsewhere.
     Underutilized,
 }
 

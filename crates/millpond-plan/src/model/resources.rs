@@ -2,12 +2,12 @@
 
 use crate::symbol::{Symbol, Symbols};
 
-/// A resource: its place in every [`Resources`].
+/// The index of a resource in every [`Resources`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceId(pub u16);
 
 impl ResourceId {
-    /// Its place.
+    /// The index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -30,12 +30,12 @@ pub struct ResourceTable {
 }
 
 impl ResourceTable {
-    /// The four that every node has.
+    /// Only the four resources that every node has.
     pub fn new() -> Self {
         Self { names: ["cpu", "memory", "pods", "ephemeral-storage"].map(Into::into).into() }
     }
 
-    /// The place of a resource, new if need be.
+    /// The index of a resource; registers a new one.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl ResourceTable {
         })
     }
 
-    /// The place of a resource that is known.
+    /// The index of a registered resource.
     pub fn find(&self, name: &str) -> Option<ResourceId> {
         self.names.iter().position(|known| **known == *name).map(|index| ResourceId(index as u16))
     }
@@ -57,7 +57,7 @@ impl ResourceTable {
         &self.names[resource.index()]
     }
 
-    /// All of them.
+    /// All resources.
     pub fn iter(&self) -> impl Iterator<Item = (ResourceId, &str)> {
         self.names.iter().enumerate().map(|(index, name)| (ResourceId(index as u16), &**name))
     }
@@ -67,7 +67,7 @@ impl ResourceTable {
         self.names.len()
     }
 
-    /// Never: four are always there.
+    /// Always false: four resources are always registered.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -89,7 +89,7 @@ impl Default for ResourceTable {
 pub struct Resources(Vec<i64>);
 
 impl Resources {
-    /// Nothing.
+    /// All amounts zero.
     pub fn new() -> Self {
         Self::default()
     }
@@ -130,7 +130,7 @@ impl Resources {
         self.add_times(other, 1);
     }
 
-    /// Adds several times the other.
+    /// Adds a multiple of the other amounts.
     pub fn add_times(&mut self, other: &Self, times: i64) {
         if other.0.len() > self.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -141,7 +141,7 @@ impl Resources {
         self.trim();
     }
 
-    /// Takes away.
+    /// Subtracts the other amounts.
     pub fn subtract(&mut self, other: &Self) {
         self.add_times(other, -1);
     }

@@ -1,4 +1,4 @@
-//! Better prices of resources, row by row.
+//! Improves the prices of resources, row by row.
 //!
 //! The programme over clusters does not see how rows differ within a cluster. With prices `λ` that
 //! use up a node's price (`λ·capacity = price`), the rows are worth `Σ nᵢ·min_b λ_b·wᵢ` in all, a
@@ -20,7 +20,7 @@ pub(super) struct BinPrices {
     pub(super) prices: Dims<f64>,
 }
 
-/// Raises what the rows are worth in all.
+/// Raises the total value of the rows.
 pub(super) fn ascend(instance: &Instance, rows: &[Cluster], start: &mut [BinPrices], steps: usize) {
     match instance.dims {
         1 => ascend_in::<1>(instance, rows, start, steps),
@@ -28,7 +28,7 @@ pub(super) fn ascend(instance: &Instance, rows: &[Cluster], start: &mut [BinPric
         3 => ascend_in::<3>(instance, rows, start, steps),
         4 => ascend_in::<4>(instance, rows, start, steps),
         5 => ascend_in::<5>(instance, rows, start, steps),
-        // Further dimensions are zero.
+        // Dimensions beyond the count are zero.
         _ => ascend_in::<MAX_DIMS>(instance, rows, start, steps),
     }
 }
@@ -36,7 +36,7 @@ pub(super) fn ascend(instance: &Instance, rows: &[Cluster], start: &mut [BinPric
 fn ascend_in<const D: usize>(instance: &Instance, rows: &[Cluster], start: &mut [BinPrices], steps: usize) {
     let first = |amounts: &Dims<f64>| -> [f64; D] { std::array::from_fn(|dim| amounts[dim]) };
     let capacity: Vec<Dims<f64>> = start.iter().map(|one| scaled_capacity(instance, one.bin)).collect();
-    // Row by row the bins that it fits.
+    // For each row, the bins that it fits.
     let fits: Vec<Vec<usize>> = rows
         .iter()
         .map(|row| {
@@ -106,7 +106,7 @@ fn shift(instance: &Instance, one: &mut BinPrices, asked: &Dims<f64>, capacity: 
     for dim in 0..dims {
         if capacity[dim] > 0.0 {
             let ratio = asked[dim] / capacity[dim] * budget / paid;
-            // A price of zero could never rise again.
+            // A price of zero could never rise.
             let floor = budget / capacity[dim] * 1e-4;
             next[dim] = one.prices[dim].max(floor) * ratio.clamp(0.05, 20.0).powf(pace);
         }

@@ -85,7 +85,7 @@ impl BitSet {
         }
     }
 
-    /// The indices below `len` only.
+    /// A copy with the indices below `len` only.
     pub(super) fn below(&self, len: usize) -> std::borrow::Cow<'_, Self> {
         let inside = self.words.last().is_none_or(|last| {
             let highest = self.words.len() * 64 - 1 - last.leading_zeros() as usize;

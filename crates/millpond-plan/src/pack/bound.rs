@@ -1,4 +1,4 @@
-//! From floating prices to an integer certificate.
+//! Turns floating-point prices into an integer certificate.
 
 use super::certificate::{Certificate, NodePrices, NodeProof, Proof, verify};
 use super::instance::Instance;
@@ -76,7 +76,7 @@ fn round(
     Certificate { counts: counts.to_vec(), proof }
 }
 
-/// For each bin of the problem what limits its worth.
+/// For each bin of the problem, the proof of what its nodes are worth at most.
 fn proofs(problem: &Problem, instance: &Instance, prices: &Prices) -> Vec<NodeProof> {
     let mut bins = vec![NodeProof::Nothing; problem.bins.len()];
     let mut searched: Option<usize> = None;
@@ -86,7 +86,7 @@ fn proofs(problem: &Problem, instance: &Instance, prices: &Prices) -> Vec<NodePr
             bins[offered.origin] = NodeProof::Prices(index);
             continue;
         }
-        // One of the bins that differ only in who may use them often stands for all.
+        // Of bins that differ only in which rows may use them, one proof often covers all.
         let like = searched.filter(|&known| {
             let known = &instance.bins[known];
             known.capacity == offered.capacity

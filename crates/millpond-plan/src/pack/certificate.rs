@@ -22,44 +22,44 @@ mod tests;
 
 use super::model::{MAX_RESOURCES, Problem, Row};
 
-/// The most states of an exhaustive proof: it looks at all pairs of them, about a hundred thousand.
+/// The largest number of states of an exhaustive proof. It compares all pairs of states, about a hundred thousand.
 pub(super) const MAX_STATES: usize = 512;
 /// Steps of all searches of one proof; they take about a tenth of a second.
 const MAX_LOOKS: u64 = 1 << 23;
 
-/// What a bound is derived from.
+/// The data that a bound is derived from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// For each row of the problem, how many of its pods the bound speaks of.
+    /// For each row of the problem, the number of pods that the bound covers.
     pub counts: Vec<u64>,
-    /// Why they cost that much.
+    /// Why these pods cost at least that much.
     pub proof: Proof,
 }
 
 /// Why the pods of a certificate cost at least the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Values of pods that no node exceeds.
+    /// Values of pods such that no node holds more than its price.
     Prices {
         /// Values and prices are in units of a nano-dollar divided by this.
         scale: u64,
         /// The value of one pod, for each row of the problem.
         values: Vec<u64>,
-        /// Prices of what a node offers; bins share them.
+        /// Prices of what a node offers; several bins may share one entry.
         prices: Vec<NodePrices>,
-        /// For each bin of the problem why its nodes are not worth more than they cost.
+        /// For each bin of the problem, why its nodes are not worth more than they cost.
         bins: Vec<NodeProof>,
     },
-    /// All ways to pack were looked at.
+    /// All ways to pack were enumerated.
     Exhaustive,
 }
 
-/// What limits the worth of the pods on a node.
+/// Why the pods on a node are not worth more than its price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeProof {
-    /// It can hold no pod of value.
+    /// The node can hold no pod of value.
     Nothing,
-    /// Prices, by index.
+    /// By these prices, an index.
     Prices(u32),
     /// Whole contents, which a search finds with the help of prices, by index.
     Search(u32),
@@ -72,27 +72,27 @@ pub enum NodeProof {
 pub struct NodePrices {
     /// For one unit of each resource.
     pub resources: [u64; MAX_RESOURCES],
-    /// For the one place of an exclusive group, ascending by group; groups not named are free.
+    /// Price of the single slot of an exclusive group, ascending by group; groups that are not named cost nothing.
     pub groups: Vec<(u32, u64)>,
 }
 
-/// Why a certificate proves nothing.
+/// Why a certificate is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A list does not have one entry per row or bin, or an index points nowhere.
     #[error("the certificate does not have the shape of the problem")]
     Shape,
-    /// More pods than the row has.
+    /// It counts more pods than the row has.
     #[error("the certificate counts {counted} pods of row {row}, which has {count}")]
     Count {
         /// Index of the row.
         row: usize,
-        /// What the certificate says.
+        /// Number in the certificate.
         counted: u64,
-        /// What the problem says.
+        /// Number in the problem.
         count: u64,
     },
-    /// A bin that can hold a valued pod has no prices.
+    /// A bin that can hold a pod of value has no prices.
     #[error("bin {bin} can hold pods of row {row} but has no prices")]
     Unpriced {
         /// Index of the bin.
@@ -100,7 +100,7 @@ pub enum CertificateError {
         /// Index of the row.
         row: usize,
     },
-    /// One node could hold pods worth more than its price.
+    /// A node could hold pods worth more than its price.
     #[error("a node of bin {bin} could hold pods worth more than its price")]
     Worth {
         /// Index of the bin.
@@ -111,10 +111,10 @@ pub enum CertificateError {
     NotWithin {
         /// Index of the bin.
         bin: usize,
-        /// Index of the other.
+        /// Index of the other bin.
         other: usize,
     },
-    /// A number left the range of 128 bits.
+    /// A number exceeds the range of 128 bits.
     #[error("the numbers of the certificate are out of range")]
     Range,
     /// The problem is too large for a proof by enumeration.
@@ -125,8 +125,7 @@ pub enum CertificateError {
     Impossible,
 }
 
-/// Derives the bound from the certificate: nano-dollars per hour that the counted pods cost at
-/// least, whatever the plan.
+/// Derives the bound from the certificate: the least cost of the counted pods in any plan, in nano-dollars per hour.
 pub fn verify(problem: &Problem, certificate: &Certificate) -> Result<u128, CertificateError> {
     if problem.resources > MAX_RESOURCES || certificate.counts.len() != problem.rows.len() {
         return Err(CertificateError::Shape);
@@ -197,16 +196,16 @@ fn verify_prices(
     Ok((total.max(0) as u128).div_ceil(u128::from(scale)))
 }
 
-/// What nodes can be worth at most.
+/// Upper limits on what nodes can be worth.
 struct NodeWorth<'a> {
     problem: &'a Problem,
     counts: &'a [u64],
     scale: u64,
     values: &'a [u64],
     prices: &'a [NodePrices],
-    /// What is left for searches.
+    /// Search steps left.
     looks: u64,
-    /// By prices, as far as they were needed.
+    /// Residual values by price entry, computed when needed.
     residuals: Vec<Option<Vec<(usize, i128)>>>,
 }
 
@@ -238,8 +237,8 @@ impl NodeWorth<'_> {
         }
     }
 
-    /// Whether nodes of the other bin, whose proof is its own, hold all that nodes of this one do, and
-    /// cost no more.
+    /// Whether nodes of the other bin, which has a proof of its own, can hold whatever nodes of this one can, at no
+    /// higher price.
     fn is_within(&self, bin: usize, other: usize, bins: &[NodeProof]) -> Result<(), CertificateError> {
         let problem = self.problem;
         if other >= bins.len() || matches!(bins[other], NodeProof::Within(_)) {
@@ -267,7 +266,7 @@ fn unpriced(problem: &Problem, bin: usize, counts: &[u64], values: &[u64]) -> Re
     Ok(0)
 }
 
-/// Rows whose value exceeds what their request costs at the prices, and by how much.
+/// Rows whose value exceeds the cost of their request at the prices, with the excess.
 fn residual_values(
     problem: &Problem,
     counts: &[u64],
@@ -293,7 +292,7 @@ fn residual_values(
             over.push((index, left));
         }
     }
-    // By request, so that a bin looks only at those that are not too large for it.
+    // Sorted by request, so that a bin considers only those that are not too large for it.
     over.sort_by_key(|&(index, _)| first_request(&problem.rows[index]));
     Ok(over)
 }
@@ -331,9 +330,8 @@ fn worth(
     Ok(sum)
 }
 
-/// Enumeration over what is placed already and what is taken from stock. A state is a number whose
-/// digits, in mixed radix, are the pods placed of each row and then the nodes taken of each bin with
-/// a limited stock.
+/// Enumerates states: a number whose digits, in mixed radix, are the pods placed of each row and the nodes used of each
+/// bin with limited stock.
 struct Exhaustive<'a> {
     problem: &'a Problem,
     rows: Vec<usize>,
@@ -342,7 +340,7 @@ struct Exhaustive<'a> {
     stocked: Vec<usize>,
     /// Cheapest bin without a limit for each content; contents are numbered like states.
     unlimited: Vec<Option<u64>>,
-    /// For each stocked bin the contents that it can hold.
+    /// For each bin with limited stock, the contents that it can hold.
     limited: Vec<Vec<bool>>,
 }
 

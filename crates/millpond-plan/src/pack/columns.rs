@@ -21,7 +21,7 @@ use super::whole::Search;
 const GROUP_ROWS: (usize, usize) = (130, 80);
 /// Promising bins of the greedy plan that a group starts from.
 const SEED_BINS: usize = 24;
-/// New columns in a round.
+/// Limit on the new columns of a round.
 const COLUMNS_A_ROUND: usize = 24;
 /// Bins that are filled in a round that is not a full one.
 const HOT_BINS: usize = 12;
@@ -38,23 +38,23 @@ const PIVOTS_AN_EVALUATION: usize = 2;
 /// same rows first wherever it is done; a little chance shows it others.
 const NEARBY: u64 = 3;
 const NOISE: f64 = 0.05;
-/// Of their price patterns must earn at the duals to be kept for what is left.
+/// Patterns must earn at least this share of their price at the duals to be kept for the remaining pods.
 const NEAR: f64 = 0.9;
 
-/// With more rows the budget is for other things than the last tenth of a per cent of each group.
+/// With more rows, the budget is not spent on the last tenth of a per cent of each group.
 const FEW_ROWS: usize = 1_000;
 /// Steps of such a search, and how many of them take as long as a fill.
 const SEARCH_STEPS: u64 = 2_000;
 const STEPS_AN_EVALUATION: u64 = 200;
 
-/// How much a group is worth.
+/// How much work a group deserves.
 #[derive(Clone, Copy)]
 struct Pains {
-    /// Promising bins.
+    /// Number of promising bins.
     bins: usize,
-    /// Rounds of the first programme.
+    /// Limit on the rounds of the first programme.
     rounds: usize,
-    /// What it must gain in so many rounds to go on.
+    /// The gain that it must reach within `patience` rounds to continue.
     least_gain: f64,
     patience: usize,
     /// How often what is left is solved again, in how many rounds, and the fraction of a pattern that is bought as a
@@ -80,7 +80,8 @@ impl Pains {
                 search: true,
             };
         }
-        // What many groups leave is pooled, and packed at least as well as the groups would by themselves.
+        // The pods that many groups leave over are pooled, and are packed at least as well as the groups would pack
+        // them separately.
         Self {
             bins: 32,
             rounds: 30,
@@ -134,12 +135,12 @@ struct Group<'a> {
     instance: &'a Instance,
     prices: &'a Prices,
     items: Items,
-    /// What the pods of the group cost at least.
+    /// Lower bound on the cost of the group's pods.
     values: Vec<f64>,
     left: Vec<u64>,
     scope: Option<usize>,
     bins: Vec<usize>,
-    /// For each of the bins the items that it may hold.
+    /// For each bin, the items that it may hold.
     fitting: Vec<Vec<u32>>,
     pool: Vec<Pattern>,
     plan: Vec<Nodes>,
@@ -194,7 +195,7 @@ impl<'a> Group<'a> {
         self.prices.cost(self.instance, bin)
     }
 
-    /// Patterns to start from: those of a greedy plan.
+    /// Starts with the patterns of a greedy plan.
     fn seed_pool(&mut self, knapsack: &mut Knapsack, stock: &Stock) {
         let hand = Hand { rows: self.items.rows.clone(), scope: self.scope };
         let counts = self.left.clone();
@@ -204,7 +205,7 @@ impl<'a> Group<'a> {
         self.pool = greedy.patterns();
     }
 
-    /// A pattern for one of the bins, by its place.
+    /// Builds a pattern for one of the bins.
     fn fill(&mut self, knapsack: &mut Knapsack, at: usize, values: &[f64]) -> (f64, Content) {
         self.work += 1;
         let mut content = Content::new();
@@ -379,7 +380,7 @@ impl<'a> Group<'a> {
         found.into_iter().map(|(_, pattern)| pattern).collect()
     }
 
-    /// The best node with one row only.
+    /// The best node that holds pods of a single row.
     fn alone(&self, item: usize) -> Pattern {
         let row = &self.instance.rows[self.items.rows[item]];
         let mut best: Option<(f64, usize, u64)> = None;
@@ -401,8 +402,8 @@ impl<'a> Group<'a> {
         Pattern { bin, content: vec![(item, count)] }
     }
 
-    /// Buys whole multiples, then patterns with a large fraction, whatever the fraction if there was no whole one; says
-    /// whether any was bought. All patterns go back to the pool.
+    /// Buys whole multiples of patterns; if there are none, patterns with a large fraction. Returns whether it bought
+    /// any. All patterns return to the pool.
     fn buy(&mut self, solution: Vec<(Pattern, f64)>, stock: &mut Stock) -> bool {
         let mut order: Vec<usize> = (0..solution.len()).filter(|&at| solution[at].1 > 1e-6).collect();
         order.sort_by(|&a, &b| solution[b].1.total_cmp(&solution[a].1).then(a.cmp(&b)));
@@ -424,8 +425,8 @@ impl<'a> Group<'a> {
         any
     }
 
-    /// Buys nodes of a pattern. A row that is used up is left out of the rest: cutting the number of
-    /// nodes instead would leave all the others unplaced.
+    /// Buys nodes of a pattern. A row that is used up is left out of the remaining nodes: buying fewer nodes instead
+    /// would leave the pods of all other rows unplaced.
     fn buy_cut(&mut self, pattern: &Pattern, times: u64, stock: &mut Stock) -> bool {
         let mut wanted = times.min(stock.left(pattern.bin));
         let mut content = pattern.content.clone();

@@ -1,4 +1,4 @@
-//! Tiny problems, solved by enumeration.
+//! Solves tiny problems by enumeration.
 //!
 //! Heuristics are up to half above the optimum when there are only a handful of pods, and bounds from
 //! relaxations are far below it. With a few hundred states all ways to pack can be looked at. A state
@@ -24,7 +24,7 @@ struct Table<'a> {
     /// The weight of each digit in a state.
     weight: Vec<usize>,
     contents: usize,
-    /// For each content the cheapest plentiful bin, and the scarce ones by place.
+    /// For each content, the cheapest bin with sufficient stock, and the bins whose stock could run out.
     plentiful: Vec<Option<usize>>,
     holding: Vec<Vec<usize>>,
 }
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
         groups.len() == named && pods.iter().all(|&(row, count)| count <= rows[row].cap)
     }
 
-    /// Each step deals with the first pod that is left: on a node, with others, or not at all.
+    /// Each step handles the first pod that is left: on a node, with others, or unplaced.
     fn run(&self) -> (Vec<Nodes>, Vec<u64>) {
         let states: usize = self.radix.iter().product();
         let mut best: Vec<Option<Best>> = vec![None; states];

@@ -16,15 +16,15 @@ use super::scopes::Hand;
 /// Rows of a group: enough for a good mix, few enough for a quick scan. With a hundred the plan of ten
 /// thousand pods costs two per cent more; with a thousand the best rows of all are used up first.
 const GROUP_ROWS: usize = 500;
-/// Promising bins of a group.
+/// Limit on the promising bins of a group.
 const GROUP_BINS: usize = 24;
 /// Items that one fill looks at where there are at least twice as many: those that suit the bin best. With all of them
 /// the first plan of ten thousand pods takes twice as long, and costs half a per cent less.
 const MENU: usize = 64;
 /// Bins for a row that fits none of the promising ones.
 const BINS_FOR_STRAY: usize = 4;
-/// A group stops when its best pattern earns less of its price than this; the rest is pooled with
-/// that of the other groups.
+/// A group stops when its best pattern earns less of its price than this; the remaining pods are pooled with those of
+/// other groups.
 const POOL_BELOW: f64 = 0.95;
 
 /// Places the pods that are left in `left`; those that nothing can hold remain in it.
@@ -117,7 +117,7 @@ fn finish(
             let (nodes, spent) = run(&mut knapsack, group, left, stock);
             work += spent;
             subtract(left, &nodes);
-            // What is short may have run out, and other bins take its place.
+            // A bin with limited stock may have run out, so other bins replace it.
             let again = !nodes.is_empty();
             plan.extend(nodes);
             if !again {
@@ -128,7 +128,7 @@ fn finish(
     work
 }
 
-/// Takes the pods of the nodes off what is left.
+/// Subtracts the pods of the nodes from those that are left.
 pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
     for nodes in plan {
         for &(row, count) in &nodes.content {
@@ -137,8 +137,8 @@ pub(super) fn subtract(left: &mut [u64], plan: &[Nodes]) {
     }
 }
 
-/// The most promising bins in stock for the rows, so many of each scope that they may be in; at least one for each row
-/// that fits any.
+/// The most promising bins in stock for the rows, a number of them for each scope that the rows may use; at least one
+/// for each row that fits any.
 pub(super) fn candidates(instance: &Instance, prices: &Prices, hand: &Hand, stock: &Stock, most: usize) -> Vec<usize> {
     let fits = |bin: usize, row: usize| instance.bins[bin].fits(&instance.rows[row], instance.dims);
     let in_stock = || prices.promising.iter().copied().filter(|&bin| stock.left(bin) > 0);
@@ -172,23 +172,23 @@ struct Offer {
     /// Among equals the larger bin, which has the lower number.
     bin: std::cmp::Reverse<usize>,
     content: Content,
-    /// The place of the bin in the group.
+    /// Index of the bin in the group.
     at: usize,
 }
 
-/// What is tried on the nodes of a bin.
+/// The items that are tried on the nodes of a bin.
 struct Menu {
     items: Vec<u32>,
-    /// Items before this place are used up.
+    /// Items before this index are used up.
     from: usize,
     order: Order,
-    /// How many of them at a time.
+    /// How many items are tried at a time.
     most: usize,
 }
 
 impl Menu {
-    /// The next items that there are pods of. Those that are used up among them are passed over for good; the others
-    /// move up to the end of what was looked at, so that nothing behind it has to be touched.
+    /// The next items that still have pods. Items without pods are skipped permanently; the others move to the end of
+    /// the visited part, so that nothing after it has to be moved.
     fn next(&mut self, left: &[u64]) -> &[u32] {
         let (mut end, mut found) = (self.from, 0);
         while end < self.items.len() && found < self.most {
@@ -207,7 +207,7 @@ impl Menu {
     }
 }
 
-/// A bin and what it holds, in items of a group.
+/// A bin and its content, in items of a group.
 pub(super) struct Pattern {
     pub(super) bin: usize,
     pub(super) content: Content,
@@ -239,7 +239,7 @@ impl<'a> Greedy<'a> {
         Self::with_counts(instance, prices, hand, stock, counts, GROUP_BINS)
     }
 
-    /// With the pods of each row in the hand, and a number of bins.
+    /// Starts with a number of pods for each row and a number of bins.
     pub(super) fn with_counts(
         instance: &'a Instance,
         prices: &'a Prices,
@@ -261,7 +261,7 @@ impl<'a> Greedy<'a> {
         }
     }
 
-    /// Changes the values by a factor for each row.
+    /// Multiplies the values by a factor for each row.
     pub(super) fn disturb(&mut self, factor: impl Fn(usize) -> f64) {
         for (value, &row) in self.values.iter_mut().zip(&self.items.rows) {
             *value *= factor(row);
@@ -273,7 +273,7 @@ impl<'a> Greedy<'a> {
         self.left.iter().all(|&left| left == 0).then_some(self.plan)
     }
 
-    /// The patterns that were bought.
+    /// The patterns bought so far.
     pub(super) fn patterns(self) -> Vec<Pattern> {
         self.patterns
     }
@@ -307,15 +307,15 @@ impl<'a> Greedy<'a> {
         }
     }
 
-    /// What a bin may hold; of many items those first that earn most for what they take up there. Among equals chance
-    /// decides: in the order of rows similar ones stand side by side, and a node wants different ones.
+    /// The items that a bin may hold; of many, those that earn most for the capacity that they use. Ties are broken at
+    /// random: neighbouring rows are similar, and a node needs different ones.
     fn menu(&self, bin: usize) -> Menu {
         let mut items = self.items.fitting(self.instance, bin);
         if self.items.len() <= 2 * MENU {
             return Menu { items, from: 0, order: Order::Any, most: usize::MAX };
         }
         let at = &self.prices.vectors[self.prices.of_bin[bin]];
-        // What is taken up for what is earned, in ten-thousandths; then chance; then the item.
+        // Capacity used per value earned, in ten-thousandths; then the random number; then the item.
         let key = |item: u32| {
             let cost = self.items.cost_at(at, item as usize);
             let wasted = (cost / self.values[item as usize] * 1e4).min(1e5) as u64;

@@ -16,13 +16,13 @@ use super::whole::Search;
 
 /// Rounds of column generation; a hundred rows take up to two hundred.
 const MAX_ROUNDS: usize = 300;
-/// New columns in a round.
+/// Limit on the new columns of a round.
 const COLUMNS_A_ROUND: usize = 32;
 /// Steps of one search; a bin that needs more is fractional.
 const SEARCH_STEPS: u64 = 10_000;
-/// Steps of all searches.
+/// Limit on the steps of all searches.
 const ALL_STEPS: u64 = 1_000_000;
-/// Pivots of one solution of the programme.
+/// Limit on the pivots of one solution.
 const MAX_PIVOTS: usize = 400;
 /// Entries of the programme's inverse that all pivots touch.
 const PIVOT_WORK: usize = 300_000_000;
@@ -37,10 +37,10 @@ const CLOSE_ENOUGH: f64 = 1.0 + 3e-4;
 /// rows takes twice as many rounds.
 const SMOOTHING: f64 = 0.8;
 
-/// The programme.
+/// The linear programme.
 pub(super) struct Hybrid<'a> {
     instance: &'a Instance,
-    /// Rows that do not differ.
+    /// Groups of equal rows.
     clusters: &'a [Cluster],
     items: Items,
     master: Master,
@@ -59,11 +59,11 @@ struct Bin {
     fitting: Vec<(usize, u64)>,
     /// Prices of its resources when it was last looked at.
     prices: Dims<f64>,
-    /// How often its search gave up.
+    /// How often the search for it was given up.
     strikes: u8,
 }
 
-/// A pattern and what it is worth by its price.
+/// A pattern and its value by its price.
 struct Offer {
     ratio: f64,
     bin: usize,
@@ -137,7 +137,7 @@ impl<'a> Hybrid<'a> {
         values.iter().zip(&most).map(|(value, most)| value / most).collect()
     }
 
-    /// A pattern of every bin to start from.
+    /// Starts with a pattern of every bin.
     fn seed(&mut self, values: &[f64]) {
         for at in 0..self.bins.len() {
             let bin = &mut self.bins[at];
@@ -157,7 +157,7 @@ impl<'a> Hybrid<'a> {
         values.iter().zip(self.clusters).map(|(value, cluster)| value * cluster.count).sum()
     }
 
-    /// Adds the best patterns that gain at the duals; says whether there are any.
+    /// Adds the best patterns that gain at the duals; returns whether there are any.
     fn add(&mut self, duals: &[f64], offers: Vec<Offer>) -> bool {
         let gain = |offer: &Offer| {
             let worth: f64 = offer.entries.iter().map(|&(cluster, amount)| duals[cluster] * amount).sum();
@@ -241,7 +241,7 @@ impl Bin {
         }
     }
 
-    /// What fractions of pods are worth, and the prices of resources.
+    /// The value of fractional pods, and the prices of resources.
     fn vertex(&self, items: &Items, values: &[f64], knapsack: &mut Knapsack) -> (f64, Dims<f64>) {
         let mut upper = vec![0.0; values.len()];
         for &(cluster, most) in &self.fitting {
@@ -251,7 +251,7 @@ impl Bin {
         (worth, knapsack.prices)
     }
 
-    /// A search by the prices of the last vertex.
+    /// A search that uses the prices of the last vertex.
     fn search<'a>(&self, instance: &'a Instance, clusters: &[Cluster], values: &[f64]) -> Search<'a> {
         let mut search = Search::new(instance.dims, &instance.bins[self.index], &self.prices, &instance.unit);
         for &(cluster, most) in self.fitting.iter().filter(|(cluster, _)| values[*cluster] > 0.0) {
@@ -261,7 +261,7 @@ impl Bin {
         search
     }
 
-    /// What the prices of last time say about other values.
+    /// An upper limit on the worth at other values, by the previous prices.
     fn worth_at_most(&self, items: &Items, values: &[f64]) -> f64 {
         let room: f64 = self.prices.iter().zip(&self.capacity).map(|(price, amount)| price * amount).sum();
         let over = |&(cluster, most): &(usize, u64)| {
@@ -271,7 +271,7 @@ impl Bin {
     }
 }
 
-/// The best node with one cluster only.
+/// The best node that holds pods of a single cluster.
 fn alone(bins: &[Bin], cluster: usize) -> Column {
     let mut best: Option<(f64, u64)> = None;
     for bin in bins {

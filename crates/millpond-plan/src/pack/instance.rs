@@ -1,9 +1,9 @@
 //! The problem in the form that the solver works on: canonical order, useful bins only, and
 //! resources scaled to floating point.
 //!
-//! The order of the input must not matter, so rows and bins are sorted by content before anything
-//! else. Bins that differ only in who may use them are told apart by the rows that may (and rows by
-//! their bins), through a few rounds of mixing hashes.
+//! The result must not depend on the order of the input, so rows and bins are sorted by content first. Bins that differ
+//! only in which rows may use them are distinguished by those rows (and rows by their bins), with a few rounds of hash
+//! mixing.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::model::{MAX_RESOURCES, Problem};
 /// Exclusive groups that the relaxations see, as resources of which a node has one. Further groups
 /// are kept by every pattern but priced at nothing.
 const MAX_DENSE_GROUPS: usize = 4;
-/// Resources and dense groups together.
+/// Resources and dense groups.
 pub(super) const MAX_DIMS: usize = MAX_RESOURCES + MAX_DENSE_GROUPS;
 
 /// Amounts per dimension.
@@ -36,9 +36,9 @@ pub(super) struct InstanceRow {
 pub(super) struct InstanceBin {
     pub(super) capacity: Dims<i64>,
     pub(super) price: u64,
-    /// `u64::MAX` for no limit.
+    /// `u64::MAX` if unlimited.
     pub(super) stock: u64,
-    /// The classes of rows that may use it.
+    /// The classes of rows that may use the bin.
     pub(super) classes: BitSet,
     pub(super) origin: usize,
 }
@@ -55,9 +55,9 @@ pub(super) struct Instance {
     pub(super) bins: Vec<InstanceBin>,
     /// Members of each exclusive group.
     pub(super) groups: Vec<Vec<usize>>,
-    /// One unit of a dimension in floating point: the largest capacity becomes one.
+    /// Scale of a dimension in floating point: the largest capacity becomes one.
     pub(super) unit: Dims<f64>,
-    /// One dollar in floating point, so to say: the median price becomes one.
+    /// Scale of money in floating point: the median price becomes one.
     pub(super) money: f64,
     /// Rows of the problem that fit no bin.
     pub(super) hopeless: Vec<usize>,
@@ -92,7 +92,7 @@ impl Instance {
         Self::with_counts(problem, &counts)
     }
 
-    /// With other counts than those of the rows.
+    /// Builds the instance with other counts than those of the rows.
     pub(super) fn with_counts(problem: &Problem, counts: &[u64]) -> Self {
         let resources = problem.resources.min(MAX_RESOURCES);
         let order = CanonicalOrder::new(problem, counts, resources);
@@ -129,14 +129,13 @@ impl Instance {
         hopeless.sort_unstable();
     }
 
-    /// For each bin its kind: bins without a limit that differ only in who may use them are of one
-    /// kind.
+    /// For each bin its kind: unlimited bins that differ only in which rows may use them share a kind.
     pub(super) fn kinds(&self) -> Vec<usize> {
         let alike = |a: &InstanceBin, b: &InstanceBin| {
             a.capacity == b.capacity && a.price == b.price && a.stock == u64::MAX && b.stock == u64::MAX
         };
         let mut kind = 0;
-        // Alike bins stand side by side.
+        // Equal bins are adjacent.
         (0..self.bins.len())
             .map(|bin| {
                 kind += usize::from(bin > 0 && !alike(&self.bins[bin - 1], &self.bins[bin]));
@@ -185,8 +184,8 @@ impl Instance {
         }
     }
 
-    /// Splits the rows that are told evenly into one for each set of bins, to which each is confined. The sets have no
-    /// bin in common.
+    /// Splits rows evenly into one for each of the given sets of bins, and confines each part to its set. The sets have
+    /// no bin in common.
     pub(super) fn split(&mut self, sets: &[BitSet], divisible: impl Fn(&InstanceRow) -> bool) {
         let mut next = self.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
         let mut first_of: HashMap<usize, usize> = HashMap::default();
@@ -232,7 +231,7 @@ impl Instance {
         for bin in &mut bins {
             bin.classes = bin.classes.iter().filter(|&class| live.contains(class)).collect();
         }
-        // Small rows come last.
+        // Small rows come last, and most bins fit one of them.
         bins.retain(|bin| !bin.classes.is_empty() && self.rows.iter().rev().any(|row| bin.fits(row, dims)));
         let mut order: Vec<usize> = (0..bins.len()).collect();
         // Stable: among equal bins the canonical order decides. Without limit before limited.
@@ -246,7 +245,7 @@ impl Instance {
                 let other = &bins[other];
                 within(&bin.capacity, &other.capacity, dims) && other.classes.is_superset(&bin.classes)
             };
-            // Equal prices: a later bin may still be larger.
+            // At equal prices a later bin may still be larger.
             let later = order[place + 1..]
                 .iter()
                 .take_while(|&&other| bins[other].price == bin.price && bins[other].stock == u64::MAX)
@@ -266,7 +265,7 @@ impl Instance {
             index += 1;
             kept.contains(index - 1)
         });
-        // Those that were replaced by a later bin come first, so a walk from the back ends at kept ones.
+        // Bins that were replaced by a later one come first, so that a walk from the back ends at one that is kept.
         self.replaced.reverse();
         self.limited_stock = bins.iter().any(|bin| bin.stock != u64::MAX);
         self.bins = bins;
@@ -283,7 +282,7 @@ impl Instance {
                 }
             }
         }
-        // By members, not by the caller's number: renaming groups changes nothing.
+        // Sorted by members, so that the caller's group numbers have no influence.
         let mut groups: Vec<(Vec<usize>, u32)> =
             members.into_iter().filter(|(_, rows)| rows.len() > 1).map(|(group, rows)| (rows, group)).collect();
         groups.sort();
@@ -390,7 +389,7 @@ impl CanonicalOrder {
         Self { class_of_row, classes, class_keys, bin_keys, group_keys }
     }
 
-    /// Rows with pods, larger requests first.
+    /// Rows that have pods, larger requests first.
     fn rows(&self, problem: &Problem, counts: &[u64], resources: usize) -> Vec<InstanceRow> {
         let mut order: Vec<usize> = (0..problem.rows.len()).filter(|&row| counts[row] > 0).collect();
         let clean = |index: usize| {
@@ -425,7 +424,7 @@ impl CanonicalOrder {
         order.into_iter().map(row).collect()
     }
 
-    /// Bins that can hold anything, larger ones first.
+    /// Bins that can hold some row, larger ones first.
     fn bins(&self, problem: &Problem, counts: &[u64], resources: usize) -> Vec<InstanceBin> {
         let pods = counts.iter().fold(0_u64, |sum, &count| sum.saturating_add(count));
         let count = problem.bins.len();
@@ -454,7 +453,7 @@ impl CanonicalOrder {
                 InstanceBin {
                     capacity,
                     price: offered.price,
-                    // A node for every pod is as good as no limit.
+                    // A stock of one node for every pod is the same as no limit.
                     stock: offered.max_nodes.filter(|&stock| stock < pods).unwrap_or(u64::MAX),
                     classes: std::mem::take(&mut classes[origin]),
                     origin,

@@ -22,13 +22,13 @@ pub(super) struct Items {
     /// Indices of the instance's rows.
     pub(super) rows: Vec<usize>,
     pub(super) dims: usize,
-    /// Scaled requests, item by item.
+    /// Scaled requests by item.
     weights: Vec<f64>,
-    /// Requests, item by item.
+    /// Requests by item.
     requests: Vec<i64>,
-    /// Most pods of the row on one node.
+    /// Limit on the pods of the row on one node.
     pub(super) caps: Vec<u64>,
-    /// For each item the others that exclude it; empty if none are excluded.
+    /// For each item the items that exclude it; empty if no item is excluded.
     rivals: Vec<Vec<usize>>,
 }
 
@@ -63,7 +63,7 @@ impl Items {
         self.rows.len()
     }
 
-    /// What the request of an item costs at the prices.
+    /// The cost of an item's request at the prices.
     pub(super) fn cost_at(&self, prices: &Dims<f64>, item: usize) -> f64 {
         self.weights_of(item).iter().zip(prices).map(|(weight, price)| weight * price).sum()
     }
@@ -80,12 +80,12 @@ impl Items {
         &self.requests[item * self.dims..(item + 1) * self.dims]
     }
 
-    /// Whether the room holds one pod.
+    /// Whether the remaining capacity holds one more pod.
     fn fits(&self, item: usize, room: &Dims<i64>) -> bool {
         self.request(item).iter().zip(room).all(|(amount, limit)| amount <= limit)
     }
 
-    /// The items that one node of the bin may hold.
+    /// The items that a node of the bin may hold.
     pub(super) fn fitting(&self, instance: &Instance, bin: usize) -> Vec<u32> {
         let bin = &instance.bins[bin];
         let holds = |item: &u32| {
@@ -114,12 +114,12 @@ fn rivals(instance: &Instance, rows: &[usize]) -> Vec<Vec<usize>> {
     rivals
 }
 
-/// The order in which items are offered.
+/// The order in which items are tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// No order in particular.
+    /// Unspecified.
     Any,
-    /// Those that earn most for what they take up on the node first.
+    /// Items first that earn most for the capacity that they use.
     Best,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct Knapsack {
     /// Items of a fill, and how many of each were taken.
     offered: Vec<usize>,
     taken: Vec<u64>,
-    /// Items that one on the node excludes.
+    /// Items that an item on the node excludes.
     excluded: Vec<bool>,
 }
 
@@ -185,7 +185,7 @@ impl Knapsack {
     ) -> f64 {
         let dims = items.dims;
         let mut room = bin.capacity;
-        // All zero between calls.
+        // All entries are zero between calls.
         if self.taken.len() < items.len() {
             self.taken.resize(items.len(), 0);
         }
@@ -303,8 +303,8 @@ struct Bench {
     upper: Vec<f64>,
     amounts: Vec<f64>,
     prices: Dims<f64>,
-    /// Which way an item may go: one from its lower bound, minus one from its upper bound, zero for
-    /// items that are basic.
+    /// The direction in which an item may change: one from its lower bound, minus one from its upper bound, zero for
+    /// basic items.
     way: Vec<f64>,
     gains: Vec<f64>,
     order: Vec<(f64, usize)>,
@@ -330,7 +330,7 @@ impl Bench {
         self.upper.push(upper);
     }
 
-    /// Keeps items by number and upper bound.
+    /// Keeps items by index and upper bound.
     fn retain(&mut self, dims: usize, keep: impl Fn(usize, f64) -> bool) {
         let mut kept = 0;
         for place in 0..self.items.len() {

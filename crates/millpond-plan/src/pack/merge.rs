@@ -64,7 +64,7 @@ fn together(
     stock: &Stock,
     [(one, used), (other, more)]: [(&Nodes, &Dims<i64>); 2],
 ) -> Option<(usize, Vec<(usize, u64)>)> {
-    // Free room costs nothing and is there anyway.
+    // Free stock costs nothing and exists anyway.
     let free = instance.is_free_stock(one.bin) || instance.is_free_stock(other.bin);
     if one.times == 0 || other.times == 0 || free {
         return None;

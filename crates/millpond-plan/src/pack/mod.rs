@@ -1,8 +1,8 @@
 //! The numeric packing kernel: which nodes to buy for rows of equal pods, and what they cost at
 //! least.
 //!
-//! It knows rows, bins, prices and nothing of Kubernetes. The layer above turns selectors, taints,
-//! topology and limits into sets of bins, counts and caps.
+//! It knows rows, bins and prices, and nothing of Kubernetes. The layer above turns selectors, taints, topology and
+//! limits into sets of bins, counts and caps.
 //!
 //! ```text
 //! Problem ─▶ instance ─▶ prices ─▶ greedy ──▶ columns ─▶ merge ─▶ Solution
@@ -50,10 +50,10 @@ use instance::Instance;
 use plan::{Nodes, Stock};
 use prices::Prices;
 
-/// Quick, and the same on every machine.
+/// A hash map that is fast and has the same iteration order on every machine.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
-/// With fewer pods a row than this on average, relaxations say little about whole nodes.
+/// With fewer pods per row than this on average, relaxations say little about whole nodes.
 const PODS_A_ROW: f64 = 10.0;
 /// So few rows that a relaxation takes no time to speak of.
 const FEW_ROWS: usize = 240;
@@ -126,10 +126,10 @@ fn choose_at(problem: &Problem, instance: &Instance, prices: &Prices, by_price: 
     best.chosen(problem, instance, work)
 }
 
-/// What the pods cost at least, without choosing nodes for them.
+/// The lower bound on the cost of pods, without choosing nodes for them.
 ///
-/// `counts` says how many pods of each row; more than the row has are not counted, and rows without
-/// an entry not at all. Pods that fit no bin cost nothing.
+/// `counts` is the number of pods of each row; counts above the row's are cut, and rows without an entry count zero.
+/// Pods that fit no bin cost nothing.
 pub fn bound(problem: &Problem, counts: Vec<u64>, budget: Budget) -> Bound {
     let mut counts = counts;
     counts.resize(problem.rows.len(), 0);
@@ -174,13 +174,13 @@ impl Candidate {
         Self { cost: plan::cost(instance, &nodes), nodes, left, work }
     }
 
-    /// In the terms of the problem.
+    /// The choice in the terms of the problem.
     fn chosen(&self, problem: &Problem, instance: &Instance, work: u64) -> Choice {
         let hopeless = instance.hopeless.iter().map(|&row| (row, problem.rows[row].count));
         let left = instance.rows.iter().zip(&self.left).map(|(row, &left)| (row.origin, left));
         let mut unplaced: Vec<(usize, u64)> = hopeless.chain(left).filter(|&(_, count)| count > 0).collect();
         unplaced.sort_unstable();
-        // Parts of a row that was split.
+        // Join the parts of a row that was split.
         unplaced.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 += if same { next.1 } else { 0 };

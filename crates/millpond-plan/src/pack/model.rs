@@ -24,7 +24,7 @@ pub struct Problem {
 /// A kind of node that can be bought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bin {
-    /// What pods can use on one node. A negative amount means that the node holds no pod at all.
+    /// What pods can use on one node. A node with a negative amount holds no pods.
     pub capacity: Amounts,
     /// Nano-dollars per hour.
     pub price: u64,
@@ -35,7 +35,7 @@ pub struct Bin {
 /// Pods that are alike in everything that packing looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What one pod asks for. A negative amount counts as zero.
+    /// The request of one pod. A negative amount counts as zero.
     pub request: Amounts,
     /// How many pods.
     pub count: u64,
@@ -47,7 +47,7 @@ pub struct Row {
     pub exclusive: Vec<u32>,
 }
 
-/// How much work a solution may take, and how.
+/// The amount and kind of work that a solution may take.
 ///
 /// Work is counted, never timed, so that a result does not depend on the speed of the machine, nor
 /// on the number of threads.
@@ -60,7 +60,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The first valid plan, unimproved.
+    /// Returns the first valid plan without improving it.
     pub fn first_plan() -> Self {
         Self { evaluations: 0, ..Self::default() }
     }
@@ -73,7 +73,7 @@ impl Default for Budget {
     }
 }
 
-/// Nodes to buy and what is known about their cost.
+/// Nodes to buy, and the lower bound on their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solution {
     /// The nodes, equal ones together, in a canonical order.
@@ -82,7 +82,7 @@ pub struct Solution {
     pub unplaced: Vec<(usize, u64)>,
     /// Nano-dollars per hour of all nodes.
     pub cost: u128,
-    /// What the placed pods cost at least.
+    /// Lower bound on the cost of the placed pods.
     pub bound: Bound,
     /// Patterns that were built.
     pub work: u64,

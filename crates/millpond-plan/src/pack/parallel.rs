@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does two things, side by side where there are threads for it.
+/// Computes two results, in parallel if there are at least two threads.
 pub(crate) fn both<A, B: Send>(threads: usize, one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
     if threads < 2 {
         let one = one();

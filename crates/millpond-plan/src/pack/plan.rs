@@ -22,7 +22,7 @@ impl Stock {
         Self(instance.bins.iter().map(|bin| bin.stock).collect())
     }
 
-    /// Only what can be had without limit.
+    /// Only the bins with unlimited stock.
     pub(super) fn endless_only(instance: &Instance) -> Self {
         Self(instance.bins.iter().map(|bin| if bin.stock == u64::MAX { u64::MAX } else { 0 }).collect())
     }
@@ -44,7 +44,7 @@ impl Stock {
     }
 }
 
-/// What the pods of a content ask for together.
+/// The sum of the requests of a content.
 pub(super) fn usage(instance: &Instance, content: &[(usize, u64)]) -> Dims<i64> {
     let mut sum = [0_i64; MAX_DIMS];
     for &(row, count) in content {
@@ -102,7 +102,7 @@ pub(super) fn cost(instance: &Instance, plan: &[Nodes]) -> u128 {
     plan.iter().map(cost).fold(0, u128::saturating_add)
 }
 
-/// Equal nodes together, in canonical order.
+/// Merges equal nodes, in canonical order.
 pub(super) fn merge(plan: Vec<Nodes>) -> Vec<Nodes> {
     let mut merged: BTreeMap<(usize, Vec<(usize, u64)>), u64> = BTreeMap::new();
     for nodes in plan {
@@ -113,7 +113,7 @@ pub(super) fn merge(plan: Vec<Nodes>) -> Vec<Nodes> {
     merged.into_iter().map(|((bin, content), times)| Nodes { bin, content, times }).collect()
 }
 
-/// In the terms of the problem.
+/// The nodes in the terms of the problem.
 pub(super) fn to_groups(instance: &Instance, plan: &[Nodes]) -> Vec<NodeGroup> {
     plan.iter()
         .map(|nodes| NodeGroup {

@@ -20,7 +20,7 @@ use super::whole::Search;
 const MAX_SINGLE_ROWS: usize = 64;
 /// More clusters than this make the programme slower than the packing that it serves.
 const MAX_CLUSTERS: usize = 48;
-/// Bins that stand for the others with a limited stock.
+/// Number of bins with limited stock that represent the others.
 const STOCK_SAMPLE: usize = 200;
 /// Limits below which rows are tried to be worth nothing.
 const VALUE_LEVELS: usize = 10;
@@ -36,9 +36,10 @@ const PATIENT_ASCENTS: (usize, usize) = (3, 200);
 const LUMP_STEPS: (f64, f64) = (0.02, 0.3);
 /// Up to this number of rows, an ascent may use the slower, better step.
 const FEW_ROWS: usize = 1_000;
-/// Bins that can earn this share of their price are worth trying whatever their size.
+/// Bins that can earn this share of their price are worth trying at any size.
 const GOOD: f64 = 0.95;
-/// Of what a row costs alone, in packing: pods that ride free in spare room must still be picked.
+/// The smallest packing value of a row, as a share of its cost alone: pods that fit into spare capacity for free must
+/// still be chosen.
 const LEAST_VALUE: f64 = 0.02;
 
 /// Bins times rows for which a second thread takes longer to start than it saves.
@@ -51,16 +52,15 @@ const PROOF_STEPS: u64 = 30_000;
 
 /// Values of rows and prices of resources, in the instance's floating units.
 pub(super) struct Prices {
-    /// What a pod is worth; no node can hold more than its price and rent.
+    /// The value of a pod; no node can hold more value than its price and rent.
     pub(super) values: Vec<f64>,
-    /// The values for packing: never quite zero.
+    /// The values for packing, which are never zero.
     pub(super) packing: Vec<f64>,
-    /// The same for free nodes of which there are only so many: rows for which there are enough of
-    /// them are worth little.
+    /// The values for free nodes with limited stock: rows that have enough of them are worth little.
     pub(super) packing_free: Vec<f64>,
     /// Distinct prices of dimensions.
     pub(super) vectors: Vec<Dims<f64>>,
-    /// For each bin the index of its prices.
+    /// For each bin the index of its price vector.
     pub(super) of_bin: Vec<usize>,
     /// Bins that are worth their price only if pods are whole.
     pub(super) whole: Vec<bool>,
@@ -68,24 +68,24 @@ pub(super) struct Prices {
     pub(super) promise: Vec<f64>,
     /// All bins, the most promising first.
     pub(super) promising: Vec<usize>,
-    /// All rows, similar ones side by side.
+    /// All rows, ordered so that similar ones are adjacent.
     pub(super) strata: Vec<usize>,
     pub(super) scopes: Scopes,
-    /// What a node of the bin is worth beyond its price, because the stock is short.
+    /// The value of a node of the bin beyond its price, because its stock is short.
     pub(super) rent: Vec<f64>,
-    /// Knapsacks that were solved.
+    /// Number of knapsacks that were solved.
     pub(super) work: u64,
 }
 
-/// Rows that are taken for equal.
+/// Rows that are treated as equal.
 pub(super) struct Cluster {
     pub(super) rows: Vec<usize>,
     pub(super) mean: Dims<f64>,
     pub(super) class: usize,
     pub(super) count: f64,
-    /// Most pods of it on one node.
+    /// Limit on its pods on one node.
     pub(super) most: f64,
-    /// Its rows do not differ.
+    /// Whether its rows are exactly equal.
     exact: bool,
 }
 
@@ -97,12 +97,12 @@ impl Cluster {
 }
 
 impl Prices {
-    /// Prices to pack by.
+    /// Prices for packing.
     pub(super) fn new(instance: &Instance, threads: usize) -> Self {
         Self::for_purpose(instance, threads, Purpose::Packing)
     }
 
-    /// Prices that prove more, with more work.
+    /// Prices that give a better bound, at the cost of more work.
     pub(super) fn for_bound(instance: &Instance, threads: usize) -> Self {
         Self::for_purpose(instance, threads, Purpose::Bound)
     }
@@ -166,8 +166,8 @@ impl Prices {
         this
     }
 
-    /// What a node costs in packing: price and rent, less a trifle, so that what is scarce is used
-    /// before what costs as much in the end.
+    /// The price of a node in packing: price and rent, minus a trifle so that scarce nodes are used before others that
+    /// cost the same in the end.
     pub(super) fn cost(&self, instance: &Instance, bin: usize) -> f64 {
         instance.price(bin) + self.rent[bin] * 0.999
     }
@@ -235,7 +235,7 @@ impl Prices {
         }
     }
 
-    /// Other values and prices, yet to be certified.
+    /// Other values and prices, not certified yet.
     fn with(&self, instance: &Instance, values: Vec<f64>, vectors: Vec<Dims<f64>>) -> Self {
         Self {
             values,
@@ -253,7 +253,7 @@ impl Prices {
         }
     }
 
-    /// What the rows are worth in all, less what the stock is worth beyond its price: the bound.
+    /// The bound: the total value of the rows, less the value of limited stock beyond its price.
     fn total(&self, instance: &Instance) -> f64 {
         let rows = self.values.iter().zip(&instance.rows).map(|(value, row)| value * row.count as f64);
         let stock = instance.bins.iter().zip(&self.rent).filter(|(_, rent)| **rent > 0.0);
@@ -279,11 +279,11 @@ impl Prices {
                 self.vectors.push(prices);
             }
         }
-        // Whatever is worth nothing has this price.
+        // The price vector for values of zero.
         self.vectors.push([0.0; MAX_DIMS]);
         let stride = stocked.len().div_ceil(STOCK_SAMPLE);
         let sample: Vec<usize> = stocked.iter().copied().skip(stride / 2).step_by(stride).collect();
-        // Rows that fit the fewest nodes first.
+        // Rows that fit the fewest nodes come first.
         let room = |row: &InstanceRow| {
             let fitting = sample.iter().filter(|&&bin| instance.bins[bin].fits(row, instance.dims));
             fitting.map(|&bin| u128::from(instance.bins[bin].stock)).sum::<u128>()
@@ -318,7 +318,7 @@ impl Prices {
         }
     }
 
-    /// What the bins are worth beyond their price, and at which prices.
+    /// The value of each bin beyond its price, and the prices that prove it.
     fn rents(&self, instance: &Instance, all: &Items, bins: &[usize], threads: usize) -> Vec<(f64, usize)> {
         let shared: Vec<Shared> = self.vectors.iter().map(|v| Shared::new(v, instance, all, self)).collect();
         parallel::map(
@@ -421,7 +421,7 @@ impl Prices {
         found.complete.then_some(found.worth)
     }
 
-    /// Lowers all rows that fit a bin by a factor.
+    /// Multiplies the values of all rows that fit a bin by a factor below one.
     fn lower_all(&mut self, instance: &Instance, bin: usize, scale: f64) {
         if scale < 1.0 {
             for (value, row) in self.values.iter_mut().zip(&instance.rows) {
@@ -446,7 +446,7 @@ impl Prices {
 enum Found {
     Shared(usize),
     Own((Dims<f64>, f64)),
-    /// With what whole pods are worth.
+    /// With the values of whole pods.
     Whole((Dims<f64>, f64)),
 }
 
@@ -469,7 +469,7 @@ impl Shared {
             .map(|item| (item, over(item)))
             .filter(|&(item, over)| over > 1e-12 * of.values[item])
             .collect();
-        // By request, so that the search can end at the first that is too large.
+        // By request, so that the search can end at the first row that is too large.
         residuals.sort_by_key(|&(row, _)| instance.rows[row].request[0]);
         Self { prices: *prices, residuals }
     }
@@ -501,8 +501,8 @@ pub(super) fn scaled_capacity(instance: &Instance, bin: usize) -> Dims<f64> {
     capacity
 }
 
-/// All bins but free ones that are filled first anyway, the most promising first; among good ones every size has its turn, because a relaxation
-/// does not see how well whole pods fit.
+/// All bins except free ones that are filled first anyway, the most promising first; good bins alternate by size,
+/// because a relaxation does not see how well whole pods fit.
 fn promising(instance: &Instance, promise: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..instance.bins.len()).filter(|&bin| !instance.is_free_stock(bin)).collect();
     order.sort_by(|&a, &b| promise[b].total_cmp(&promise[a]).then(a.cmp(&b)));
@@ -526,7 +526,7 @@ fn promising(instance: &Instance, promise: &[f64]) -> Vec<usize> {
     turns.into_iter().map(|(_, bin)| bin).collect()
 }
 
-/// What one pod of each row costs on nodes of its own kind, at the best of a few promising bins.
+/// The cost of one pod of each row on nodes of its own, at the best of a few promising bins.
 fn cost_alone(instance: &Instance, promising: &[usize]) -> Vec<f64> {
     const LOOK_AT: usize = 8;
     let ratio = |row: &InstanceRow, bin: usize| {
@@ -560,8 +560,8 @@ fn clusters(instance: &Instance, shapes: &Shapes) -> Vec<Cluster> {
     }
 }
 
-/// Rows that do not differ but in number: the same pods in several zones, where zones do not matter. None if there are
-/// more than so many kinds of them.
+/// Groups of rows that differ only in their counts: the same pods in several zones, if zones do not matter. `None` if
+/// there are more than `most` groups.
 fn alike(instance: &Instance, most: usize) -> Option<Vec<Vec<usize>>> {
     let mut places: HashMap<(usize, &Dims<i64>, u64, &[usize]), usize> = HashMap::default();
     let mut members: Vec<Vec<usize>> = Vec::new();
@@ -610,7 +610,7 @@ impl Shapes {
             let mut key = [0; MAX_DIMS + 1];
             key[MAX_DIMS] = (of[MAX_DIMS] / (2.0 * step)).floor() as i32;
             for &dim in &self.varied {
-                // What is not asked for at all has an infinite logarithm, and the least number.
+                // A resource that is not requested has an infinite logarithm and gets the smallest number.
                 key[dim] = (of[dim] / step).round() as i32;
             }
             let place = *places.entry((row.class, row.cap < 16, key)).or_insert_with(|| {

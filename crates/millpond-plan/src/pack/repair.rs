@@ -13,11 +13,11 @@ use super::plan::{Nodes, Stock, merge};
 use super::prices::Prices;
 use super::scopes::Hand;
 
-/// Kinds of nodes in a piece.
+/// Limit on the kinds of nodes in a piece.
 const PIECE: usize = 200;
 /// Nodes that are alike more often than this are the work of a relaxation; it knows better.
 const MAX_TIMES: u64 = 8;
-/// Promising bins of a piece.
+/// Limit on the promising bins of a piece.
 const PIECE_BINS: usize = 24;
 /// The most passes, and the share of the cost that a pass must save for another one, unless little of
 /// the budget is used: then only passes that save nothing end it.
@@ -29,7 +29,7 @@ const NOISE: f64 = 0.12;
 /// Nodes that earn this share of their price are left alone.
 const GOOD_ENOUGH: f64 = 0.995;
 
-/// Improves a plan with about so many evaluations; returns those used.
+/// Improves a plan with about this many evaluations; returns the number used.
 pub(super) fn improve(
     instance: &Instance,
     prices: &Prices,

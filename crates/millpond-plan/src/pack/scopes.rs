@@ -18,7 +18,8 @@ const MAX_CLASSES: usize = 64;
 const JOINT_ROWS: usize = 100;
 /// Rows that are split without second thoughts, counted once for each scope.
 const MANY_ROWS: usize = 480;
-/// With more than that, and up to this many in all, none is split: it would make rounding harder for a third of a per cent.
+/// With more than [`MANY_ROWS`] and up to this many rows in total, none is split: it would make rounding harder for a
+/// third of a per cent.
 const FEW_ROWS: usize = 1_000;
 /// Parts of a few pods are more trouble than they are worth: this many pods a scope make a row worth splitting.
 const PODS_TO_DIVIDE: u64 = 15;
@@ -26,13 +27,13 @@ const PODS_TO_DIVIDE: u64 = 15;
 /// Rows that are packed together.
 pub(super) struct Hand {
     pub(super) rows: Vec<usize>,
-    /// The bins to prefer; all if there are none.
+    /// The scope whose bins are preferred; `None` prefers none.
     pub(super) scope: Option<usize>,
 }
 
 #[derive(Default)]
 pub(super) struct Scopes {
-    /// Bins of each scope.
+    /// The bins of each scope.
     pub(super) bins: Vec<BitSet>,
     /// The scope of each row.
     of_row: Vec<usize>,
@@ -42,14 +43,14 @@ pub(super) struct Scopes {
 struct Pins {
     /// Per scope and kind the bins that pinned rows may use.
     scopes: Vec<Vec<BitSet>>,
-    /// The scope of each class, if it is pinned.
+    /// The scope of each class that is confined to one.
     of_class: Vec<Option<usize>>,
-    /// Per class and kind its bins.
+    /// For each class and kind, its bins.
     bins: Vec<Vec<BitSet>>,
 }
 
 impl Pins {
-    /// None where zones do not matter, or too many sets of bins do.
+    /// `None` if zones do not matter, or if too many sets of bins do.
     fn new(instance: &Instance, kind_of: &[usize]) -> Option<Self> {
         let kinds = kind_of.iter().max().map_or(0, |last| last + 1);
         let classes = instance.rows.iter().map(|row| row.class + 1).max().unwrap_or(0);
@@ -71,7 +72,7 @@ impl Pins {
             used.contains(*class) && of_class[*class].iter().zip(&size).any(part)
         };
         let mut order: Vec<usize> = (0..classes).filter(pinned).collect();
-        // By content: classes are numbered in the order of the input.
+        // Sorted by content, because classes are numbered in the order of the input.
         order.sort_by_key(|&class| (std::cmp::Reverse(total(class)), of_class[class].clone()));
         let mut scopes: Vec<Vec<BitSet>> = Vec::new();
         let mut of: Vec<Option<usize>> = vec![None; classes];
@@ -128,8 +129,7 @@ pub(super) fn divide(instance: &mut Instance) {
 }
 
 impl Scopes {
-    /// `kinds` are the bins that are equal but for who may use them; `strata` are all rows, similar
-    /// ones side by side.
+    /// `kinds` groups bins that differ only in which rows may use them; `strata` lists all rows, similar ones adjacent.
     pub(super) fn new(instance: &Instance, kind_of: &[usize], strata: &[usize]) -> Self {
         let Some(Pins { scopes, of_class, .. }) = Pins::new(instance, kind_of) else { return Self::default() };
         let mut rows = vec![0_usize; scopes.len()];
@@ -164,7 +164,7 @@ impl Scopes {
         hands
     }
 
-    /// The sets of bins to choose from for a hand; none if zones do not matter.
+    /// The sets of bins that a hand chooses from; empty if zones do not matter.
     pub(super) fn of_hand(&self, hand: &Hand) -> &[BitSet] {
         match hand.scope {
             Some(scope) => &self.bins[scope..=scope],

@@ -5,9 +5,9 @@
 //! basis from the beginning and no first phase. The inverse is rebuilt every few hundred pivots
 //! and `x` with it: drift made an earlier version report values below the optimum.
 
-/// Pivots between two rebuilds of the inverse.
+/// Number of pivots between two rebuilds of the inverse.
 const REBUILD_AFTER: usize = 150;
-/// Columns that are kept in sight between two looks at all of them.
+/// Number of columns that stay candidates between two scans of all columns.
 const PROMISING: usize = 24;
 /// Smallest relative gain of an entering column.
 const EPSILON: f64 = 1e-9;
@@ -142,7 +142,7 @@ impl Master {
         }
     }
 
-    /// What the column is worth at the duals.
+    /// The worth of the column at the duals.
     pub(super) fn worth(&self, column: usize) -> f64 {
         self.column(column).iter().map(|&(row, by)| by * self.duals[row]).sum()
     }

@@ -1,5 +1,4 @@
-//! Free room first: nodes that cost nothing and of which there are only so many, as a rule those that
-//! run already.
+//! Fills free capacity first: nodes that cost nothing and have a limited stock, usually the existing ones.
 //!
 //! Whatever is put there need not be bought. There can be thousands of such nodes, each with another
 //! amount of room, so each is filled once, larger ones first, from one group of rows; a heap of the
@@ -11,10 +10,10 @@ use super::knapsack::{Content, Items, Knapsack, Order};
 use super::plan::{Nodes, Stock};
 use super::prices::{Prices, scaled_capacity};
 
-/// Rows of a group.
+/// Limit on the rows of a group.
 const GROUP_ROWS: usize = 100;
-/// What a full node is worth for being full, of what it is worth at most. Where a resource has no
-/// price, all mixes of pods look alike; but room that is left unused must be bought elsewhere.
+/// The bonus of a full node, as a share of its largest worth. If a resource has no price, all mixes of pods look equal;
+/// but free capacity that stays unused must be bought elsewhere.
 const FULLNESS: f64 = 0.1;
 
 /// Fills free nodes with the pods in `left`.
@@ -60,7 +59,7 @@ pub(super) fn fill(instance: &Instance, prices: &Prices, left: &mut [u64], stock
 struct Group {
     items: Items,
     values: Vec<f64>,
-    /// Values on the node that is being filled.
+    /// Values on the node that is currently filled.
     here: Vec<f64>,
     left: Vec<u64>,
     content: Content,
@@ -77,7 +76,7 @@ impl Group {
         }
     }
 
-    /// Whether the bin holds any pod that is left.
+    /// Whether the bin can hold any of the pods that are left.
     fn suits(&self, instance: &Instance, bin: usize) -> bool {
         let rows = self.items.rows.iter().zip(&self.left).filter(|(_, left)| **left > 0);
         rows.into_iter().any(|(&row, _)| instance.bins[bin].fits(&instance.rows[row], instance.dims))

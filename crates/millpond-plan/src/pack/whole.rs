@@ -9,14 +9,14 @@ use super::instance::{Dims, InstanceBin, InstanceRow, within};
 /// Differences below this share of the value do not count.
 const TRIFLE: f64 = 1e-10;
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
     /// Worth of the best content, or what it had to exceed if none does.
     pub(super) worth: f64,
-    /// Nothing is better.
+    /// The search was complete: no content is better.
     pub(super) complete: bool,
-    /// A content exceeds what it had to.
+    /// A content above the required value was found.
     pub(super) any: bool,
 }
 
@@ -24,18 +24,18 @@ struct Kind<'a> {
     item: usize,
     row: &'a InstanceRow,
     value: f64,
-    /// What the request costs at the prices.
+    /// The cost of the request at the prices.
     cost: f64,
-    /// Value for cost, and the same but at most one.
+    /// Value divided by cost, and the same limited to one.
     density: f64,
     ratio: f64,
     most: u64,
     taken: u64,
-    /// What this kind and those after it are worth at most beyond what they cost.
+    /// The largest value beyond cost that this kind and the later ones can have.
     over: f64,
 }
 
-/// One node to fill with whole pods.
+/// One node that is filled with whole pods.
 pub(super) struct Search<'a> {
     dims: usize,
     kinds: Vec<Kind<'a>>,
@@ -82,7 +82,7 @@ impl<'a> Search<'a> {
         self.kinds.push(Kind { item, row, value, cost, density, ratio: density.min(1.0), most, taken: 0, over: 0.0 });
     }
 
-    /// Looks for the best content worth more than `least`, in at most so many steps.
+    /// Looks for the best content worth more than `least`, with a limited number of steps.
     pub(super) fn run(&mut self, least: f64, steps: &mut u64) -> Found {
         self.prepare();
         self.best = least;

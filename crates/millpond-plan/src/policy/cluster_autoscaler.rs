@@ -21,7 +21,7 @@ use crate::plan::{Outcome, Settings};
 
 /// Nodes that simulations may leave closed on their cluster before it is made anew.
 const MAX_SCRAPS: usize = 20_000;
-/// Shares are counted in parts of this.
+/// Fixed-point unit of shares.
 const WHOLE: u128 = 1 << 40;
 
 /// Plans by Cluster Autoscaler's rules.
@@ -41,7 +41,7 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     builder.finish()
 }
 
-/// Scales up the best group, if any can help; returns the pods that are left.
+/// Scales up the best group if any helps; returns the pods that are left.
 fn scale_up(builder: &mut PlanBuilder<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
     let mut pods: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
     for pod in &waiting {
@@ -69,13 +69,13 @@ fn scale_up(builder: &mut PlanBuilder<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
     builder.fill(left)
 }
 
-/// What a group would add.
+/// The result of simulating a group.
 #[derive(Debug, Clone, Default)]
 struct Estimate {
     nodes: Vec<Contents>,
 }
 
-/// Equal nodes and what each of them holds.
+/// Equal nodes with the pods that each holds.
 #[derive(Debug, Clone)]
 struct Contents {
     count: u64,
@@ -150,7 +150,7 @@ fn is_bound(cluster: &ClusterState<'_>, class: ClassId) -> bool {
     !cluster.topology().is_free(class) || !cluster.snapshot().classes[class.index()].host_ports.is_empty()
 }
 
-/// Classes that one node of a group could take, by decreasing size, with the number of pods that wait.
+/// Classes that one node of a group could take, by decreasing size, with the number of pending pods.
 fn fitting(builder: &mut PlanBuilder<'_>, pods: &BTreeMap<ClassId, Vec<PodId>>, offer: usize) -> Vec<(ClassId, u32)> {
     let snapshot = builder.snapshot;
     let free = &builder.market.offer(offer).free;
@@ -171,7 +171,7 @@ fn share(part: i64, whole: i64) -> u128 {
     if whole == 0 { 0 } else { u128::from(part) * WHOLE / u128::from(whole) }
 }
 
-/// Nodes that limits and stock allow a group.
+/// How many more nodes limits and stock allow a group.
 fn most_nodes(builder: &PlanBuilder<'_>, offer: usize) -> u64 {
     let of = builder.market.offer(offer);
     let all = builder.snapshot.pools.len();
@@ -279,7 +279,7 @@ fn estimate_on_board(cluster: &mut ClusterState<'_>, offer: usize, fitting: &[(C
     Estimate { nodes: spots.into_iter().map(node).collect() }
 }
 
-/// Opens a node if it takes a pod of the class.
+/// Opens a node if it can take a pod of the class.
 fn open(cluster: &mut ClusterState<'_>, offer: usize, class: ClassId) -> Option<NodeSlotId> {
     let spot = cluster.open(offer);
     if cluster.check(class, spot).is_ok() {

@@ -1,12 +1,12 @@
 //! Karpenter's rules (v1.14): a queue, claims that stay open, and a type at the very end.
 //!
 //! 1. Pods in the order of cpu, memory (both largest first), creation and name.
-//! 2. Each goes to the first place that takes it: nodes that are there (initialized first, then by name), then
-//!    claims of this round (fewest pods first, then oldest), then a new claim of the first pool by weight (equal
-//!    weights: name descending).
+//! 2. Each goes to the first place that takes it: existing nodes (initialized first, then by name), then claims of
+//!    this round (fewest pods first, then oldest), then a new claim of the first pool by weight (equal weights: name
+//!    descending).
 //! 3. A claim keeps every type and offering that still fits; each pod narrows them. A spread or an affinity picks
 //!    one domain when the pod joins. Limits are kept pessimistically: a claim counts as its largest type.
-//! 4. What a pod would like is required at first, and given up piece by piece where it finds no place ([`wishes`]).
+//! 4. Preferences of a pod are required at first, and given up one by one if it finds no place ([`preferences`]).
 //! 5. A claim becomes its cheapest offering; ties by name of the type, then reserved before spot before on-demand,
 //!    then zone.
 //!
@@ -16,8 +16,8 @@
 //! Karpenter leaves ties between zones to the order of a map; here the zone with the fewest pods wins, then the
 //! first by name.
 
+mod preferences;
 mod round;
-mod wishes;
 
 use std::cmp::Reverse;
 
@@ -27,18 +27,18 @@ use crate::market::Market;
 use crate::model::{CPU, CapacityType, MEMORY, PodId, Snapshot};
 use crate::pack::BitSet;
 use crate::plan::{Outcome, Settings};
+use preferences::RelaxationLevels;
 use round::{Home, Round, Solution};
-use wishes::Wishes;
 
 /// Plans by Karpenter's rules.
 pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
-    let wishes = Wishes::new(snapshot);
-    let market = Market::new(&wishes.snapshot);
-    let mut builder = PlanBuilder::new(&wishes.snapshot, &market);
+    let relaxation = RelaxationLevels::new(snapshot);
+    let market = Market::new(&relaxation.snapshot);
+    let mut builder = PlanBuilder::new(&relaxation.snapshot, &market);
     let mut queue = queue(&builder);
     // Each round but the last places a pod, so that the number of pods bounds the rounds.
     while !queue.is_empty() {
-        let solution = Round::new(&mut builder, &wishes).solve(&queue);
+        let solution = Round::new(&mut builder, &relaxation).solve(&queue);
         let left = carry_out(&mut builder, &solution);
         if left.len() == queue.len() {
             break;
@@ -50,7 +50,7 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     builder.finish()
 }
 
-/// The pods in the order in which they are tried.
+/// The pods in the order of scheduling.
 fn queue(builder: &PlanBuilder<'_>) -> Vec<PodId> {
     let mut pods = builder.pending();
     pods.sort_by_key(|pod| {
@@ -61,7 +61,7 @@ fn queue(builder: &PlanBuilder<'_>) -> Vec<PodId> {
     pods
 }
 
-/// Launches the claims of a round and lets kube-scheduler place the pods; gives back who did not get a place.
+/// Launches the claims of a round and places pods as kube-scheduler would; returns those that fit nowhere.
 fn carry_out(builder: &mut PlanBuilder<'_>, solution: &Solution) -> Vec<PodId> {
     let spots: Vec<Option<NodeSlotId>> =
         solution.claims.iter().map(|offers| cheapest(builder, offers).map(|offer| builder.buy(offer))).collect();
@@ -89,7 +89,7 @@ fn carry_out(builder: &mut PlanBuilder<'_>, solution: &Solution) -> Vec<PodId> {
     left
 }
 
-/// The cheapest offer that can be had.
+/// The cheapest available offer.
 fn cheapest(builder: &PlanBuilder<'_>, offers: &BitSet) -> Option<usize> {
     let snapshot = builder.snapshot;
     let rank = |offer: &usize| {

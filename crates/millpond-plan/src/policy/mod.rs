@@ -6,9 +6,9 @@
 //! | [`cluster_autoscaler`] | nodes of one group at a time | least waste of what the option adds |
 //! | [`scaling_advisor`] | one node at a time | value of the pods that it takes, per dollar |
 //!
-//! All of them fill nodes that are there first, keep to kube-scheduler's rules ([`ClusterState::check`]) and to limits,
-//! and give the same plan for the same snapshot: where an original leaves a tie to chance, the order is written
-//! down beside the rule. None of them looks at what it costs at least: their reports carry no bound.
+//! All of them fill existing nodes first, respect kube-scheduler's rules ([`ClusterState::check`]) and limits, and give
+//! the same plan for the same snapshot: where the original breaks a tie by chance, the order used is documented beside
+//! the rule. None computes a lower bound, so their reports have none.
 //!
 //! [`ClusterState::check`]: crate::cluster_state::ClusterState::check
 
@@ -22,7 +22,7 @@ mod tests;
 use crate::model::Snapshot;
 use crate::plan::{Outcome, Policy, Settings};
 
-/// Plans by the rules of [`Settings::policy`]; none for Millpond's own, which are not here.
+/// Plans by the rules of [`Settings::policy`]; `None` for Millpond's own policy, which is not implemented here.
 pub fn plan(snapshot: &Snapshot, settings: &Settings) -> Option<Outcome> {
     match settings.policy {
         Policy::Millpond => None,

@@ -8,17 +8,17 @@ use crate::market::{Market, Usage};
 use crate::model::{ClassId, Limits, Node, NodeId, NodeState, PodId, Snapshot, TypeId};
 use crate::plan::{NewNode, Outcome, Plan, Report, Target};
 
-/// A plan in the making.
+/// A plan while it is built.
 pub(super) struct PlanBuilder<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) market: &'s Market,
     pub(super) cluster: ClusterState<'s>,
-    /// What pools use, nodes that were bought included; the sum over all pools last.
+    /// Usage of each pool, including nodes bought by the plan; the last entry is the sum over all pools.
     pub(super) usage: Vec<Usage>,
-    /// Reserved capacity that was bought.
+    /// Nodes bought of each reserved offering.
     taken: HashMap<(TypeId, u32), u32>,
     placements: Vec<(PodId, NodeSlotId)>,
-    /// Pods placed on each spot.
+    /// Number of pods placed on each node.
     loads: BTreeMap<NodeSlotId, u32>,
     pub(super) work: u64,
 }
@@ -37,7 +37,7 @@ impl<'s> PlanBuilder<'s> {
         }
     }
 
-    /// Pods that need a place and could have one.
+    /// Pods that need a node and that some node could take.
     pub(super) fn pending(&self) -> Vec<PodId> {
         let hopeful = |pod: &PodId| needs_place(self.snapshot, *pod) && self.snapshot.class_of(*pod).problem.is_none();
         (0..self.snapshot.pods.len()).map(PodId::from).filter(hopeful).collect()
@@ -47,7 +47,7 @@ impl<'s> PlanBuilder<'s> {
         self.snapshot.pods[pod.index()].class
     }
 
-    /// Nodes that take pods: those that are there, initialized ones first, then by name; then those bought.
+    /// Nodes that take pods: existing ones (initialized ones first, then by name), then those bought.
     pub(super) fn open_spots(&self) -> Vec<NodeSlotId> {
         let there = self.snapshot.nodes.len();
         let mut spots: Vec<NodeSlotId> =
@@ -72,7 +72,7 @@ impl<'s> PlanBuilder<'s> {
             && self.within(offer, &self.snapshot.limits, &self.usage[self.snapshot.pools.len()])
     }
 
-    /// How many of a reserved offering are left.
+    /// Nodes left of a reserved offering.
     pub(super) fn left_of(&self, offer: usize) -> Option<u32> {
         let of = self.market.offer(offer);
         let taken = self.taken.get(&(of.instance_type, of.offering)).copied().unwrap_or(0);
@@ -101,7 +101,7 @@ impl<'s> PlanBuilder<'s> {
         self.cluster.open(offer)
     }
 
-    /// Places a pod if kube-scheduler would.
+    /// Places a pod on a node if kube-scheduler would accept it.
     pub(super) fn try_place(&mut self, pod: PodId, spot: NodeSlotId) -> bool {
         let class = self.class_of(pod);
         self.work += 1;
@@ -114,7 +114,7 @@ impl<'s> PlanBuilder<'s> {
         allowed
     }
 
-    /// Fills nodes that are there, pod by pod, the first that will do; returns the pods that are left.
+    /// Puts each pod on the first existing node that takes it; returns the pods that are left.
     pub(super) fn fill(&mut self, pods: Vec<PodId>) -> Vec<PodId> {
         let spots = self.open_spots();
         let mut failed: HashMap<ClassId, usize> = HashMap::new();
@@ -135,7 +135,7 @@ impl<'s> PlanBuilder<'s> {
         left
     }
 
-    /// The plan with its report.
+    /// Completes the plan and its report.
     pub(super) fn finish(mut self) -> Outcome {
         let there = self.snapshot.nodes.len();
         let bought: Vec<NodeSlotId> = (there..self.cluster.len())

@@ -44,7 +44,7 @@ pub fn plan(snapshot: &Snapshot, _: &Settings) -> Outcome {
     builder.finish()
 }
 
-/// Buys the best node of a priority group, if any takes a pod; returns the pods that are left.
+/// Buys the best node of a priority group if any takes a pod; returns the pods that are left.
 fn pass(builder: &mut PlanBuilder<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<PodId> {
     let queue = Queue::new(builder, &waiting);
     let of_group = |offer: &usize| builder.market.offer(*offer).rank == rank && builder.may_buy(*offer);
@@ -81,9 +81,9 @@ fn pass(builder: &mut PlanBuilder<'_>, rank: Rank, waiting: Vec<PodId>) -> Vec<P
     left
 }
 
-/// The pods that wait, class by class.
+/// The pending pods, grouped by class.
 struct Queue {
-    /// For each class the positions of its pods in the order of the queue.
+    /// For each class, the positions of its pods in the queue.
     classes: Vec<(ClassId, Vec<u32>)>,
     position: HashMap<PodId, u32>,
     /// Whether rules between pods matter: then zones of one type differ.
@@ -130,7 +130,8 @@ fn names<'s>(snapshot: &'s Snapshot, offer: &Offer) -> [&'s str; 4] {
     [pool, snapshot.text(kind.name), snapshot.text(offering.zone), offering.capacity_type.name()]
 }
 
-/// Which pods one node of an offer would take, by class. The cluster is left as it was but for a closed node.
+/// The pods that one node of an offer would take, by class. Leaves the cluster state unchanged except for a closed
+/// node.
 fn simulate(cluster: &mut ClusterState<'_>, queue: &Queue, offer: usize) -> Vec<(ClassId, u32)> {
     let hopeful: Vec<usize> = (0..queue.classes.len())
         .filter(|&index| {
@@ -149,7 +150,7 @@ fn simulate(cluster: &mut ClusterState<'_>, queue: &Queue, offer: usize) -> Vec<
     let mut taken: BTreeMap<ClassId, u32> = BTreeMap::new();
     while let Some(Reverse((_, index, nth))) = next.pop() {
         let (class, positions) = &queue.classes[index];
-        // A class that a node refuses once is refused for the rest of the pass.
+        // A class that the node refuses is refused for the rest of the pass.
         if cluster.check(*class, spot).is_ok() {
             cluster.place(*class, spot, 1);
             *taken.entry(*class).or_default() += 1;
@@ -169,9 +170,9 @@ fn undo(cluster: &mut ClusterState<'_>, spot: NodeSlotId, taken: &BTreeMap<Class
     cluster.close(spot);
 }
 
-/// How good a node is.
+/// The score of a node.
 struct Score<'s> {
-    /// What its pods are worth, in thousandths of a core's ninth.
+    /// Value of its pods, where a core counts 9,000.
     value: u128,
     price: u128,
     size: (i64, i64),

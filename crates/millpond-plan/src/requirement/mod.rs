@@ -12,8 +12,8 @@
 //! | `DoesNotExist` | none | yes |
 //! | `Gt` `Lt` `Gte` `Lte` | whole numbers in the range | no |
 //!
-//! These are kube-scheduler's rules for `matchExpressions` on a node that is there, and Karpenter's for one that
-//! is not bought yet; `Gte` and `Lte` are Karpenter's additions.
+//! These are kube-scheduler's rules for `matchExpressions` on an existing node, and Karpenter's for a node that is not
+//! bought yet; `Gte` and `Lte` are Karpenter's additions.
 
 mod operator;
 mod set;
@@ -31,23 +31,23 @@ pub struct Requirements {
     by_key: BTreeMap<Symbol, Requirement>,
 }
 
-/// A label on which two sides cannot agree.
+/// A label on which two sets of requirements are incompatible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     /// The label.
     pub key: Symbol,
-    /// What the one side wants; none if it says nothing about the label.
+    /// The requirement of the first side; `None` if it does not mention the label.
     pub wanted: Option<Requirement>,
-    /// What the other side has; none if it says nothing about the label.
+    /// The requirement of the second side; `None` if it does not mention the label.
     pub offered: Option<Requirement>,
 }
 
-/// What a node that is not bought yet may still be given: labels that no requirement has named.
+/// Which labels without a requirement a node that is not bought yet may get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undefined<'a> {
     /// A label that the offer does not define is missing.
     IsMissing,
-    /// The same, except for these (sorted): the well-known labels, whose value the provider fills in.
+    /// None except these (sorted): the well-known labels, which the provider sets.
     MayBe(&'a [Symbol]),
 }
 
@@ -57,7 +57,7 @@ impl Requirements {
         Self::default()
     }
 
-    /// Exactly these labels: how a node that is there is described.
+    /// Exactly these labels, as on an existing node.
     pub fn of_labels(labels: impl IntoIterator<Item = (Symbol, Symbol)>) -> Self {
         Self { by_key: labels.into_iter().map(|(key, value)| (key, Requirement::is(value))).collect() }
     }
@@ -70,7 +70,7 @@ impl Requirements {
         }
     }
 
-    /// Adds all of the other's.
+    /// Adds all requirements of another set.
     pub fn add_all(&mut self, other: &Self, symbols: &Symbols) {
         for (key, requirement) in &other.by_key {
             self.add(*key, requirement.clone(), symbols);
@@ -82,17 +82,17 @@ impl Requirements {
         self.by_key.get(&key)
     }
 
-    /// All of them, in the order of their symbols.
+    /// All requirements, in the order of their symbols.
     pub fn iter(&self) -> impl Iterator<Item = (Symbol, &Requirement)> {
         self.by_key.iter().map(|(key, requirement)| (*key, requirement))
     }
 
-    /// How many labels are spoken of.
+    /// Number of labels with a requirement.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether anything goes.
+    /// Whether there are no requirements.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
@@ -103,7 +103,7 @@ impl Requirements {
         impossible.map(|(key, _)| *key).min_by_key(|key| symbols.text(*key).to_owned())
     }
 
-    /// Whether labels that are there satisfy everything: kube-scheduler's question.
+    /// Whether an existing node's labels satisfy all requirements, by kube-scheduler's rules.
     pub fn match_labels(&self, label: impl Fn(Symbol) -> Option<Symbol>, symbols: &Symbols) -> bool {
         self.by_key.iter().all(|(key, requirement)| requirement.allows(label(*key), symbols))
     }

@@ -1,4 +1,4 @@
-//! From an operator and its values, as they stand in YAML, to a requirement.
+//! Parses an operator and its values, as written in YAML, into a requirement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,29 +6,29 @@ use std::str::FromStr;
 use super::Requirement;
 use crate::symbol::{Symbols, parse_integer};
 
-/// What a requirement says about a label.
+/// The operator of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// One of the values.
     In,
-    /// None of the values, or no such label.
+    /// None of the values, or the label is missing.
     NotIn,
     /// Any value.
     Exists,
     /// No such label.
     DoesNotExist,
-    /// A whole number above.
+    /// An integer greater than the value.
     Gt,
-    /// A whole number below.
+    /// An integer less than the value.
     Lt,
-    /// A whole number, this or above.
+    /// An integer greater than or equal to the value.
     Gte,
-    /// A whole number, this or below.
+    /// An integer less than or equal to the value.
     Lte,
 }
 
 impl Operator {
-    /// All of them.
+    /// All operators.
     pub const ALL: [Self; 8] =
         [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
 
@@ -53,19 +53,19 @@ impl fmt::Display for Operator {
     }
 }
 
-/// A requirement that cannot be read.
+/// Why a requirement is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequirement {
-    /// No such operator.
+    /// The operator is unknown.
     #[error("operator {0:?} is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte")]
     UnknownOperator(String),
-    /// `In` and `NotIn` name values.
+    /// `In` and `NotIn` need values.
     #[error("{0} needs at least one value")]
     NoValues(Operator),
-    /// `Exists` and `DoesNotExist` name none.
+    /// `Exists` and `DoesNotExist` take no values.
     #[error("{0} takes no values")]
     UnwantedValues(Operator),
-    /// Comparisons have one value.
+    /// Comparisons take one value.
     #[error("{operator} takes exactly one value, not {count}")]
     NotOneValue {
         /// The operator.
@@ -73,7 +73,7 @@ pub enum InvalidRequirement {
         /// Values that were given.
         count: usize,
     },
-    /// Comparisons are of whole numbers.
+    /// Comparisons need an integer.
     #[error("{operator} takes a whole number, not {value:?}")]
     NotAnInteger {
         /// The operator.
@@ -81,12 +81,12 @@ pub enum InvalidRequirement {
         /// The value that was given.
         value: String,
     },
-    /// More values asked for than named.
+    /// `minValues` exceeds the number of values.
     #[error("minValues is {min_values}, but In names only {count} different values")]
     TooFewValues {
-        /// Values asked for.
+        /// The value of `minValues`.
         min_values: u32,
-        /// Values that are named.
+        /// The number of values.
         count: usize,
     },
 }
@@ -101,7 +101,7 @@ impl FromStr for Operator {
 }
 
 impl Requirement {
-    /// Reads a requirement; its values become symbols.
+    /// Parses a requirement and interns its values.
     pub fn parse<'t>(
         operator: Operator,
         values: impl IntoIterator<Item = &'t str>,
@@ -127,7 +127,7 @@ impl Requirement {
         };
         let invalid = || InvalidRequirement::NotAnInteger { operator, value: (*value).to_owned() };
         let number = parse_integer(value).ok_or_else(invalid)?;
-        // Nothing is above the largest number: a range that holds nothing, not an overflow.
+        // No integer is above the largest one: the result is an empty range, not an overflow.
         Ok(match operator {
             Operator::Gt => number.checked_add(1).map_or_else(Self::nothing, |least| Self::range(Some(least), None)),
             Operator::Lt => number.checked_sub(1).map_or_else(Self::nothing, |most| Self::range(None, Some(most))),
@@ -164,7 +164,8 @@ impl Requirement {
         all
     }
 
-    /// The same, wanting at least so many different values among the instance types of a node.
+    /// The same requirement with `minValues`: the instance types of a node must have at least that many different
+    /// values.
     pub fn with_min_values(mut self, min_values: u32) -> Result<Self, InvalidRequirement> {
         if let Some(count) = self.named_values().filter(|count| *count < min_values as usize) {
             return Err(InvalidRequirement::TooFewValues { min_values, count });

@@ -1,21 +1,21 @@
-//! The set of values that one label may have.
+//! The set of values that a label may have.
 
 use std::fmt;
 
 use crate::symbol::{Symbol, Symbols};
 
-/// What one label may be.
+/// The values that a label may have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Requirement {
-    /// Whether `values` are those that are left out.
+    /// Whether `values` are excluded and all others allowed.
     complement: bool,
     /// Sorted, each once.
     values: Box<[Symbol]>,
-    /// Whole numbers from here on only.
+    /// Only integers from this one on.
     least: Option<i64>,
-    /// Whole numbers up to here only.
+    /// Only integers up to this one.
     most: Option<i64>,
-    /// The label may be missing.
+    /// Whether the label may be missing.
     missing: bool,
     /// Different values that the instance types of a node must leave open.
     min_values: Option<u32>,
@@ -68,7 +68,7 @@ impl Requirement {
         Self::new(false, Box::default(), false)
     }
 
-    /// Different values that must be left open, if any number was asked for.
+    /// The number of different values that must stay possible (`minValues`); `None` if no number is required.
     pub fn min_values(&self) -> Option<u32> {
         self.min_values
     }
@@ -140,9 +140,9 @@ impl Requirement {
         }
     }
 
-    /// Whether the values left out are not all the numbers of a range. A number can be written in several ways
-    /// (`7`, `07`); leaving out one leaves the others, so only a range whose numbers are all left out in the way
-    /// that numbers are usually written counts as empty.
+    /// Whether the excluded values leave an integer of the range. An integer can be written in several ways (`7`,
+    /// `07`), and excluding one leaves the others, so only a range whose integers are all excluded in their usual form
+    /// counts as empty.
     fn leaves_a_number(&self, least: i64, most: i64, symbols: &Symbols) -> bool {
         let plain = |value: &&Symbol| {
             let number = symbols.integer(**value);
@@ -152,7 +152,7 @@ impl Requirement {
         i128::from(most) - i128::from(least) >= left_out as i128
     }
 
-    /// What both allow.
+    /// The values that both allow.
     #[must_use]
     pub fn intersection(&self, other: &Self, symbols: &Symbols) -> Self {
         let (least, most) = (self.least.max(other.least), lesser(self.most, other.most));
@@ -165,7 +165,7 @@ impl Requirement {
             min_values: self.min_values.max(other.min_values),
         };
         if !both.complement {
-            // Named values need no range: those outside are dropped here and for good.
+            // Listed values need no range: values outside it are dropped here.
             let kept: Vec<Symbol> =
                 both.values.iter().copied().filter(|value| both.in_range(*value, symbols)).collect();
             both.values = kept.into();
@@ -219,7 +219,7 @@ fn pick(values: &[Symbol], keep: impl Fn(Symbol) -> bool) -> Box<[Symbol]> {
     values.iter().copied().filter(|value| keep(*value)).collect()
 }
 
-/// A requirement in words.
+/// A requirement that can be displayed.
 #[derive(Debug)]
 pub struct Described<'a> {
     requirement: &'a Requirement,

@@ -1,9 +1,9 @@
 //! A lower bound of the cost of every plan that places the same pods.
 //!
-//! The packing problem is stated anew with fewer rules: zones are free, limits are off, only what a node can hold
-//! counts, nodes that are there are free of charge but each there only once. Pods may go to the pools that this
-//! plan used for their class, or to those of greater weight; where limits could push them elsewhere, to any. Whatever
-//! the kernel proves about that problem holds for every plan by the same rules.
+//! The packing problem is stated again with fewer rules: zones are free to choose, limits do not apply, only the
+//! capacity of a node counts, and each existing node is free of charge but can be used once. Pods may go to the pools
+//! that this plan used for their class, or to those of greater weight; if limits could force them into other pools, to
+//! any. What the kernel proves about that problem holds for every plan by the same rules.
 
 use std::thread::JoinHandle;
 
@@ -41,7 +41,7 @@ impl Proving {
         Self { pods, problem, bound }
     }
 
-    /// A proof that there is already.
+    /// A proof that exists already.
     pub(super) fn done(pods: Vec<(ClassId, u32)>, problem: pack::Problem, bound: Bound) -> Self {
         Self { pods, problem, bound: Proved::Now(bound) }
     }
@@ -95,7 +95,7 @@ impl Solver<'_> {
             && !(0..self.snapshot.nodes.len() as u32).any(|node| self.cluster.is_open(NodeSlotId(node)))
     }
 
-    /// Whether any offer could hold a pod of the class by itself.
+    /// Whether any offer could hold a pod of the class.
     fn may_be_bought(&mut self, class: ClassId) -> bool {
         let of = &self.snapshot.classes[class.index()];
         let (market, on_sale) = (self.market, &self.on_sale);
@@ -191,7 +191,7 @@ impl Solver<'_> {
     }
 }
 
-/// For each class the least rank of what it bought.
+/// For each class the lowest rank among the offers bought for it.
 fn lowest_ranks(market: &crate::market::Market, planned: &[Planned], classes: usize) -> Vec<Option<Rank>> {
     let mut lowest: Vec<Option<Rank>> = vec![None; classes];
     for node in planned.iter().filter(|node| !node.dropped) {

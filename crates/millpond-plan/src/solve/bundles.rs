@@ -1,8 +1,8 @@
 //! Bundles: pods that must share a host are planned together.
 //!
-//! Classes that are tied by required affinity on the hostname form a bundle. A bundle that may be split goes to
-//! the number of nodes that is cheapest, each with its share of every class; one whose pods all need each other
-//! goes to one node.
+//! Classes connected by required affinity on the hostname form a bundle. A bundle that may be split goes to the number
+//! of nodes that is cheapest, each with its share of every class; a bundle whose pods all need each other goes to one
+//! node.
 
 use crate::model::{ClassId, Resources};
 

@@ -50,7 +50,7 @@ impl Solver<'_> {
         waiting.chunk_by(|a, b| priority(a) == priority(b)).map(<[ClassId]>::to_vec).collect()
     }
 
-    /// Offers of each rank, the greatest first.
+    /// Offers of each rank, highest rank first.
     pub(super) fn ranks(&self) -> Vec<BitSet> {
         let of_rank = |rank: Rank| self.on_sale.iter().filter(|&offer| self.market.offer(offer).rank == rank).collect();
         self.market.ranks().into_iter().map(of_rank).filter(|among: &BitSet| !among.is_empty()).collect()
@@ -110,8 +110,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Fills slots that stayed empty: with pods of the same row that have no place, or with pods from other nodes
-    /// whose slots those can take.
+    /// Fills slots that stayed empty: with unplaced pods of the same row, or with pods of other nodes whose slots
+    /// unplaced pods can use.
     fn exchange_leftovers(&mut self, rows: &mut Rows) {
         for (row, node) in std::mem::take(&mut rows.empty_slots) {
             for index in 0..rows.packing.members[row].len() {
@@ -170,10 +170,10 @@ impl Solver<'_> {
         true
     }
 
-    /// The offer that a node of a bin becomes.
+    /// The offer that a node of a bin is bought from.
     fn choose_offer(&self, group: &pack::NodeGroup, rows: &Rows) -> Option<usize> {
         let all = &rows.packing.offers[group.bin];
-        let wanted = if self.wishes { rows.next(group) } else { Vec::new() };
+        let wanted = if self.has_node_preferences { rows.next(group) } else { Vec::new() };
         let choose = |offers: &[usize]| offers::choose(offers, &wanted, &self.balance, self.market, self.snapshot);
         if !self.ledger.is_limited() {
             return choose(all);
@@ -244,12 +244,12 @@ impl Solver<'_> {
     }
 }
 
-/// What is left of the rows of a packing.
+/// The pods left of each row.
 struct Rows {
     packing: Packing,
     /// Whether pods of each row must be checked in the cluster state before they are put on a new node.
     ruled: Vec<bool>,
-    /// The class of each row that is next.
+    /// For each row, the class whose pods come next.
     cursor: Vec<usize>,
     /// Nodes with pods of each row, and slots that rules about the host left empty: row and node.
     nodes: Vec<Vec<usize>>,

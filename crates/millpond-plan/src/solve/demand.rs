@@ -10,12 +10,12 @@ use super::order;
 pub(super) struct Demand {
     /// Classes with pods, in the order in which they are planned.
     pub(super) classes: Vec<ClassId>,
-    /// All pods, those of a class together.
+    /// All pods, grouped by class.
     pods: Vec<PodId>,
-    /// For each class of the snapshot where its pods begin, and how many are given out.
+    /// For each class of the snapshot, the index of its first pod, and how many pods have been taken.
     begin: Vec<u32>,
     given: Vec<u32>,
-    /// How many have a place, and how many there are.
+    /// For each class, how many pods have a place, and how many there are.
     held: Vec<u32>,
     count: Vec<u32>,
 }
@@ -50,17 +50,17 @@ impl Demand {
         Self { classes, pods: sorted, begin, given: vec![0; count.len()], held: vec![0; count.len()], count }
     }
 
-    /// How many pods needed a place at first.
+    /// Number of pods that needed a place at the start.
     pub(super) fn total(&self) -> usize {
         self.pods.len()
     }
 
-    /// How many pods of a class still need one.
+    /// Number of pods of a class that still need a place.
     pub(super) fn left(&self, class: ClassId) -> u32 {
         self.count[class.index()] - self.held[class.index()]
     }
 
-    /// How many pods of a class there are.
+    /// Number of pods of a class.
     pub(super) fn count(&self, class: ClassId) -> u32 {
         self.count[class.index()]
     }
@@ -71,12 +71,12 @@ impl Demand {
         self.held[class.index()] += count;
     }
 
-    /// Counts pods of a class as not placed after all.
+    /// Reverts [`Self::hold`].
     pub(super) fn release(&mut self, class: ClassId, count: u32) {
         self.held[class.index()] -= count;
     }
 
-    /// Gives out pods of a class, after all is decided.
+    /// Returns pods of a class for a placement, when the plan is final.
     pub(super) fn take(&mut self, class: ClassId, count: u32) -> &[PodId] {
         let index = class.index();
         let from = (self.begin[index] + self.given[index]) as usize;
@@ -84,7 +84,7 @@ impl Demand {
         &self.pods[from..from + count as usize]
     }
 
-    /// The pods that were not given out.
+    /// The pods that were not taken.
     pub(super) fn rest(&self) -> Vec<PodId> {
         let mut rest = Vec::new();
         for class in &self.classes {

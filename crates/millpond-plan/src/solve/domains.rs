@@ -1,9 +1,9 @@
 //! Rules between pods about zones, racks, capacity types: every label but the hostname.
 //!
-//! A class that such a rule concerns, or that such a rule of others counts, is split into parts: so many pods for
-//! this zone, so many for that. From then on a zone is just a set of offers. Pods are dealt one by one to the
-//! domain that is emptiest for them among those that the rules allow; zones that can be bought count as domains,
-//! so a spread uses all of them. Final counts within the skew mean that every order of arrival can proceed.
+//! A class that has such a rule, or that such a rule of another class counts, is split into parts: a number of pods for
+//! each zone. From then on a zone is only a set of offers. Pods are assigned one by one to the allowed domain that has
+//! the fewest of the pods concerned; zones in which nodes can be bought count as domains, so a spread uses all of them.
+//! Final counts within the skew mean that kube-scheduler can bind the pods in any order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,16 +16,16 @@ use crate::topology::{Domain, Topology};
 
 use super::Solver;
 
-/// A set of offers, by number.
+/// Index of a set of offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SetId(pub(super) u32);
 
-/// Sets of offers, each once.
+/// Distinct sets of offers.
 #[derive(Debug, Default)]
 pub(super) struct OfferSets {
     sets: Vec<BitSet>,
     known: HashMap<BitSet, SetId, FixedState>,
-    /// What was asked before.
+    /// Sets computed before.
     bases: HashMap<u32, SetId, FixedState>,
     inside: HashMap<(SetId, Symbol, Symbol), SetId>,
     /// Without offers that, once full, break a promise of `minValues`.
@@ -62,7 +62,7 @@ pub(super) struct Part {
 }
 
 impl Solver<'_> {
-    /// Offers that can be had and on which the class could be, whatever its size.
+    /// Offers that are available and on which the class may be, whatever their size.
     pub(super) fn base_offers(&mut self, class: ClassId, sets: &mut OfferSets) -> SetId {
         let number = self.cluster.static_id(class);
         if let Some(id) = sets.bases.get(&number) {
@@ -78,7 +78,7 @@ impl Solver<'_> {
         id
     }
 
-    /// While nodes that are there are filled, zones that can be bought count as domains too.
+    /// While existing nodes are filled, zones in which nodes can be bought count as domains too.
     pub(super) fn expect_domains_on_offer(&mut self) {
         let mut sets = OfferSets::to_fill();
         for class in self.waiting() {
@@ -95,7 +95,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Splits what is waiting into parts.
+    /// Splits pending pods into parts.
     pub(super) fn deal(&mut self, classes: &[ClassId], sets: &mut OfferSets) -> Vec<Part> {
         let hostname = self.snapshot.names.hostname;
         let mut parts = Vec::with_capacity(classes.len());
@@ -128,7 +128,7 @@ impl Solver<'_> {
                 }
             }
         }
-        // Those that must be near others come after them.
+        // Classes with required affinity come after the classes that they may need.
         let affine = |(class, keys): &&(ClassId, Vec<Symbol>)| {
             keys.iter().any(|&key| self.cluster.topology().is_affine(*class, key))
         };
@@ -206,7 +206,7 @@ impl Solver<'_> {
         for _ in 0..part.count {
             let allowed = (0..domains.len())
                 .filter(|&index| table.topology.check_domain(part.class, key, Domain::value(domains[index].0)).is_ok());
-            // Of equals the first: domains are in the order of their names.
+            // The first of equals, since domains are in the order of their names.
             let best = allowed.min_by_key(|&index| {
                 let value = domains[index].0;
                 let apart = near.is_some_and(|near| !near.contains(&value));
@@ -264,7 +264,7 @@ impl Hand {
     }
 }
 
-/// Where pods are dealt to.
+/// The domains that pods are assigned to.
 struct Table {
     topology: Topology,
     /// Cores dealt to each domain so far: among equals the emptier.

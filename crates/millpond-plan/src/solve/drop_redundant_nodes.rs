@@ -22,7 +22,7 @@ impl Solver<'_> {
         self.add_planned_nodes();
         let mut order = live;
         if self.ledger.is_limited() {
-            // What a pool of greater weight gives back of its limits, pods in pools of lesser weight could use.
+            // Pods in pools of lower weight could use what a pool of higher weight frees of its limits.
             let least = order.iter().map(|&node| self.rank_of(node)).min();
             order.retain(|&node| Some(self.rank_of(node)) == least);
         }

@@ -1,4 +1,4 @@
-//! Room on nodes that are there, or on their way, is used before anything is bought.
+//! Uses the free capacity of existing nodes, and of nodes on their way, before anything is bought.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ impl Solver<'_> {
         self.cluster.topology_mut().expect_nothing();
     }
 
-    /// Where an earlier plan put pods of a class.
+    /// The nodes that an earlier plan chose for the pods of each class.
     fn planned_placements(&self) -> HashMap<ClassId, Vec<(NodeSlotId, u32)>> {
         let mut planned_placements: HashMap<ClassId, Vec<(NodeSlotId, u32)>> = HashMap::new();
         for &(node, class, count) in &self.snapshot.planned_placements {
@@ -47,7 +47,7 @@ impl Solver<'_> {
             }
             return;
         }
-        // One on each node in turn: a rule that was in the way may not be any more.
+        // One pod on each node in turn: a rule that refused a node may allow it after a placement on another.
         let mut planned_placements = planned_placements.to_vec();
         loop {
             let before = self.left(class);
@@ -66,13 +66,13 @@ impl Solver<'_> {
     fn fill_with(&mut self, class: ClassId) {
         let mut nodes: Vec<NodeSlotId> = (0..self.snapshot.nodes.len() as u32).map(NodeSlotId).collect();
         nodes.retain(|&node| self.cluster.suits(class, node) && self.cluster.room(class, node) > 0);
-        let wishes = {
+        let has_preferences = {
             let of = &self.snapshot.classes[class.index()];
             !of.node_preferences.is_empty() || !of.tolerations.is_empty()
         };
         nodes.sort_by_cached_key(|&node| {
             let there = &self.snapshot.nodes[node.index()];
-            let soft = wishes || there.taints.iter().any(|taint| !taint.effect.forbids());
+            let soft = has_preferences || there.taints.iter().any(|taint| !taint.effect.forbids());
             let liked = if soft { self.cluster.liking(class, node) } else { 0 };
             (std::cmp::Reverse(liked), there.state == NodeState::Starting, &there.name)
         });
@@ -84,7 +84,8 @@ impl Solver<'_> {
             }
             return;
         }
-        // One on each node in turn, for as long as that goes: a rule that was in the way may not be any more.
+        // One pod on each node in turn, until no node takes one: a rule that refused a node may allow it after a
+        // placement on another.
         loop {
             let before = self.left(class);
             for &node in &nodes {

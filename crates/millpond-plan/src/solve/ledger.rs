@@ -8,9 +8,9 @@ use crate::plan::Rule;
 pub(crate) struct Ledger<'s> {
     snapshot: &'s Snapshot,
     market: &'s Market,
-    /// By pool; the last is the sum of all.
+    /// By pool; the last entry is the sum over all pools.
     usage: Vec<Usage>,
-    /// What is left of reserved offerings, by type and offering: pools share them.
+    /// Nodes left of reserved offerings, by type and offering, because pools share them.
     reserved: std::collections::HashMap<(u32, u32), u32>,
     limited: bool,
 }
@@ -23,7 +23,7 @@ impl<'s> Ledger<'s> {
         Self { snapshot, market, usage: Usage::by_pool(snapshot), reserved: std::collections::HashMap::new(), limited }
     }
 
-    /// Whether anything is limited at all.
+    /// Whether there is any limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited
     }
@@ -32,7 +32,7 @@ impl<'s> Ledger<'s> {
         &self.usage
     }
 
-    /// How many of a reserved offering are left.
+    /// Nodes left of a reserved offering.
     pub(crate) fn left_of(&self, offer: usize) -> Option<u32> {
         let offer = self.market.offer(offer);
         let left = offer.left?;
@@ -73,7 +73,7 @@ impl<'s> Ledger<'s> {
         }
     }
 
-    /// Counts a node as not bought after all.
+    /// Reverts [`Self::buy`].
     pub(crate) fn give_back(&mut self, offer: usize) {
         let of = self.market.offer(offer);
         if let Some(bought) = self.reserved.get_mut(&(of.instance_type.0, of.offering)) {

@@ -12,17 +12,17 @@ use super::{Planned, Solver, offers};
 /// the last places something.
 const MAX_ROUNDS: usize = 8;
 
-/// Where a pod that is left over may go.
+/// The nodes that a leftover pod may go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// To planned nodes of the domain that was dealt to it: rules about domains are settled.
+    /// Planned nodes of the domain assigned to it; topology rules about domains are met.
     Dealt,
-    /// Anywhere; every rule is asked.
+    /// Any node; every rule is checked.
     Everywhere,
 }
 
 impl Solver<'_> {
-    /// Places what is left over.
+    /// Places leftover pods.
     pub(super) fn place_leftover_pods(&mut self) {
         for _ in 0..MAX_ROUNDS {
             let waiting = self.waiting();
@@ -53,7 +53,7 @@ impl Solver<'_> {
         self.place_some(class, count.min(self.left(class)), offers, Reach::Dealt);
     }
 
-    /// Places up to so many pods on nodes from a number on, and on new ones of some offers.
+    /// Places up to `count` pods on nodes from index `from` on, and on new nodes of some offers.
     fn place_some(&mut self, class: ClassId, count: u32, offers: &BitSet, reach: Reach) {
         let wanted = self.left(class) - count;
         let first = if reach == Reach::Dealt { self.snapshot.nodes.len() } else { 0 };
@@ -77,7 +77,7 @@ impl Solver<'_> {
         }
     }
 
-    /// The first node that takes a pod: one that is there, or a planned one of these offers.
+    /// The first node that takes a pod: an existing one, or a planned one of these offers.
     fn first_place(&mut self, class: ClassId, from: usize, offers: &BitSet, reach: Reach) -> Option<NodeSlotId> {
         let mut spots = (from..self.cluster.len()).map(|spot| NodeSlotId(spot as u32));
         spots.find(|&spot| {
@@ -119,7 +119,7 @@ impl Solver<'_> {
                 continue;
             };
             let rank = std::cmp::Reverse(of.rank);
-            // Nano-dollars per pod, in millionths.
+            // Price per pod, in millionths of a nano-dollar per hour.
             let rate = u128::from(of.price) * 1_000_000 / u128::from(room);
             let known = best.as_ref().map(|(rank, rate, _)| (*rank, *rate));
             if known.is_some_and(|known| (rank, rate) > known)
@@ -141,7 +141,7 @@ impl Solver<'_> {
         offers::choose(&offers, &[(class, 1)], &self.balance, self.market, self.snapshot)
     }
 
-    /// Takes off pods whose spread or affinity a later placement broke, and looks for another place.
+    /// Removes pods whose spread or affinity was broken by a later placement, and looks for other nodes.
     pub(super) fn mend(&mut self) {
         let fragile = |class: &ClassId| self.cluster.topology().has_fragile_rules(*class);
         if !self.demand.classes.iter().any(fragile) {
@@ -154,7 +154,7 @@ impl Solver<'_> {
             }
             self.place_leftover_pods();
         }
-        // Nothing helped: what is broken has no place.
+        // Pods whose rules are still broken stay unplaced.
         while self.take_off_broken() {}
     }
 
@@ -218,7 +218,7 @@ impl Solver<'_> {
         any
     }
 
-    /// Nodes of a pool when the plan is done.
+    /// Number of nodes of a pool after the plan.
     fn nodes_of(&self, pool: PoolId) -> u64 {
         let stays = |node: &&Node| node.pool == Some(pool) && node.state != NodeState::Leaving;
         let staying = self.snapshot.nodes.iter().filter(stays).count();

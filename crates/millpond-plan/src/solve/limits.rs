@@ -1,9 +1,9 @@
 //! Chooses nodes when limits rule out the cheapest ones.
 //!
-//! A limit on nodes, cores or memory makes what it counts scarce. The kernel knows no limits; so what is scarce gets a
-//! surcharge, and the kernel chooses again: the least surcharge that gives as many pods a place as a prohibitive one.
-//! Only limits that the choice at hand exceeds are looked at, and only where that helps at all: a cluster that is at
-//! its limit must not take long to plan.
+//! A limit on nodes, cores or memory makes what it counts scarce. The kernel knows no limits, so each scarce resource
+//! gets a surcharge and the kernel chooses again: the smallest surcharge that places as many pods as a prohibitive one.
+//! Only limits that the present choice exceeds are considered, and only if that can help: planning for a cluster that
+//! is at its limit must stay fast.
 
 use crate::model::{Limits, ResourceId};
 use crate::pack::{self, Budget};
@@ -11,17 +11,17 @@ use crate::pack::{self, Budget};
 use super::Solver;
 use super::packing_problem::Packing;
 
-/// Surcharges, as multiples of what one unit of the scarce thing costs on the average.
+/// Surcharges, as multiples of the average price of one unit of the scarce resource.
 const SURCHARGES: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0];
 const HIGHEST_SURCHARGE: f64 = 64.0;
 
-/// Something that a limit counts.
+/// A resource that a limit makes scarce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scarce {
-    /// The pool that it is limited for; none for the whole cluster.
+    /// The pool with the limit; `None` for the cluster's limit.
     pool: Option<usize>,
     what: LimitedAmount,
-    /// How much of it may still be bought.
+    /// The amount that may still be bought.
     left: i128,
 }
 
@@ -32,7 +32,7 @@ enum LimitedAmount {
 }
 
 impl Solver<'_> {
-    /// What to buy, within limits as far as that goes.
+    /// Chooses nodes within limits, as far as possible.
     pub(super) fn choose_within_limits(&mut self, packing: &Packing) -> pack::Choice {
         let first = self.choose_nodes(packing);
         if !self.ledger.is_limited() {
@@ -70,7 +70,7 @@ impl Solver<'_> {
         pack::Choice { work, ..best.1 }
     }
 
-    /// What is limited, but for money: less of that is what the kernel looks for anyway.
+    /// The limited resources except the price, which the kernel minimizes anyway.
     fn scarce(&self) -> Vec<Scarce> {
         let usage = self.ledger.usage();
         let counted = |pool: Option<usize>, limits: &Limits| {
@@ -102,7 +102,7 @@ impl Solver<'_> {
         }
     }
 
-    /// How much of something scarce a choice takes.
+    /// The amount of a scarce resource that a choice uses.
     fn taken(&self, scarce: Scarce, choice: &pack::Choice, packing: &Packing) -> i128 {
         let each = |group: &pack::NodeGroup| i128::from(self.takes(scarce, group.bin, packing));
         choice.nodes.iter().map(|group| each(group) * i128::from(group.multiplicity)).sum()

@@ -14,7 +14,7 @@ use crate::symbol::Symbol;
 
 use super::Solver;
 
-/// What each pool asks for.
+/// The `minValues` of each pool.
 #[derive(Debug, Clone)]
 pub(super) struct MinValues {
     by_pool: BTreeMap<PoolId, Vec<(Symbol, u32)>>,
@@ -33,7 +33,7 @@ impl MinValues {
         Self { by_pool }
     }
 
-    /// Whether no pool asks for anything.
+    /// Whether no pool has `minValues`.
     pub(super) fn is_empty(&self) -> bool {
         self.by_pool.is_empty()
     }

@@ -1,4 +1,4 @@
-//! From a snapshot to a plan, by least cost.
+//! Makes a plan of least cost for a snapshot.
 //!
 //! ```text
 //! demand ─▶ existing ─▶ domains ─▶ rows ─▶ pack ─▶ slots ─▶ rest ─▶ report
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! 1. Pods are grouped by class; all that follows is done per class (`demand`, `order`).
-//! 2. Room on nodes that are there, or on their way, is used first, in the order of priority (`existing`).
+//! 2. Free capacity of existing nodes, and of nodes on their way, is used first, in the order of priority (`existing`).
 //! 3. Rules between pods about zones and the like are settled by giving each class a number of pods per domain
 //!    (`domains`): from then on a zone is a set of offers.
 //! 4. Classes that look alike to packing become rows, offers that look alike become bins (`rows`); the kernel
@@ -22,11 +22,12 @@
 //! 7. Inflight nodes without assigned pods are packed once more (`repack_inflight`).
 //! 8. The report says what it costs, what it costs at least, and why pods have no place (`report`).
 //!
-//! Wishes of pods (preferred affinity, soft spread, soft taints) never make a plan dearer: they choose among nodes
-//! that are there and among offers of equal price. What could not be kept for free is counted in the report.
+//! Preferences of pods (preferred affinity, `ScheduleAnyway` spread, `PreferNoSchedule` taints) never make a plan more
+//! expensive: they choose among existing nodes and among offers of equal price. The report counts those that were not
+//! met.
 //!
-//! Ties: among nodes that are there the one that pods like best, then running before starting, then by name; among
-//! offers of one price the one that pods like best, then the zone with the fewest nodes of the pool, then pool,
+//! Ties: among existing nodes, the one that the pods prefer most, then running before starting, then by name; among
+//! offers of one price, the one that the pods prefer most, then the zone with the fewest nodes of the pool, then pool,
 //! type, zone and capacity type by name.
 
 mod bound;
@@ -70,7 +71,7 @@ pub fn plan(snapshot: &Snapshot, settings: &Settings) -> Outcome {
     solve(snapshot, &market, demand, topology, settings)
 }
 
-/// Plans a snapshot whose market is known: it depends on pools, types and the classes of pods, not on the pods.
+/// Plans a snapshot whose market is known. The market depends on pools, types and the classes of pods, not on the pods.
 ///
 /// A policy other than Millpond's own is passed on to [`crate::policy`].
 pub fn plan_on(snapshot: &Snapshot, market: &Market, settings: &Settings) -> Outcome {
@@ -113,16 +114,16 @@ fn solve_once(
     solver.finish()
 }
 
-/// Stands for no target while placements are put together; there are never so many nodes.
+/// Marks pods without a target while placements are collected; there are never this many new nodes.
 const NOWHERE: Target = Target::New(u32::MAX);
 
 /// A node that the plan buys.
 #[derive(Debug, Clone)]
 struct Planned {
     offer: u32,
-    /// Classes of pods on it, with how many.
+    /// Classes of its pods, with their numbers.
     contents: Vec<(ClassId, u32)>,
-    /// It was given back: nothing could be put on it.
+    /// It was given back because no pod could be put on it.
     dropped: bool,
 }
 
@@ -133,7 +134,7 @@ struct Solver<'s> {
     demand: Demand,
     cluster: ClusterState<'s>,
     ledger: Ledger<'s>,
-    /// Pods on nodes that are there: class, node, how many.
+    /// Pods placed on existing nodes: class, node, number.
     filled: Vec<(ClassId, NodeSlotId, u32)>,
     planned: Vec<Planned>,
     /// Whether planned nodes are in the cluster state: only where some rule needs it.
@@ -142,13 +143,13 @@ struct Solver<'s> {
     on_sale: BitSet,
     /// Nodes of each pool in each zone, to balance zones.
     balance: offers::Balance,
-    /// Whether any taint only discourages.
+    /// Whether any taint is `PreferNoSchedule`.
     soft_taints: bool,
     /// Whether any pod would rather be on some nodes than on others.
-    wishes: bool,
+    has_node_preferences: bool,
     min_values: min_values::MinValues,
     work: u64,
-    /// What is being proved about the cost.
+    /// The proof of the lower bound, while it is computed.
     proving: Option<bound::Proving>,
     /// Where what is bought and what is proved is one and the same problem: that, and the pods in it.
     plain: Option<(packing_problem::Packing, Vec<(ClassId, u32)>)>,
@@ -171,7 +172,8 @@ impl<'s> Solver<'s> {
             in_cluster_state: false,
             balance: offers::Balance::new(snapshot, market),
             soft_taints: soft_taints(snapshot),
-            wishes: soft_taints(snapshot) || snapshot.classes.iter().any(|class| !class.node_preferences.is_empty()),
+            has_node_preferences: soft_taints(snapshot)
+                || snapshot.classes.iter().any(|class| !class.node_preferences.is_empty()),
             min_values: min_values::MinValues::new(snapshot),
             work: 0,
             proving: None,
@@ -187,7 +189,7 @@ impl<'s> Solver<'s> {
         };
         let mut waiting: Vec<ClassId> = self.demand.classes.iter().copied().filter(hopeful).collect();
         let topology = self.cluster.topology();
-        // Those that must be near others come after them, within a priority.
+        // Within a priority, classes with required affinity come after the classes that they may need.
         waiting.sort_by_key(|class| {
             let priority = self.snapshot.classes[class.index()].priority;
             (std::cmp::Reverse(priority), topology.must_be_near(*class))
@@ -195,7 +197,7 @@ impl<'s> Solver<'s> {
         waiting
     }
 
-    /// Pods of a class that still need a place.
+    /// Number of pods of a class that still need a place.
     fn left(&self, class: ClassId) -> u32 {
         self.demand.left(class)
     }
@@ -211,7 +213,7 @@ impl<'s> Solver<'s> {
         self.market.offer(self.planned[planned].offer as usize).rank
     }
 
-    /// Buys a node; the ledger has agreed.
+    /// Buys a node; the ledger must have allowed it.
     fn add_planned(&mut self, offer: usize) -> usize {
         self.ledger.buy(offer);
         self.balance.add(offer);
@@ -222,7 +224,7 @@ impl<'s> Solver<'s> {
         self.planned.len() - 1
     }
 
-    /// Gives a node back that holds nothing.
+    /// Gives back an empty node.
     fn give_back(&mut self, planned: usize) {
         let offer = self.planned[planned].offer as usize;
         self.planned[planned].dropped = true;
@@ -233,7 +235,7 @@ impl<'s> Solver<'s> {
         }
     }
 
-    /// Takes pods of a class off a planned node again.
+    /// Removes pods of a class from a planned node.
     fn take_off(&mut self, planned: usize, class: ClassId, count: u32) {
         let contents = &mut self.planned[planned].contents;
         if let Some((_, present)) = contents.iter_mut().find(|(known, _)| *known == class) {
@@ -265,7 +267,8 @@ impl<'s> Solver<'s> {
     }
 
     fn assemble(&mut self) -> (Plan, Vec<PodId>) {
-        // In place, with a mark where there is none: a list of its own for a million pods takes memory and time.
+        // In place, with [`NOWHERE`] for pods without a target: a second list for a million pods would cost time and
+        // memory.
         let mut placements: Vec<(PodId, Target)> = Vec::with_capacity(self.snapshot.pods.len());
         placements.extend((0..self.snapshot.pods.len()).map(|pod| (PodId::from(pod), NOWHERE)));
         for &(class, spot, count) in &self.filled {

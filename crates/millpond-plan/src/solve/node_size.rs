@@ -12,14 +12,14 @@ use super::packing_problem::Packing;
 
 /// Nodes that are not larger than they have to be may cost this much more than others.
 const DEARER_BY_SMALL_NODES: f64 = 1.04;
-/// How much larger than the average they may be.
+/// Largest size of such nodes, as a multiple of the average capacity that each necessary host must have.
 const LARGER_THAN_AVERAGE: (i128, i128) = (5, 2);
-/// With fewer pods than one in this many under such rules the size of nodes does not matter.
+/// If fewer than one in this many pods has such a rule, node size is not restricted.
 const FEW_GUARDED: u64 = 10;
 
 impl Solver<'_> {
-    /// What to buy. Where rules about the host that the kernel does not know concern many pods, nodes should not be
-    /// larger than they have to be: the more pods on one, the more of them are in each other's way.
+    /// Chooses nodes. If many pods have rules about the hostname that the kernel does not know, nodes should be no
+    /// larger than necessary: the more pods share a node, the more of them exclude each other.
     pub(super) fn choose_nodes(&mut self, packing: &Packing) -> pack::Choice {
         let budget = self.settings.budget;
         let any = || pack::choose(&packing.problem, budget);

@@ -1,4 +1,4 @@
-//! Which of several equally priced offers a node becomes.
+//! Chooses among equally priced offers for a node.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,10 +9,10 @@ use crate::market::{Market, Offer};
 use crate::model::{ClassId, NodeState, PoolId, Snapshot};
 use crate::symbol::Symbol;
 
-/// Nodes of each pool in each zone.
+/// Number of nodes of each pool in each zone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Balance {
-    /// For each offer the number of its pool and zone.
+    /// For each offer the index of its pool and zone in `nodes`.
     number_of: Vec<u32>,
     nodes: Vec<u64>,
 }
@@ -39,7 +39,7 @@ impl Balance {
         self.nodes[self.number_of[offer] as usize] += 1;
     }
 
-    /// Nodes of the offer's pool in its zone.
+    /// Number of nodes of the offer's pool in its zone.
     fn of(&self, offer: usize) -> u64 {
         self.nodes[self.number_of[offer] as usize]
     }
@@ -50,7 +50,7 @@ pub(super) fn sort_by_name(offers: &mut [usize], market: &Market, snapshot: &Sna
     offers.sort_by(|&a, &b| by_name(market.offer(a), market.offer(b), snapshot));
 }
 
-/// By pool, type, zone and capacity type; labels are looked at only where all these are equal.
+/// Compares by pool, type, zone and capacity type; labels are compared only if all these are equal.
 fn by_name(a: &Offer, b: &Offer, snapshot: &Snapshot) -> Ordering {
     let kind = |offer: &Offer| &snapshot.types[offer.instance_type.index()];
     let offering = |offer: &Offer| &kind(offer).offerings[offer.offering as usize];
@@ -78,13 +78,14 @@ pub(super) fn choose(
     market: &Market,
     snapshot: &Snapshot,
 ) -> Option<usize> {
-    let wishes = contents.iter().any(|(class, _)| !snapshot.classes[class.index()].node_preferences.is_empty());
+    let has_preferences =
+        contents.iter().any(|(class, _)| !snapshot.classes[class.index()].node_preferences.is_empty());
     let soft = |offer: usize| {
         let pool = &snapshot.pools[market.offer(offer).pool.index()];
         pool.taints.iter().any(|taint| !taint.effect.forbids())
     };
     let liked = |offer: usize| -> i64 {
-        if !wishes && !soft(offer) {
+        if !has_preferences && !soft(offer) {
             return 0;
         }
         let each = contents

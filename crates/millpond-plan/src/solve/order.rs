@@ -6,8 +6,7 @@ use crate::requirement::{Requirement, Requirements};
 use crate::symbol::Symbol;
 use crate::taint::Comparison;
 
-/// Classes in the order in which they are planned: higher priority first, then larger requests, then whatever
-/// tells them apart.
+/// Sorts classes into the order of planning: higher priority first, then larger requests, then any other difference.
 pub(super) fn planned_order(snapshot: &Snapshot, classes: &mut [ClassId]) {
     let ranks = Ranks::new(snapshot);
     classes.sort_by_cached_key(|class| {

@@ -12,45 +12,45 @@ use super::Solver;
 use super::domains::{OfferSets, Part, SetId};
 use super::offers;
 
-/// A packing problem and what its rows and bins stand for.
+/// A packing problem, and the pods and offers that its rows and bins represent.
 #[derive(Debug)]
 pub(super) struct Packing {
     pub(super) problem: pack::Problem,
     /// The resources that the kernel counts.
     pub(super) dimensions: Vec<ResourceId>,
-    /// For each row the parts in it, in the order of planning.
+    /// For each row its parts, in the order of planning.
     pub(super) members: Vec<Vec<(ClassId, u32)>>,
-    /// For each row the offers that its parts may go to.
+    /// For each row the offers that its parts may use.
     pub(super) sets: Vec<SetId>,
     /// For each bin its offers, equal in price, in the order of their names.
     pub(super) offers: Vec<Vec<usize>>,
 }
 
-/// What a packing problem is for.
+/// The purpose of a packing problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To choose nodes.
     Plan,
-    /// To prove what they cost at least.
+    /// To prove a lower bound on their cost.
     Bound,
 }
 
-/// With more rows than this it is worth a look whether fewer would do.
+/// With more rows than this, it is checked whether fewer would be enough.
 const MANY_ROWS: usize = 64;
-/// The share of them that is clearly fewer.
+/// The largest share of the rows that counts as clearly fewer.
 const FEWER_ROWS: (usize, usize) = (7, 8);
 
 /// Rows with the parts in them, in the order of planning.
 type Rows = BTreeMap<RowKey, Vec<(ClassId, u32)>>;
 
-/// Whether rows are told apart by spreads over hosts.
+/// Whether spreads over hosts distinguish rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spreads {
     Exact,
     Ignore,
 }
 
-/// What packing looks at in a part.
+/// The properties of a part that matter to packing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct RowKey {
     request: pack::Amounts,
@@ -219,7 +219,7 @@ impl Solver<'_> {
                 continue;
             }
             let offer = self.market.offer(index);
-            // Reserved capacity is counted, each by itself.
+            // Each reserved offering has a stock of its own.
             let stocked = offer.left.map(|_| index as u32);
             let alike = (offer.capacity, stocked, offer.rank, signature);
             let (price, offers) = groups.entry(alike).or_insert((offer.price, Vec::new()));
@@ -252,7 +252,7 @@ impl Solver<'_> {
     }
 }
 
-/// What offers of one bin have in common: capacity, stock, weight of the pool, and which sets they are in.
+/// The properties that offers of one bin share: capacity, stock, weight of the pool, and the sets that they are in.
 type Alike<'a> = (u32, Option<u32>, Rank, &'a [u64]);
 
 struct Bins {
@@ -261,8 +261,8 @@ struct Bins {
     of_set: Vec<BitSet>,
 }
 
-/// The amounts of some resources; none if there are others and they matter. What a node has too little of (daemons
-/// took more than there is) matters only to pods that ask for it: the kernel sees zero.
+/// The amounts of the resources that the kernel counts; `None` if there are others and `all` is set. If DaemonSet pods
+/// request more than a node has, the amount is zero: that matters only to pods that request the resource.
 pub(super) fn amounts(resources: &Resources, dimensions: &[ResourceId], all: bool) -> Option<pack::Amounts> {
     if all && resources.iter().any(|(id, amount)| amount > 0 && !dimensions.contains(&id)) {
         return None;

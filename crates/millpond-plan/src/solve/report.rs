@@ -9,7 +9,7 @@ use crate::plan::{Outcome, Preference, Report, Target, Verdict};
 use super::Solver;
 
 impl Solver<'_> {
-    /// The plan with its report.
+    /// Completes the plan and its report.
     pub(super) fn finish(mut self) -> Outcome {
         let (least, proof) = self.prove_bound().unzip();
         let (plan, unplaced) = self.assemble();
@@ -37,7 +37,7 @@ impl Solver<'_> {
         Outcome { plan, report }
     }
 
-    /// What was free on the nodes that are there before the plan put pods on them.
+    /// The free capacity of existing nodes before the plan put pods on them.
     pub(super) fn room_before(&self) -> Vec<(NodeSlotId, Resources)> {
         let mut room: Vec<(NodeSlotId, Resources)> = (0..self.snapshot.nodes.len() as u32)
             .map(NodeSlotId)
@@ -74,7 +74,7 @@ impl Solver<'_> {
         (verdicts, which)
     }
 
-    /// Wishes about nodes that were not kept.
+    /// Node preferences that were not met.
     fn relaxed(&self, placements: &[(PodId, Target)]) -> Vec<(Preference, usize)> {
         let symbols = &self.snapshot.symbols;
         let mut relaxed: BTreeMap<Preference, usize> = BTreeMap::new();

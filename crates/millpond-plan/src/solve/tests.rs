@@ -284,7 +284,7 @@ fn a_greater_pool_is_filled_as_far_as_its_limits_go() {
     for (limit, expected) in cases {
         split(limit, six(own_and_cloud(limit)), expected);
     }
-    // Nodes that are there count.
+    // Existing nodes count.
     let there =
         six(own_and_cloud("cpu=6"))
             .node("one", "own-2", |node| node.pool("own"))

@@ -21,8 +21,9 @@ use super::Solver;
 use super::buy_nodes::Surcharges;
 use super::domains::{OfferSets, Part};
 
-/// How often what is left over is packed again within one rank. Every pass buys at least one node and leaves less than
-/// one node of the kernel's choice of a limit, so that a few passes come close to it; single pods use up the rest.
+/// Limit on the passes in which pods left over are packed again within one rank. Every pass buys at least one node and
+/// leaves less of a limit than one node of the kernel's choice needs, so a few passes come close to the limit; placing
+/// single pods uses up the remainder.
 const MAX_PASSES: usize = 4;
 
 impl Solver<'_> {
@@ -135,7 +136,7 @@ impl Solver<'_> {
         offers.iter().filter(|&offer| self.ledger.allows(offer).is_ok()).collect()
     }
 
-    /// Whether a node of some offer could hold a pod of the part at all.
+    /// Whether a node of some offer could hold a pod of the part.
     fn holds_any(&self, part: &Part, sets: &OfferSets, among: &BitSet) -> bool {
         let requests = &self.snapshot.classes[part.class.index()].requests;
         let mut offers = sets.get(part.offers).iter().filter(|&offer| among.contains(offer));

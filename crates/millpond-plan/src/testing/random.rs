@@ -27,7 +27,7 @@ pub struct Recipe {
     pub zones: usize,
     /// Pools.
     pub pools: usize,
-    /// Nodes that are there.
+    /// Existing nodes.
     pub nodes: usize,
     /// Pools of different weight.
     pub weights: bool,
@@ -53,7 +53,7 @@ pub struct Recipe {
     pub one_per_host: bool,
     /// Ports of the host.
     pub ports: bool,
-    /// Wishes.
+    /// Preferences.
     pub preferences: bool,
     /// Daemons.
     pub daemons: bool,

@@ -9,7 +9,7 @@ use crate::symbol::Symbol;
 
 use super::{AffinityRule, Area, ClassRules, Counter, Counts, Guard, NodeFilter, Question, SpreadRule, Topology};
 
-/// Turns the terms of classes into counters.
+/// Compiles the terms of classes into counters.
 pub(super) struct Compiler<'s> {
     snapshot: &'s Snapshot,
     questions: HashMap<Question, usize>,

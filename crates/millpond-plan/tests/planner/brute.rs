@@ -60,7 +60,7 @@ fn no_plan_is_below_the_cheapest() {
     });
 }
 
-/// With nodes that are there and limits.
+/// With existing nodes and limits.
 #[test]
 fn no_plan_with_nodes_is_below_the_cheapest() {
     for_seeds(2000..2150, |seed| {

@@ -36,7 +36,7 @@ pub(super) async fn unknown(stage: &dyn Stage) -> Checked {
     let provider = stage.provider();
     let request = request(stage, "unknown");
     let instance = launch(&*provider, &request).await?.instance;
-    // Like one of its own, and like nothing at all.
+    // One id that resembles the provider's own, and two that do not.
     for id in [format!("{}0", instance.id), "nonsense".to_owned(), String::new()] {
         match patiently(|| provider.delete(&id)).await {
             Err(error) if error.is_not_found() => {}

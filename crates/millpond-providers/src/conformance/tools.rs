@@ -51,7 +51,7 @@ pub(super) fn offerings(choices: &[Choice]) -> Vec<OfferingKey> {
     choices.iter().map(|choice| choice.offering.clone()).collect()
 }
 
-/// Asks again for as long as the cloud only fails to answer.
+/// Repeats a call while the cloud fails to respond.
 pub(super) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, ProviderError>
 where
     F: Future<Output = Result<T, ProviderError>>,
@@ -80,7 +80,7 @@ pub(super) async fn list(provider: &dyn Provider) -> Checked<Vec<Instance>> {
     patiently(|| provider.list()).await.or_else(|error| broken(format!("list: {error}")))
 }
 
-/// Waits until something holds; a cloud may tell of things late.
+/// Waits until a condition holds, because a cloud may show changes late.
 pub(super) async fn eventually<F>(what: &str, mut look: impl FnMut() -> F) -> Checked
 where
     F: Future<Output = Checked<bool>>,
@@ -132,7 +132,7 @@ where
     broken(format!("a call has more than {LIMIT_POINTS} await points"))
 }
 
-/// A future that is dropped when it has waited so many times.
+/// A future that is dropped after this many await points.
 struct GiveUp<F> {
     call: Pin<Box<F>>,
     points: usize,

@@ -1,6 +1,6 @@
 //! Instances boot: their Node objects are made when they are up, and taken away where the cloud does that.
 //!
-//! Everything can be repeated: a Node that is there with the instance's provider id is as good as one just made.
+//! Every step can be repeated: an existing Node with the instance's provider id counts as created.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// The annotation by which kwok and stand-ins know the nodes that they play.
 const PLAYED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
-/// What became of one Node object.
+/// Why a Node object was not written.
 #[derive(Debug, thiserror::Error)]
 enum NodeError {
     #[error("the API server did not do it")]
@@ -46,7 +46,7 @@ enum NodeError {
     Cloud(#[from] crate::ProviderError),
 }
 
-/// Something that failed, and when it is tried again.
+/// A failed operation, and when it is retried.
 struct Failed {
     times: u32,
     again: Instant,

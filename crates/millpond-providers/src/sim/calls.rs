@@ -1,5 +1,5 @@
-//! What becomes of calls: slow, refused, or done without an answer. Counts of calls are kept here; they begin anew
-//! with the process, as a client's do.
+//! The fate of calls: delayed, refused, or carried out without a response. Counts of calls are kept here; they start at
+//! zero with the process, as a client's do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::millis::Millis;
 use super::rules::{Held, Holding, Scripts};
 use crate::ProviderError;
 
-/// What becomes of one call.
+/// The fault that a script gives one call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Fault {
-    /// It takes so much longer.
+    /// Additional delay.
     pub(super) delay: Duration,
-    /// It is not done; this is the answer.
+    /// The call is not carried out and fails with this error.
     pub(super) error: Option<ProviderError>,
-    /// The call succeeds, and its answer is lost.
+    /// The call is carried out, and its response is lost.
     pub(super) lost: bool,
 }
 
-/// Counts of calls, by the class whose script counts them; the empty name for the cloud as a whole.
+/// Counts of calls, by the class whose script counts them; the empty name is for the whole cloud.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     counts: BTreeMap<String, Counts>,
@@ -29,15 +29,15 @@ pub(super) struct Calls {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// What was counted for: another script begins anew.
+    /// The script that the counts belong to; a new script starts at zero.
     of: Held,
-    /// Calls that each rule was about.
+    /// For each rule, the number of calls that it matched.
     rules: Vec<u64>,
     bucket: Option<Bucket>,
 }
 
 impl Calls {
-    /// Counts a call about a class (none for `list`), and says what becomes of it.
+    /// Counts a call about a class (`None` for `list`), and returns its fault.
     pub(super) fn begin(&mut self, verb: Verb, class: Option<&str>, scripts: &Scripts, now: Millis) -> Fault {
         let mut fault = Fault::default();
         for holding in scripts.holding(class.unwrap_or_default()) {
@@ -131,7 +131,7 @@ impl Bucket {
         Self { left: Self::most(throttle), filled: now }
     }
 
-    /// Takes one call, or says how long until there is one.
+    /// Takes one call, or returns the time until one is available.
     fn take(&mut self, throttle: &Throttle, now: Millis) -> Result<(), Duration> {
         // A call per second is a thousandth of a call per millisecond.
         let rate = u64::from(throttle.per_second.max(1));

@@ -20,7 +20,7 @@ use crate::{Instance, InstanceEvent, LaunchRequest, Launched, OfferingKey, Provi
 /// The name of a cloud in memory. It is gone with its process, and so is the API server that knows it.
 const IN_MEMORY: &str = "in-memory";
 
-/// Events that a slow listener can be behind before it misses some; a listing tells it the rest.
+/// Number of events that a slow listener may lag behind before it misses some; it then lists.
 const EVENTS: usize = 1024;
 
 /// The simulated cloud: its instances and what it does to its callers.
@@ -33,7 +33,7 @@ pub struct Cloud {
     inner: Mutex<Inner>,
     /// Held by the task that waits for the disk.
     syncing: Mutex<()>,
-    /// Changes up to this one survive a power cut.
+    /// Changes up to this number survive a power cut.
     durable: AtomicU64,
     events: broadcast::Sender<InstanceEvent>,
     changed: Notify,
@@ -48,19 +48,19 @@ struct Inner {
     must_last: u64,
 }
 
-/// What there is to do about Node objects.
+/// The pending work on Node objects.
 #[derive(Debug, Default)]
 pub(super) struct NodeWork {
-    /// Of which instances to make one now.
+    /// Instances whose Node is to be created now.
     pub(super) make: Vec<String>,
-    /// To be taken away now: the instance's id and the node's name.
+    /// Nodes to be deleted now: the instance's id and the node's name.
     pub(super) remove: Vec<(String, String)>,
-    /// When to look again.
+    /// When further work is due.
     pub(super) next: Option<Timestamp>,
 }
 
 impl Cloud {
-    /// A cloud that is gone with the process.
+    /// A cloud that ends with the process.
     pub fn in_memory() -> Self {
         let mut inner = Inner::default();
         inner.state.apply(Change::Named { cloud: IN_MEMORY.to_owned() });
@@ -78,7 +78,7 @@ impl Cloud {
         Ok(Self::with(inner))
     }
 
-    /// The cloud's own name, the same for as long as its file is kept.
+    /// The cloud's own name, stored in its file.
     pub fn id(&self) -> String {
         self.inner.lock().state.cloud.clone()
     }
@@ -104,7 +104,7 @@ impl Cloud {
         self.inner.lock().state.scripts.cloud.script.clone()
     }
 
-    /// Takes over what a class says about the cloud (`spec.sim`), if it says something else than before.
+    /// Applies a class's settings of the cloud (`spec.sim`), if they changed.
     pub(super) fn set_class(&self, class: &NodeClass, now: Timestamp) -> Result<(), ProviderError> {
         let script = class.spec.sim.clone().unwrap_or_default();
         self.hold(Some(&class.metadata.name), &script, now.into())
@@ -129,12 +129,12 @@ impl Cloud {
         self.inner.lock().state.scripts.image(class).to_owned()
     }
 
-    /// What an instance was made as, while it is known.
+    /// The record of an instance, while it exists.
     pub(super) fn record(&self, id: &str) -> Option<Record> {
         self.inner.lock().state.records.get(id).cloned()
     }
 
-    /// Counts a call, and says what becomes of it.
+    /// Counts a call, and returns its fault.
     pub(super) fn begin(&self, verb: Verb, class: Option<&str>, now: Timestamp) -> Fault {
         let Inner { state, calls, .. } = &mut *self.inner.lock();
         calls.begin(verb, class, &state.scripts, now.into())
@@ -167,7 +167,7 @@ impl Cloud {
         })
     }
 
-    /// Asks for the end of an instance.
+    /// Requests the termination of an instance.
     pub fn delete(&self, id: &str, now: Timestamp) -> Result<(), ProviderError> {
         let ended = self.end(id, None, now);
         self.sync().and(ended)
@@ -193,7 +193,7 @@ impl Cloud {
         self.at(now, |inner, now| inner.admit(term).and_then(|()| inner.state.get(id, now)))
     }
 
-    /// All instances that the cloud tells of by now, by id.
+    /// All instances that the cloud shows by now, by id.
     pub fn list(&self, now: Timestamp) -> Result<Vec<Instance>, ProviderError> {
         let found = self.find_all(None, now);
         self.sync().and(found)
@@ -204,7 +204,7 @@ impl Cloud {
         self.at(now, |inner, now| inner.admit(term).map(|()| inner.state.list(now)))
     }
 
-    /// All instances that there really are, by id.
+    /// All instances that exist, by id.
     pub fn instances(&self, now: Timestamp) -> Vec<Instance> {
         let now = now.into();
         let inner = self.inner.lock();
@@ -255,8 +255,8 @@ impl Cloud {
         Ok(())
     }
 
-    /// What happens to instances by itself, from now on. A call must come in, or [`super::SimProvider::run`],
-    /// for time to go on.
+    /// Events of instances that happen without a call, from now on. Time advances only with calls, or with
+    /// [`super::SimProvider::run`].
     pub fn subscribe(&self) -> broadcast::Receiver<InstanceEvent> {
         self.events.subscribe()
     }
@@ -266,7 +266,7 @@ impl Cloud {
         &self.changed
     }
 
-    /// What there is to do about Node objects now.
+    /// The pending work on Node objects.
     pub(super) fn node_work(&self, now: Timestamp) -> NodeWork {
         // Whether it could be written down shows at the next call.
         let _ = self.at(now, |_, _| Ok(()));
@@ -288,13 +288,13 @@ impl Cloud {
         work
     }
 
-    /// The Node object of an instance is there.
+    /// Records that the Node object of an instance exists.
     pub(super) fn registered(&self, id: &str) -> Result<(), ProviderError> {
         // Not synced: after a crash the Node is found again.
         self.inner.lock().keep(Change::Registered { id: id.to_owned() }, Durability::No)
     }
 
-    /// The Node object of an instance is gone with it.
+    /// Records that the Node object of an instance was deleted with it.
     pub(super) fn node_removed(&self, id: &str) -> Result<(), ProviderError> {
         self.inner.lock().keep(Change::NodeRemoved { id: id.to_owned() }, Durability::No)
     }
@@ -366,7 +366,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes a change down, then lets it hold.
+    /// Writes a change to the journal, then applies it.
     fn keep(&mut self, change: Change, durable: Durability) -> Result<(), ProviderError> {
         if let Some(journal) = &mut self.journal {
             journal.add(&change).map_err(|error| not_written(&error))?;
@@ -388,7 +388,7 @@ impl Inner {
         }
     }
 
-    /// Lets happen what happens by itself until now.
+    /// Performs the events that are due by now.
     fn go_on(&mut self, now: Millis, events: &mut Vec<InstanceEvent>) -> Result<(), ProviderError> {
         while let Some((change, event)) = self.state.happened(now) {
             if let Some(change) = change {

@@ -1,4 +1,4 @@
-//! What can be bought at one moment: stock, reservations and quotas, looked at for one launch.
+//! The offerings that can be bought at one moment: stock, reservations and quotas, evaluated for one launch.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::record::Record;
 use super::rules::{Holding, Scripts, is_about};
 use crate::{Choice, OfferingKey};
 
-/// What the cloud says to one choice.
+/// The cloud's answer for one choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It can be had.
@@ -30,7 +30,7 @@ pub(super) struct Market<'s> {
     now: Millis,
 }
 
-/// A script with what is in use of the things that it limits.
+/// A script, with the usage of what it limits.
 struct Counted<'s> {
     holding: Holding<'s>,
     in_use: BTreeMap<&'s OfferingKey, u32>,
@@ -55,7 +55,7 @@ impl<'s> Market<'s> {
         Self { scripts, reserved: by_offering(reserved), now }
     }
 
-    /// What the cloud says to a choice, of which there are at most so many.
+    /// The cloud's answer for a choice; `most` limits its number of instances.
     pub(super) fn verdict(&self, choice: &Choice, most: Option<u32>) -> Verdict {
         let offering = &choice.offering;
         let used_up = most.is_some_and(|most| most <= count_of(&self.reserved, offering));

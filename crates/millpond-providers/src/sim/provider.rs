@@ -111,7 +111,7 @@ impl SimProvider {
         self.shelf.lock().of_class(class).cloned().map_err(|invalid| not_ready(&invalid))
     }
 
-    /// The catalogue of a class that can be used, whose script the cloud knows from now on.
+    /// The catalogue of a usable class. Also applies the class's script to the cloud.
     fn usable(&self, class: &NodeClass) -> Result<Arc<Catalog>, ProviderError> {
         if let Some(other) = class.spec.provider.as_deref().filter(|name| *name != NAME) {
             let message = format!("spec.provider: `{other}` is not `{NAME}`");
@@ -210,7 +210,7 @@ impl Provider for SimProvider {
     }
 }
 
-/// On the way to the cloud or back. Even the fastest call can be given up there.
+/// The delay to or from the cloud. Even the fastest call can be cancelled there.
 async fn travel(time: Duration) {
     if time.is_zero() {
         tokio::task::yield_now().await;

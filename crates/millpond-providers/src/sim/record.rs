@@ -1,4 +1,4 @@
-//! What the cloud knows of one instance, and the changes that its memory is made of.
+//! The cloud's record of one instance, and the changes that its journal consists of.
 
 use std::collections::BTreeMap;
 
@@ -10,36 +10,36 @@ use serde::{Deserialize, Serialize};
 use super::millis::Millis;
 use crate::{Instance, InstanceState};
 
-/// One instance, from its launch until it is forgotten.
+/// An instance, from its launch until it is forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
     /// The instance as callers see it, except for its state.
     pub(super) instance: Instance,
     pub(super) created: Millis,
-    /// When it is up.
+    /// When it has booted.
     pub(super) boots: Millis,
-    /// It comes up, and its node never registers.
+    /// It boots, but its node never registers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) silent: bool,
     /// The template of its node.
     pub(super) node: NodeTemplate,
-    /// The settings of kubelet that it keeps for life.
+    /// Its kubelet settings, which never change.
     #[serde(default, skip_serializing_if = "Kubelet::is_default")]
     pub(super) kubelet: Kubelet,
     /// Its Node object was there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) registered: bool,
-    /// When it is gone, once that is known.
+    /// When it ends, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ends: Option<Millis>,
-    /// The cloud takes the Node object away too.
+    /// Whether the cloud deletes the Node object too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) node_gone: bool,
-    /// It did.
+    /// Whether the cloud has deleted it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) node_removed: bool,
-    /// The end was reported.
+    /// Whether its end was reported.
     #[serde(skip)]
     pub(super) end_told: bool,
 }

@@ -26,23 +26,23 @@ pub(super) struct Scripts {
     pub(super) classes: BTreeMap<String, Held>,
 }
 
-/// One of the scripts that hold for a class.
+/// One of the scripts that apply to a class.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holding<'s> {
     pub(super) held: &'s Held,
-    /// The class that it is of; none for the cloud as a whole.
+    /// The class of the script; `None` for the whole cloud.
     pub(super) class: Option<&'s str>,
     seed: u64,
 }
 
-/// How an instance comes up.
+/// How an instance boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Boot {
     pub(super) delay: Duration,
     pub(super) silent: bool,
 }
 
-/// When and how an instance is taken back.
+/// When and how an instance is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Notice {
     pub(super) at: Millis,

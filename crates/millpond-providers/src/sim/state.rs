@@ -1,7 +1,7 @@
-//! The cloud as a pure state machine: what it knows, what it answers, what happens by itself as time goes on.
+//! The cloud as a pure state machine: its state, its answers, and the events that happen as time passes.
 //!
-//! Nothing here reads a clock or a file. A question that changes something gives [`Change`]s; they hold once
-//! [`State::apply`] gets them, which the caller does after it has written them down.
+//! Nothing in this module reads a clock or a file. A request that changes something returns [`Change`]s; they take
+//! effect with [`State::apply`], which the caller calls after it has written them to the journal.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -26,9 +26,9 @@ pub(super) struct State {
     pub(super) records: BTreeMap<String, Record>,
     tokens: HashMap<String, String>,
     pub(super) scripts: Scripts,
-    /// When something happens to an instance by itself: each that is there once.
+    /// When the next event of each instance is due.
     due: BTreeSet<(Millis, String)>,
-    /// Instances whose Node object is to be made or taken away.
+    /// Instances whose Node object is to be created or deleted.
     pub(super) node_work: BTreeSet<String>,
     /// The name of the cloud; empty before it has one.
     pub(super) cloud: String,
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) version: u64,
 }
 
-/// What a launch comes to.
+/// The result of a launch.
 #[derive(Debug)]
 pub(super) enum Decision {
     /// The token was used before.
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// All of it as changes, the fewest that make it.
+    /// The smallest list of changes that recreates the state.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
         let script = |class: Option<&String>, held: &Held| Change::Script {
             class: class.cloned(),
@@ -130,7 +130,7 @@ impl State {
         }
     }
 
-    /// When something happens to an instance by itself.
+    /// When the next event of an instance is due.
     fn next(&self, record: &Record) -> Option<Millis> {
         match record.ends {
             Some(ends) if record.end_told => Some(ends.after(MEMORY)),
@@ -139,12 +139,12 @@ impl State {
         }
     }
 
-    /// The next time that something happens by itself.
+    /// When the next event is due.
     pub(super) fn next_due(&self) -> Option<Millis> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// What has happened by itself until now, one thing: changes to keep, and what to tell.
+    /// Performs one event that is due: a change to keep, and an event to report.
     pub(super) fn happened(&mut self, now: Millis) -> Option<(Option<Change>, Option<InstanceEvent>)> {
         let (_, id) = self.due.first().filter(|(at, _)| *at <= now)?.clone();
         let record = &self.records[&id];
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// What a launch comes to; `most` says how many of an offering there are, where that is limited.
+    /// Decides a launch; `most` is the stock of an offering, if it is limited.
     pub(super) fn launch(
         &self,
         request: &LaunchRequest,

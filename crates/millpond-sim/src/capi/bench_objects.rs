@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Groups and their pods carry one of so many labels; every other pod may go anywhere.
+/// Groups and their pods carry one of this many labels; every other pod has none and may use any group.
 const TEAMS: usize = 25;
 
 /// A MachineDeployment without machines. Sizes differ; a few have taints or GPUs.

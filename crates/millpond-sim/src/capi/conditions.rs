@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// As it is read; what is not there is not known.
+    /// Reads a condition; a missing one is unknown.
     pub fn of(condition: Option<&Condition>) -> Self {
         match condition.map(|condition| condition.status.as_str()) {
             Some("True") => Self::True,
@@ -83,7 +83,7 @@ pub fn find(status: &Value, kind: &str) -> Option<Condition> {
     serde_json::from_value(entry.clone()).ok()
 }
 
-/// What the condition of a type among those of a status answers.
+/// The answer of one condition in a status.
 pub fn answer(status: &Value, kind: &str) -> Answer {
     Answer::of(find(status, kind).as_ref())
 }
@@ -104,12 +104,12 @@ impl Conditions {
         Self { list: entries.into_iter().flatten().filter_map(read).collect(), generation, now: now.clone() }
     }
 
-    /// One of them.
+    /// The condition of a type.
     pub fn get(&self, kind: &str) -> Option<&Condition> {
         self.list.iter().find(|condition| condition.type_ == kind)
     }
 
-    /// What one of them answers.
+    /// The answer of one condition.
     pub fn answer(&self, kind: &str) -> Answer {
         Answer::of(self.get(kind))
     }
@@ -136,7 +136,7 @@ impl Conditions {
         self.list.retain(|condition| condition.type_ != kind);
     }
 
-    /// All of them: what people look for first comes first, what rarely matters last.
+    /// All conditions: those that users look for first, then the others.
     pub fn into_value(mut self) -> Value {
         let place = |kind: &str| {
             let last = LAST.iter().position(|known| *known == kind).map(|index| FIRST.len() + 1 + index);

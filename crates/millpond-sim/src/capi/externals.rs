@@ -1,7 +1,7 @@
 //! Objects of foreign kinds that Cluster API's objects refer to: templates, infrastructure, bootstrap configurations,
 //! control planes. Their kinds are known only from the references.
 //!
-//! They are read from the server each time, so that a write is never based on an old copy. A watch of each kind,
+//! They are read from the server each time, so that a write is never based on a stale copy. A watch of each kind,
 //! started with the first reference to it, only triggers reconciliation.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ type Listener = Box<dyn Fn(&ApiResource, &DynamicObject) + Send + Sync>;
 /// Objects of other people's kinds.
 pub struct Externals {
     client: Client,
-    /// What was found, by group and kind; kinds that are not served are asked for again.
+    /// Resources by group and kind; kinds that are not served are looked up again.
     known: Mutex<HashMap<(String, String), ApiResource>>,
     listeners: RwLock<Vec<Listener>>,
     tasks: TaskTracker,
@@ -70,7 +70,7 @@ impl External {
 }
 
 impl Externals {
-    /// None is known yet.
+    /// Without any known kind.
     pub fn new(client: Client, tasks: TaskTracker, token: CancellationToken) -> Arc<Self> {
         let (known, listeners) = (Mutex::default(), RwLock::default());
         Arc::new(Self { client, known, listeners, tasks, token })
@@ -190,7 +190,7 @@ impl Externals {
     }
 }
 
-/// The group is not there: discovery says so with an error of its own.
+/// Whether discovery failed because the group is not served, which it reports with a specific error.
 fn is_unknown_group(error: &kube::Error) -> bool {
     match error {
         kube::Error::Discovery(_) => true,

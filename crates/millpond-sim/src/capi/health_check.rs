@@ -1,5 +1,5 @@
-//! MachineHealthChecks: Machines whose Nodes are ill for too long, or never come, are marked; their MachineSet then
-//! replaces them.
+//! MachineHealthChecks: Machines whose Nodes are unhealthy for too long, or never register, are marked; their
+//! MachineSet then replaces them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::worker::Reconcile;
 
 /// Never replaced by a health check (annotation, on a Machine).
 const SKIP: &str = "cluster.x-k8s.io/skip-remediation";
-/// To be replaced at once (annotation, on a Machine).
+/// The Machine is to be replaced at once (annotation on a Machine).
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
 /// The default of `nodeStartupTimeout`.
 const DEFAULT_STARTUP_S: i64 = 600;
@@ -32,16 +32,16 @@ pub struct HealthChecks {
     capi: Arc<Capi>,
 }
 
-/// What a check found about a Machine.
+/// The result of checking a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Finding {
     /// Healthy, as far as known; to be checked again at that time.
     Well(Option<Timestamp>),
-    /// It is ill: reason and message.
+    /// The Machine is unhealthy: reason and message.
     Ill(&'static str, String),
 }
 
-/// What makes a Machine ill.
+/// The conditions that make a Machine unhealthy.
 struct Rules {
     /// Type, status, and for how long.
     conditions: Vec<(String, String, i64)>,
@@ -71,7 +71,7 @@ impl Rules {
         }
     }
 
-    /// Whether so many ill ones of all are few enough for replacing them to help.
+    /// Whether few enough Machines are unhealthy that replacing them can help.
     fn allow(&self, ill: usize, all: usize) -> bool {
         let Some(most) = &self.most_unhealthy else { return true };
         let limit = match most.strip_suffix('%') {

@@ -49,7 +49,7 @@ use crate::mirror::Mirror;
 use crate::queue::Queue;
 use externals::{External, Externals};
 
-/// What the parts of Cluster API share.
+/// What the controllers of Cluster API share.
 pub struct Capi {
     /// What all stand-ins share.
     pub cluster: Arc<Cluster>,
@@ -63,12 +63,12 @@ pub struct Capi {
     pub machines: Arc<Mirror<Machine>>,
     /// Health checks.
     pub health_checks: Arc<Mirror<MachineHealthCheck>>,
-    /// What they refer to.
+    /// The objects that they refer to.
     pub externals: Arc<Externals>,
 }
 
 impl Capi {
-    /// Nothing is watched yet.
+    /// Without watches, which start later.
     pub fn new(cluster: &Arc<Cluster>, tasks: &TaskTracker, token: &CancellationToken) -> Arc<Self> {
         let writer = &cluster.writer;
         let by_provider_id = |machine: &Machine| text(&machine.spec, &["providerID"]).map(str::to_owned);
@@ -215,7 +215,7 @@ fn at<'v>(value: &'v Value, path: &[&str]) -> &'v Value {
     path.iter().try_fold(value, |value, key| value.get(key)).unwrap_or(&NOTHING)
 }
 
-/// Text within a value, if it says something.
+/// The text at a path, unless it is empty.
 fn text<'v>(value: &'v Value, path: &[&str]) -> Option<&'v str> {
     at(value, path).as_str().filter(|text| !text.is_empty())
 }

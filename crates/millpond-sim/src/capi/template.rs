@@ -53,7 +53,7 @@ fn same_bootstrap(a: &Bootstrap, b: &Bootstrap) -> bool {
     }
 }
 
-/// The version in a reference does not matter: the same object is meant.
+/// References to different versions of an object are equal.
 fn same_reference(a: Option<&Reference>, b: Option<&Reference>) -> bool {
     let plain = |reference: &Reference| (reference.group.clone(), reference.kind.clone(), reference.name.clone());
     a.map(plain) == b.map(plain)
@@ -82,7 +82,7 @@ pub fn is_template(reference: &Reference) -> bool {
     reference.kind.ends_with("Template")
 }
 
-/// What a clone is called and whom it belongs to.
+/// Name and owner of a clone.
 pub struct Cloning<'a> {
     /// Namespace of the Machine.
     pub namespace: &'a str,

@@ -1,8 +1,8 @@
 //! Two pools and workloads that move, for a first look: load comes and goes, and nodes with it.
 //!
-//! What exists is in [`scene`], what happens next in [`script`]; this file writes it. Everything
-//! lives in the namespace `demo` except the pools, whose names begin with `demo`, and their nodes. Objects that
-//! exist already are left as they are, so that a demo can be resumed.
+//! [`scene`] has the initial objects, [`script`] the later events; this file writes both. Everything lives in the
+//! namespace `demo` except the pools, whose names begin with `demo`, and their nodes. Existing objects are left as they
+//! are, so that a demo can be resumed.
 
 pub mod scene;
 pub mod script;
@@ -20,7 +20,7 @@ use script::{Move, Script};
 /// The namespace of the demo.
 pub const NAMESPACE: &str = "demo";
 
-/// What can be set on a demo.
+/// Settings of a demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// Decides what moves when.

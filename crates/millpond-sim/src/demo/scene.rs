@@ -24,7 +24,7 @@ pub const MOVERS: [Mover; 3] = [
     Mover { name: "worker", least: 0, most: 30, cpu: "1500m", memory: "3Gi" },
 ];
 
-/// Everything that is there from the start, in the order in which it is made.
+/// All initial objects, in the order of their creation.
 pub fn objects() -> Vec<Value> {
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
@@ -53,7 +53,7 @@ fn class() -> Value {
     })
 }
 
-/// A pool whose empty and half empty nodes leave soon.
+/// A pool whose empty and half empty nodes are removed soon.
 fn pool(name: &str, requirements: &Value, limits: &Value) -> Value {
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},

@@ -8,26 +8,26 @@ use super::scene::{MOVERS, job};
 
 /// Steps from one crest of the load to the next.
 const PERIOD: u64 = 24;
-/// One step in so many brings a Job.
+/// One step in this many creates a Job.
 const JOB_EVERY: u64 = 2;
-/// One step in so many brings a new version of a Deployment.
+/// One step in this many changes the image of a Deployment.
 const UPDATE_EVERY: u64 = 16;
 
-/// Something that happens.
+/// One event of the demo.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Move {
     /// A Deployment changes its size.
     Scale {
-        /// Which one.
+        /// Name of the Deployment.
         deployment: &'static str,
-        /// To which size.
+        /// The new size.
         replicas: i64,
     },
     /// A Deployment gets a new image.
     Update {
-        /// Which one.
+        /// Name of the Deployment.
         deployment: &'static str,
-        /// Which image.
+        /// The new image.
         image: String,
     },
     /// A Job starts.
@@ -46,7 +46,7 @@ impl Script {
         Self { random: StdRng::seed_from_u64(seed), step: 0 }
     }
 
-    /// What happens now: one Deployment follows its tide, and now and then a Job or an update.
+    /// The events of this step: one Deployment follows its tide, and sometimes a Job or an update is added.
     pub fn next_moves(&mut self) -> Vec<Move> {
         self.step += 1;
         let step = self.step;

@@ -15,9 +15,9 @@ use crate::options::Options;
 pub struct Durations {
     /// From binding to running.
     pub start: Duration,
-    /// From running to its own end; `None` for pods that never end by themselves.
+    /// From running until the containers exit; `None` for pods that run until they are deleted.
     pub run: Option<Duration>,
-    /// From being asked to end to having ended.
+    /// From the request to stop until the containers have stopped.
     pub stop: Duration,
     /// The code of the end.
     pub exit_code: i32,

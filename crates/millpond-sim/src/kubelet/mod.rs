@@ -1,7 +1,7 @@
 //! Kubelets: nodes that become ready and pods that run, end and leave.
 //!
-//! One pair of queues plays all nodes; a node costs nothing while nothing happens on it. How
-//! long things take is said by annotations (see [`crate::annotations`]) or by the options.
+//! One pair of queues plays all nodes; a node without events costs nothing. Durations come from annotations (see
+//! [`crate::annotations`]) or from the options.
 
 pub mod addresses;
 pub mod containers;
@@ -32,8 +32,8 @@ use pod_status::{Facts, Step};
 /// Provider IDs of own hosts begin with this.
 const OWN_HOST: &str = millpond_api::byoh::names::PROVIDER_ID;
 
-/// Whether a node is played here. A node whose status names a kubelet's port, and one of an own host, has a kubelet of its
-/// own, unless it is marked.
+/// Whether the stand-in plays a node. A node whose status has a kubelet port, and the node of an own host, has a
+/// kubelet of its own, unless the node is marked.
 pub fn is_played(nodes: Nodes, node: &Node) -> bool {
     let fake = |value: Option<&String>| value.is_some_and(|value| value == "fake");
     let marked = node.labels().contains_key(annotations::NODE)

@@ -18,7 +18,7 @@ use crate::meta::annotation;
 /// `status.nodeInfo.osImage` of nodes that stand-ins play.
 pub(super) const OS_IMAGE: &str = "Millpond stand-in";
 
-/// What a node offers when its maker says nothing.
+/// The resources of a node that was created without any.
 const DEFAULT_CAPACITY: [(&str, &str); 4] =
     [("cpu", "4"), ("ephemeral-storage", "100Gi"), ("memory", "16Gi"), ("pods", "110")];
 /// The version that stand-in kubelets report.
@@ -58,7 +58,7 @@ pub fn ready(node: &Node, address: &str, now: &Time) -> NodeStatus {
             addresses.push(NodeAddress { type_: type_.to_owned(), address: value });
         }
     }
-    // The API server fills in empty strings and a port of zero for a node that says nothing.
+    // A node without this information has empty strings and a port of zero, filled in by the API server.
     let is_blank = status.node_info.as_ref().is_none_or(|info| info.kubelet_version.is_empty());
     if is_blank {
         status.node_info = Some(node_info(node));
@@ -95,7 +95,7 @@ fn conditions(mut known: Vec<NodeCondition>, now: &Time) -> Vec<NodeCondition> {
     known
 }
 
-/// What a stand-in says of its machine.
+/// The machine information that a stand-in reports.
 pub fn node_info(node: &Node) -> NodeSystemInfo {
     let label = |name: &str, default: &str| node.labels().get(name).cloned().unwrap_or_else(|| default.to_owned());
     let uid = node.uid().unwrap_or_default();

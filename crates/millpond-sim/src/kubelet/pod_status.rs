@@ -18,19 +18,19 @@ use super::durations::Durations;
 use crate::clock::{after_seconds, whole_seconds};
 use crate::meta::{has_ended, is_leaving, phase, pod_condition};
 
-/// A start that takes longer than this is worth a write that says so.
+/// A start that takes longer than this gets a status write of its own.
 const SHOW_START_AFTER: Duration = Duration::from_secs(2);
 /// The wait before a container that failed once is started again; it doubles each time.
 const FIRST_RESTART: Duration = Duration::from_secs(10);
 /// The longest such wait.
 const LONGEST_RESTART: Duration = Duration::from_mins(5);
 
-/// What to do with a pod now.
+/// The next step for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Nothing, until it changes.
+    /// Nothing, until the pod changes.
     Rest,
-    /// Nothing, until some time has passed.
+    /// Nothing, for this long.
     Wait(Duration),
     /// Write a status, and look again after a while.
     Write {
@@ -39,17 +39,17 @@ pub enum Step {
         /// When to look again.
         then: Option<Duration>,
     },
-    /// Remove the object for good.
+    /// Delete the object.
     Remove,
 }
 
-/// What the next step is decided on.
+/// The inputs of the next step.
 pub struct Facts<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// The time.
     pub now: Timestamp,
-    /// How long things take.
+    /// How long the phases of the pod take.
     pub durations: Durations,
     /// The address of its node.
     pub host_address: String,
@@ -308,7 +308,7 @@ impl Facts<'_> {
         status
     }
 
-    /// Starts containers again whose back-off is over.
+    /// Restarts containers whose back-off is over.
     fn check_restart(&self) -> Option<Step> {
         let mut status = self.old_status();
         let known = status.container_statuses.clone()?;

@@ -22,7 +22,7 @@ use crate::worker::Reconcile;
 /// Evicts pods by taints.
 pub struct TaintEviction {
     cluster: Arc<Cluster>,
-    /// Which pods' patience is being tried, and since when.
+    /// By pod: its uid, and since when a taint that it tolerates for a limited time applies.
     since: Mutex<HashMap<Key, (String, Timestamp)>>,
 }
 
@@ -114,7 +114,7 @@ fn driving_out(node: &Node) -> Vec<Taint> {
     taints.iter().filter_map(Taint::view).filter(|taint| taint.effect == Effect::NoExecute).collect()
 }
 
-/// How many seconds a pod bears these taints; `None` for good.
+/// For how many seconds a pod tolerates these taints; `None` means without limit.
 fn patience(pod: &Pod, taints: &[Taint]) -> Option<i64> {
     let tolerations: Vec<Toleration> =
         pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten()).map(Toleration::view).collect();
@@ -125,7 +125,7 @@ fn patience(pod: &Pod, taints: &[Taint]) -> Option<i64> {
             if matching().next().is_none() {
                 return Some(0);
             }
-            // Of several tolerations the shortest limited one counts.
+            // Of several matching tolerations with a limit, the shortest counts.
             matching().filter_map(|one| one.seconds).map(|seconds| seconds.max(0)).min()
         })
         .min()

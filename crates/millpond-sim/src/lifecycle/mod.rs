@@ -1,5 +1,5 @@
-//! What kube-controller-manager does for nodes and volumes: taints from conditions, eviction by
-//! taints, pods whose node is gone, and volumes for claims.
+//! The node and volume controllers of kube-controller-manager: taints from conditions, eviction by taints, deletion of
+//! pods whose node is gone, and volumes for claims.
 
 pub mod eviction;
 pub mod node_taints;

@@ -92,8 +92,8 @@ fn changed_taints(node: &Node, now: &Time) -> Option<Vec<Taint>> {
     (taints != known).then_some(taints)
 }
 
-/// Keys and effects by conditions and cordon. `None` while the node says nothing about itself:
-/// then the taint that the API server gave it stays.
+/// Keys and effects of the taints that follow from conditions and cordon. `None` before the node reports anything: then
+/// the taint of the API server stays.
 fn wanted(node: &Node) -> Option<Vec<(&'static str, &'static str)>> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");

@@ -1,4 +1,4 @@
-//! Pod garbage collection: pods whose node is gone, and pods that ended long ago.
+//! Garbage collection of pods whose node is gone, and of pods that finished long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const NODE_QUARANTINE: Duration = Duration::from_secs(40);
 /// The number of ended pods that are kept for users to look at.
 const ENDED_PODS_KEPT: usize = 12_500;
 
-/// Collects pods. Keys are names of nodes; the empty name stands for pods that have ended.
+/// Collects pods. Keys are names of nodes; the empty name is the key for finished pods.
 pub struct PodCollector {
     cluster: Arc<Cluster>,
 }

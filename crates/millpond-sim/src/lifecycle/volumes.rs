@@ -29,7 +29,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// Makes and binds volumes, and removes those whose claim is gone.
+/// Creates and binds volumes, and deletes those whose claim is gone.
 pub struct Volumes {
     cluster: Arc<Cluster>,
 }

@@ -23,25 +23,25 @@ const VOLUMES_WITHIN: Duration = Duration::from_mins(10);
 /// How often a status is written again after a conflict.
 const STATUS_TRIES: usize = 5;
 
-/// What becomes of a pod's nomination.
+/// What happens to a pod's nomination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Nominate {
     /// It stays as it is.
     Keep,
-    /// It is taken back.
+    /// It is removed.
     Nowhere,
     /// It goes to this node.
     To(String),
 }
 
-/// What came of a binding.
+/// The result of a binding.
 pub(super) struct Bound {
     pub(super) key: Key,
     pub(super) uid: PodKey,
     pub(super) outcome: Result<()>,
 }
 
-/// What the scheduler does to the cluster.
+/// The scheduler's writes to the cluster.
 pub(super) struct Actions {
     cluster: Arc<Cluster>,
     claims_changed: watch::Receiver<u64>,
@@ -229,7 +229,7 @@ fn condition(pod: &Pod, type_: &str, status: &str, now: &Time) -> PodCondition {
     }
 }
 
-/// The conditions of a pod with one set; `None` when it says so already.
+/// The conditions of a pod with one set; `None` if it is set already.
 fn with_condition(pod: &Pod, mut fresh: PodCondition) -> Option<Vec<PodCondition>> {
     let mut conditions = pod.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     match conditions.iter_mut().find(|condition| condition.type_ == fresh.type_) {

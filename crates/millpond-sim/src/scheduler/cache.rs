@@ -12,20 +12,20 @@ use super::{SCHEDULER_NAME, entry};
 use crate::cluster::Cluster;
 use crate::meta::{Key, controller_of, has_ended, is_leaving, node_name};
 
-/// What a pod is to the scheduler.
+/// The state of a pod in the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodState {
-    /// It waits for a place.
+    /// It is pending.
     Waiting,
     /// It counts as placed and is being bound.
     Assumed,
     /// Bound, ended, or of another scheduler.
     Settled,
-    /// It is no more.
+    /// It no longer exists.
     Gone,
 }
 
-/// What came of taking in a pod.
+/// The effect of a changed pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodChange {
     pub(super) state: PodState,

@@ -1,8 +1,7 @@
 //! The scheduler: binds pods to nodes by kube-scheduler's rules.
 //!
-//! One task takes decisions one after the other, on a snapshot that it keeps up to date change
-//! by change; binding and evicting happen beside it. A pod that has a place counts as placed at
-//! once and is given up again if the binding fails.
+//! One task decides pod after pod on a snapshot that it updates with every change; binding and eviction run beside it.
+//! A pod counts as placed once it is decided, and is released again if the binding fails.
 
 pub mod fit;
 pub mod pending_changes;
@@ -211,7 +210,7 @@ impl Scheduler {
         self.queue.wake_where(now, |key, asks| match cache.expected_at(key) {
             Some((uid, slot)) => slots.contains(&slot) && is_welcome(&cache.snapshot, uid, asks, slot),
             None => {
-                let may_help = || slots.iter().any(|slot| fit::may_help(&cache.snapshot, *slot, &asks.shape));
+                let may_help = || slots.iter().any(|slot| fit::queueing_hint(&cache.snapshot, *slot, &asks.shape));
                 let helped = *known.entry(asks.id).or_insert_with(may_help);
                 if !helped {
                     not_helped.push(key.clone());
@@ -223,7 +222,7 @@ impl Scheduler {
         not_helped.iter().for_each(|key| self.queue.look_later(key, now));
     }
 
-    /// Retries pods without a nomination whose reason may have changed by now.
+    /// Retries pods without a nomination whose reason may no longer hold.
     fn look_again(&mut self) {
         let now = Instant::now();
         for key in self.queue.take_looks(now) {
@@ -343,7 +342,7 @@ impl Scheduler {
             // Room that was kept for it is everybody's.
             self.wake_for(&[&node], Instant::now());
         }
-        // Where it was refused for more than what each node is and has, any change may bring another answer.
+        // If it was refused for reasons beyond single nodes, any change may help.
         let asks = asks.filter(|_| error.is_local());
         let lacks_only_room = error.lacks_only_room();
         self.queue.park(key, Refused { is_gated_by_other_pods: is_gated_by_other_pods(error), lacks_only_room, asks });

@@ -1,9 +1,9 @@
 //! The scheduling queue: pods that are ready to be tried, backing off, or parked until something changes.
 //!
-//! An unschedulable pod is parked until a change may help it; then it backs off for a moment that grows with each
+//! An unschedulable pod is parked until a change may help it; then it backs off for a time that grows with each
 //! attempt. kube-scheduler's backoff is a second and more, but since 1.33 only while there are other pods to try. Here
-//! an attempt takes next to no time, so all are tried soon, and the backoff keeps one pod that is retried over and over
-//! from starving the others. Only pods whose binding failed wait as long as in kube-scheduler.
+//! an attempt is cheap, so all pods are tried soon, and the backoff only keeps one pod that is retried repeatedly from
+//! starving the others. Pods whose binding failed wait as long as in kube-scheduler.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -23,7 +23,7 @@ const FIRST_MOMENT: Duration = Duration::from_millis(20);
 /// The longest of these. A pod that was tried a dozen times while nodes came one by one must not stay away from its own.
 const LONGEST_MOMENT: Duration = Duration::from_millis(500);
 
-/// What kind of change might help a parked pod.
+/// The kind of change that may help a parked pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A node was added or changed, or capacity was freed: any pod may fit now.
@@ -32,14 +32,14 @@ pub enum Change {
     Company,
 }
 
-/// What the queue has to know of a refusal.
+/// What the queue stores about a refusal.
 #[derive(Clone, Debug, Default)]
 pub struct Refused {
     /// Another pod may help.
     pub is_gated_by_other_pods: bool,
-    /// Every node failed for lack of resources, and the pod's message says so, however many more nodes fail.
+    /// Every node failed for lack of resources; the pod's message stays true when more nodes fail in the same way.
     pub lacks_only_room: bool,
-    /// What it asks of nodes, if only nodes can help it.
+    /// The pod's requirements on nodes, if only changes of nodes can help.
     pub asks: Option<Interned>,
 }
 
@@ -66,7 +66,7 @@ struct Waiting {
     place: QueuePosition,
     /// Why it was refused the last time.
     refused: Refused,
-    /// It is parked, and why it was refused may not be true any more: when to look.
+    /// The pod is parked, but its reason may no longer hold: when to try it.
     look: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ impl PodQueue {
         self.pods.is_empty()
     }
 
-    /// Whether a pod is known.
+    /// Whether the queue has the pod.
     pub fn contains(&self, key: &Key) -> bool {
         self.pods.contains_key(key)
     }
@@ -179,7 +179,7 @@ impl PodQueue {
         }
     }
 
-    /// Tries a pod again after its back-off, whatever happens meanwhile.
+    /// Schedules a retry after the pod's back-off, whatever changes in between.
     pub fn retry(&mut self, key: &Key, now: Instant) {
         self.clear_position(key);
         self.back_off(key, now, FIRST_BACKOFF, LONGEST_BACKOFF);

@@ -14,7 +14,7 @@ use crate::meta::{Key, has_ended, node_name};
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const LEGACY_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// What the claims of a pod demand of its node.
+/// What the claims of a pod require of its node.
 pub fn demands(cluster: &Cluster, pod: &Pod, claims: &[String]) -> VolumeDemands {
     let mut demands = VolumeDemands::default();
     let devices = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten()).next();
@@ -52,7 +52,7 @@ pub fn demands(cluster: &Cluster, pod: &Pod, claims: &[String]) -> VolumeDemands
     demands
 }
 
-/// The claims of a pod for which a volume will be made once its node is known.
+/// The claims of a pod for which a volume is created once its node is chosen.
 pub fn waiting_claims(cluster: &Cluster, pod: &Pod, claims: &[String]) -> Vec<Key> {
     let namespace = pod.namespace().unwrap_or_default();
     claims

@@ -134,7 +134,7 @@ impl Budgets {
     }
 }
 
-/// What a budget asks for.
+/// The requirement of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Demand {
     expected: i32,
@@ -187,7 +187,7 @@ fn selector(budget: &PodDisruptionBudget) -> Selector {
 
 type Health<'a> = (bool, bool, bool, Option<&'a BTreeMap<String, String>>, Option<&'a str>);
 
-/// What a budget sees of a pod.
+/// The health of a pod as budgets count it.
 fn health(pod: &Pod) -> Health<'_> {
     let owner = controller_of(pod).map(|owner| owner.uid.as_str());
     (is_ready(pod), is_leaving(pod), crate::meta::has_ended(pod), pod.metadata.labels.as_ref(), owner)
@@ -209,7 +209,7 @@ fn status(
     let demand = match demand {
         Ok(demand) => demand,
         Err(problem) => {
-            // Nothing may go while the numbers are unknown.
+            // While the numbers are unknown, no eviction is allowed.
             status = PodDisruptionBudgetStatus { disruptions_allowed: Some(0), conditions: status.conditions, ..old };
             set_condition(&mut status, budget, "SyncFailed", &problem, now);
             return (status, again);

@@ -25,7 +25,7 @@ const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// The revisions of a workload.
 pub struct History {
-    /// All of them, the oldest first.
+    /// All revisions, the oldest first.
     pub all: Vec<Arc<ControllerRevision>>,
     /// The one that holds the current template.
     pub update: Arc<ControllerRevision>,

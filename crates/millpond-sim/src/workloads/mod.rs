@@ -1,7 +1,7 @@
 //! Workload controllers: what kube-controller-manager does for workloads.
 //!
-//! Each one is a pure part that says what is to be done (sizes, orders, conditions) and a thin
-//! one that does it. They hold no state: whatever they need is in the objects.
+//! Each controller has a pure part that computes what to do (sizes, orders, conditions) and a thin part that does it.
+//! They keep no state: everything they need is in the objects.
 
 pub mod budget;
 pub mod claim;

@@ -15,8 +15,8 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Takes the `excess` pods that are missed least.
 ///
-/// `related` are the pods of all sets under the same owner: of two pods, the one whose node
-/// holds more of them goes first.
+/// `related` are the pods of all sets of the same owner: of two pods, the one whose node has more of them is deleted
+/// first.
 pub fn choose_excess(pods: &[Arc<Pod>], related: &[Arc<Pod>], excess: usize, now: Timestamp) -> Vec<Arc<Pod>> {
     let mut bench_objects: HashMap<&str, usize> = HashMap::new();
     for pod in related.iter().filter(|pod| is_active(pod)) {

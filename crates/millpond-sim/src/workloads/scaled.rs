@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use millpond_api::capi::IntOrPercent;
 
-/// Which way a share of a pod is rounded.
+/// The direction in which a share is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// Towards more.
@@ -12,7 +12,7 @@ pub enum Round {
     Down,
 }
 
-/// The number that a value stands for, out of `total`; `None` when it is no number.
+/// The number that a value means, out of `total`; `None` if it is invalid.
 pub fn resolve(value: &IntOrString, total: i32, round: Round) -> Option<i32> {
     match value {
         IntOrString::Int(number) => Some(*number),

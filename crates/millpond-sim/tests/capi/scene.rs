@@ -32,7 +32,7 @@ pub(crate) struct Scene {
     /// The API server as Cluster API reaches it: port, and a kubeconfig for the secret that leads there.
     pub(crate) port: u16,
     pub(crate) kubeconfig: String,
-    /// What time it is; none where it is the machine's.
+    /// What time it is; `None` if it is the machine's.
     pub(crate) clock: Option<Clock>,
 }
 

@@ -48,7 +48,7 @@ async fn advised(basin: &Basin, what: &str, says: impl Fn(&ScalingAdviceSpec) ->
     known(basin).expect("it was there")
 }
 
-/// Template, zone, how many there are and should come.
+/// Template, zone and number of the nodes to add.
 fn coming(spec: &ScalingAdviceSpec) -> Vec<(String, String, i32, i32)> {
     let items = spec.scale_out_plan.iter().flat_map(|plan| &plan.items);
     let row = |item: &millpond_api::scaling_advisor::ScaleOutItem| {
@@ -106,7 +106,7 @@ async fn nodes_to_add_and_remove_are_advised_and_nothing_is_touched() {
     assert!(advice.status.diagnostic.is_none());
     assert_eq!(
         basin.events("Advised").await.last().unwrap(),
-        "2 nodes should come and 0 should go; 1 pods have no place even so"
+        "add 2 nodes, remove 0 nodes; 1 pod would still have no place"
     );
     nothing_was_touched(&basin);
 

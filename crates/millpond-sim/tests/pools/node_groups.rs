@@ -337,7 +337,7 @@ fn machines(basin: &Basin) -> i64 {
     (0..100).map(|number| replicas(basin, &format!("group-{number:03}"))).sum()
 }
 
-/// A hundred groups and three thousand pods that wait, before any controller is there.
+/// A hundred groups and three thousand pending pods, before any controller is there.
 async fn bench_objects() -> Basin {
     let basin = Basin::without_controllers().await;
     for definition in millpond_api::crd::cluster_api() {

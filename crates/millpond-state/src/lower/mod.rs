@@ -1,4 +1,4 @@
-//! Objects to the planner's values, each by itself.
+//! Lowers objects to the planner's values, each object by itself.
 
 pub(crate) mod node;
 pub(crate) mod pod;

@@ -12,7 +12,7 @@ use super::select::current_name;
 use crate::objects::cluster::Node;
 use crate::objects::meta::condition;
 
-/// Taints that a node has while it starts and loses by itself.
+/// Taints that Kubernetes puts on a starting node and then removes.
 const EPHEMERAL: [&str; 5] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -32,7 +32,7 @@ pub(crate) fn is_ephemeral(key: &str) -> bool {
 /// Taints of a node that is about to be taken away.
 const LEAVING: [&str; 2] = [millpond_api::karpenter::DISRUPTED_TAINT, "ToBeDeletedByClusterAutoscaler"];
 
-/// What a node says about itself.
+/// The properties of a Node object.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeEntry {
     pub(crate) revision: Box<str>,
@@ -70,7 +70,7 @@ pub(crate) fn node_labels<'l>(
             (new != old).then(|| (symbols.intern(&new), *value))
         })
         .collect();
-    // What a node says under the name of today holds.
+    // The value under the current name of a label counts.
     std::iter::once(hostname).chain(renamed).chain(all).collect()
 }
 

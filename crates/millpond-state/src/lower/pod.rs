@@ -45,9 +45,9 @@ pub(crate) struct Shape {
 pub(crate) enum Priority {
     /// So much.
     Known(i32),
-    /// As much as the class says.
+    /// The priority of a PriorityClass.
     Class(Box<str>),
-    /// As much as the cluster's default class says.
+    /// The priority of the cluster's default class.
     Default,
 }
 
@@ -221,7 +221,7 @@ fn host_ports(spec: &PodSpec<'_>) -> Vec<HostPort> {
     ports
 }
 
-/// The label on which no node can satisfy the pod, if there is one: each alternative contradicts itself.
+/// The label on which no node can satisfy the pod, if every alternative contradicts itself.
 fn contradiction(class: &PodClass, tables: &Snapshot) -> Option<Problem> {
     let mut contradictions = class.node_terms.iter().map(|term| term.contradiction(&tables.symbols));
     let first = match contradictions.next() {

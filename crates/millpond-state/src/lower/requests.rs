@@ -1,4 +1,4 @@
-//! What a pod asks for, as kubelet and kube-scheduler 1.36 count it.
+//! The requests of a pod, as kubelet and kube-scheduler 1.36 count them.
 //!
 //! | Part | Rule |
 //! |---|---|
@@ -15,12 +15,12 @@ use millpond_plan::model::{PODS, ResourceId, ResourceTable, Resources};
 use crate::objects::pod::{Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements};
 use crate::objects::text::Amounts;
 
-/// What the pod asks for, one of `pods` included.
+/// The pod's requests, including one of `pods`.
 pub(crate) fn of_pod(spec: &PodSpec<'_>, status: &PodStatus<'_>, table: &mut ResourceTable) -> Resources {
     Parts::new(spec, status, table).requests(&Resources::new())
 }
 
-/// What a pod asks for, container by container.
+/// The requests of a pod, by container.
 ///
 /// The requests of a pod are its own. Those of a pod that is still to be made also depend on the LimitRanges of its
 /// namespace, which speak of containers, and come and go.
@@ -28,7 +28,8 @@ pub(crate) fn of_pod(spec: &PodSpec<'_>, status: &PodStatus<'_>, table: &mut Res
 pub(crate) struct Parts {
     containers: Box<[Part]>,
     whole: Box<[(ResourceId, Whole)]>,
-    /// What the pod as a whole has or was given while it is resized, and whether what it asks for counts.
+    /// During a resize, the resources that the pod as a whole has or was allocated, and whether its requests count as
+    /// well.
     resize: Option<(Resources, bool)>,
     overhead: Resources,
 }
@@ -37,30 +38,30 @@ pub(crate) struct Parts {
 struct Part {
     role: Role,
     asked: Resources,
-    /// Resources of which it asks for nothing, in so many words.
+    /// Resources with an explicit request of zero.
     nothing_of: Vec<ResourceId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Main,
-    /// It runs before the others.
+    /// It runs before the main containers.
     Init,
-    /// It starts before the others, and stays.
+    /// It starts before the main containers and keeps running.
     Sidecar,
 }
 
-/// What the pod as a whole asks for.
+/// A pod-level request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     /// So much.
     Request(i64),
-    /// As much as its containers together, or its limit if they ask for nothing.
+    /// The sum of the containers' requests, or the pod's limit if they request nothing.
     SumOr(i64),
 }
 
 impl Parts {
-    /// Of a pod, with what became of a resize.
+    /// The requests of a pod, with the state of its resize.
     pub(crate) fn new(spec: &PodSpec<'_>, status: &PodStatus<'_>, table: &mut ResourceTable) -> Self {
         let infeasible = is_infeasible(status);
         let mut containers = Vec::with_capacity(spec.containers.len() + spec.init_containers.len());
@@ -85,7 +86,7 @@ impl Parts {
         }
     }
 
-    /// What all ask for together, where each asks for at least something: what it leaves open is the default.
+    /// The sum of all requests. Containers without a request for a resource use the default.
     pub(crate) fn requests(&self, defaults: &Resources) -> Resources {
         let mut requests = self.of_containers(defaults);
         for &(resource, asked) in &self.whole {
@@ -155,7 +156,7 @@ impl Part {
 pub(crate) fn amounts(amounts: &Amounts<'_>, table: &mut ResourceTable) -> Resources {
     let mut all = Resources::new();
     for (name, amount) in amounts.iter() {
-        // A pod counts as one whatever it says.
+        // A pod counts as one, whatever it requests of `pods`.
         if name != "pods" || amount > 0 {
             all.set(table.intern(name), amount);
         }
@@ -209,8 +210,8 @@ fn is_of_whole(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-/// What the pod as a whole asks for, with the API server's defaults: where there are limits, the sum of the
-/// containers, or else the limit.
+/// The pod-level requests, with the API server's defaults: for a resource with a limit, the sum of the containers'
+/// requests, or else the limit.
 fn of_whole(spec: &PodSpec<'_>, table: &mut ResourceTable) -> Vec<(ResourceId, Whole)> {
     let ResourceRequirements { requests, limits } = &spec.resources;
     let mut asked: Vec<(ResourceId, Whole)> = Vec::new();

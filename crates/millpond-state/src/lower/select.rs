@@ -10,12 +10,12 @@ use millpond_plan::symbol::{Symbol, Symbols};
 use crate::objects::meta::{Expression, LabelSelector, NodeSelector, NodeTerm};
 use crate::objects::text::Pairs;
 
-/// Which operators a place allows.
+/// The operators that a field allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allowed {
-    /// Those of selectors of labels.
+    /// Those of label selectors.
     Sets,
-    /// Those of requirements on nodes.
+    /// Those of node selectors.
     Numbers,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn label_selector(selector: &LabelSelector<'_>, symbols: &mut Symbols
     Ok(all)
 }
 
-/// One alternative of a node affinity; none where it selects nothing, as an empty one does.
+/// One term of a node affinity; `None` if it matches nothing, as an empty term does.
 pub(crate) fn node_term(term: &NodeTerm<'_>, tables: &mut Snapshot) -> Result<Option<Requirements>, Invalid> {
     if term.match_expressions.is_empty() && term.match_fields.is_empty() {
         return Ok(None);

@@ -21,7 +21,7 @@ use super::text::{Amounts, Annotations, Pairs, Text};
 /// A request to plan.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Request<'a> {
-    /// What may be chosen.
+    /// The pools to choose from.
     #[serde(default)]
     pub constraint: Option<ScalingConstraint>,
     /// The cluster.
@@ -120,7 +120,7 @@ pub struct ClaimInfo<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// All of it as objects, each with where it stands.
+    /// All of them as objects, each with its path in the document.
     pub fn objects(self) -> impl Iterator<Item = (String, Object<'a>)> {
         let at = |list: &'static str| move |index: usize| format!("{list}[{index}]");
         let classes = numbered(self.storage_classes, at("storageClasses"), Object::StorageClass);

@@ -12,10 +12,10 @@ pub struct Node<'a> {
     /// Name, labels and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: NodeSpec<'a>,
-    /// What is.
+    /// Observed state.
     #[serde(default)]
     pub status: NodeStatus<'a>,
 }
@@ -37,10 +37,10 @@ pub struct NodeSpec<'a> {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus<'a> {
-    /// All that it has.
+    /// Its capacity.
     #[serde(borrow)]
     pub capacity: Amounts<'a>,
-    /// What pods can use of it.
+    /// What pods can use.
     pub allocatable: Amounts<'a>,
     /// `Ready` among them.
     pub conditions: Vec<Condition<'a>>,
@@ -60,12 +60,12 @@ pub struct ConfigMap<'a> {
     /// Name and labels.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What it holds.
+    /// Its data.
     #[serde(default)]
     data: Option<ConfigData<'a>>,
 }
 
-/// What a ConfigMap holds; other keys are skipped.
+/// The data of a ConfigMap; other keys are skipped.
 #[derive(Debug, Clone, Deserialize)]
 struct ConfigData<'a> {
     #[serde(default, borrow)]
@@ -73,7 +73,7 @@ struct ConfigData<'a> {
 }
 
 impl ConfigMap<'_> {
-    /// Name and text of the catalogue that it holds, if it is meant to hold one.
+    /// Name and text of the catalogue in it, if it is labelled as one.
     pub fn catalog(&self) -> Option<(&str, &str)> {
         let name = self.metadata.labels.get(millpond_api::catalog::config_map::LABEL)?;
         Some((name, self.data.as_ref().map_or("", |data| &*data.catalog)))
@@ -89,10 +89,10 @@ pub struct PriorityClass<'a> {
     pub metadata: Metadata<'a>,
     /// How important.
     pub value: i32,
-    /// Whether it holds for pods that name none.
+    /// Whether it applies to pods that name no class.
     #[serde(default)]
     pub global_default: bool,
-    /// Whether its pods may push out others.
+    /// Whether its pods may preempt others.
     #[serde(default)]
     pub preemption_policy: Option<PreemptionPolicy>,
 }
@@ -103,9 +103,9 @@ pub struct DisruptionBudget<'a> {
     /// Name and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     pub spec: DisruptionBudgetSpec<'a>,
-    /// What is.
+    /// Observed state.
     #[serde(default)]
     pub status: DisruptionBudgetStatus,
 }
@@ -114,7 +114,7 @@ pub struct DisruptionBudget<'a> {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DisruptionBudgetSpec<'a> {
-    /// Which pods; none where nothing is said.
+    /// The pods that it covers; `None` if the field is missing.
     #[serde(borrow)]
     pub selector: Option<LabelSelector<'a>>,
     /// Healthy pods that must stay.
@@ -141,7 +141,7 @@ pub struct Workload<'a> {
     /// Name and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     pub spec: WorkloadSpec<'a>,
 }
 
@@ -149,10 +149,10 @@ pub struct Workload<'a> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadSpec<'a> {
-    /// Its pods.
+    /// The template of its pods.
     #[serde(borrow)]
     pub template: PodTemplate<'a>,
-    /// Which pods are its own.
+    /// The selector of its pods.
     #[serde(default)]
     pub selector: Option<LabelSelector<'a>>,
     /// How many.
@@ -161,7 +161,7 @@ pub struct WorkloadSpec<'a> {
     /// How many of a Job at once.
     #[serde(default)]
     pub parallelism: Option<u32>,
-    /// How many of a Job at all.
+    /// The number of completions of a Job.
     #[serde(default)]
     pub completions: Option<u32>,
     /// Whether a Job waits.
@@ -178,29 +178,29 @@ pub struct ClaimOfSet<'a> {
     /// Its name.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: super::storage::ClaimSpec<'a>,
 }
 
-/// A PodTemplate: what pods are made from, by itself.
+/// A PodTemplate object.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StoredTemplate<'a> {
     /// Name and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// Its pods.
+    /// The template of its pods.
     #[serde(default)]
     pub template: PodTemplate<'a>,
 }
 
-/// A LimitRange: what pods of a namespace may ask for, and what they ask for if they say nothing.
+/// A LimitRange: bounds and defaults for the requests of pods in a namespace.
 #[derive(Debug, Clone, Deserialize)]
 pub struct LimitRange<'a> {
     /// Name and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: LimitRangeSpec<'a>,
 }
@@ -209,21 +209,21 @@ pub struct LimitRange<'a> {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct LimitRangeSpec<'a> {
-    /// About each kind of thing.
+    /// The limits by type of object.
     #[serde(borrow)]
     pub limits: Vec<LimitRangeItem<'a>>,
 }
 
-/// What a LimitRange says about containers, pods or claims.
+/// The limits for containers, pods or claims.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LimitRangeItem<'a> {
     /// `Container`, `Pod` or `PersistentVolumeClaim`.
     #[serde(rename = "type", borrow)]
     pub kind: Text<'a>,
-    /// At most.
+    /// Maximum.
     pub max: Amounts<'a>,
-    /// At least.
+    /// Minimum.
     pub min: Amounts<'a>,
     /// Limits of those that have none.
     pub default: Amounts<'a>,

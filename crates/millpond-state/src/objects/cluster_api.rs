@@ -8,7 +8,7 @@ use super::{Kind, Known};
 
 /// The group of Cluster API's own kinds.
 pub(super) const GROUP: &str = millpond_api::capi::GROUP;
-/// What the groups of infrastructure providers end with.
+/// Suffix of the API groups of infrastructure providers.
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 /// The group of bootstrap providers.
 pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
@@ -26,7 +26,7 @@ pub enum ApiKind {
     Machine,
     /// A cluster: may be paused.
     Cluster,
-    /// What machines are: of whichever infrastructure.
+    /// Infrastructure machine templates of any provider.
     MachineTemplate,
     /// How machines start: of whichever bootstrap provider.
     ConfigTemplate,
@@ -40,16 +40,16 @@ pub struct Raw {
     pub kind: String,
     /// Name, labels and so on.
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: Value,
-    /// What is.
+    /// Observed state.
     #[serde(default)]
     pub status: Value,
 }
 
-/// What is known of other kinds of Cluster API and its providers: templates by how their names end, and that all others
-/// have nothing to do with planning.
+/// Recognizes further kinds of Cluster API and its providers: templates by the suffix of their names; all others are
+/// irrelevant to planning.
 pub(super) fn look_up(group: &str, name: &str) -> Option<Known> {
     let of_infrastructure =
         group.strip_suffix(INFRASTRUCTURE).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));

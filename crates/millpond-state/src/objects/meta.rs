@@ -14,11 +14,11 @@ pub struct Metadata<'a> {
     /// Its name.
     #[serde(borrow)]
     pub name: Text<'a>,
-    /// What names made by the server begin with.
+    /// Prefix of a name that the server generates.
     pub generate_name: Text<'a>,
     /// Its namespace.
     pub namespace: Text<'a>,
-    /// Its identity.
+    /// Its uid.
     pub uid: Text<'a>,
     /// Changes with every write.
     pub resource_version: Text<'a>,
@@ -26,7 +26,7 @@ pub struct Metadata<'a> {
     pub labels: Pairs<'a>,
     /// Annotations that mean something here.
     pub annotations: Annotations<'a>,
-    /// What it belongs to.
+    /// Its owners.
     pub owner_references: Vec<Owner<'a>>,
     /// When it was made.
     pub creation_timestamp: Option<Time>,
@@ -40,13 +40,13 @@ impl<'a> Metadata<'a> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
-    /// Its namespace, `default` where none is said.
+    /// Its namespace; `default` if none is given.
     pub fn namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
     }
 }
 
-/// What an object belongs to.
+/// A reference to an owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Owner<'a> {
@@ -57,7 +57,7 @@ pub struct Owner<'a> {
     pub name: Text<'a>,
     /// Its identity.
     pub uid: Text<'a>,
-    /// Whether it looks after the object.
+    /// Whether the owner is the managing controller.
     pub controller: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct Expression<'a> {
     pub key: Text<'a>,
     /// How to compare.
     pub operator: Operator,
-    /// What to compare with.
+    /// The values to compare with.
     #[serde(default)]
     pub values: Vec<Text<'a>>,
 }
@@ -98,10 +98,10 @@ pub struct NodeSelector<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeTerm<'a> {
-    /// On its labels.
+    /// Requirements on labels.
     #[serde(borrow)]
     pub match_expressions: Vec<Expression<'a>>,
-    /// On its fields: `metadata.name`.
+    /// Requirements on fields: `metadata.name`.
     pub match_fields: Vec<Expression<'a>>,
 }
 
@@ -114,7 +114,7 @@ pub struct Taint<'a> {
     /// Its value.
     #[serde(default)]
     pub value: Text<'a>,
-    /// What it does.
+    /// Its effect.
     pub effect: TaintEffect,
 }
 

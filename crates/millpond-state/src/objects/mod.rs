@@ -1,6 +1,6 @@
 //! Kubernetes objects, reduced to the fields that planning needs, deserialized without copying.
 //!
-//! These are not the full kinds: a field that is not here is skipped by the reader. Kinds that other crates use as
+//! These types contain only the fields that planning needs; the reader skips others. Kinds that other crates use as
 //! well (NodePool, NodeClaim, NodeClass, NodeOverlay, CapacityBuffer, ScalingConstraint) are in `millpond-api`.
 
 pub mod advisor;
@@ -40,7 +40,7 @@ pub enum Kind {
     PersistentVolumeClaim,
     /// A class of volumes.
     StorageClass,
-    /// What drivers can attach to a node.
+    /// Volume drivers of a node and their limits.
     CsiNode,
     /// A priority by name.
     PriorityClass,
@@ -56,9 +56,9 @@ pub enum Kind {
     StatefulSet,
     /// Pods that end.
     Job,
-    /// What pods are made from, by itself.
+    /// A stored pod template.
     PodTemplate,
-    /// What containers of a namespace ask for that say nothing.
+    /// Default requests of containers in a namespace.
     LimitRange,
     /// Room that is kept free for pods.
     CapacityBuffer,
@@ -74,7 +74,7 @@ pub enum Kind {
     ScalingConstraint,
     /// A catalogue of instance types, in some.
     ConfigMap,
-    /// Machines of Cluster API, and what says how many there are and what they are.
+    /// Machines of Cluster API, and what sets their number and their template.
     ClusterApi(ApiKind),
 }
 
@@ -192,14 +192,14 @@ const IRRELEVANT: [&str; 49] = [
     "VolumeSnapshotClass",
 ];
 
-/// What is known of a kind by its name.
+/// What a kind's name means to the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// Planning looks at it.
     Used(Kind),
-    /// It has nothing to do with planning.
+    /// It is irrelevant to planning.
     Irrelevant,
-    /// Never heard of; a kind of a like name, if there is one.
+    /// It is unknown; with the most similar known kind, if any.
     Unknown(Option<&'static str>),
 }
 
@@ -239,7 +239,7 @@ pub enum Object<'a> {
     PersistentVolumeClaim(PersistentVolumeClaim<'a>),
     /// A class of volumes.
     StorageClass(StorageClass<'a>),
-    /// What drivers can attach to a node.
+    /// Volume drivers of a node and their limits.
     CsiNode(CsiNode<'a>),
     /// A priority by name.
     PriorityClass(PriorityClass<'a>),
@@ -247,9 +247,9 @@ pub enum Object<'a> {
     PodDisruptionBudget(DisruptionBudget<'a>),
     /// A DaemonSet, ReplicaSet, Deployment, StatefulSet or Job.
     Workload(Kind, Box<Workload<'a>>),
-    /// What pods are made from, by itself.
+    /// A stored pod template.
     PodTemplate(Box<StoredTemplate<'a>>),
-    /// What containers of a namespace ask for that say nothing.
+    /// Default requests of containers in a namespace.
     LimitRange(LimitRange<'a>),
     /// Room that is kept free for pods.
     CapacityBuffer(Box<CapacityBuffer>),
@@ -265,7 +265,7 @@ pub enum Object<'a> {
     ScalingConstraint(Box<ScalingConstraint>),
     /// A catalogue of instance types, in some.
     ConfigMap(ConfigMap<'a>),
-    /// Machines of Cluster API, and what says how many there are and what they are.
+    /// Machines of Cluster API, and what sets their number and their template.
     ClusterApi(ApiKind, Box<Raw>),
 }
 

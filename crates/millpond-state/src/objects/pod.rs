@@ -14,9 +14,9 @@ pub struct Pod<'a> {
     /// Name, labels and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     pub spec: PodSpec<'a>,
-    /// What is.
+    /// Observed state.
     #[serde(default)]
     pub status: PodStatus<'a>,
 }
@@ -28,28 +28,28 @@ pub struct PodTemplate<'a> {
     /// Labels and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     pub spec: PodSpec<'a>,
 }
 
-/// What a pod asks for.
+/// The spec of a pod.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec<'a> {
-    /// Where it runs.
+    /// The node that it is bound to.
     #[serde(borrow)]
     pub node_name: Text<'a>,
-    /// Its scheduler.
+    /// The scheduler that it names.
     pub scheduler_name: Text<'a>,
     /// How important it is.
     pub priority: Option<i32>,
     /// The same by name.
     pub priority_class_name: Text<'a>,
-    /// Whether it may push out others.
+    /// Whether it may preempt other pods.
     pub preemption_policy: Option<PreemptionPolicy>,
     /// Labels that its node must have.
     pub node_selector: Pairs<'a>,
-    /// What it wants near, and not.
+    /// Its affinity.
     pub affinity: Affinity<'a>,
     /// Taints that it tolerates.
     pub tolerations: Vec<Toleration<'a>>,
@@ -57,17 +57,17 @@ pub struct PodSpec<'a> {
     pub topology_spread_constraints: Vec<SpreadConstraint<'a>>,
     /// Its containers.
     pub containers: Vec<Container<'a>>,
-    /// Those that run before.
+    /// Its init containers.
     pub init_containers: Vec<Container<'a>>,
-    /// What running it costs by itself.
+    /// The overhead of its runtime class.
     pub overhead: Amounts<'a>,
     /// Resources of the pod as a whole.
     pub resources: ResourceRequirements<'a>,
     /// Its volumes.
     pub volumes: Vec<Volume<'a>>,
-    /// Whether it shares the network of its host.
+    /// Whether it uses the network of its host.
     pub host_network: bool,
-    /// What it waits for.
+    /// Its scheduling gates.
     pub scheduling_gates: Vec<SchedulingGate<'a>>,
     /// Devices that it asks for.
     pub resource_claims: Vec<ResourceClaim<'a>>,
@@ -76,9 +76,9 @@ pub struct PodSpec<'a> {
 /// Whether a pod may push out others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 pub enum PreemptionPolicy {
-    /// Those of lower priority.
+    /// It may preempt pods of lower priority.
     PreemptLowerPriority,
-    /// None.
+    /// It preempts no pods.
     Never,
 }
 
@@ -86,12 +86,12 @@ pub enum PreemptionPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaim<'a> {
-    /// What containers call it.
+    /// The name that containers use.
     #[serde(borrow)]
     pub name: Text<'a>,
 }
 
-/// What a pod waits for before it is placed.
+/// A gate that keeps a pod from being scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct SchedulingGate<'a> {
@@ -107,7 +107,7 @@ pub struct Container<'a> {
     /// Its name.
     #[serde(borrow)]
     pub name: Text<'a>,
-    /// What it asks for.
+    /// Its requests and limits.
     pub resources: ResourceRequirements<'a>,
     /// Its ports.
     pub ports: Vec<Port<'a>>,
@@ -115,14 +115,14 @@ pub struct Container<'a> {
     pub restart_policy: Text<'a>,
 }
 
-/// What a container asks for.
+/// The requests and limits of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ResourceRequirements<'a> {
-    /// At least.
+    /// Requests.
     #[serde(borrow)]
     pub requests: Amounts<'a>,
-    /// At most.
+    /// Limits.
     pub limits: Amounts<'a>,
 }
 
@@ -130,9 +130,9 @@ pub struct ResourceRequirements<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Port<'a> {
-    /// Of the container.
+    /// Port of the container.
     pub container_port: u16,
-    /// Of the host.
+    /// Port of the host.
     pub host_port: u16,
     /// The address of the host.
     #[serde(rename = "hostIP", borrow)]
@@ -162,7 +162,7 @@ pub struct Toleration<'a> {
     pub key: Text<'a>,
     /// How to compare.
     pub operator: Option<TolerationOperator>,
-    /// What to compare with.
+    /// The value to compare with.
     pub value: Text<'a>,
     /// The effect; all where none is said.
     #[serde(deserialize_with = "effect")]
@@ -187,7 +187,7 @@ fn effect<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Ta
 pub enum TolerationOperator {
     /// Any value.
     Exists,
-    /// This value.
+    /// Taints with this value.
     Equal,
     /// A whole number above.
     Gt,
@@ -195,7 +195,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-/// What a pod wants near, and not.
+/// Affinity to nodes and to other pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity<'a> {
@@ -208,7 +208,7 @@ pub struct Affinity<'a> {
     pub pod_anti_affinity: PodAffinity<'a>,
 }
 
-/// Which nodes a pod wants.
+/// Affinity to nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeAffinity<'a> {
@@ -220,7 +220,7 @@ pub struct NodeAffinity<'a> {
     pub preferred: Vec<PreferredNodeTerm<'a>>,
 }
 
-/// Which nodes would be better.
+/// A preferred node selector term.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 pub struct PreferredNodeTerm<'a> {
     /// How much.
@@ -230,7 +230,7 @@ pub struct PreferredNodeTerm<'a> {
     pub preference: NodeTerm<'a>,
 }
 
-/// Which pods a pod wants near, or not.
+/// Affinity or anti-affinity to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct PodAffinity<'a> {
@@ -242,7 +242,7 @@ pub struct PodAffinity<'a> {
     pub preferred: Vec<PreferredPodTerm<'a>>,
 }
 
-/// Which pods would be better.
+/// A preferred pod affinity term.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreferredPodTerm<'a> {
@@ -253,18 +253,18 @@ pub struct PreferredPodTerm<'a> {
     pub pod_affinity_term: PodAffinityTerm<'a>,
 }
 
-/// Which pods are meant, and what near means.
+/// A pod affinity term.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm<'a> {
-    /// The label whose equal values mean near.
+    /// The topology key: nodes with an equal value of this label are near each other.
     #[serde(borrow)]
     pub topology_key: Text<'a>,
-    /// Which pods.
+    /// Selector of the pods.
     pub label_selector: Option<LabelSelector<'a>>,
-    /// Of which namespaces.
+    /// Namespaces of the pods.
     pub namespaces: Vec<Text<'a>>,
-    /// And of those with such labels.
+    /// Selector of further namespaces.
     pub namespace_selector: Option<LabelSelector<'a>>,
     /// Labels in which they are like this pod.
     pub match_label_keys: Vec<Text<'a>>,
@@ -285,7 +285,7 @@ pub struct SpreadConstraint<'a> {
     pub min_domains: Option<i32>,
     /// Must or should.
     pub when_unsatisfiable: Option<WhenUnsatisfiable>,
-    /// Which pods are counted.
+    /// Selector of the pods that count.
     pub label_selector: Option<LabelSelector<'a>>,
     /// Labels in which they are like this pod.
     pub match_label_keys: Vec<Text<'a>>,
@@ -307,9 +307,9 @@ pub enum WhenUnsatisfiable {
 /// Whether nodes that a pod could not use count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 pub enum InclusionPolicy {
-    /// They do not.
+    /// Only matching nodes count.
     Honor,
-    /// They do.
+    /// All nodes count.
     Ignore,
 }
 
@@ -339,21 +339,21 @@ pub struct ClaimVolume<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EphemeralVolume<'a> {
-    /// What it is made from.
+    /// The template of the claim.
     #[serde(borrow)]
     pub volume_claim_template: ClaimTemplate<'a>,
 }
 
-/// What a claim is made from.
+/// The template of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ClaimTemplate<'a> {
-    /// What is asked for.
+    /// Desired state.
     #[serde(borrow)]
     pub spec: ClaimSpec<'a>,
 }
 
-/// What became of a pod.
+/// The status of a pod.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus<'a> {
@@ -368,23 +368,23 @@ pub struct PodStatus<'a> {
     pub conditions: Vec<Condition<'a>>,
     /// Its containers.
     pub container_statuses: Vec<ContainerStatus<'a>>,
-    /// Those that run before.
+    /// Its init containers.
     pub init_container_statuses: Vec<ContainerStatus<'a>>,
-    /// What the pod as a whole has now.
+    /// The resources that the pod as a whole has now.
     pub resources: Option<ResourceRequirements<'a>>,
-    /// What the pod as a whole was given.
+    /// The resources that the pod as a whole was allocated.
     pub allocated_resources: Amounts<'a>,
 }
 
-/// What became of a container.
+/// The status of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus<'a> {
     /// Its name.
     #[serde(borrow)]
     pub name: Text<'a>,
-    /// What it has now.
+    /// The resources that it has now.
     pub resources: Option<ResourceRequirements<'a>>,
-    /// What it was given.
+    /// The resources that it was allocated.
     pub allocated_resources: Amounts<'a>,
 }

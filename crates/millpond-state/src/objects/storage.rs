@@ -11,7 +11,7 @@ pub struct PersistentVolume<'a> {
     /// Name, labels and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What it is.
+    /// Desired state.
     #[serde(default)]
     pub spec: VolumeSpec<'a>,
 }
@@ -20,7 +20,7 @@ pub struct PersistentVolume<'a> {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeSpec<'a> {
-    /// From where it can be reached.
+    /// The nodes that can reach it.
     #[serde(borrow)]
     pub node_affinity: VolumeAffinity<'a>,
     /// The driver that attaches it.
@@ -31,11 +31,11 @@ pub struct VolumeSpec<'a> {
     pub claim_ref: Option<Bound>,
 }
 
-/// That some claim has a volume.
+/// A reference to the bound claim, of which only the existence matters.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Bound {}
 
-/// From where a volume can be reached.
+/// The nodes that can reach a volume.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct VolumeAffinity<'a> {
@@ -59,7 +59,7 @@ pub struct PersistentVolumeClaim<'a> {
     /// Name, labels and so on.
     #[serde(borrow)]
     pub metadata: Metadata<'a>,
-    /// What is asked for.
+    /// Desired state.
     #[serde(default)]
     pub spec: ClaimSpec<'a>,
 }
@@ -73,7 +73,7 @@ pub struct ClaimSpec<'a> {
     pub storage_class_name: Option<Text<'a>>,
     /// The volume that it is bound to.
     pub volume_name: Text<'a>,
-    /// How it may be used.
+    /// Its access modes.
     pub access_modes: Vec<Text<'a>>,
 }
 
@@ -98,7 +98,7 @@ pub struct StorageClass<'a> {
 /// When a volume is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 pub enum BindingMode {
-    /// At once.
+    /// As soon as the claim exists.
     Immediate,
     /// When a pod that uses it is placed.
     WaitForFirstConsumer,
@@ -108,7 +108,7 @@ pub enum BindingMode {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyTerm<'a> {
-    /// All must hold.
+    /// Requirements that must all hold.
     #[serde(borrow)]
     pub match_label_expressions: Vec<TopologyRequirement<'a>>,
 }
@@ -150,7 +150,7 @@ pub struct CsiDriver<'a> {
     /// Its name.
     #[serde(borrow)]
     pub name: Text<'a>,
-    /// What it can attach.
+    /// Its limit on attached volumes.
     #[serde(default)]
     pub allocatable: Option<VolumeCount>,
 }

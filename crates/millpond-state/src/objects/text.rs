@@ -94,11 +94,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-/// Those annotations that mean something here; the others, which may be long, are skipped.
+/// The annotations that planning uses; others, which may be long, are skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Annotations<'a>(pub Vec<(&'static str, Text<'a>)>);
 
-/// On a workload of a saved cluster: its pods are those that were saved with it, and none is to be made up.
+/// On a workload of a saved cluster: its pods were saved with it, so the reader creates none.
 pub const PODS_LISTED: &str = "millpond.dev/pods-listed";
 
 /// Annotations that mean something here.

@@ -9,7 +9,7 @@ use super::{Places, Reader, json};
 use crate::objects::advisor::{Request, Snapshot};
 use crate::objects::{Kind, Object};
 
-/// What a document without a kind is.
+/// The kind of a document that names none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `{constraint, snapshot}`.
@@ -39,7 +39,7 @@ impl Reader {
             Ok((request, prefix)) => {
                 self.advisor(request, prefix, &mut |field, here| tree().is_some_and(|tree| here(&tree, field)));
             }
-            // Said once more, with its place.
+            // Parse again to report the error with its position.
             Err(_) => return tree().is_some_and(|tree| self.kindless_tree(&tree)),
         }
         true
@@ -76,7 +76,7 @@ impl Reader {
         let objects = objects.map(|(place, object)| (format!("{prefix}{place}"), object));
         for (place, object) in constraint.into_iter().chain(objects) {
             self.take(&object, None, &mut |reader, invalid| {
-                // In these, metadata and spec stand side by side.
+                // In these documents, fields of metadata and spec are on the same level.
                 let flat = invalid.field.strip_prefix("spec.").or_else(|| invalid.field.strip_prefix("metadata."));
                 let inner = if place == "constraint" { &invalid.field } else { flat.unwrap_or(&invalid.field) };
                 let field = format!("{place}.{inner}");

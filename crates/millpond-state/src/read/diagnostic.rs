@@ -13,13 +13,13 @@ const LIMIT_PROBLEM: usize = 600;
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It does no harm, but is probably not what was meant.
+    /// It is harmless, but probably a mistake.
     Warning,
     /// It cannot be used.
     Error,
 }
 
-/// Something about a file.
+/// A message about a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostic {
     /// How bad it is.
@@ -34,9 +34,9 @@ pub struct Diagnostic {
     pub object: Option<String>,
     /// The field: `spec.limits.cpu`.
     pub field: Option<String>,
-    /// What stands there; a part of it where it is long.
+    /// The offending text, shortened if it is long.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 

@@ -99,7 +99,7 @@ static TYPES: LazyLock<HashMap<&'static str, Fields>> = LazyLock::new(|| {
     lines.map(|(name, list)| (name, fields(list))).collect()
 });
 
-/// The line of the table for a kind; none for kinds that people do not write.
+/// The line of the table for a kind; `None` for kinds that users do not write.
 fn type_of(kind: Kind) -> Option<&'static str> {
     Some(match kind {
         Kind::Pod => "Pod",

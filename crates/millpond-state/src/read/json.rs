@@ -9,7 +9,7 @@ use super::tree::{Key, Position, Scalar, Tree, Value, refuse_twice};
 use super::yaml::{Broken, LIMIT_DEPTH};
 use crate::objects::text::Text;
 
-/// What a document says about itself, and its entries if it is a list.
+/// The type of a document, and its entries if it is a list.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Envelope<'a> {
@@ -54,7 +54,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Document<'_>>, Broken> {
     }
 }
 
-/// What a text that begins at a place is not.
+/// Converts an error of the JSON parser, with its position in the whole file.
 pub(crate) fn broken(error: &serde_json::Error, text: &str, start: Position) -> Broken {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
     let of_error = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
@@ -190,7 +190,7 @@ impl<'a> Scanner<'a> {
         serde_json::from_str(quoted).ok().map(Cow::Owned)
     }
 
-    /// The next key of a map whose brace was passed, and its colon; none at the end of the map.
+    /// The next key of a map whose opening brace was consumed, with its colon; `None` at the end of the map.
     fn next_key(&mut self) -> Result<Option<Cow<'a, str>>, Broken> {
         self.skip_space();
         if self.peek() == Some(b',') {

@@ -37,14 +37,14 @@ pub const LIMIT_BYTES: usize = 1 << 30;
 /// The most warnings and errors that are kept of each kind; a broken export has one per pod.
 const LIMIT_DIAGNOSTICS: usize = 100;
 
-/// What was read.
+/// The result of reading.
 #[derive(Debug)]
 pub struct Reading {
-    /// All objects without a mistake.
+    /// All valid objects.
     pub state: State,
-    /// What cannot be used.
+    /// Errors; the objects concerned are left out.
     pub errors: Vec<Diagnostic>,
-    /// What is probably not what was meant.
+    /// Probable mistakes.
     pub warnings: Vec<Diagnostic>,
     /// Errors and warnings beyond those that are kept.
     pub more: usize,
@@ -73,7 +73,7 @@ struct Found<'a> {
     kind: &'a str,
 }
 
-/// Kind and version of the list that an object stands in, where it says nothing itself.
+/// Kind and version of the list that contains an object, used if the object names none itself.
 #[derive(Clone, Copy, Default)]
 struct OfList<'a> {
     version: &'a str,
@@ -81,7 +81,7 @@ struct OfList<'a> {
 }
 
 impl Reader {
-    /// Nothing read yet.
+    /// Starts without objects.
     pub fn new() -> Self {
         Self::default()
     }
@@ -186,7 +186,7 @@ impl Reader {
             if read.is_by_hand() {
                 tree().iter().for_each(|tree| self.warn_of_fields(kind, tree));
             }
-            // Of these something may have to be said later.
+            // These kinds may need diagnostics that depend on other objects.
             let is_judged = matches!(
                 kind,
                 Kind::NodePool

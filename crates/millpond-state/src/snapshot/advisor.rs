@@ -24,7 +24,7 @@ use super::SnapshotBuilder;
 use super::pools::Catalogs;
 use crate::state::Origin;
 
-/// Pods of a node whose template says nothing of them: kubelet's own limit.
+/// Limit on the pods of a node whose template has none: the kubelet's default.
 const DEFAULT_PODS: i64 = 110;
 
 impl SnapshotBuilder<'_> {
@@ -91,7 +91,7 @@ impl SnapshotBuilder<'_> {
         let mut all = Requirements::new();
         let own = [(labels::NODE_POOL, pool.name.as_str()), (POOL_LABEL, &pool.name), (labels::REGION, &pool.region)];
         let given = pool.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        // What the pool is called and where it lies is not for its labels to say.
+        // Labels of a template cannot change the name of its pool or its placement.
         for (key, value) in given.filter(|(key, _)| !own.iter().any(|(own, _)| own == key)).chain(own) {
             let (key, value) = (self.snapshot.symbols.intern(key), self.snapshot.symbols.intern(value));
             all.add(key, Requirement::is(value), &self.snapshot.symbols);
@@ -143,7 +143,7 @@ impl SnapshotBuilder<'_> {
         if capacity.get(PODS) == 0 {
             capacity.set(PODS, DEFAULT_PODS);
         }
-        // No template speaks of disks; a pod that asks for some would else fit nowhere.
+        // Templates have no storage, and without it a pod that requests some would fit nowhere.
         if capacity.get(STORAGE) == 0 {
             let usual = catalog::overhead::default_storage_bytes(self.options.default_catalog().provider);
             capacity.set(STORAGE, i64::try_from(usual).unwrap_or(i64::MAX));

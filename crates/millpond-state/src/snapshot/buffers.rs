@@ -7,7 +7,7 @@ use super::pods::Classes;
 use super::workloads::LIMIT_INVENTED;
 use crate::state::is_active;
 
-/// What the names of such pods begin with.
+/// Prefix of the names of buffer pods.
 const PREFIX: &str = "capacity-buffer-";
 
 /// The name of one of the pods of a buffer.
@@ -21,7 +21,7 @@ pub fn buffer_of(pod: &str) -> Option<&str> {
 }
 
 impl SnapshotBuilder<'_> {
-    /// The pods that each buffer stands for.
+    /// Adds the pods of each buffer.
     pub(super) fn buffers(&mut self, classes: &mut Classes) {
         let state = self.state;
         let mut left = LIMIT_INVENTED;

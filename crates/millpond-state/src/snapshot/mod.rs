@@ -1,4 +1,4 @@
-//! All objects together as a snapshot: what each depends on in the others is decided here.
+//! Builds a snapshot of all objects. Dependencies between objects are resolved here.
 
 mod advisor;
 mod budgets;
@@ -28,7 +28,7 @@ use crate::groups::NodeGroups;
 use crate::read::{Severity, shorten_quoted};
 use crate::state::{Origin, Overlays, State};
 
-/// Something worth saying about what was taken.
+/// A remark about an object in the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// How bad.
@@ -51,14 +51,14 @@ impl fmt::Display for Note {
 /// A snapshot, and what is worth saying about it.
 #[derive(Debug, Clone)]
 pub struct Taken {
-    /// What the planner gets.
+    /// The snapshot.
     pub snapshot: Snapshot,
     /// In the order of the objects' names.
     pub notes: Vec<Note>,
 }
 
 impl State {
-    /// All of it as the planner's value. Equal states give equal snapshots, in whatever order their objects came.
+    /// Takes a snapshot. Equal states give equal snapshots, in whatever order their objects came.
     pub fn snapshot(&self, now: Seconds, options: &Options) -> Taken {
         let mut snapshot = self.tables.clone();
         snapshot.now = now;
@@ -100,7 +100,7 @@ impl State {
 struct SnapshotBuilder<'s> {
     state: &'s State,
     options: &'s Options,
-    /// Of the cluster; others are among the options.
+    /// Overlays among the objects; further ones are in the options.
     overlays: Arc<Overlays>,
     snapshot: Snapshot,
     notes: Vec<Note>,

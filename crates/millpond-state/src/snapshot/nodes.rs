@@ -30,10 +30,10 @@ const POOL_LABELS: [&str; 4] = [
     "cluster.x-k8s.io/deployment-name",
 ];
 
-/// Finds the claim of a node: the one whose machine it is, else the one that names it.
+/// Finds the claim of a node: the one with its provider id, else the one that names it.
 struct ClaimsByNode<'s> {
     state: &'s State,
-    /// By machine, and by the node that they name; computed on first use.
+    /// By provider id, and by node name; computed on first use.
     indices: OnceCell<[HashMap<&'s str, &'s NodeClaim, FixedState>; 2]>,
 }
 
@@ -61,7 +61,7 @@ impl<'s> ClaimsByNode<'s> {
 }
 
 impl SnapshotBuilder<'_> {
-    /// All nodes, and claims and machines whose node is not there yet, by name.
+    /// Adds all nodes, and claims and machines whose node has not registered, by name.
     pub(super) fn nodes(&mut self, catalogs: &Catalogs, members: &Members<'_>) {
         let state = self.state;
         let claims = ClaimsByNode::new(state);
@@ -138,7 +138,8 @@ impl SnapshotBuilder<'_> {
         node.do_not_disrupt |= entry.do_not_disrupt;
         let initialized = claim.and_then(|claim| true_condition(&claim.status.conditions, "Initialized"));
         let since = initialized.and_then(|condition| condition.last_transition_time).map(|time| time.0);
-        // One whose machine is on its way out is drained: it is none of the pool's nodes any more, and uses no budget.
+        // A node whose machine is being terminated is drained: it no longer counts as a node of the pool and uses no
+        // budget.
         let over = claim.is_some_and(|claim| true_condition(&claim.status.conditions, INSTANCE_TERMINATING).is_some());
         node.initialized = (!starting && !over).then(|| since.or(entry.ready_since).unwrap_or(entry.created));
         if let Some(claim) = claim {
@@ -147,10 +148,10 @@ impl SnapshotBuilder<'_> {
         node
     }
 
-    /// A claim whose node is not there yet: what was bought, as far as it is known.
+    /// The node of a claim that has not registered, with what the claim tells about it.
     fn claimed(&mut self, claim: &NodeClaim, catalogs: &Catalogs) -> Node {
         let mut known: Vec<(String, String)> = Vec::new();
-        // Of what is left open until the launch, the first is what was planned, and most likely comes.
+        // Of the values that are open until the launch, the first is the planned and most likely one.
         let planned = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
         for requirement in &claim.spec.requirements {
             let values = requirement.values.as_slice();
@@ -243,7 +244,7 @@ impl SnapshotBuilder<'_> {
         entry.taints.iter().any(|taint| self.snapshot.text(taint.key) == UNREGISTERED_TAINT)
     }
 
-    /// Whether a taint goes away by itself, or something takes it away when the node is ready.
+    /// Whether a taint is temporary: it goes away, or is removed, when the node is ready.
     fn is_startup(&self, taint: &Taint, claim: Option<&NodeClaim>, pool: Option<PoolId>) -> bool {
         let key = self.snapshot.text(taint.key);
         let same = |key: &str, other: &str, of: millpond_api::karpenter::TaintEffect| {
@@ -263,7 +264,7 @@ impl SnapshotBuilder<'_> {
         catalogs.named(name?).find(fits).map(|id| &self.snapshot.types[id.index()])
     }
 
-    /// What a node costs: the offering of its type in its zone; on-demand where nothing else is said.
+    /// The price of a node: its type's offering in its zone; on-demand if no capacity type is given.
     fn price(&self, node: &Node, catalogs: &Catalogs) -> Option<Nanos> {
         let of = self.find_type(node.instance_type, node.pool, catalogs)?;
         let bought = node.capacity_type.unwrap_or(CapacityType::OnDemand);
@@ -294,7 +295,7 @@ fn resources(amounts: &Amounts, snapshot: &mut Snapshot) -> Resources {
     amounts.iter().map(|(name, amount)| (snapshot.resources.intern(name), amount)).collect()
 }
 
-/// What only the claim knows.
+/// Adds what only the claim says about the node.
 fn add_claim(claim: &NodeClaim, node: &mut Node) {
     node.last_pod_event = claim.status.last_pod_event_time.map(|time| time.0);
     node.drifted = true_condition(&claim.status.conditions, "Drifted").map(|condition| {

@@ -10,7 +10,7 @@ use crate::groups::NodeGroups;
 /// How objects become a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The catalogue of pools whose node class says none; EC2 where none is given.
+    /// The catalogue of pools whose NodeClass names none; EC2's by default.
     pub catalog: Option<Arc<Catalog>>,
     /// Catalogues that node classes can name, before those that come with the binary.
     pub catalogs: Vec<Arc<Catalog>>,
@@ -18,13 +18,13 @@ pub struct Options {
     pub overlays: Vec<Overlay>,
     /// Where no pool is given, plan with one over the general families of the catalogue.
     pub default_pool: bool,
-    /// Nodes that no pool manages have a price too: that of the catalogue of pools whose node class says none.
+    /// Whether nodes without a pool get a price too, from the default catalogue.
     pub price_unmanaged: bool,
     /// Pods of workloads that have none yet: for files with a Deployment and no pods.
     pub expand_workloads: bool,
     /// Spread constraints of pods that have none, as kube-scheduler's configuration can say.
     pub default_spread: Vec<DefaultSpread>,
-    /// Schedulers besides the default one whose pods are planned for.
+    /// Further schedulers whose pods are planned for.
     pub schedulers: Vec<String>,
     /// Nodes of all pools together.
     pub limit_nodes: Option<u64>,
@@ -32,28 +32,28 @@ pub struct Options {
     pub limit_resources: Vec<(String, i64)>,
     /// Nano-dollars per hour of all pools together.
     pub limit_price: Option<u64>,
-    /// Which pools may be chosen.
+    /// The pools that may be used.
     pub pools_of: PoolsOf,
     /// Leave aside what node classes say is out of stock: for callers that know it better.
     pub ignore_stock: bool,
-    /// A pool whose node class is missing or is being deleted is not ready. Otherwise a catalogue stands in for a
-    /// missing class where there is no class at all: for files that leave it out.
+    /// A pool whose NodeClass is missing or being deleted is not ready. If false, a missing class is replaced by a
+    /// catalogue as long as there is no class at all: for files that leave classes out.
     pub require_classes: bool,
     /// How node groups of Cluster API become pools.
     pub node_groups: NodeGroups,
-    /// What the snapshot was taken from; a count of changes where none is given.
+    /// The revision of the snapshot; by default a count of changes.
     pub revision: Option<String>,
 }
 
-/// Which pools may be chosen.
+/// The pools that may be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum PoolsOf {
-    /// All that there are.
+    /// All pools.
     #[default]
     Everyone,
     /// NodePools.
     NodePools,
-    /// Those of one ScalingConstraint.
+    /// The pools of one ScalingConstraint.
     Constraint {
         /// Its namespace.
         namespace: String,
@@ -88,7 +88,7 @@ pub struct DefaultSpread {
 }
 
 impl DefaultSpread {
-    /// What kube-scheduler has when its configuration says nothing.
+    /// kube-scheduler's defaults without configuration.
     pub fn system() -> Vec<Self> {
         let soft = |key: &str, max_skew| Self { key: key.to_owned(), max_skew, hard: false };
         vec![soft("kubernetes.io/hostname", 3), soft("topology.kubernetes.io/zone", 5)]
@@ -103,7 +103,7 @@ impl Options {
         own.chain(default).map(|catalog| &**catalog).next().or_else(|| built_in(name))
     }
 
-    /// The catalogue of pools whose node class says none.
+    /// The catalogue of pools whose NodeClass names none.
     pub(super) fn default_catalog(&self) -> &Catalog {
         let shipped = || built_in("aws").expect("it comes with the binary");
         self.catalog.as_deref().unwrap_or_else(shipped)

@@ -72,7 +72,8 @@ impl SnapshotBuilder<'_> {
             self.snapshot.pods.push(Pod { name: name.into(), class, node, state, created, started });
         }
         if lost > 0 {
-            self.warn(None, format!("{lost} pods run on nodes that are not here; they are left out"));
+            let pods = if lost == 1 { "1 pod is".to_owned() } else { format!("{lost} pods are") };
+            self.warn(None, format!("{pods} left out because of nodes that are missing"));
         }
         self.buffers(&mut classes);
         self.daemons(&mut classes);

@@ -33,7 +33,7 @@ pub(super) struct Catalogs {
     lowered: Vec<(usize, Arc<Lowered>)>,
     /// Other types by name, those of the first pools first.
     named: HashMap<Symbol, Vec<TypeId>>,
-    /// Volumes that can be attached to nodes of a type, where that is known.
+    /// Limit on the volumes attached to nodes of a type, where it is known.
     pub(super) most_volumes: HashMap<TypeId, i64>,
 }
 
@@ -52,7 +52,7 @@ impl Catalogs {
     }
 }
 
-/// What the template of a pool says about labels. A pool that contradicts itself is refused.
+/// The label requirements of a pool's template. A contradiction is an error.
 pub(crate) fn requirements(pool: &NodePool, tables: &mut Snapshot) -> Result<Requirements, Invalid> {
     const FIELD: &str = "spec.template.spec.requirements";
     let mut all = Requirements::new();
@@ -190,7 +190,7 @@ impl SnapshotBuilder<'_> {
     fn pool(&mut self, pool: &NodePool, origin: Option<&Origin>, catalogs: &mut Catalogs) {
         let source = self.source(pool, origin);
         let types = self.types(&source, catalogs);
-        // It was checked when it was applied; the tables may since have grown, and only that.
+        // The pool was checked when it was applied, and the tables only grow.
         let requirements = requirements(pool, &mut self.snapshot).unwrap_or_default();
         let lowered = Pool {
             name: pool.metadata.name.clone(),
@@ -319,7 +319,7 @@ impl<'s> SnapshotBuilder<'s> {
         leaves.then(|| format!("its node class `{}` is being deleted", class.metadata.name))
     }
 
-    /// What a class says is out of stock at this moment.
+    /// The offerings that a class reports as out of stock now.
     fn missing(&self, class: &NodeClass) -> Vec<UnavailableOffering> {
         if self.options.ignore_stock {
             return Vec::new();
@@ -382,7 +382,7 @@ impl<'s> SnapshotBuilder<'s> {
         source.not_ready = Some(reason);
     }
 
-    /// What is wrong with the names of overlays in a class, if something is.
+    /// The problem with the overlay names of a class, if any.
     fn unknown_overlay(&self, class: &NodeClass) -> Option<String> {
         let own = self.options.overlays.iter().map(|overlay| overlay.name.as_str());
         let known = own.chain(self.state.overlays.keys().map(|name| &**name));
@@ -448,7 +448,7 @@ impl State {
         (kind, class)
     }
 
-    /// The catalogue of a pool's node class; none if it names one that is not there.
+    /// The catalogue of a pool's NodeClass; `None` if the class does not exist.
     pub(crate) fn catalog_of<'c>(&'c self, pool: &NodePool, options: &'c Options) -> Option<&'c Catalog> {
         let (kind, class) = self.class_of(pool);
         if let Some(class) = class.filter(|class| has_own_catalog(class)) {
@@ -486,7 +486,7 @@ fn not_ready(pool: &NodePool) -> Option<String> {
     if pool.metadata.deletion_timestamp.is_some() {
         return Some("it is being deleted".to_owned());
     }
-    // A class that is not ready says so itself, with its reason.
+    // A class that is not ready gives the reason itself.
     let failed = |kind: &str| {
         pool.status.conditions.iter().find(|condition| condition.kind == kind && condition.status == "False")
     };

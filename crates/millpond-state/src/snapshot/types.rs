@@ -12,14 +12,14 @@ use millpond_plan::model::{
 use millpond_plan::requirement::{Requirement, Requirements};
 use millpond_plan::symbol::Symbol;
 
-/// What a list of types depends on.
+/// The inputs of a list of types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypesKey {
     pub(super) catalog: String,
     pub(super) kubelet: Kubelet,
-    /// Names of overlays; none for all of them.
+    /// Names of overlays; `None` for all of them.
     pub(super) overlays: Option<Vec<String>>,
-    /// What is out of stock, by type, zone and capacity type.
+    /// Offerings that are out of stock, by type, zone and capacity type.
     pub(super) missing: Vec<UnavailableOffering>,
     /// Labels of the pool that overlays ask for.
     pub(super) labels: LabelValues,
@@ -36,7 +36,7 @@ pub(crate) struct Lowered {
 }
 
 impl Lowered {
-    /// Of a catalogue with overlays on top. The tables learn its words.
+    /// Builds the list from a catalogue and its overlays. Adds their texts to the tables.
     pub(super) fn new(key: TypesKey, catalog: &Catalog, tables: &mut Snapshot) -> Self {
         let before = tables.well_known.clone();
         add(catalog, &key.kubelet, tables);

@@ -9,7 +9,7 @@ use super::SnapshotBuilder;
 use super::pools::Catalogs;
 use crate::state::{ClaimEntry, ClaimRef, PodEntry, PodPhase, StorageClassEntry};
 
-/// What the resource begins with that counts the volumes which a driver can attach.
+/// Prefix of the resource that counts the volumes attached by a driver.
 const ATTACHABLE: &str = "attachable-volumes-csi-";
 
 /// The volume limit of nodes without one. Above any number of volumes on a node, and small enough to be summed up over
@@ -32,9 +32,9 @@ const MIGRATED: [(&str, &str); 6] = [
 /// Pods that hold a claim which only one pod may use, by namespace and claim.
 pub(super) type Users<'s> = HashMap<(&'s str, &'s str), &'s str>;
 
-/// What a claim asks of a node.
+/// What a claim requires of a node.
 struct Wanted {
-    /// Alternatives of which one must hold; none if any node will do.
+    /// Alternatives of which one must hold; empty if any node will do.
     terms: Vec<Requirements>,
     driver: Option<Box<str>>,
 }
@@ -138,7 +138,7 @@ impl SnapshotBuilder<'_> {
         Ok(Wanted { terms, driver: None })
     }
 
-    /// What nodes and types can attach of what pods ask for.
+    /// Limits on attached volumes of nodes and types, for the drivers that pods use.
     pub(super) fn attach_limits(&mut self, catalogs: &Catalogs) {
         let state = self.state;
         let snapshot = &mut self.snapshot;

@@ -1,4 +1,4 @@
-//! How many pods a CapacityBuffer stands for, and what they are like.
+//! The number and properties of the pods that a CapacityBuffer reserves capacity for.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ const SCALABLE: [Kind; 3] = [Kind::Deployment, Kind::ReplicaSet, Kind::StatefulS
 /// Why it cannot be said what a buffer is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
-    /// It does not say it.
+    /// It has no reference.
     #[error("neither `podTemplateRef` nor `scalableRef` is set")]
     NoReference,
-    /// It names a PodTemplate that is not there.
+    /// It refers to a PodTemplate that does not exist.
     #[error("there is no PodTemplate `{0}` in its namespace")]
     NoTemplate(String),
-    /// It names a workload that is not there.
+    /// It refers to a workload that does not exist.
     #[error("there is no {kind} `{name}` in its namespace")]
     NoWorkload {
-        /// What it should be.
+        /// Kind of the workload.
         kind: String,
         /// Its name.
         name: String,
     },
-    /// It names something that is nothing of which pods are made.
+    /// It refers to a kind that creates no pods.
     #[error("`{0}` is none of the kinds that a buffer can be for: Deployment, ReplicaSet and StatefulSet of `apps`")]
     Unsupported(String),
 }
@@ -43,13 +43,13 @@ pub(crate) struct Purpose<'s> {
 }
 
 impl State {
-    /// How many pods a buffer stands for. Nothing if there is no such buffer, or another provisioner fills it.
+    /// How many pods a buffer reserves capacity for; `None` if it does not exist, or another provisioner fills it.
     pub fn buffer(&self, namespace: &str, name: &str) -> Option<Result<u32, Unresolved>> {
         let (buffer, _) = self.buffers.get(namespace)?.get(name)?;
         is_active(buffer).then(|| self.purpose(namespace, buffer).map(|purpose| self.size(namespace, buffer, &purpose)))
     }
 
-    /// What a buffer is for.
+    /// The pods that a buffer reserves capacity for.
     pub(crate) fn purpose(&self, namespace: &str, buffer: &CapacityBuffer) -> Result<Purpose<'_>, Unresolved> {
         let spec = &buffer.spec;
         if let Some(reference) = &spec.pod_template_ref {
@@ -91,7 +91,7 @@ impl State {
         counted.map(|(limit, asked)| u32::try_from(limit / asked).unwrap_or(if limit < 0 { 0 } else { u32::MAX })).min()
     }
 
-    /// What a template makes now: with the requests that LimitRanges of the namespace add.
+    /// The pods that a template creates now, with the requests that LimitRanges of the namespace add.
     pub(crate) fn made_from(&self, namespace: &str, template: &Template) -> (u128, Arc<Shape>) {
         let Template { content, shape, parts } = template;
         let requests = parts.requests(&self.default_requests(namespace));
@@ -109,7 +109,7 @@ impl State {
         (content, Arc::new(shape))
     }
 
-    /// What containers ask for that say nothing. Of several LimitRanges the first by name speaks.
+    /// The default requests of containers. If there are several LimitRanges, the first by name counts.
     fn default_requests(&self, namespace: &str) -> Resources {
         let mut all = Resources::new();
         for range in self.limit_ranges.get(namespace).into_iter().flat_map(|ranges| ranges.values().rev()) {

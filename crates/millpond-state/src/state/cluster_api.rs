@@ -1,4 +1,4 @@
-//! What the index keeps of Cluster API: groups of machines, machines, and what both are made from.
+//! The index of Cluster API objects: groups of machines, machines and their templates.
 
 use std::collections::BTreeMap;
 
@@ -46,15 +46,15 @@ pub(crate) struct MachineEntry {
     pub(crate) node: Option<Box<str>>,
     pub(crate) provider_id: Option<Box<str>>,
     pub(crate) created: Seconds,
-    /// It was asked to go.
+    /// It is being deleted.
     pub(crate) leaving: bool,
-    /// It goes first when there are too many.
+    /// It is deleted first when its group is scaled down.
     pub(crate) marked: bool,
     /// Why it will not become a node soon, by its own word.
     pub(crate) trouble: Option<Trouble>,
 }
 
-/// What machines are made from.
+/// A machine or bootstrap template.
 #[derive(Debug, Clone)]
 struct Template {
     kind: String,
@@ -99,7 +99,7 @@ impl ClusterApi {
         self.groups.is_empty()
     }
 
-    /// The group that a machine belongs to: the MachineDeployment where there is one.
+    /// The group of a machine: its MachineDeployment if it has one.
     pub(crate) fn group_of(&self, namespace: &str, machine: &MachineEntry) -> Option<GroupRef> {
         let of = |kind, name: &Option<Box<str>>| Some(GroupRef::new(kind, namespace, name.as_deref()?));
         if let Some(deployment) = of(GroupKind::MachineDeployment, &machine.deployment) {

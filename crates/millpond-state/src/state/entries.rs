@@ -1,4 +1,4 @@
-//! What the index keeps of each object.
+//! What the index stores of each object.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) enum PodPhase {
     Bound,
     Terminating,
     Gated,
-    /// It was deleted before it had a node: nothing is left to do for it.
+    /// It was deleted before it had a node, so it no longer matters.
     Gone,
 }
 
@@ -33,11 +33,11 @@ pub(crate) enum PodPhase {
 #[derive(Debug, Clone)]
 pub(crate) struct PodEntry {
     pub(crate) revision: Box<str>,
-    /// What its shape was made from.
+    /// Hash of the fields that its shape was derived from.
     pub(crate) content: u128,
     pub(crate) shape: Arc<Shape>,
     pub(crate) phase: PodPhase,
-    /// Where it runs, or room is kept for it.
+    /// The node that it is bound to or nominated for.
     pub(crate) node: Option<Symbol>,
     pub(crate) created: Seconds,
     pub(crate) started: Option<Seconds>,
@@ -49,7 +49,7 @@ pub(crate) struct PodEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClaimRef {
     pub(crate) name: Box<str>,
-    /// What it is made from if it is not there: a volume that comes and goes with the pod.
+    /// The template of a claim that does not exist yet: a volume that is created and deleted with the pod.
     pub(crate) template: Option<Arc<ClaimEntry>>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn claims(pod: &str, volumes: &[Volume<'_>]) -> Box<[ClaimRef]> {
 /// A PersistentVolumeClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClaimEntry {
-    /// None for the cluster's default, empty for none at all.
+    /// `None` means the cluster's default class; empty means no class.
     pub(crate) class: Option<Box<str>>,
     /// The volume that it is bound to; empty if none.
     pub(crate) volume: Box<str>,
@@ -119,7 +119,7 @@ impl ClaimEntry {
 /// A PersistentVolume.
 #[derive(Debug, Clone)]
 pub(crate) struct VolumeEntry {
-    /// Alternatives of which a node must satisfy one; none if any node will do.
+    /// Alternatives of which a node must meet one; empty if any node will do.
     pub(crate) terms: Vec<Requirements>,
     pub(crate) driver: Option<Box<str>>,
     pub(crate) class: Box<str>,
@@ -170,7 +170,7 @@ pub(crate) struct StorageClassEntry {
     pub(crate) provisioner: Box<str>,
     pub(crate) waits: bool,
     pub(crate) is_default: bool,
-    /// Alternatives of where volumes are made; none for everywhere.
+    /// Alternatives of where volumes can be created; empty for everywhere.
     pub(crate) terms: Vec<Requirements>,
 }
 
@@ -220,7 +220,7 @@ impl PriorityEntry {
 #[derive(Debug, Clone)]
 pub(crate) struct BudgetEntry {
     pub(crate) selector: Option<Requirements>,
-    /// Its status, if a controller wrote one.
+    /// Evictions allowed by its status; `None` if no controller has written it.
     pub(crate) allowed: Option<u32>,
     pub(crate) min_available: Option<CountOrShare>,
     pub(crate) max_unavailable: Option<CountOrShare>,
@@ -245,12 +245,12 @@ impl BudgetEntry {
     }
 }
 
-/// What pods are made from.
+/// A pod template.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     pub(crate) content: u128,
     pub(crate) shape: Arc<Shape>,
-    /// What its containers ask for, each by itself.
+    /// The requests of its containers.
     pub(crate) parts: Parts,
 }
 
@@ -261,7 +261,7 @@ impl Template {
         Ok(Self { content, shape, parts: Parts::new(spec, &status, &mut state.tables.resources) })
     }
 
-    /// Of a PodTemplate.
+    /// Of a PodTemplate object.
     pub(super) fn stored(stored: &StoredTemplate<'_>, state: &mut State) -> Result<Self, Invalid> {
         let mut metadata = stored.template.metadata.clone();
         metadata.namespace = stored.metadata.namespace.clone();
@@ -269,8 +269,8 @@ impl Template {
     }
 }
 
-/// What containers ask for that say nothing, by a LimitRange. It was filled in as the API server does, as files may
-/// leave that open.
+/// The default requests of a LimitRange. Defaults that the API server would fill in are added, because files may leave
+/// them out.
 pub(super) fn default_requests(range: &LimitRange<'_>, table: &mut ResourceTable) -> Resources {
     let mut requests = Resources::new();
     for item in range.spec.limits.iter().filter(|item| &*item.kind == "Container") {
@@ -285,9 +285,9 @@ pub(super) fn default_requests(range: &LimitRange<'_>, table: &mut ResourceTable
 /// A DaemonSet, ReplicaSet, Deployment, StatefulSet or Job.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkloadEntry {
-    /// Its pods.
+    /// The template of its pods.
     pub(crate) template: Template,
-    /// Which pods are its own.
+    /// The selector of its pods.
     pub(crate) selector: Option<Requirements>,
     /// How many pods it wants, of which some may have to be made up.
     pub(crate) replicas: u32,
@@ -363,7 +363,7 @@ fn template<'a>(kind: Kind, workload: &Workload<'a>) -> (Metadata<'a>, PodSpec<'
     (metadata, spec)
 }
 
-/// What the DaemonSet controller lets its pods tolerate.
+/// Adds the tolerations that the DaemonSet controller gives its pods.
 fn add_daemon_tolerations(spec: &mut PodSpec<'_>) {
     use millpond_api::karpenter::TaintEffect::{NoExecute, NoSchedule};
     let network = spec.host_network.then_some(("node.kubernetes.io/network-unavailable", NoSchedule));

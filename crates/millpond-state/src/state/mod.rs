@@ -37,14 +37,14 @@ use crate::snapshot::Lowered;
 /// Shapes that no pod has any more are let go when there are this many, and twice as many as after the last time.
 const SWEEP_FROM: usize = 4096;
 
-/// What applying an object did.
+/// The effect of applying an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
     /// It is new.
     Added,
-    /// It took the place of an older one.
+    /// It replaced an older version.
     Changed,
-    /// It was there already, with the same resource version.
+    /// It was present with the same resource version.
     Unchanged,
 }
 
@@ -93,7 +93,7 @@ pub struct State {
     pub(crate) workloads: BTreeMap<(Kind, Box<str>, Box<str>), WorkloadEntry>,
     /// PodTemplates.
     pub(crate) templates: Names<Template>,
-    /// What containers ask for that say nothing, by LimitRange.
+    /// Default requests of containers, by LimitRange.
     pub(crate) limit_ranges: Names<Resources>,
     pub(crate) buffers: Names<(CapacityBuffer, Option<Origin>)>,
     pub(crate) overlays: BTreeMap<Box<str>, (Overlay, Option<Origin>)>,
@@ -111,7 +111,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Nothing.
+    /// Without objects.
     pub fn new() -> Self {
         Self {
             tables: Snapshot::new(0),
@@ -318,7 +318,7 @@ impl State {
             Object::ConfigMap(map) => {
                 self.forget_overlaid();
                 let Some((catalog, text)) = map.catalog() else {
-                    // It may have been one.
+                    // The ConfigMap may have held a catalogue.
                     let gone = remove(&mut self.catalogs, namespace, name);
                     return Ok(if gone { Applied::Changed } else { Applied::Unchanged });
                 };
@@ -354,7 +354,7 @@ impl State {
         true
     }
 
-    /// All catalogues that objects hold; of one name the first is meant.
+    /// All catalogues in objects; of equal names the first one counts.
     pub fn catalogs(&self) -> impl Iterator<Item = &Arc<Catalog>> {
         self.catalogs.values().flat_map(BTreeMap::values)
     }
@@ -395,7 +395,7 @@ impl State {
         entry.node = node;
     }
 
-    /// Whether a node has enough for a pod beside others; none if the node or the pod is not known.
+    /// Whether a node has enough free resources for a pod; `None` if the node or the pod is not known.
     pub fn has_enough<'p>(
         &self,
         node: &str,

@@ -22,29 +22,29 @@ const LIMIT_KEPT: usize = 64;
 /// Overlays of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overlays {
-    /// Those that are used.
+    /// Overlays that are applied.
     pub used: Vec<Overlay>,
-    /// Those that are not, by name.
+    /// Overlays that are not, by name.
     pub unused: BTreeMap<String, Conflict>,
 }
 
-/// What a catalogue with overlays on top depends on, besides the overlays.
+/// The inputs of a catalogue with overlays, except the overlays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ground {
-    /// Which catalogue: its name, and where it is. As long as one is kept it does not move.
+    /// The catalogue: its name and its address, which is stable while the catalogue is held.
     catalog: (String, usize),
     labels: LabelValues,
     only: Option<Vec<String>>,
 }
 
-/// What was found out before.
+/// Earlier results.
 #[derive(Debug, Default)]
 struct Kept {
     overlays: Option<Arc<Overlays>>,
     catalogs: Vec<(Ground, Arc<Catalog>)>,
 }
 
-/// What was found out before; clones of a state share it until one of them changes.
+/// Earlier results; clones of a state share them until one of them changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory(Arc<Mutex<Kept>>);
 
@@ -106,7 +106,7 @@ impl State {
             only: only.map(<[String]>::to_vec),
         };
         let find = |kept: &mut Kept| kept.catalogs.iter().find(|(of, _)| *of == ground).map(|(_, it)| Arc::clone(it));
-        // What is among the options is not known to stay as it is.
+        // Results for overlays from the options are not kept, since these may differ with every call.
         let lasting = options.overlays.is_empty();
         if let Some(known) = self.memory.with(find).filter(|_| lasting) {
             return Some(known);
@@ -128,7 +128,7 @@ impl State {
         self.types.retain(|lowered| !lowered.is_of(name));
     }
 
-    /// Something changed that overlays, or what they are laid over, depend on.
+    /// Drops the results after a change of overlays or their inputs.
     pub(super) fn forget_overlaid(&mut self) {
         self.memory = Memory::default();
         self.types.clear();

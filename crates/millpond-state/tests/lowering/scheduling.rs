@@ -278,7 +278,7 @@ fn states_of_pods() {
     assert_eq!(pods, expected);
     assert_eq!(taken.snapshot.pods[4].started, Some(1_794_830_400));
     let notes: Vec<_> = taken.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(notes, ["1 pods run on nodes that are not here; they are left out"]);
+    assert_eq!(notes, ["1 pod is left out because of nodes that are missing"]);
 }
 
 #[test]

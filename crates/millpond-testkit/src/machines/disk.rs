@@ -11,11 +11,11 @@ use anyhow::{Context as _, Result};
 pub struct Change {
     /// Where, without the slash at its begin.
     pub path: PathBuf,
-    /// Its content; the target of a link; nothing for a directory or a file that was removed.
+    /// Its content, or the target of a link; empty for a directory or a removed file.
     pub content: Vec<u8>,
 }
 
-/// All changes, by path. A directory counts where there is none below it.
+/// All changes, by path. A directory is listed only if nothing below it is.
 pub(super) fn changes(upper: &Path) -> Result<Vec<Change>> {
     let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = waiting.pop() {

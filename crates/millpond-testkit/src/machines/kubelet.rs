@@ -104,13 +104,13 @@ async fn bootstrap(name: &str, bootstrap: &Path, kubeconfig: &Path) -> Result<()
     };
     let access =
         Access { token: None, client_pem: Some((certificate, key.serialize_pem())), ..Access::read(bootstrap)? };
-    // Whole or not at all: kubeadm waits for it.
+    // Written atomically, because kubeadm waits for it.
     let new = kubeconfig.with_extension("new");
     access.write(&new)?;
     std::fs::rename(&new, kubeconfig).context("keep the kubeconfig")
 }
 
-/// What a kubelet leaves on a disk, with a volume that is mounted.
+/// Leaves files as a kubelet does, with a mounted volume.
 fn litter() -> Result<()> {
     let kubelet = Path::new("/var/lib/kubelet");
     for folder in ["plugins", "device-plugins", "pods/0001/volumes/kubernetes.io~empty-dir/cache"] {

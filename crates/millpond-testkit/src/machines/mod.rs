@@ -41,7 +41,7 @@ const BOOTED_WITHIN: Duration = Duration::from_secs(30);
 pub struct Network {
     bridge: String,
     prefix: String,
-    /// What the names of its cables begin with.
+    /// Prefix of the names of its cables.
     name: String,
     scratch: Scratch,
 }
@@ -248,7 +248,7 @@ impl Machine {
         self.folder.join("containerd").exists()
     }
 
-    /// What belongs to it on this machine.
+    /// The folder of its files on this machine.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -378,7 +378,7 @@ impl Machine {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What is on its disk beside this machine's files.
+    /// The changes on its disk, without this machine's files.
     pub fn changes(&self) -> Result<Vec<Change>> {
         disk::changes(&self.upper())
     }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use super::Part;
 use super::part::{Addition, data_name};
 
-/// What a person does about a missing Go.
+/// The hint when Go is missing.
 const GO_HINT: &str = "hint: install Go 1.26 or newer (https://go.dev/dl) and put `go` on the PATH, \
      or leave the real cluster out with `cargo xtask test --without-real-cluster`";
 
@@ -21,8 +21,7 @@ pub(super) fn ensure_go() -> Result<()> {
     }
 }
 
-/// Builds into a folder beside the final one, then renames: whatever is in the
-/// cache is whole.
+/// Builds into a folder beside the final one and renames it, so that the cache has only complete parts.
 pub(super) fn build(part: &Part, folder: &Path) -> Result<()> {
     let parent = folder.parent().context("the cache has no folder")?;
     let draft = tempfile::Builder::new().prefix(".draft-").tempdir_in(parent).context("make a folder to build in")?;
@@ -83,7 +82,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// With the flags of the build, so that Go finds all that was compiled for it.
+/// With the flags of the build, so that Go finds its compiled packages.
 pub(super) fn check(part: &Part) -> Result<()> {
     for verb in ["vet", "test"] {
         run(go(part).arg(verb).args(["-trimpath", "-mod=readonly", "./..."]))?;
@@ -101,7 +100,7 @@ fn copy_data(part: &Part, draft: &Path) -> Result<()> {
         if let Some(folder) = to.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
         }
-        // Not `fs::copy`: files of the module cache are read-only, and stay so.
+        // Not `fs::copy`, which would keep the read-only mode of the module cache.
         let contents = std::fs::read(&from).with_context(|| format!("read `{}`", from.display()))?;
         std::fs::write(&to, contents).with_context(|| format!("write `{}`", to.display()))?;
     }

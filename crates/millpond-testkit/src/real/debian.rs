@@ -8,7 +8,7 @@ use ring::digest::{SHA256, digest};
 
 use super::{Parts, lock_cache};
 
-/// What ZooKeeper's server needs, beside Java.
+/// Packages of ZooKeeper's server, besides Java.
 const ZOOKEEPER: &[&str] = &[
     "zookeeper",
     "libzookeeper-java",
@@ -26,7 +26,7 @@ const ZOOKEEPER: &[&str] = &[
     "libcommons-io-java",
 ];
 
-/// What a node runs beside the real parts, and the libraries of iptables.
+/// Packages of a node besides the real parts, and the libraries of iptables.
 const NODE: &[&str] = &[
     "runc",
     "containernetworking-plugins",

@@ -20,11 +20,11 @@ use anyhow::{Context as _, Result, bail};
 
 pub use part::Part;
 
-/// What a working control plane with its client needs.
+/// The parts of a control plane with its client.
 pub const CLUSTER_PARTS: &[Part] =
     &[Part::ETCD, Part::KUBE_APISERVER, Part::KUBECTL, Part::KUBE_CONTROLLER_MANAGER, Part::KUBE_SCHEDULER, Part::KWOK];
 
-/// What a real node runs, beside `runc` and network plugins from Debian.
+/// The parts of a real node, besides `runc` and network plugins from Debian.
 pub const NODE_PARTS: &[Part] = &[Part::KUBELET, Part::KUBEADM, Part::CONTAINERD, Part::CONTAINERD_SHIM, Part::CTR];
 
 /// The folder of binaries.

@@ -17,7 +17,7 @@ pub(super) struct Addition {
     pub(super) file: &'static str,
     /// The line that it goes before. It is there exactly once, else the build fails.
     pub(super) before: &'static str,
-    /// What is added.
+    /// The line to add.
     pub(super) line: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub struct Part {
     pub(super) data_module: &'static str,
     /// Files that are used together with the binary.
     pub(super) data_files: &'static [&'static str],
-    /// What is added to the sources.
+    /// The line to add to the sources, if any.
     pub(super) addition: Option<Addition>,
 }
 
@@ -162,7 +162,7 @@ impl Part {
     /// govmomi's simulator of vCenter, behind a main of ours that adds GPUs and scheduled tasks.
     pub const VCSIM: Self = Self { name: "vcsim", folder: "realcluster/vcsim", package: ".", ..Self::KUBERNETES };
 
-    /// Without the snapshotters whose libraries need a C compiler.
+    /// Without the snapshotters that need a C compiler.
     const NODE: Self =
         Self { folder: "realcluster/containerd", tags: "no_btrfs,no_devmapper,no_zfs", ..Self::KUBERNETES };
     const VERSIONED: Self = Self { tells_version: true, ..Self::KUBERNETES };

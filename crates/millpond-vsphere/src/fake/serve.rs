@@ -321,7 +321,7 @@ async fn wait(inner: &Inner, this: &Reference, call: &Element, session: &str) ->
             let watched = world.collectors.get(&*this.id).ok_or_else(gone)?;
             let hidden = Watched::default();
             let watched = if world.deny_reads { &hidden } else { watched.as_ref().unwrap_or(&hidden) };
-            // One more than fits says whether there are more.
+            // One change more than fits shows whether there are further ones.
             let mut changes = world.changes(watched, since, most + 1);
             let truncated = changes.len() > most && fits(&changes, most);
             if truncated {

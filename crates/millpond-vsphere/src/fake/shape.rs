@@ -1,4 +1,4 @@
-//! What hosts and machines of the fake vCenter look like, and values as vCenter writes them.
+//! The properties of hosts and machines of the fake vCenter, and values in vCenter's notation.
 
 use crate::reference::Reference;
 use crate::soap;
@@ -28,7 +28,7 @@ pub struct VmShape {
     pub name: String,
     /// BIOS UUID.
     pub uuid: String,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: Option<Reference>,
     /// Its passthrough devices.
     pub passthrough: Vec<Passthrough>,
@@ -53,7 +53,7 @@ impl HostShape {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// With so many Tesla T4.
+    /// With `count` Tesla T4.
     #[must_use]
     pub fn with_t4(mut self, count: usize) -> Self {
         let card = |at: usize| (format!("0000:{:02x}:00.0", 0x3b + at), 0x10de, 0x1eb8, "Tesla T4".to_owned(), 16384);

@@ -41,7 +41,7 @@ struct Property {
     changed: u64,
 }
 
-/// What a filter selects: types with their paths.
+/// The objects and properties that a filter selects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watched {
     pub(super) sets: Vec<(String, Vec<String>)>,

@@ -34,7 +34,7 @@ impl PciDevice {
     }
 }
 
-/// What a host's graphics manager says of a card.
+/// A card as the host's graphics manager reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graphics {
     /// The PCI device.
@@ -49,7 +49,7 @@ pub struct Graphics {
     pub vms: Vec<Reference>,
 }
 
-/// What stands behind a PCI passthrough device of a virtual machine.
+/// The backing of a PCI passthrough device of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// One device of one host.
@@ -95,7 +95,7 @@ pub struct Gpu {
     pub vendor: u16,
     /// Device id.
     pub device: u16,
-    /// The most readable name that is known.
+    /// The most readable known name.
     pub name: String,
     /// Memory in MiB; zero if the host does not say.
     pub memory_mib: u64,

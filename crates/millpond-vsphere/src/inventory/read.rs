@@ -86,7 +86,7 @@ fn connection(value: Option<&Element>) -> Connection {
     }
 }
 
-/// The elements of an array, whatever they are called.
+/// The elements of an array, whatever their names.
 fn items(value: Option<&Element>) -> impl Iterator<Item = &Element> {
     value.into_iter().flat_map(|value| &value.children)
 }

@@ -1,5 +1,5 @@
-//! The pod that stands for the autoscaler of node groups under `millpond up`: it runs in this process, and people look for
-//! it in `kube-system`, and at its log.
+//! The pod that represents the autoscaler of node groups under `millpond up`: the autoscaler runs in this process, but
+//! users look for its pod and its log in `kube-system`.
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;

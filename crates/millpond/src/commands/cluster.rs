@@ -31,7 +31,7 @@ pub(crate) struct List {
     path: &'static str,
     /// Whether every cluster has it.
     required: bool,
-    /// Whether its changes show in lists of pools and nodes.
+    /// Whether its changes affect lists of pools and nodes.
     watched: bool,
 }
 
@@ -106,12 +106,12 @@ pub(crate) const POOLS: &[List] = &[
 const CLASSES: &str = "/apis/millpond.dev/v1alpha1/nodeclasses";
 const CATALOGS: &str = "/api/v1/configmaps?labelSelector=millpond.dev/catalog";
 
-/// What was listed.
+/// The listed objects.
 #[derive(Default)]
 pub(crate) struct Listing {
     /// Texts with the path that they came from.
     pub(crate) texts: Vec<(String, Vec<u8>)>,
-    /// Paths whose changes show, each with the version that it was listed at.
+    /// Paths whose changes affect the result, each with the version that was listed.
     versions: Vec<(&'static str, String)>,
 }
 
@@ -170,7 +170,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) ->
     Client::try_from(configuration(kubeconfig, context).await?).context("cannot speak to the cluster")
 }
 
-/// A client for controllers, which try again by themselves and want to know what was refused.
+/// A client for controllers, which retry by themselves and need to see errors.
 pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
     let mut config = configuration(kubeconfig, context).await?;
     config.default_retry = false;

@@ -1,4 +1,4 @@
-//! Files that commands write: whole or not at all, and private where they may hold what only their owner should read.
+//! Files that commands write: atomically, and with restricted permissions if they may contain secrets.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -31,7 +31,7 @@ fn write_to(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn replace(path: &Path, text: &str, readers: Readers) -> io::Result<()> {
-    // What a link points to is replaced, not the link.
+    // The target of a link is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let beside = beside(&path);
     let mode = if readers == Readers::Owner { 0o600 } else { 0o666 };

@@ -65,7 +65,7 @@ pub(crate) fn amount(resource: &str, amount: i64) -> String {
     }
 }
 
-/// A part of a whole in percent, rounded down; none of nothing.
+/// A part of a whole in percent, rounded down; `None` if the whole is zero.
 pub(crate) fn percent(part: i64, whole: i64) -> Option<i64> {
     let hundredths = i128::from(part) * 100 / i128::from(whole).max(1);
     (whole > 0).then(|| i64::try_from(hundredths).unwrap_or(i64::MAX))
@@ -78,10 +78,10 @@ mod tests {
     #[test]
     fn spans_are_kubectls() {
         let spans = [-5, 0, 119, 120, 185, 599, 600, 10_799, 10_800, 11_100, 28_800, 172_800, 180_000, 691_200];
-        let told: Vec<String> = spans.into_iter().map(span).collect();
+        let lines: Vec<String> = spans.into_iter().map(span).collect();
         let kubectls =
             ["0s", "0s", "119s", "2m", "3m5s", "9m59s", "10m", "179m", "3h", "3h5m", "8h", "2d", "2d2h", "8d"];
-        assert_eq!(told, kubectls);
+        assert_eq!(lines, kubectls);
         assert_eq!((span(800 * 86_400), span(3000 * 86_400)), ("2y70d".to_owned(), "8y".to_owned()));
     }
 

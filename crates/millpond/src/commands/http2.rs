@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder};
 
-/// A connection that says nothing for this long is asked whether it is alive: as client-go does.
+/// A connection without traffic for this long is pinged, as in client-go.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// A connection that does not answer that is closed.
 const PING_ANSWERED_WITHIN: Duration = Duration::from_secs(15);

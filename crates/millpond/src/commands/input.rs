@@ -57,7 +57,7 @@ pub(crate) struct InputArgs {
     source: Source,
 }
 
-/// What objects are read for.
+/// The purpose of reading objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To plan; without a pool, with one over the general families of the catalogue.
@@ -120,9 +120,9 @@ fn time(text: &str) -> Result<i64, String> {
     parsed.map(jiff::Timestamp::as_second).map_err(|_| "a time such as 2026-11-16T08:00:00Z".to_owned())
 }
 
-/// What was read.
+/// The objects that were read.
 pub(crate) struct Input {
-    /// What the planner gets.
+    /// The planner's input.
     pub(crate) snapshot: Snapshot,
     /// The objects that it was made from, as far as planning looks at them.
     pub(crate) state: State,
@@ -177,7 +177,7 @@ pub(crate) fn take(
 /// Texts with the file or path that they came from.
 pub(crate) type Texts = Vec<(String, Vec<u8>)>;
 
-/// The objects of texts; there is one.
+/// Parses the objects of texts; it is an error if there are none.
 fn understand(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
     let (state, objects) = understand_all(texts, messages)?;
     if objects == 0 {
@@ -188,7 +188,7 @@ fn understand(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow:
     Ok(state)
 }
 
-/// The objects of texts, if there are any.
+/// Parses the objects of texts, which may be empty.
 pub(crate) fn understand_some(texts: &[(String, Vec<u8>)], messages: &mut impl Write) -> anyhow::Result<State> {
     Ok(understand_all(texts, messages)?.0)
 }
@@ -211,9 +211,9 @@ fn current_time() -> i64 {
 }
 
 fn unreadable(errors: &[impl std::fmt::Display], more: usize) -> anyhow::Error {
-    let told: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+    let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
     let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-    let message = format!("what was read cannot be planned with:\n{}{rest}", told.join("\n"));
+    let message = format!("what was read cannot be planned with:\n{}{rest}", lines.join("\n"));
     let hint = Some("nothing was planned; mend these and try again".to_owned());
     anyhow::Error::new(Failure { message, code: None, hint })
 }
@@ -278,7 +278,8 @@ fn collect(path: &Path, depth: usize, texts: &mut Vec<(String, Vec<u8>)>) -> any
     Ok(())
 }
 
-/// All objects, to be saved. Pods of a live cluster are all there: for its workloads none is made up later either.
+/// All objects, to be saved. The pods of a live cluster are complete, so no further pods are created for its workloads
+/// later.
 fn kept(texts: &[(String, Vec<u8>)], live: bool) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for (name, bytes) in texts {

@@ -79,7 +79,7 @@ fn open_cloud(directory: &Path) -> anyhow::Result<Cloud> {
     Cloud::open(&file).with_context(|| format!("cannot use `{}`", file.display()))
 }
 
-/// A process whose controllers panic again and again ends after this long, even if some of them do not.
+/// If controllers panic repeatedly, the process ends within this time, even if some of them do not stop.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
 
 /// The wait before controllers are started anew after a panic that nothing handled; it doubles with each further one.
@@ -93,11 +93,11 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 enum Ended {
     /// It was stopped.
     Stopped,
-    /// One of its tasks panicked, and nothing handled that; the others were ended.
+    /// One of its tasks panicked without a handler; the others were stopped.
     Panicked(String),
 }
 
-/// What a process first finds out about its part.
+/// The first result of the election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ElectionResult {
     /// Its controllers run.
@@ -106,15 +106,15 @@ pub(crate) enum ElectionResult {
     Waits,
 }
 
-/// What the controllers of this process do at the moment.
+/// The state of this process's controllers.
 #[derive(Debug, Clone, Default)]
 enum Phase {
-    /// Nothing yet.
+    /// They have not started.
     #[default]
     Starting,
     /// Another process leads.
     Follows,
-    /// They run, or end their last term.
+    /// They run, or are stopping after their last term.
     Leads(Weak<Context>),
 }
 
@@ -134,12 +134,12 @@ impl Monitor {
         }
     }
 
-    /// What the controllers count and see, as families in OpenMetrics text; empty while another process leads.
+    /// The metrics of the controllers in OpenMetrics text; empty while another process leads.
     pub(crate) fn metrics(&self) -> String {
         self.context().map(|context| millpond_controllers::metrics::text(&context)).unwrap_or_default()
     }
 
-    /// What happened to node groups, in the words of the cluster-autoscaler; empty while another process leads.
+    /// The log of node groups in the words of the cluster-autoscaler; empty while another process leads.
     pub(crate) fn node_group_log(&self) -> String {
         self.context().map(|context| context.cluster.machines.log.text()).unwrap_or_default()
     }
@@ -151,7 +151,7 @@ impl Monitor {
         supervisor.given_up().map_or_else(|| Ok(supervisor.restarts()), Err)
     }
 
-    /// Controllers that ended although they were not stopped, and those that have been at one thing for too long.
+    /// Controllers that ended without being stopped, and those that have been in one round for too long.
     pub(crate) fn stuck(&self) -> Stuck {
         let Some(context) = self.context() else { return Stuck::default() };
         let supervisor = &context.cluster.supervisor;
@@ -175,9 +175,9 @@ impl Monitor {
 /// Controllers that do nothing any more.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stuck {
-    /// They ended.
+    /// Controllers that ended.
     pub(crate) stopped: Vec<&'static str>,
-    /// They have been at one round or one object for so long.
+    /// Controllers in one round or on one object, and for how long.
     pub(crate) hanging: Vec<(&'static str, Duration)>,
 }
 
@@ -239,7 +239,7 @@ impl ControllerRunner {
             };
             let work = async {
                 let done = self.serve(Leads::Elected(leadership.clone()), &term).await;
-                // What was under way when the term ended is finished under the Lease.
+                // The work under way at the end of the term is completed under the Lease.
                 renewing.cancel();
                 done
             };
@@ -251,13 +251,13 @@ impl ControllerRunner {
         }
     }
 
-    /// Acts without asking who leads, until it is stopped.
+    /// Acts without an election, until it is stopped.
     pub(crate) async fn act_alone(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         self.serve(Leads::Alone, &stop).await
     }
 
-    /// One term, until the token is cancelled. When a task of controllers or dialects panics and nothing handles it, all of
-    /// them are ended and started anew.
+    /// Runs one term, until the token is cancelled. If a task of controllers or dialects panics without a handler, all
+    /// of them are stopped and restarted.
     async fn serve(&mut self, leads: Leads, term: &CancellationToken) -> anyhow::Result<()> {
         let mut panics = Vec::new();
         loop {
@@ -317,7 +317,7 @@ impl ControllerRunner {
             ended.await;
             return Ok(Ended::Stopped);
         }
-        // What is left of it may hang on what panicked.
+        // The remaining tasks may be blocked by the one that panicked.
         term.cancel();
         let all_ended = tokio::time::timeout(GIVEN_UP_WITHIN, ended).await.is_ok();
         if let Some((name, panic)) = failed {

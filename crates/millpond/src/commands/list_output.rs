@@ -12,7 +12,7 @@ use super::table::{Side, Table};
 use super::{as_json, as_yaml, print, print_more};
 use crate::failure::{Code, Failure};
 
-/// What every list can be asked for.
+/// Arguments of every list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
@@ -47,18 +47,18 @@ pub(crate) trait List {
     fn grid(&self, wide: bool) -> Grid;
     /// For scripts.
     fn view(&self) -> Value;
-    /// What kubectl takes, line by line.
+    /// Names in kubectl's form, one per line.
     fn names(&self) -> Vec<String>;
 }
 
-/// A table whose rows have names and come again.
+/// A table whose rows have names and are printed repeatedly.
 pub(crate) struct Grid {
     pub(crate) columns: Vec<(&'static str, Side)>,
     /// The first cell is the name.
     pub(crate) rows: Vec<Vec<String>>,
-    /// The column that changes by itself.
+    /// The column that changes with time.
     pub(crate) age: &'static str,
-    /// The column that says so when a row is gone.
+    /// The column that shows that a row is gone.
     pub(crate) state: &'static str,
     /// Below the table.
     pub(crate) footer: String,
@@ -88,7 +88,7 @@ pub(crate) fn run<L: List>(
     let mut before: Option<Grid> = None;
     loop {
         let listing = cluster.read(EVERYTHING)?;
-        // What is odd is said once.
+        // Remarks are printed only once.
         let input = match &before {
             None => input::take(&args.input, &listing.texts, Purpose::List, messages)?,
             Some(_) => input::take(&args.input, &listing.texts, Purpose::List, &mut std::io::sink())?,
@@ -139,14 +139,14 @@ impl Grid {
         };
         let mut table = self.table();
         let is_new = |row: &Vec<String>| old.get(row[0].as_str()).is_none_or(|other| !same(row, other));
-        let mut told: Vec<bool> = self.rows.iter().map(is_new).collect();
+        let mut shown: Vec<bool> = self.rows.iter().map(is_new).collect();
         for row in before.rows.iter().filter(|row| !self.rows.iter().any(|other| other[0] == row[0])) {
             let mut gone = row.clone();
             "Gone".clone_into(&mut gone[state]);
             table.row(gone);
-            told.push(true);
+            shown.push(true);
         }
-        let lines = table.lines().into_iter().skip(1).zip(told).filter(|(_, told)| *told);
+        let lines = table.lines().into_iter().skip(1).zip(shown).filter(|(_, shown)| *shown);
         lines.map(|(line, _)| format!("{line}\n")).collect()
     }
 }

@@ -8,16 +8,16 @@ use super::format::{grouped, percent, plural};
 /// Hours of a month, as clouds count them.
 const HOURS_PER_MONTH: f64 = 730.0;
 
-/// What runs on a node.
+/// The pods of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Load {
     /// Pods, those that are going away included.
     pub(crate) pods: usize,
-    /// What they request.
+    /// The sum of their requests.
     pub(crate) requests: Resources,
 }
 
-/// What runs on each node, in the order of the snapshot's nodes.
+/// The load of each node, in the order of the snapshot's nodes.
 pub(crate) fn loads(snapshot: &Snapshot) -> Vec<Load> {
     let mut loads = vec![Load::default(); snapshot.nodes.len()];
     for pod in &snapshot.pods {
@@ -30,7 +30,7 @@ pub(crate) fn loads(snapshot: &Snapshot) -> Vec<Load> {
     loads
 }
 
-/// What some nodes add up to.
+/// Sums over nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Totals {
     pub(crate) nodes: usize,
@@ -55,7 +55,7 @@ impl Totals {
             sum.price += u128::from(node.price.unwrap_or_default());
             sum.unpriced += usize::from(node.price.is_none());
             sum.capacity.add(&node.capacity);
-            // What leaves has no room to give.
+            // A node that is being removed offers no capacity.
             if node.state != NodeState::Leaving {
                 sum.allocatable.add(&node.allocatable);
                 sum.requests.add(&load.requests);

@@ -15,10 +15,10 @@ use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use tower::{BoxError, Service};
 
-/// No server takes longer for one answer; kube-apiserver itself gives most requests up after a minute.
+/// Time limit of one response; kube-apiserver itself ends most requests after a minute.
 pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// A service whose answers are whole within a time, or an error. Of a watch, only the beginning is waited for.
+/// A service whose responses are complete within a time, or fail. Of a watch, only the beginning is limited.
 pub(crate) struct RequestTimeout<S> {
     inner: S,
     within: Duration,

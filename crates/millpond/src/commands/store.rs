@@ -97,7 +97,7 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "FILE")]
     from: PathBuf,
 
-    /// Replace the store that is there
+    /// Replace an existing store
     #[arg(long)]
     replace: bool,
 
@@ -161,7 +161,7 @@ fn check(args: &CheckArgs, out: &mut impl Write) -> anyhow::Result<()> {
     Err(Failure { message, code: None, hint: Some(hint.to_owned()) }.into())
 }
 
-/// The failure of a store whose bytes are intact and that holds objects which cannot be read.
+/// The failure for a store whose bytes are intact but that has unreadable objects.
 fn unreadable(report: &CheckReport) -> anyhow::Result<()> {
     let message = match report.unreadable.as_slice() {
         [] => return Ok(()),

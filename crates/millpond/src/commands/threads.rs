@@ -12,7 +12,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 enum Rank {
     /// Requests, and what pods wait for.
     First,
-    /// All else. The stand-in scheduler too: it must not fall behind the controllers that register nodes.
+    /// All other work, including the stand-in scheduler, which must not fall behind the controllers that register
+    /// nodes.
     Second,
 }
 
@@ -47,7 +48,7 @@ impl Threads {
         Self::start(Rank::First)
     }
 
-    /// In the process that the whole cluster is in: what pods wait for goes before all else.
+    /// For the process of a whole embedded cluster: work that pods wait for precedes all other work.
     pub(crate) fn of_embedded() -> anyhow::Result<Self> {
         Self::start(Rank::Second)
     }
@@ -57,12 +58,12 @@ impl Threads {
         Ok(Self { urgent: threads(URGENT, Rank::First)?, rest: threads(CONTROLLERS, rest)? })
     }
 
-    /// For what pods wait for, until a provider is called.
+    /// For work that pods wait for, until a provider is called.
     pub(crate) fn urgent(&self) -> &Handle {
         self.urgent.handle()
     }
 
-    /// For all else that controllers do.
+    /// For all other work of controllers.
     pub(crate) fn controllers(&self) -> &Handle {
         self.rest.handle()
     }

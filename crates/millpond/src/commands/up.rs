@@ -38,7 +38,7 @@ use crate::failure::{Code, Failure};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   millpond up                               durable, under the default data directory
-  millpond up --memory --demo               nothing is kept; something to look at
+  millpond up --memory --demo               in memory only, with a demo
   millpond up --data-dir ./data --port 0    another place, any free port
   millpond up --bare                        the API alone, for controllers of your own
   millpond up --ci-config nodepool.yaml     CI nodes for NodeRequests, with no ZooKeeper")]
@@ -187,7 +187,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         crew = Some(work);
         match settled.await {
             Ok(found) => standing = found,
-            // It failed before it could tell.
+            // The task failed before it could report.
             Err(_) => return Err(failure(&mut crew).await),
         }
         // A controller that is started once the server is ready finds the leader.
@@ -220,7 +220,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
 
 /// The wait before stand-ins are started anew; it doubles with each further panic.
 const FIRST_RESTART: Duration = Duration::from_secs(1);
-/// No wait is longer.
+/// The longest wait before a restart.
 const LONGEST_RESTART: Duration = Duration::from_mins(1);
 /// Stand-ins of which one panicked are waited for so long.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
@@ -286,7 +286,7 @@ async fn keep_stand_ins(client: kube::Client, stop: CancellationToken) {
         };
         tracing::error!(panic, ?wait, "the stand-ins are started anew");
         run.cancel();
-        // What is left may hang on what panicked.
+        // The remaining tasks may be blocked by the one that panicked.
         let _ = tokio::time::timeout(ENDED_WITHIN, stand_ins.ended()).await;
         tokio::select! {
             () = stop.cancelled() => return,
@@ -296,7 +296,7 @@ async fn keep_stand_ins(client: kube::Client, stop: CancellationToken) {
     }
 }
 
-/// In embedded mode the stand-ins play every kubelet but those of own hosts, and turn Machines into nodes.
+/// In embedded mode the stand-ins play every kubelet except those of own hosts, and turn Machines into nodes.
 fn start_stand_ins(client: kube::Client, stop: CancellationToken) -> StandIns {
     let providers = Providers::AllBut(OWN_HOSTS.map(str::to_owned).to_vec());
     let options = Options { nodes: Nodes::All, providers, ..Options::default() };
@@ -349,7 +349,7 @@ fn explain(problem: StartError, args: &UpArgs) -> anyhow::Error {
     }
 }
 
-/// What is running, where, and what to try.
+/// The running parts, their addresses, and commands to try.
 fn greeting(args: &UpArgs, address: &str, kubeconfig: &Path, more: &str) -> String {
     let parts = match (args.bare, args.demo) {
         (true, _) => "the API alone",

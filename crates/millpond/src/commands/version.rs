@@ -1,4 +1,4 @@
-//! `millpond version`: which millpond this is, and whose API it serves.
+//! `millpond version`: the version of millpond, and of the Kubernetes API that it serves.
 
 use std::io::Write;
 

@@ -20,7 +20,7 @@ const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller";
 struct Pair {
     real: RealCluster,
     embedded: EmbeddedServer,
-    /// Kept alive for as long as the pair is.
+    /// Kept alive as long as the pair is.
     _controllers: Controllers,
 }
 

@@ -151,7 +151,7 @@ impl Gate {
     }
 }
 
-/// What RBAC asks of a request; none for paths that are no resource.
+/// What RBAC asks of a request; `None` for paths that are no resource.
 fn right_of(request: &Request<Incoming>) -> Option<Right> {
     let segments: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
     let (group, rest) = match segments.as_slice() {
@@ -217,7 +217,7 @@ impl Guard {
         if is_last || visit() != number { std::future::pending().await } else { answer }
     }
 
-    /// Which visit this belongs to, and whether it is the last write of it; none if it is shut.
+    /// Which visit this belongs to, and whether it is the last write of it; `None` if it is shut.
     fn enter(&self, writes: bool) -> Option<(usize, bool)> {
         let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
         if visit.left == Some(0) {

@@ -22,7 +22,7 @@ use super::GeneratedFile;
 /// Where the table lies in the tree.
 const TABLE: &str = "crates/millpond-apiserver/src/schema/builtin.txt";
 
-/// The Go module whose pins say which version of Kubernetes is meant.
+/// The Go module that pins the version of Kubernetes.
 const PINS: &str = "tests/realcluster/kubernetes";
 
 /// Modules that are read.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 /// Fields of one message by number.
 pub(super) type Message = BTreeMap<u32, Declared>;
 
-/// What a field is declared as.
+/// The declaration of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Declared {
     /// `optional`, `repeated` or `map`.

@@ -30,7 +30,7 @@ use super::Packages;
 use super::openapi::{Kind, Schema};
 use super::proto::{Declared, Label};
 
-/// What the names of packages start with in OpenAPI, which the table leaves out.
+/// Prefixes of package names in OpenAPI, which the table leaves out.
 const PREFIXES: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.",
     "io.k8s.apimachinery.pkg.",
@@ -56,7 +56,7 @@ const SPECIAL: &[(&str, &str)] = &[
 /// Messages that are lists of strings in JSON: `strings` in the table.
 const STRING_LISTS: &[&str] = &["ExtraValue", "Verbs"];
 
-/// A type with at least so many kinds is one that every group knows (`DeleteOptions`).
+/// A type with at least this many kinds belongs to every group (`DeleteOptions`).
 const COMMON_KINDS: usize = 10;
 
 /// One type, ready to be written.
@@ -224,7 +224,7 @@ fn line(lines: &mut String, field: &FlatField, required: bool, schema: &Schema) 
     Ok(())
 }
 
-/// What becomes of an empty value.
+/// The encoding of an empty value.
 fn zero(field: &FlatField, schema: &Schema) -> &'static str {
     // Go's `omitempty` has no effect on structs.
     let omitted = field.omit_zero || (field.omit_empty && (field.pointer || schema.refers_to().is_none()));

@@ -1,7 +1,7 @@
 //! The table of GPUs: ids of pci.ids, memory of the vendors' data sheets.
 //!
-//! Memory is that of one PCI device: a K80 or an MI250X shows itself as two. Where one id stands for cards of two
-//! sizes, it is the greater, so that the room that is mapped for it suffices.
+//! Memory is that of one PCI device: a K80 or an MI250X appears as two. If one id is used for cards of two sizes, the
+//! larger size is listed, so that the mapped address space is large enough.
 
 use super::{DeviceId, Vendor, label_value};
 

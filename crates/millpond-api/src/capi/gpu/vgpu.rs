@@ -1,6 +1,6 @@
 //! vGPU profiles: `grid_t4-4q`, `nvidia_a100-40c`, `grid_a100-1-5c`.
 
-/// What a vGPU is for, by the letter at the end of its profile.
+/// The purpose of a vGPU, by the letter at the end of its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// `c`: computing.
@@ -22,7 +22,7 @@ pub struct Profile {
     pub purpose: Use,
 }
 
-/// Reads a profile; none if it is not one of NVIDIA's.
+/// Parses a profile; `None` if it is not one of NVIDIA's.
 pub fn parse_profile(text: &str) -> Option<Profile> {
     let rest = text.strip_prefix("grid_").or_else(|| text.strip_prefix("nvidia_"))?;
     let (card, size) = rest.rsplit_once('-')?;

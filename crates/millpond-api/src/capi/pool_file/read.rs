@@ -1,4 +1,4 @@
-//! Trees to pool files.
+//! Builds a pool file from a document tree.
 
 use std::collections::BTreeMap;
 
@@ -72,16 +72,16 @@ impl<'t, 'a> Fields<'t, 'a> {
 
 impl Reader<'_> {
     fn fail(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
-        let error = self.told(place, field, text, problem.into());
+        let error = self.file_error(place, field, text, problem.into());
         self.errors.push(error);
     }
 
     fn warn(&mut self, place: Position, field: &str, text: &str, problem: impl Into<String>) {
-        let warning = self.told(place, field, text, problem.into());
+        let warning = self.file_error(place, field, text, problem.into());
         self.warnings.push(warning);
     }
 
-    fn told(&self, place: Position, field: &str, text: &str, problem: String) -> FileError {
+    fn file_error(&self, place: Position, field: &str, text: &str, problem: String) -> FileError {
         FileError {
             file: self.file.to_owned(),
             line: place.line.into(),
@@ -109,7 +109,7 @@ impl Reader<'_> {
         Fields { entries, path }
     }
 
-    /// What may be meant: a field of this layer, or the same name in the other one.
+    /// The field that the user may mean: one of this level, or the same name on the other level.
     fn unknown(&self, path: &str, key: &str, known: &[&str]) -> String {
         if path.is_empty() && VSPHERE_FIELDS.contains(&key) {
             return format!("it belongs below `vsphere`: write `vsphere.{key}`");
@@ -127,7 +127,7 @@ impl Reader<'_> {
 
     // Values
 
-    /// The text of a scalar, whatever it looks like, and whether it stands in quotes.
+    /// The text of a scalar, whatever its type, and whether it is quoted.
     fn scalar(&mut self, tree: &Tree<'_>, field: &str) -> Option<(String, bool)> {
         let Value::Scalar(scalar) = &tree.value else {
             self.fail(tree.place, field, "", "is a list or a map; give one value");

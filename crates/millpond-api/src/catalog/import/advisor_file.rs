@@ -31,7 +31,7 @@ pub(super) fn read(file: &str, text: &str, options: &Options) -> Result<Imported
     let region = region(place, &rows, options)?;
     let mut zones: Vec<Arc<str>> = options.zones.iter().map(|zone| Arc::from(zone.as_str())).collect();
     if zones.is_empty() {
-        // The list knows no zones: the region stands for all of them.
+        // The list has no zones: the region is used as the only zone.
         zones.push(Arc::from(region.as_str()));
     }
     zones.sort();
@@ -57,7 +57,7 @@ pub(super) fn read(file: &str, text: &str, options: &Options) -> Result<Imported
     Ok(Imported { catalog: build::finish(file, catalog)?, warnings: Vec::new() })
 }
 
-/// The region that is asked for, or the only one.
+/// The requested region, or the only one.
 fn region(place: FileLine<'_>, rows: &[Row<'_>], options: &Options) -> Result<String, FileError> {
     let regions: BTreeSet<&str> = rows.iter().map(|row| row.text("region")).collect();
     if !options.region.is_empty() && regions.contains(options.region.as_str()) {
@@ -102,7 +102,8 @@ impl Row<'_> {
     fn instance_type(&self, catalog: &Catalog) -> Result<InstanceType, FileError> {
         let name = self.text("instanceType");
         let cores = self.whole("VCPU")?;
-        // Its documentation says GB, its files hold bytes: no machine has less than a MiB, none a million GiB.
+        // The documentation says GB, the files contain bytes: no machine has less than a MiB or more than a million
+        // GiB.
         let memory = self.whole("memory")?;
         let memory = if memory < MIB { memory.saturating_mul(GIB) } else { memory };
         let field = |field: &str| format!("[{}].{field}", self.index);
@@ -123,7 +124,7 @@ impl Row<'_> {
         }
         let gpus = u32::try_from(self.whole("GPU")?).map_err(|_| self.wrong("GPU", "is too many GPUs"))?;
         if gpus > 0 {
-            // The list does not say whose they are.
+            // The list does not name the vendor.
             let memory_mib = self.whole("GPUMemory")? / MIB;
             made.gpu =
                 Some(Gpu { name: String::new(), manufacturer: String::new(), count: gpus, memory_mib, resource: None });

@@ -56,7 +56,8 @@ pub(in crate::catalog) fn instance_type(
     }
 }
 
-/// Sorts the types and refuses a catalogue that nothing can be planned with.
+/// Sorts the types, and refuses a catalogue without types, with types without offerings, or with duplicates of either.
+/// The offerings may be in any order.
 pub(in crate::catalog) fn finish(file: &str, mut catalog: Catalog) -> Result<Catalog, FileError> {
     catalog.types.sort_by(|a, b| a.name.cmp(&b.name));
     let whole = FileLine { file, line: 1 };
@@ -70,12 +71,12 @@ pub(in crate::catalog) fn finish(file: &str, mut catalog: Catalog) -> Result<Cat
         if of.offerings.is_empty() {
             return Err(whole.at(1, &of.name, "has no offering: neither a price nor zones with prices"));
         }
-        let same = |a: &super::super::Offering, b: &super::super::Offering| {
-            a.zone == b.zone && a.capacity_type == b.capacity_type && a.reservation_count == b.reservation_count
-        };
-        if let Some(pair) = of.offerings.windows(2).find(|pair| same(&pair[0], &pair[1])) {
-            let problem = format!("has two prices for {} in {}", pair[0].capacity_type, pair[0].zone);
-            return Err(whole.at(1, &of.name, problem));
+        // Sorted here by all fields that tell offerings apart: a reader may sort by fewer of them, or not at all.
+        let mut keys: Vec<_> =
+            of.offerings.iter().map(|it| (&it.zone, it.capacity_type, it.reservation_count)).collect();
+        keys.sort_unstable();
+        if let Some((zone, capacity_type, _)) = keys.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]) {
+            return Err(whole.at(1, &of.name, format!("has two prices for {capacity_type} in {zone}")));
         }
     }
     Ok(catalog)
@@ -185,4 +186,49 @@ pub(in crate::catalog) fn amount(place: FileLine<'_>, column: u64, field: &str, 
 
 pub(in crate::catalog) fn price(place: FileLine<'_>, column: u64, field: &str, text: &str) -> Checked<u64> {
     money::parse(text).map_err(|error| place.field(column, field, text, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::catalog::{CapacityType, Offering};
+
+    fn reserved(count: u32) -> Offering {
+        Offering {
+            zone: Arc::from("a"),
+            capacity_type: CapacityType::Reserved,
+            price_nanos_hour: 1,
+            estimated: false,
+            available: true,
+            reservation_count: Some(count),
+        }
+    }
+
+    fn finished(counts: &[u32]) -> Result<Catalog, FileError> {
+        let basics =
+            Basics { name: "m".to_owned(), arch: "amd64".to_owned(), cpu_milli: 1000, memory_bytes: 1 << 30, pods: 10 };
+        let mut of = instance_type(Provider::Generic, basics, None);
+        of.offerings = counts.iter().map(|count| reserved(*count)).collect();
+        let catalog = Catalog {
+            name: "own".to_owned(),
+            provider: Provider::Generic,
+            region: String::new(),
+            zones: vec![Arc::from("a")],
+            spot_per_mille: None,
+            source: String::new(),
+            types: vec![of],
+        };
+        finish("own", catalog)
+    }
+
+    #[test]
+    fn equal_offerings_are_found_in_any_order() {
+        assert!(finished(&[5, 6]).is_ok());
+        for counts in [[5, 5, 6], [5, 6, 5], [6, 5, 5]] {
+            let problem = finished(&counts).map_err(|error| error.to_string()).unwrap_err();
+            assert!(problem.contains("has two prices for reserved in a"), "{problem}");
+        }
+    }
 }

@@ -252,7 +252,7 @@ impl Row<'_> {
         let count = u32::try_from(count.unwrap_or(0)).map_err(|_| self.wrong("gpu_count", "is too many GPUs"))?;
         let resource = self.get("gpu_resource");
         let resource = resource.map(|text| build::key(self.place(), self.title("gpu_resource"), text)).transpose()?;
-        // `nvidia.com/gpu` says who makes them.
+        // The domain of `nvidia.com/gpu` names the vendor.
         let maker = || resource.as_deref().and_then(|name| name.split_once(".com/")).map(|(maker, _)| maker.to_owned());
         Ok(Some(Gpu {
             name: name.unwrap_or_default(),

@@ -35,7 +35,7 @@ pub enum Format {
     Millpond,
 }
 
-/// What a file of others does not say itself.
+/// Options for what a foreign file does not contain.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The catalogue's name.
@@ -52,7 +52,7 @@ pub struct Options {
     pub source: String,
 }
 
-/// What was read, and what was not understood but does no harm.
+/// The result of an import, with warnings about parts that were not understood but do no harm.
 #[derive(Debug)]
 pub struct Imported {
     /// The catalogue.
@@ -72,9 +72,9 @@ pub struct FileError {
     pub column: u64,
     /// The field, where there is one.
     pub field: Option<String>,
-    /// What stands there.
+    /// The offending text.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 

@@ -1,4 +1,4 @@
-//! Overlays of the same weight that say different things about the same offering.
+//! Overlays of the same weight that set different values for the same offering.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::{Overlay, each_offering, ordered};
 use crate::catalog::Catalog;
 use crate::selector::LabelValues;
 
-/// What overlays are laid over: the catalogue of a pool, and the labels that the pool gives its nodes.
+/// The inputs of overlays: the catalogue of a pool, and the labels that the pool gives its nodes.
 #[derive(Debug, Clone)]
 pub struct Target<'c> {
     /// The catalogue.
@@ -21,9 +21,9 @@ pub struct Target<'c> {
 pub struct Conflict {
     /// The overlay.
     pub name: String,
-    /// The one that goes before it.
+    /// The overlay that has precedence.
     pub other: String,
-    /// What both set, of all that they do the first.
+    /// The first setting that both change.
     pub about: String,
 }
 
@@ -44,7 +44,7 @@ pub fn conflicts(targets: &[Target<'_>], overlays: &[Overlay]) -> BTreeMap<Strin
     conflicts
 }
 
-/// Whether two overlays could say something about the same thing, before offerings are looked at.
+/// Whether two overlays could set the same thing, judged without looking at offerings.
 fn may_meet(ordered: &[&Overlay]) -> bool {
     let alike =
         |one: &Overlay, other: &Overlay| one.price.is_some() && other.price.is_some() || shared(one, other).is_some();

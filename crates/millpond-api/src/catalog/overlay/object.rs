@@ -9,7 +9,7 @@ use crate::money;
 use crate::selector::Requirement;
 
 impl Overlay {
-    /// What an object of a cluster says, or the first thing that is wrong with it.
+    /// Reads an overlay from an object, or returns its first error.
     pub fn of(object: &NodeOverlay) -> Result<Self, Invalid> {
         let spec = &object.spec;
         let mut requirements = Vec::with_capacity(spec.requirements.len());

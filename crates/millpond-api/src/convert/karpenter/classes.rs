@@ -71,7 +71,7 @@ impl<'a> Classes<'a> {
         self.keep_catalog(&original.catalog);
         let object = match &original.class {
             Some(class) if own => clean(&class.object),
-            // Its class is somewhere else.
+            // Its class is defined elsewhere.
             None if own => return named.clone(),
             class => self.translated(named, class.as_ref(), &original.catalog),
         };
@@ -170,7 +170,7 @@ impl ClassBuilder {
                 system_reserved: Some(system.clone()).filter(|amounts| !amounts.is_empty()),
                 ..Kubelet::default()
             },
-            // They differ from type to type: the catalogue says them.
+            // These values differ between types and come from the catalogue.
             _ => Kubelet::default(),
         };
         NodeClass {

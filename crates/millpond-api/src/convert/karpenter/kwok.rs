@@ -22,7 +22,7 @@ use crate::labels;
 use crate::money;
 use crate::selector::Operator;
 
-/// What KWOK keeps of cpu (thousandths) and memory (bytes).
+/// Cpu (thousandths) and memory (bytes) that KWOK reserves.
 const OWN: [(&str, i64); 2] = [("cpu", 100), ("memory", 10 << 20)];
 /// The file of instance types, and the ConfigMap that carries it.
 const FILE: &str = "instance-types.json";

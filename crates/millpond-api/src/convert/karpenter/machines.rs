@@ -1,4 +1,4 @@
-//! Which machines of a pool can be types of a catalogue. The others are left out, and with its last one a pool.
+//! Which machines of a pool can be types of a catalogue. Others are left out; a pool without any is left out too.
 
 use serde_json::Value;
 

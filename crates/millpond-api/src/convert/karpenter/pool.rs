@@ -1,4 +1,4 @@
-//! A NodePool for a pool that was none.
+//! Creates a NodePool from a pool of another tool.
 
 use super::super::fleet::{Field, Pool, distinct};
 use super::super::names;
@@ -13,7 +13,7 @@ use crate::meta::{Invalid, ObjectMeta};
 use crate::scaling_advisor::POOL_LABEL;
 use crate::selector::Operator;
 
-/// What Karpenter lets go at once if a pool does not say.
+/// The share of nodes that Karpenter disrupts at a time if a pool has no budget.
 const DEFAULT_BUDGET: &str = "10%";
 
 /// Makes the NodePool; fields that Karpenter would reject are left out and reported.
@@ -63,7 +63,7 @@ fn name(pool: &Pool, taken: &mut Vec<String>, report: &mut Report) -> String {
     name
 }
 
-/// Which machines, where, and how they are bought.
+/// Requirements on machines, zones and capacity types.
 fn requirements(pool: &Pool) -> Vec<PoolRequirement> {
     let one_of = |key: &str, values: Vec<String>| PoolRequirement {
         key: key.to_owned(),

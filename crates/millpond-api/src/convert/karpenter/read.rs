@@ -104,7 +104,7 @@ fn catalog_of<'a>(
     })
 }
 
-/// What a pool says about labels: about those of its machines, and about others.
+/// The label requirements of a pool: on labels of its machines, and on others.
 struct Rules {
     machines: Vec<Requirement>,
     own: Vec<(usize, PoolRequirement)>,
@@ -240,7 +240,7 @@ fn sum(rule: Reserved, settings: Option<&Amounts>, more: Reserved) -> Amounts {
     Amounts(parts.into_iter().filter_map(part).collect())
 }
 
-/// The template that a type stands for, and its labels beyond those of every provider.
+/// The template of a type, and its labels beyond those of every provider.
 fn type_labels(catalog: &Catalog, of: &InstanceType) -> (String, BTreeMap<String, String>) {
     let all = catalog.labels(of).into_iter().filter(|(key, _)| !labels::WELL_KNOWN.contains(&key.as_str()));
     let single = |(key, mut values): (String, Vec<String>)| values.pop().map(|value| (key, value));
@@ -248,7 +248,7 @@ fn type_labels(catalog: &Catalog, of: &InstanceType) -> (String, BTreeMap<String
     (all.remove(TEMPLATE_LABEL).unwrap_or_default(), all)
 }
 
-/// Keeps the types with the lowest price for a core, where only so many are wanted.
+/// Keeps the types with the lowest price per core, if their number is limited.
 fn keep_cheapest(pool: &mut Pool, settings: &Settings<'_>, report: &mut Report) {
     let Some(most) = settings.most_types.filter(|most| pool.machines.len() > *most) else { return };
     let per_core = |machine: &Machine| {

@@ -62,7 +62,7 @@ impl Policy {
     }
 }
 
-/// What is wrong with the expressions of a policy.
+/// The errors in the expressions of a policy.
 pub(crate) fn problems(policy: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     compile(policy.at("spec"), &mut errors);

@@ -27,11 +27,11 @@ const COLLECTIONS: [&str; 2] = [
     "validatingadmissionpolicies.admissionregistration.k8s.io",
     "validatingadmissionpolicybindings.admissionregistration.k8s.io",
 ];
-/// What one expression may cost.
+/// Cost limit of one expression.
 const CALL_LIMIT: u64 = 1_000_000;
-/// What all expressions of a policy may cost for one request.
+/// Cost limit of all expressions of a policy for one request.
 const BUDGET: u64 = 10_000_000;
-/// What all expressions of a policy may do for one request: about a second.
+/// Work limit of all expressions of a policy for one request: about a second.
 const WORK: u64 = 30_000_000;
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
@@ -49,7 +49,7 @@ struct Bound {
     bindings: Vec<Value>,
 }
 
-/// What is to be admitted.
+/// The request to be admitted.
 pub(crate) struct Admission<'a> {
     pub(crate) operation: &'static str,
     pub(crate) subresource: &'a str,
@@ -121,7 +121,7 @@ pub(crate) fn check(call: &mut Call, admission: &Admission<'_>) -> Result<(), Ap
     refusal.map_or(Ok(()), |refusal: Denial| Err(refusal.into_error(call, admission.name)))
 }
 
-/// What a policy says of a request.
+/// The result of a policy for a request.
 #[derive(Default)]
 struct Judgement {
     /// Failed validations: number, message, reason.

@@ -40,7 +40,7 @@ pub(super) async fn charge(call: &Call, new: &Value, old: Option<&Value>, part: 
         // The write itself tells that the name is taken.
         return Ok(());
     }
-    // One charge at a time: each sees those before, and only controllers can interfere.
+    // Requests are charged one at a time, so each sees the charges before it; only controllers can interfere.
     let _turn = call.server.quota_turn.lock().await;
     let change = Change { call, measure, new, old, status: part == Part::Status, now: call.server.clock.now() };
     let mut charged = BTreeSet::new();
@@ -95,7 +95,7 @@ struct Change<'a> {
     measure: Measure,
     new: &'a Value,
     old: Option<&'a Value>,
-    /// It changes through `/status`: what is taken already is counted, never refused.
+    /// The change came through `/status`: usage is counted but never refused.
     status: bool,
     now: Timestamp,
 }
@@ -146,7 +146,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// What is used after the change; `None` if the quota counts nothing of it.
+    /// The usage after the change; `None` if the quota counts none of it.
     fn charged(&self, quota: &Value, more: &Amounts) -> Result<Option<Amounts>, String> {
         let hard = Amounts::of(quota.at("status").at("hard"));
         let used = Amounts::of(quota.at("status").at("used"));
@@ -174,7 +174,7 @@ impl Change<'_> {
     }
 }
 
-/// What is taken now and was not before.
+/// The increase of usage.
 fn more_than(taken: &Amounts, before: Option<&Amounts>) -> Amounts {
     let mut more = Amounts::default();
     for (name, amount) in &taken.0 {

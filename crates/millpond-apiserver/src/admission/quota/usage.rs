@@ -37,7 +37,7 @@ const DEMANDED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory",
 /// How objects of a kind are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Measure {
-    /// By what their containers ask for.
+    /// By the requests of their containers.
     Pods,
     /// By node ports and load balancers.
     Services,
@@ -142,7 +142,7 @@ impl Measure {
         if missing.is_empty() { Ok(()) } else { Err(format!("must specify {}", missing.join("; "))) }
     }
 
-    /// What an object takes.
+    /// The usage of an object.
     pub(super) fn usage(self, resource: &Resource, object: &Value, now: Timestamp) -> Amounts {
         let mut usage = Amounts::default();
         usage.0.insert(count_name(resource), Quantity::count(1));
@@ -164,7 +164,7 @@ impl Measure {
     }
 }
 
-/// One condition of a quota on what it counts.
+/// A scope of a quota: a condition on the objects that it counts.
 pub(super) struct Scope<'a> {
     name: &'a str,
     operator: &'a str,
@@ -215,7 +215,7 @@ fn alias(resource: &Resource) -> Option<&'static str> {
     }
 }
 
-/// Whether a name is a resource that comes from outside of Kubernetes, or stands for a class of devices.
+/// Whether a name is an extended resource or a device class.
 fn is_extended(name: &str) -> bool {
     name.starts_with("deviceclass.resource.kubernetes.io/") || (name.contains('/') && !name.contains("kubernetes.io/"))
 }
@@ -334,7 +334,7 @@ fn device_claim(spec: &Value) -> Amounts {
         let mut most = Amounts::default();
         let exactly = request.at("exactly");
         let choices = request.items("firstAvailable").iter();
-        // Of several choices each class counts its worst case.
+        // If there are several choices, each class counts its largest possible use.
         for choice in choices.chain(exactly.is_object().then_some(exactly)) {
             let devices = match choice.text("allocationMode") {
                 "ExactCount" => choice.at("count").as_u64().unwrap_or(0),

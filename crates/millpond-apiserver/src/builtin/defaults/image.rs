@@ -16,7 +16,7 @@ static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&pattern).expect("the pattern is well formed")
 });
 
-/// Whether the image stands for whatever is newest, so that it is pulled each time.
+/// Whether the image has the tag `latest` or no tag, so that it is always pulled.
 pub(super) fn is_latest(image: &str) -> bool {
     // Whatever stands before another tag, the image is not the latest; and most images have a tag.
     let after_slash = image.rsplit_once('/').map_or(image, |(_, last)| last);

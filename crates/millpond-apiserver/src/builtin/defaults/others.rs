@@ -1,4 +1,4 @@
-//! Defaults of services, storage, policy and the rest.
+//! Defaults of services, storage, policy and other kinds.
 
 use serde_json::{Value, json};
 

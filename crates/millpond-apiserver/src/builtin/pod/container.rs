@@ -12,7 +12,7 @@ use crate::builtin::json::Fields;
 use crate::builtin::path::Path;
 use crate::names;
 
-/// What a container is checked against.
+/// The parts of the pod that checks of its containers need.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) context: Context<'a>,

@@ -155,7 +155,7 @@ fn add_requirements(term: &mut Value, keys: &str, operator: &str, labels: &Value
     }
 }
 
-/// One generation more if the spec has changed.
+/// Increments the generation if the spec has changed.
 pub fn count_generation(new: &mut Value, old: &Value) {
     hooks::set_generation(new, old, new.at("spec") != old.at("spec"));
 }

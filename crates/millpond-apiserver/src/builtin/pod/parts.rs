@@ -14,7 +14,7 @@ use crate::builtin::path::Path;
 use crate::names;
 use crate::status::FieldError;
 
-/// Set on pods that a kubelet runs by itself.
+/// Annotation of static pods, which a kubelet runs without the API.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -203,7 +203,7 @@ pub(super) fn dns_config(spec: &Value, path: Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A subdomain whose labels may also hold underscores.
+/// A DNS subdomain whose labels may also contain underscores.
 fn search_problems(search: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if search.len() > 253 {
@@ -372,7 +372,7 @@ pub(super) fn probe(probe: &Value, grace: Option<i64>, which: &str, path: Path<'
     }
 }
 
-/// What a probe or a lifecycle hook does: exactly one of a few things.
+/// The action of a probe or a lifecycle hook: exactly one of several kinds.
 pub(super) fn handler(handler: &Value, grace: Option<i64>, path: Path<'_>, errors: &mut Errors) {
     let mut found = false;
     for kind in ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].into_iter().filter(|kind| handler.has(kind)) {

@@ -1,4 +1,4 @@
-//! Quality of service: who is evicted first when a node runs short.
+//! Quality of service classes, which decide the order of eviction when a node runs short.
 
 use serde_json::Value;
 

@@ -246,7 +246,7 @@ pub(in crate::builtin) fn tolerations(tolerations: &[Value], path: Path<'_>, err
     }
 }
 
-/// What a taint does.
+/// Checks the effect of a taint.
 pub(in crate::builtin) fn taint_effect(effect: &str, path: Path<'_>, errors: &mut Errors) {
     errors.one_of(path, effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
 }

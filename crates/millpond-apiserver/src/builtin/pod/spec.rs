@@ -11,7 +11,7 @@ use crate::builtin::path::Path;
 use crate::meta::validate_labels;
 use crate::names;
 
-/// What the checks of a pod spec know about the place where it stands.
+/// What the checks of a pod spec need to know about the object that contains it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) spec: &'a Value,

@@ -1,5 +1,5 @@
-//! What may change in a pod, through the pod itself and through its parts `/status`, `/ephemeralcontainers`,
-//! `/resize` and `/binding`.
+//! The fields of a pod that may change, through the pod itself and through its subresources `/status`,
+//! `/ephemeralcontainers`, `/resize` and `/binding`.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -273,7 +273,7 @@ pub(super) fn validate_status(new_pod: &Value, old_pod: &Value) -> Vec<FieldErro
     errors
 }
 
-/// A container that has ended for good does not run again.
+/// A container that has ended and is not restarted cannot run again.
 fn ended_containers(new: &Value, old: &Value, spec: &Value, list: &str, statuses: &str, errors: &mut Errors) {
     let all_restart = ["initContainers", "containers"].into_iter().flat_map(|list| spec.items(list)).any(|container| {
         container.items("restartPolicyRules").iter().any(|rule| rule.text("action") == "RestartAllContainers")

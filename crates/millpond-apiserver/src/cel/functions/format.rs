@@ -31,7 +31,7 @@ pub(crate) fn verbs(format: &str) -> Result<Vec<char>, String> {
     Ok(verbs)
 }
 
-/// What a verb can be used on, in upstream's words.
+/// The types that a verb accepts, in upstream's words.
 pub(crate) fn taken_by(verb: char) -> &'static str {
     match verb {
         'd' => "decimal clause can only be used on integers",
@@ -143,7 +143,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A double, or one of the texts that stand for what JSON cannot hold.
+/// A double, or one of the texts for the values that JSON lacks.
 fn double(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),

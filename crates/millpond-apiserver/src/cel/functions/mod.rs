@@ -35,7 +35,7 @@ pub(super) fn call<'a>(
     pattern: Option<&Regex>,
     meter: &mut Meter,
 ) -> Evaluated<'a> {
-    // What could grow far beyond its arguments is refused before it is made.
+    // A call whose result could be far larger than its arguments is refused before it is computed.
     afford(function, values, meter)?;
     let result = dispatch(function, values, pattern, meter);
     if matches!(result, Err(Error::Limit)) {
@@ -49,10 +49,10 @@ pub(super) fn call<'a>(
     result
 }
 
-/// Counts the memory of a result. Every function comes through here; one whose result may be larger than its arguments
-/// also asks before it makes it, see [`afford`].
+/// Counts the memory of a result. Every function's result is counted here; a function whose result may be larger than
+/// its arguments also asks before it computes it, see [`afford`].
 fn account(function: &str, result: &Value<'_>, meter: &mut Meter) -> Result<(), Error> {
-    // These give what there was before, or are counted while they are made.
+    // These return an existing value, or are counted while they are computed.
     if matches!(function, "dyn" | "value" | "min" | "max" | "join" | "format" | "replace" | operators::ADD) {
         return Ok(());
     }
@@ -146,7 +146,7 @@ fn library<'a>(function: &str, values: &[Value<'a>], meter: &mut Meter) -> Evalu
             | "ip.isCanonical" => network::parse(function, text, values),
             _ => text::call(function, text, values, meter),
         },
-        // Its cost has been counted.
+        // The cost was counted before.
         Some(Value::Int(count)) if function == "lists.range" => Ok(lists::range(*count)),
         Some(value) => network::accessor(function, value, values),
         None => Err(Error::NoOverload),
@@ -239,7 +239,7 @@ fn afford(function: &str, values: &[Value<'_>], meter: &mut Meter) -> Result<(),
     }
 }
 
-/// What a call costs in upstream's units. What failed costs as if it had returned nothing.
+/// The cost of a call in upstream's units. A failed call costs as much as one with an empty result.
 fn cost(
     function: &str,
     overload: &str,

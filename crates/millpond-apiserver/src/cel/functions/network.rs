@@ -79,7 +79,7 @@ fn network(text: &str) -> Result<Network, String> {
     Ok(network)
 }
 
-/// What is wrong with a text that is no network.
+/// The error in a text that is no CIDR prefix.
 fn prefix_problem(text: &str) -> String {
     let Some((address, bits)) = text.rsplit_once('/') else { return "no '/'".to_owned() };
     if net::parse_address(address).is_none() {

@@ -65,7 +65,7 @@ impl Semver {
         })
     }
 
-    /// Which of two versions comes first; a pre-release comes before its release.
+    /// The order of two versions; a pre-release is before its release.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         let numbers = (self.major, self.minor, self.patch).cmp(&(other.major, other.minor, other.patch));
         numbers.then_with(|| match (self.pre_release.as_slice(), other.pre_release.as_slice()) {

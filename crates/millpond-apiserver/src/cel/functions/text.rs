@@ -136,7 +136,7 @@ fn split<'a>(text: &str, separator: &str, limit: i64, meter: &mut Meter) -> Eval
     Ok(strings(parts))
 }
 
-/// Each character as a text; the last one has the rest when there is a limit.
+/// Each character as a text; with a limit, the last one contains the remainder.
 fn characters(text: &str, limit: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;

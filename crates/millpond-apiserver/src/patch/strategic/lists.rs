@@ -13,7 +13,7 @@ use super::{
 use crate::print::go_value;
 use crate::schema::Schema;
 
-/// What the schema says about a list.
+/// The properties of a list in the schema.
 pub(super) struct ListPatch<'a> {
     /// Items merge instead of replacing the list.
     pub(super) merges: bool,

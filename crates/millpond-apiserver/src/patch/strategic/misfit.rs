@@ -55,7 +55,7 @@ fn is_its_scalar(value: &Value, ty: Type) -> bool {
     }
 }
 
-/// What Go calls the kind of a decoded value; none for null, which fits everything.
+/// Go's name of the kind of a decoded value; `None` for null, which fits every type.
 fn kind_of(value: &Value) -> Option<&'static str> {
     match value {
         Value::Null => None,

@@ -169,12 +169,12 @@ fn merge_field(object: &mut Object, key: String, value: Value, schema: &Schema) 
     Ok(())
 }
 
-/// What stands behind `PREFIX/` in the key of a directive.
+/// The text after `PREFIX/` in the key of a directive.
 fn below<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     key.strip_prefix(prefix)?.strip_prefix('/')
 }
 
-/// The property that a key stands for. The case of a key may differ, as for Go's JSON decoder.
+/// The property of a key. The case may differ, as in Go's JSON decoder.
 fn property<'a>(schema: &'a Schema, key: &str) -> Result<&'a Property, MergeError> {
     let exact = schema.properties.get(key);
     let found = exact.or_else(|| {
@@ -207,7 +207,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// A value that is newly put in place: whatever carries `$patch` is left out, whole.
+/// A value that replaces another: parts with `$patch` are left out as a whole.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(PATCH) => None,

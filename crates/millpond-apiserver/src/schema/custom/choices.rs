@@ -14,7 +14,7 @@ pub(crate) struct Choices {
     integers: HashSet<i64>,
     /// Bits of the numbers that are no integers.
     floats: HashSet<u64>,
-    /// Texts of booleans, lists and objects, whose keys are in order.
+    /// Texts of booleans, lists and objects, with sorted keys.
     others: HashSet<Box<str>>,
 }
 

@@ -1,8 +1,8 @@
 //! Correlates the parts of an old object with the parts of the new one.
 //!
-//! A change of an object may not be refused for what it leaves alone (ratcheting), and transition rules compare
-//! a value with its former self. Both need pairs of old and new: properties belong together by name, items of a
-//! map list by their keys, other items not at all.
+//! An update must not be refused because of parts that it leaves unchanged (ratcheting), and transition rules compare a
+//! value with its predecessor. Both need pairs of old and new values: properties are paired by name, items of a map
+//! list by their keys, other items not at all.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ impl Pair<'_> {
         Some(Pair { new, old, schema: self.schema.child(key)? })
     }
 
-    /// A pair for each item of the new list; none for those without a former self.
+    /// A pair for each item of the new list; `None` for items without a predecessor.
     pub(crate) fn items(self) -> Vec<Option<Self>> {
         let Value::Array(new) = self.new else { return Vec::new() };
         let schema = self.schema.items.as_deref();
@@ -81,7 +81,7 @@ impl<'a> MapList<'a> {
     }
 }
 
-/// One text for the values of all keys; none when one is missing or not a scalar.
+/// One text for the values of all keys; `None` if a key is missing or not a scalar.
 fn composite_key(keys: &[Box<str>], item: &Map<String, Value>) -> Option<String> {
     let mut composite = String::new();
     for key in keys {

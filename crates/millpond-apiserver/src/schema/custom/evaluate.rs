@@ -13,17 +13,17 @@ use crate::cel::{Error, Evaluated, Program, Value as CelValue};
 use crate::print::go_quoted;
 use crate::status::{FieldError, FieldProblem};
 
-/// What one expression may cost.
+/// Cost limit of one expression.
 const CALL_LIMIT: u64 = 1_000_000;
-/// What all expressions may cost for one object.
+/// Cost limit of all expressions for one object.
 const OBJECT_BUDGET: u64 = 10_000_000;
-/// What all expressions may do for one object, in units of [`crate::cel`]: about a second.
+/// Work limit of all expressions for one object, in units of [`crate::cel`]: about a second.
 const OBJECT_WORK: u64 = 30_000_000;
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What is left to spend.
+/// The remaining budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     cost: u64,
@@ -36,7 +36,7 @@ impl Default for Budget {
     }
 }
 
-/// That no further rule is to be evaluated.
+/// Signals that no further rule is evaluated.
 struct Stop;
 
 type Walk = Result<(), Stop>;
@@ -56,7 +56,7 @@ pub(crate) fn evaluate<'a>(
     let changes = Changes { current: root.as_ref(), nearest: None };
     let mut evaluation = Evaluation { errors: Vec::new(), budget };
     let place = EvaluatedValue { schema, new, old, changes };
-    // What stopped the evaluation stands among the errors.
+    // The reason for an early end is among the errors.
     let _ = evaluation.value(tree, place, &mut path.to_owned());
     evaluation.errors
 }
@@ -77,7 +77,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The change that a value is part of, if it is known, and the nearest one around it.
+/// The change that contains a value, if it is known, and the nearest enclosing one.
 #[derive(Clone, Copy)]
 struct Changes<'a, 'c> {
     current: Option<&'c Change<'a>>,
@@ -91,7 +91,7 @@ impl Changes<'_, '_> {
     }
 }
 
-/// A value and what is known about it.
+/// A value with its type and correlation.
 #[derive(Clone, Copy)]
 struct EvaluatedValue<'a, 'c> {
     schema: &'a Props,
@@ -305,7 +305,7 @@ impl Evaluation<'_> {
         Ok(FieldError { field, problem, detail })
     }
 
-    /// What `messageExpression` says, if it says something usable. The error ends the evaluation of all rules.
+    /// The result of `messageExpression`, if it is usable. The error ends the evaluation of all rules.
     fn message(&mut self, program: &Program, rule: &Rule, variables: &Variables<'_>) -> Result<Option<String>, String> {
         let (result, cost) = self.run(program, variables.list(false));
         let Some(left) = self.budget.cost.checked_sub(cost) else {

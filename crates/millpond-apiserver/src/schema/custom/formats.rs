@@ -22,7 +22,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The check for a format of a schema with this type; none when the two do not belong together.
+    /// The check for a format on a schema of this type; `None` if the format does not apply to the type.
     pub(crate) fn new(format: &str, ty: &str, int_or_string: bool) -> Option<Self> {
         if format.is_empty() {
             return None;

@@ -43,7 +43,7 @@ use crate::status::{FieldError, FieldProblem};
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
                            errors to complete validation";
 
-/// What a custom resource's schema asks of values. Stands at the root of a resource's schema.
+/// The validation rules of a custom resource. At the root of a resource's schema.
 #[derive(Debug, Clone)]
 pub struct Rules {
     definition: Arc<Definition>,
@@ -73,7 +73,7 @@ impl Definition {
         schema
     }
 
-    /// Whether there are rules in CEL, whose evaluation may take long.
+    /// Whether there are CEL rules, whose evaluation may take long.
     pub(crate) fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
@@ -97,7 +97,7 @@ impl Definition {
 
     fn prune(&self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata") {
-            // What cannot be read as metadata is refused by the checks of types.
+            // Metadata that cannot be read is refused by the type checks.
             let _ = metadata::tidy(metadata);
         }
         prune::prune(&self.schema, object, true);
@@ -154,7 +154,7 @@ impl Definition {
     }
 }
 
-/// The definition behind a resource's schema; none for built-in types.
+/// The definition behind a resource's schema; `None` for built-in types.
 pub fn definition(schema: &Schema) -> Option<&Definition> {
     schema.rules.as_ref().map(|rules| &*rules.definition)
 }

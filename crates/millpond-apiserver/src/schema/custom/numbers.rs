@@ -10,11 +10,11 @@ use crate::go::text;
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 const EPSILON: f64 = 1e-9;
 
-/// What is wrong with a number.
+/// Why a number is invalid.
 pub(super) enum Failure {
     /// It, or a bound of its schema, does not fit the type.
     Range(String),
-    /// It is outside of a bound.
+    /// It is outside a bound.
     Bound {
         /// The number as the message shows it.
         value: Value,

@@ -54,9 +54,9 @@ pub(crate) struct Props {
     pub(crate) one_of: Vec<Props>,
     pub(crate) not: Option<Box<Props>>,
 
-    /// What [`Props::format`] asks of values; none for formats that are not checked.
+    /// The check of [`Props::format`]; `None` for formats that are not checked.
     pub(crate) checked_format: Option<Format>,
-    /// What is present but not read further.
+    /// Fields that are present but not used.
     pub(crate) noted: Noted,
 }
 

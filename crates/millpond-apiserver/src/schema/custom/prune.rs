@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::props::Props;
 
-/// Drops unknown fields and returns their paths, sorted. `is_resource` says that the value is a whole object,
-/// whose `apiVersion`, `kind` and `metadata` always stay.
+/// Drops unknown fields and returns their paths, sorted. `is_resource` says that the value is a whole object, whose
+/// `apiVersion`, `kind` and `metadata` are always kept.
 pub(crate) fn prune(schema: &Props, value: &mut Value, is_resource: bool) -> Vec<String> {
     let mut pruner = Pruner { path: String::new(), unknown: Vec::new() };
     pruner.prune(Judge::new(Some(schema), is_resource, false), value);
@@ -36,13 +36,13 @@ struct Judge<'a> {
     lenient: bool,
 }
 
-/// What becomes of a field.
+/// How a field is treated.
 enum FieldVerdict<'a> {
-    /// It stays with everything below: it belongs to the server, or unknown fields do stay.
+    /// It is kept with everything below: it belongs to the server, or unknown fields are preserved.
     Kept,
-    /// It stays, and what is below is judged.
+    /// It is kept, and the fields below are checked.
     Known(Judge<'a>),
-    /// It goes.
+    /// It is dropped.
     Unknown,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Judge<'a> {
         if self.lenient { FieldVerdict::Kept } else { FieldVerdict::Unknown }
     }
 
-    /// The judge of items; none when they are left alone.
+    /// The check for items; `None` if they are left alone.
     fn items(self) -> Option<Self> {
         let schema = self.schema.and_then(|schema| schema.items.as_deref());
         if self.lenient && schema.is_none() { None } else { Some(Judge::new(schema, false, self.lenient)) }

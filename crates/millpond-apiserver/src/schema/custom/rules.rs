@@ -10,7 +10,7 @@ use super::field_path;
 use super::props::{Props, Rule};
 use crate::cel::{CompileError, Program, SchemaType, Type};
 
-/// What types of objects that have no name are called in messages.
+/// The type name of unnamed objects in messages.
 const SELF_TYPE: &str = "selfType";
 
 /// The rules of a schema and of what is below.
@@ -26,9 +26,9 @@ pub(crate) struct RuleTree {
 }
 
 impl RuleTree {
-    /// Compiles all rules of a schema; none when there are none.
+    /// Compiles all rules of a schema; `None` if it has none.
     pub(crate) fn new(schema: &Props, is_resource: bool) -> Option<Self> {
-        // What has no type is hidden from expressions, with everything below.
+        // A value without a type is hidden from expressions, with everything below it.
         if !has_type(schema) {
             return None;
         }
@@ -64,9 +64,9 @@ fn has_type(schema: &Props) -> bool {
 /// A rule, compiled.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
-    /// What decides; the error is upstream's sentence.
+    /// The rule's program; the error is upstream's sentence.
     pub(crate) program: Result<Program, String>,
-    /// What says why, if there is such an expression.
+    /// The program of `messageExpression`, if there is one.
     pub(crate) message: Option<Result<Program, String>>,
     pub(crate) uses_old_self: bool,
     /// `fieldPath` in the notation of errors.

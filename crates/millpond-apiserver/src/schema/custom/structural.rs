@@ -1,4 +1,4 @@
-//! What makes a schema structural: every value has one known place, types stand outside of `allOf` and its
+//! Checks that a schema is structural: every value has one known place, types are specified outside `allOf` and its
 //! siblings, and `metadata` is left to the server.
 
 use super::props::{Additional, Props};
@@ -12,7 +12,7 @@ enum Level {
     Field,
 }
 
-/// What keeps a schema from being read as a structural one at all: the sentence of the first problem.
+/// Why a schema cannot be read as a structural one: the sentence of the first problem.
 pub(crate) fn unreadable(schema: &Props) -> Option<&'static str> {
     let noted = &schema.noted;
     let own = [

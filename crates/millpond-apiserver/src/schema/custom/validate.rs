@@ -20,15 +20,15 @@ pub(super) const MAX_ERRORS: usize = 1000;
 /// Choices of an `enum` that an error lists, for the same reason.
 const MAX_CHOICES: usize = 200;
 
-/// Checks a value. `prefix` is the path of the value, none for a whole object. With `pair`, errors in parts that
-/// did not change are forgiven.
+/// Validates a value. `prefix` is the path of the value, `None` for a whole object. With `pair`, errors in unchanged
+/// parts are ignored.
 pub(crate) fn validate(schema: &Props, value: &Value, prefix: Option<&str>, pair: Option<Pair<'_>>) -> Vec<FieldError> {
     let mut path = String::new();
     let outcome = check(schema, value, &mut path, pair);
     outcome.failures.into_iter().map(|failure| failure.into_field_error(prefix)).collect()
 }
 
-/// What one schema says about one value.
+/// The result of one schema for one value.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<Failure>,
@@ -39,7 +39,7 @@ struct Outcome {
 /// An error that does not know yet where the checked value stands.
 #[derive(Debug, PartialEq)]
 struct Failure {
-    /// Path below the checked value; none for errors that upstream gives no path.
+    /// Path below the checked value; `None` for errors that have no path upstream.
     name: Option<String>,
     problem: FieldProblem,
     detail: String,

@@ -14,8 +14,8 @@ use crate::json_text;
 use crate::print::go_quoted;
 use crate::schema::Schema;
 
-/// Nodes that aliases of a YAML body may stand for. Bodies are at most a few megabytes; without a bound a body of
-/// a kilobyte could grow to gigabytes.
+/// Limit on the nodes that aliases of a YAML body expand to. Bodies are at most a few megabytes; without a limit a body
+/// of a kilobyte could grow to gigabytes.
 const MAX_ALIASED_NODES: usize = 100_000;
 
 /// Stack for reading YAML, four times what the allowed depth takes without optimization.
@@ -108,7 +108,7 @@ pub fn in_document_order(body: &[u8], schema: &Schema) -> Vec<String> {
     json_text::parse_strict(body, |path| is_known(path, schema)).map(|document| document.problems).unwrap_or_default()
 }
 
-/// Whether the last step of a path is known. What is below an unknown or free-form field is not judged.
+/// Whether the last step of a path is known. Fields below an unknown or free-form field are not checked.
 fn is_known(path: &json_text::Path, schema: &Schema) -> bool {
     let Some((last, before)) = path.split_last() else { return true };
     let mut schema = schema;

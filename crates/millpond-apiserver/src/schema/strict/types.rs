@@ -7,7 +7,7 @@ use crate::go::time;
 use crate::quantity::Quantity;
 use crate::schema::{Schema, Type, custom};
 
-/// What Go's decoder calls a value.
+/// The name of a value's type in Go's decoder.
 pub fn go_json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -22,7 +22,7 @@ pub fn go_json_type(value: &Value) -> &'static str {
 /// Checks the types of all known fields. The error is the sentence that Go's decoder would say first, e.g.
 /// `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
 ///
-/// Of custom resources only `metadata` is of a type that Go knows.
+/// Checks the types of a value. Of custom resources only `metadata` has types that Go knows.
 pub fn check_types(value: &Value, schema: &Schema) -> Result<(), String> {
     if custom::definition(schema).is_some() {
         let metadata = schema.properties.get("metadata").map(|property| &*property.schema);
@@ -32,9 +32,9 @@ pub fn check_types(value: &Value, schema: &Schema) -> Result<(), String> {
     Checker { path: String::new(), owner: None }.check(value, schema)
 }
 
-/// Whether all is known and of its type, by the schema of a built-in type: then neither [`check_types`] nor
-/// [`super::unknown_fields`] has anything to say. Nearly every body is such, and this walk is made of each; that the two
-/// others note where they are costs more than what they look at.
+/// Whether all fields are known and have the right types, by the schema of a built-in type: then neither
+/// [`check_types`] nor [`super::unknown_fields`] has anything to report. That holds for nearly every body, and this
+/// check is faster because it does not track paths.
 pub fn fits(value: &Value, schema: &Schema) -> bool {
     match (value, schema.ty) {
         (Value::Null, _) => true,

@@ -26,12 +26,12 @@ use super::record::{HistoryRecord, LiveObject, take_record};
 use super::scan::{Frames, Step};
 use super::writer::{FileWriter, WriteError};
 
-/// The job stops following the log when so little is left for `finish`,
+/// The job stops following the log when at most this much is left for `finish`,
 const CLOSE_ENOUGH_BYTES: u64 = 1 << 20;
-/// or after so many rounds, when commits are faster than the copy.
+/// or after this many rounds, if commits are faster than the copy.
 const MOST_ROUNDS: usize = 8;
 
-/// Everything there is at one revision.
+/// All objects at one revision.
 #[derive(Debug)]
 pub struct Snapshot<L> {
     /// The revision of `live`, and the last that `history` may hold.
@@ -66,13 +66,13 @@ pub struct CompactedFile {
     io: Arc<dyn LogIo>,
     old: Arc<dyn LogFile>,
     old_seal: Seal,
-    /// Up to here the old file was followed.
+    /// The old file was followed up to this offset.
     followed: u64,
     snapshot_revision: u64,
     _running: Arc<()>,
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug)]
 pub struct CompactionSummary {
     /// Data in the file before.
@@ -232,12 +232,12 @@ impl CompactedFile {
         Ok(())
     }
 
-    /// Where it is being written.
+    /// The path being written.
     pub fn path(&self) -> &Path {
         self.writer.path()
     }
 
-    /// Gives the compaction up and the space back.
+    /// Abandons the compaction and frees its space.
     pub fn discard(self) {
         let _ = self.io.remove(NEW_FILE_NAME);
     }

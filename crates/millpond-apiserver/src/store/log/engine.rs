@@ -24,7 +24,7 @@ use super::writer::FileWriter;
 /// Zeros that always stay behind the data, so that an open file never has the
 /// length of a closed one.
 const SLACK_BYTES: u64 = PAGE as u64;
-/// Space that a small store takes at a time.
+/// The smallest extension of the file, for small stores.
 const LEAST_ALLOCATION_BYTES: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -33,11 +33,11 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub struct Options {
     /// The time now: decides what is old, and dates a new store.
     pub now_unix_ms: u64,
-    /// The id of the store, should there be none yet.
+    /// The id of a new store, used if none exists.
     pub new_store_id: [u8; 16],
     /// History of this age and younger is recovered.
     pub history_ms: u64,
-    /// History of so many records is recovered, however old.
+    /// Number of history records that are recovered, whatever their age.
     pub history_records: usize,
     /// Space is taken, and filled with zeros, in steps of this size at most.
     pub allocation_bytes: u64,
@@ -90,7 +90,7 @@ pub struct Log {
     seal: Seal,
     /// The slot that was written last.
     slot: Slot,
-    /// Behind the last batch.
+    /// Offset after the last batch.
     pub(super) end: u64,
     /// Length of the file; zeros from `end` on.
     allocated: u64,
@@ -206,13 +206,13 @@ impl Log {
         Ok(())
     }
 
-    /// Takes a little more space before it is needed. For the moment after a commit was answered: a commit that has to
-    /// take space itself takes much of it, and all who commit wait for that. A full disk is for the commit to tell that
-    /// needs the space.
+    /// Extends the file a little before the space is needed. Called after a commit was answered: a commit that has to
+    /// extend the file itself takes a larger step, and all its writers wait for that. A full disk is not reported here
+    /// but by the commit that needs the space.
     pub fn fill_ahead(&mut self) -> Result<(), AppendError> {
         let step = self.options.ahead_bytes;
         let enough = self.allocated - self.end >= step + self.options.reserve_bytes + SLACK_BYTES;
-        // What is closed has exactly the length of its data.
+        // A closed file has exactly the length of its data.
         if self.is_poisoned() || self.slot.clean || enough || self.end < self.ahead_from {
             return Ok(());
         }
@@ -260,10 +260,9 @@ impl Log {
         synced.map_err(|error| self.fail("sync", error))
     }
 
-    /// Whether so much of the file is of no use any more that a compaction
-    /// pays; `kept_bytes` is about what it would leave. A file that grew by
-    /// nothing but new objects would only be copied. A compaction that was
-    /// given up (a full disk?) is not tried again before the file has grown on.
+    /// Whether so much of the file is obsolete that a compaction pays; `kept_bytes` is about the size that it would
+    /// leave. A file that only grew by new objects would merely be copied. After a failed compaction (a full disk?) the
+    /// next one waits until the file has grown further.
     pub fn wants_compaction(&self, kept_bytes: u64) -> bool {
         let step = self.options.compaction_growth_bytes;
         let useless = self.end.saturating_sub(DATA_START + kept_bytes);
@@ -286,7 +285,7 @@ impl Log {
         self.revision
     }
 
-    /// Why the log is read-only, if it is.
+    /// Why the log is read-only; `None` if it is not.
     pub(super) fn poison_reason(&self) -> Option<Arc<str>> {
         self.poisoned.clone()
     }
@@ -360,7 +359,7 @@ impl Log {
             cut.map_err(|error| self.fail("cut", error))?;
             return Err(AppendError::DiskFull { action: "enlarge", path: self.path.clone(), source });
         }
-        // Its own sync: a slot may claim the new length only when it is durable.
+        // A separate sync: a slot may claim the new length only once it is durable.
         self.sync()?;
         self.allocated = length;
         Ok(())
@@ -368,8 +367,8 @@ impl Log {
 
     /// Before the first batch: a closed file is marked as being written.
     ///
-    /// Its name is made durable as well. The process that created or compacted it may have ended before doing so, and
-    /// always leaves a closed file.
+    /// Its name is made durable as well. The process that created or compacted the file may have ended before doing so,
+    /// and always leaves a closed file.
     fn mark_open(&mut self) -> Result<(), AppendError> {
         if !self.slot.clean {
             return Ok(());

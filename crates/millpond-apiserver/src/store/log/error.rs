@@ -18,9 +18,9 @@ pub struct Damage {
     pub path: PathBuf,
     /// Offset in bytes of the first structure that is wrong.
     pub offset: u64,
-    /// What an intact file holds there.
+    /// The content of an intact file at this place.
     pub expected: String,
-    /// What this file holds there.
+    /// The content of this file.
     pub found: String,
 }
 
@@ -53,7 +53,7 @@ pub struct FileError {
     pub action: &'static str,
     /// The file or directory.
     pub path: PathBuf,
-    /// What the operating system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
@@ -77,18 +77,18 @@ pub enum OpenError {
     /// The directory or the file cannot be written.
     #[error("cannot write to `{}`", path.display())]
     NotWritable {
-        /// What was to be written.
+        /// The file that was to be written.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// There is no store where one is needed.
+    /// There is no store.
     #[error("there is no store at `{}`", path.display())]
     Missing {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file is not a store.
     #[error("`{}` is not a Millpond store: its first bytes are {found}", path.display())]
     NotAStore {
         /// The file.
@@ -96,7 +96,7 @@ pub enum OpenError {
         /// Its first bytes.
         found: String,
     },
-    /// A later version of the format.
+    /// The file has a later version of the format.
     #[error(
         "the store `{}` has format {found}, and this millpond reads format {supported}",
         path.display()
@@ -118,7 +118,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What the person who reads the message can do next.
+    /// The next step for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::AlreadyOpen { .. } => Some("stop the other `millpond up`, or give this one another `--data-dir`"),
@@ -144,14 +144,14 @@ fn held_by(process: Option<u32>) -> String {
 /// Why a batch was not acknowledged.
 #[derive(Debug, Error)]
 pub enum AppendError {
-    /// No space; nothing of the batch remains, and a later batch may succeed.
+    /// The disk is full. Nothing of the batch remains, and a later batch may succeed.
     #[error("the disk is full: cannot {action} `{}`", path.display())]
     DiskFull {
         /// The verb, as in "cannot write".
         action: &'static str,
         /// The store's file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The disk failed. Whether the batch is there shows only after a restart;
@@ -161,7 +161,7 @@ pub enum AppendError {
     /// An earlier failure made the log read-only.
     #[error("the store is read-only since an earlier failure: {reason}")]
     Poisoned {
-        /// That failure.
+        /// The earlier failure.
         reason: Arc<str>,
     },
     /// The batch is larger than one batch may be; nothing was written.
@@ -183,7 +183,7 @@ pub enum AppendError {
 }
 
 impl AppendError {
-    /// What the person who reads the message can do next.
+    /// The next step for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::DiskFull { .. } => Some("free some space; the store goes on by itself"),
@@ -214,7 +214,7 @@ pub enum CompactError {
     /// The log is read-only.
     #[error("the store is read-only since an earlier failure: {reason}")]
     Poisoned {
-        /// That failure.
+        /// The earlier failure.
         reason: Arc<str>,
     },
 }
@@ -225,7 +225,7 @@ pub enum CopyError {
     /// The source could not be read in full.
     #[error(transparent)]
     Source(#[from] OpenError),
-    /// Nothing is overwritten unless asked for.
+    /// The file exists and is not to be overwritten.
     #[error("`{}` exists already", path.display())]
     Exists {
         /// The destination.

@@ -17,7 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::format::SECTOR;
 use super::io::{LogFile, LogIo};
 
-/// What to do at a certain operation.
+/// The fault at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// This operation and all later ones fail, as if the process had died.
@@ -32,11 +32,11 @@ pub(crate) enum Fault {
 /// How careless the disk is with what was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tear {
-    /// Nothing of it survives.
+    /// No unsynced write survives.
     Nothing,
-    /// All of it survives, as after `kill -9`.
+    /// Every write survives, as after `kill -9`.
     Everything,
-    /// Each sector on its own.
+    /// Each sector survives or not, independently.
     Sectors,
 }
 
@@ -112,7 +112,7 @@ impl FaultyDisk {
         self.0.lock().operations
     }
 
-    /// What a program reads from a file now.
+    /// The present content of a file as a program reads it.
     pub(crate) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let disk = self.0.lock();
         let file = disk.names.get(name)?;

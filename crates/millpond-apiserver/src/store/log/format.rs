@@ -1,4 +1,4 @@
-//! The bytes of the file: where things are, how they are sealed.
+//! The layout of the file and its checksums.
 //!
 //! ```text
 //!      0  header page: magic, format, store id, generation, compacted revision
@@ -21,7 +21,7 @@ use crc32fast::Hasher;
 pub const FORMAT: u32 = 1;
 
 pub(super) const PAGE: usize = 4096;
-/// The unit that a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 pub(super) const SECTOR: u64 = 512;
 /// Where frames begin.
 pub(super) const DATA_START: u64 = 3 * PAGE as u64;
@@ -57,7 +57,7 @@ pub(super) struct Header {
     pub(super) created_unix_ms: u64,
 }
 
-/// Why a header page was not accepted.
+/// Why a header page is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
     NotAStore,
@@ -114,7 +114,7 @@ impl Header {
     }
 }
 
-/// What every checksum of one file starts from.
+/// The seed of all checksums of one file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seal(u32);
 
@@ -127,7 +127,7 @@ impl Seal {
     }
 }
 
-/// One of the two pages that say how far the file is known to be durable.
+/// One of the two pages that record up to where the file is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Counts the slots ever written to this file; slot `n` is on page `n % 2`.
@@ -138,7 +138,7 @@ pub(super) struct Slot {
     pub(super) allocated: u64,
     /// The revision at `durable`.
     pub(super) revision: u64,
-    /// Nothing was appended after `durable`, nor is being.
+    /// Nothing was or is being appended after `durable`.
     pub(super) clean: bool,
 }
 
@@ -194,7 +194,7 @@ impl Slot {
     }
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// Objects as of the compacted revision.
@@ -285,9 +285,9 @@ impl FrameBuilder {
         builder
     }
 
-    /// Forgets the last frame and begins the next.
+    /// Drops the last frame and starts the next.
     pub(super) fn start(&mut self, kind: FrameKind) {
-        // One huge batch must not hold its memory for good.
+        // The buffer of a huge batch is freed above this size.
         const KEEP_BYTES: usize = 4 << 20;
         self.bytes.clear();
         self.bytes.shrink_to(KEEP_BYTES);
@@ -315,7 +315,7 @@ impl FrameBuilder {
         (FRAME_HEADER + FRAME_TRAILER) as u64 + self.payload_bytes()
     }
 
-    /// Completes the frame for its place in the file.
+    /// Seals the frame for its offset in the file.
     pub(super) fn seal(&mut self, seal: Seal, offset: u64) -> &[u8] {
         let payload_bytes = (self.bytes.len() - FRAME_HEADER) as u32;
         let payload_checksum = crc32fast::hash(&self.bytes[FRAME_HEADER..]);

@@ -21,7 +21,7 @@ pub(super) const NEW_FILE_NAME: &str = "millpond.store.new";
 /// removing this one does not let a second server in.
 const LOCK_FILE_NAME: &str = "millpond.store.lock";
 
-/// One open file. Methods take `&self`: a compaction reads what is appended.
+/// An open file. Methods take `&self`, because a compaction reads while the engine appends.
 pub trait LogFile: Send + Sync + Debug {
     /// Reads at most `buffer.len()` bytes; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -42,8 +42,7 @@ pub trait LogIo: Send + Sync + Debug {
     /// Opens a file for reading and writing, for this log alone; `None` when there is none, `ResourceBusy` when
     /// another process has it.
     fn open(&self, name: &str) -> io::Result<Option<Arc<dyn LogFile>>>;
-    /// Makes an empty file, readable and writable by its owner alone, in
-    /// place of whatever had the name.
+    /// Creates an empty file, readable and writable by its owner alone; replaces an existing one.
     fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>>;
     /// Gives a file another name, atomically in place of what had that name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -51,7 +50,7 @@ pub trait LogIo: Send + Sync + Debug {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes created, renamed and removed names durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// What to call a file in messages.
+    /// The path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 
@@ -171,7 +170,7 @@ pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Locks a file for as long as it is open.
+/// Locks a file until it is closed.
 fn lock_file(file: &File) -> io::Result<()> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),

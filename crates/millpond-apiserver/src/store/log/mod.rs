@@ -1,8 +1,7 @@
 //! The durable log under the store: one file that is only appended to.
 //!
-//! Reads never come here; all objects live in memory. The log takes batches
-//! (a group commit each), makes them durable, and gives everything back after
-//! a restart: the objects that exist, and the last minutes of history so that
+//! Reads do not use the log, because all objects are in memory. The log takes batches (a group commit each), makes them
+//! durable, and returns everything after a restart: the existing objects, and the last minutes of history so that
 //! watchers can resume. It is synchronous and meant for one thread.
 //!
 //! ```text
@@ -12,7 +11,7 @@
 //! ```
 //!
 //! What holds:
-//! - A batch is there whole or not at all, and it is there once `append` returned `Ok`.
+//! - A batch is recovered as a whole or not at all, and it is durable once `append` returned `Ok`.
 //! - Acknowledged bytes that are wrong or missing stop `open` with their offset. An unfinished write that was never
 //!   acknowledged is dropped, with a note.
 //! - A failed sync is never retried; a full disk costs the batch, not the log.

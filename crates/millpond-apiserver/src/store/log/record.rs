@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::format::{MAX_BATCH_BYTES, u32_at, u64_at};
 
-/// What a record did to its object.
+/// The effect of a record on its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// Created or replaced it.
@@ -21,7 +21,7 @@ pub enum RecordKind {
 pub struct Record {
     /// Greater than that of every record before it.
     pub revision: u64,
-    /// What happened.
+    /// The effect.
     pub kind: RecordKind,
     /// When, by the server's clock: decides how long the record is kept as history.
     pub time_unix_ms: u64,
@@ -34,7 +34,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// What the record takes of [`super::MAX_BATCH_BYTES`].
+    /// The size of the record as a part of [`super::MAX_BATCH_BYTES`].
     pub fn encoded_bytes(&self) -> u64 {
         self.as_ref().encoded_bytes()
     }
@@ -65,7 +65,7 @@ pub struct Previous {
 pub struct HistoryRecord {
     /// The write.
     pub record: Record,
-    /// What it replaced or removed; `None` for a creation.
+    /// The version that it replaced or removed; `None` for a creation.
     pub previous: Option<Previous>,
 }
 

@@ -16,22 +16,22 @@ pub struct Recovered {
     /// History is complete above this revision; a watch that wants to begin
     /// at or before it has to list anew.
     pub compacted_revision: u64,
-    /// Names the store for as long as it lives, over compactions and restores.
+    /// Id of the store, which is kept by compactions and restores.
     pub store_id: [u8; 16],
-    /// What a person may want to know.
+    /// Remarks for the user.
     pub notes: Vec<Note>,
 }
 
-/// Something that opening found or did, and that lost nothing acknowledged.
+/// An observation or repair at opening, without loss of acknowledged data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
-    /// There was no store; an empty one was made.
+    /// There was no store, and an empty one was created.
     Created,
     /// The last process did not close the store: a crash, a kill or a power cut.
     NotClosed,
     /// A write that was cut short was dropped. It had not been acknowledged.
     TornTail {
-        /// Where it began.
+        /// Offset of its first byte.
         offset: u64,
         /// Its length, as far as it had been written.
         bytes: u64,

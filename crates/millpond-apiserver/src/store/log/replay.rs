@@ -1,5 +1,5 @@
-//! From the entries of a file to the state in memory: which objects exist,
-//! and the history that watchers resume from.
+//! Rebuilds the state in memory from the entries of a file: the existing objects, and the history that watchers resume
+//! from.
 //!
 //! Each object is copied out of the read buffer into an allocation of its
 //! own. Slices of the buffer would save that copy (60 ms for 250 MB) and would
@@ -14,12 +14,12 @@ use super::record::{HistoryRecord, LiveObject, ObjectRef, Previous, Record, Reco
 use super::walk::Visitor;
 use super::writer::WriteError;
 
-/// Which records to keep as history.
+/// The records to keep as history.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retention {
-    /// Those of this time and later,
+    /// Records of this time and later,
     pub(super) since_unix_ms: u64,
-    /// and at least so many.
+    /// and at least this many.
     pub(super) least_records: usize,
 }
 

@@ -15,7 +15,7 @@ use super::format::{
 };
 use super::io::{LogFile, read_full};
 
-/// What the first three pages say.
+/// The content of the first three pages.
 #[derive(Debug, Clone)]
 pub(super) struct Preamble {
     pub(super) header: Header,
@@ -44,8 +44,8 @@ pub(super) fn read_preamble(file: &dyn LogFile, path: &Path) -> Result<Preamble,
     Ok(Preamble { header, slot, closed: slot.clean && file_bytes == slot.durable, file_bytes, damaged_slot })
 }
 
-/// For `check` alone, after [`read_preamble`] found damage: goes by the header
-/// and trusts no slot, so that the frames can be looked at all the same.
+/// For `check` only, after [`read_preamble`] found damage: uses the header and no slot, so that the frames can still be
+/// read.
 pub(super) fn read_header_only(file: &dyn LogFile, path: &Path) -> Result<Preamble, OpenError> {
     let reading = |error| FileError::new("read", path, error);
     let mut first = [0; PAGE];
@@ -131,12 +131,12 @@ fn follows(older: &Slot, newer: &Slot) -> bool {
     older.sequence + 1 == newer.sequence && older.durable <= newer.durable && older.revision <= newer.revision
 }
 
-/// What [`Frames::next`] found.
+/// The result of [`Frames::next`].
 #[derive(Debug)]
 pub(super) enum Step<'a> {
-    /// A frame whose checksums are right.
+    /// A frame with valid checksums.
     Frame { offset: u64, header: FrameHeader, payload: &'a [u8] },
-    /// Something else.
+    /// Bytes that are no valid frame.
     Bad(BadFrame),
     /// The end of the file.
     End,
@@ -267,10 +267,10 @@ fn cut_frame(offset: u64, expected: u64, available: u64) -> BadFrame {
     }
 }
 
-/// What is behind the last good frame.
+/// The content after the last valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// Nothing but zeros.
+    /// Only zeros.
     Zeros,
     /// A write that a crash cut short; it was never acknowledged.
     Torn {
@@ -302,7 +302,7 @@ pub(super) fn judge(
         return Err(bad.damage(path).into());
     }
     if let Some(next) = frames.find_header(bad.offset + 1).map_err(reading)? {
-        // One batch at a time is being written: what comes before another was acknowledged.
+        // Only one batch is written at a time, so one that another follows was acknowledged.
         let found = format!("{}, and another batch after it at {next}", bad.found);
         return Err(Damage::new(path, bad.offset, &*bad.expected, found).into());
     }

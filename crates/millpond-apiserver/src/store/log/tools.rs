@@ -22,7 +22,7 @@ use super::walk::{Access, Visitor, Walker};
 use super::writer::{FileWriter, WriteError};
 use crate::store::verify;
 
-/// By how much a restored store's revision is raised above the backup's.
+/// By how much the revision of a restored store is raised above the backup's.
 ///
 /// Clients remember revisions that were given out after the backup was made.
 /// None of them may come to mean something else, so the store goes on above
@@ -43,12 +43,12 @@ pub enum FileState {
     },
 }
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug, Clone)]
 pub struct CheckReport {
     /// The file.
     pub path: PathBuf,
-    /// How it was left.
+    /// Whether it was closed.
     pub state: FileState,
     /// The version of its format.
     pub format: u32,
@@ -74,13 +74,13 @@ pub struct CheckReport {
     pub objects: BTreeMap<String, u64>,
     /// Objects that exist and cannot be read. A server sets them aside when it starts.
     pub unreadable: Vec<Unreadable>,
-    /// What is wrong. The counts above are of what can be read.
+    /// Damage. The counts above are of what can be read.
     pub problems: Vec<Damage>,
-    /// What is unusual, and harmless.
+    /// Harmless observations.
     pub notes: Vec<Note>,
 }
 
-/// An object whose bytes are intact and that cannot be read.
+/// An object whose bytes are intact but cannot be read as an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// `pods`, `deployments.apps`.
@@ -152,7 +152,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
 /// A longer report is of no use.
 const MOST_PROBLEMS: usize = 100;
 
-/// What [`backup`] or [`restore`] wrote.
+/// The result of [`backup`] or [`restore`].
 #[derive(Debug, Clone)]
 pub struct CopyReport {
     /// The file that was written.
@@ -161,11 +161,11 @@ pub struct CopyReport {
     pub bytes: u64,
     /// Objects that exist in it.
     pub objects: u64,
-    /// Those of them that cannot be read. They were copied as they are.
+    /// The number of unreadable objects among them, which were copied as they are.
     pub unreadable: u64,
     /// Its last revision.
     pub revision: u64,
-    /// What was unusual about the source.
+    /// Harmless observations about the source.
     pub notes: Vec<Note>,
 }
 
@@ -253,7 +253,7 @@ fn copy_entries(
 /// How to restore.
 #[derive(Debug, Clone, Copy)]
 pub struct RestoreOptions {
-    /// Replace a store that is there.
+    /// Replace an existing store.
     pub replace: bool,
     /// Raise the revision by this; see [`DEFAULT_REVISION_RAISE`].
     pub revision_raise: u64,

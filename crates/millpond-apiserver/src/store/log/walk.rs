@@ -19,7 +19,7 @@ use super::writer::WriteError;
 pub(super) trait Visitor {
     /// An object as of the compacted revision.
     fn object(&mut self, object: ObjectRef<'_>) -> Result<(), WriteError>;
-    /// That was the last object; records follow.
+    /// Called after the last object; records follow.
     fn objects_end(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
@@ -100,11 +100,10 @@ impl<'f> Walker<'f> {
         }
     }
 
-    /// After damage: goes on at the next frame that can be read, if there is one.
+    /// After damage: continues at the next readable frame; returns whether there is one.
     pub(super) fn skip_damage(&mut self) -> Result<bool, OpenError> {
         self.seen.stage = Stage::Lost;
-        // The position is behind a frame whose entries were wrong, and at one
-        // that is bad itself.
+        // The position is after a frame with invalid entries, or at an invalid frame.
         let from = self.frames.position.max(self.bad + 1);
         let next = self.frames.find_header(from);
         let next = next.map_err(|error| FileError::new("read", self.path, error))?;
@@ -159,7 +158,7 @@ enum Stage {
     Lost,
 }
 
-/// What a walk has seen.
+/// Counts of a walk.
 #[derive(Debug)]
 pub(super) struct Seen {
     stage: Stage,

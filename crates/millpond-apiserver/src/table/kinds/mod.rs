@@ -69,7 +69,7 @@ const fn plain(definitions: &'static [ColumnDefinition], cells: fn(&Value, Times
 static NAME_AND_AGE: BuiltinColumns =
     plain(&[NAME, AGE], |object, now| vec![json!(read::name(object)), json!(age(object, now))]);
 
-/// The columns of a built-in kind, none for kinds that show name and creation.
+/// The columns of a built-in kind; `None` for kinds that show only name and age.
 pub fn builtin_columns(group: &str, kind: &str) -> Option<&'static BuiltinColumns> {
     Some(match (group, kind) {
         ("", "Pod") => &pods::POD,
@@ -156,7 +156,7 @@ pub(super) fn age_of(time: Option<Timestamp>, now: Timestamp) -> String {
     time.map_or_else(|| "<unknown>".to_owned(), |time| human_duration(now.duration_since(time)))
 }
 
-/// The first of a text and what stands for none.
+/// A text, or a replacement if it is empty.
 fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
     if text.is_empty() { none } else { text }
 }

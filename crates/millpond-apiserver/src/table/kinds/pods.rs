@@ -187,7 +187,7 @@ fn end_of(terminated: &Value, prefix: &str) -> String {
     }
 }
 
-/// What the init containers say, up to the first that is not done.
+/// The state of the init containers, up to the first one that has not finished.
 #[derive(Default)]
 struct Initialization {
     /// Set while an init container is not done.

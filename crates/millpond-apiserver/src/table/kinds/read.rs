@@ -72,7 +72,7 @@ pub(super) fn joined(object: &Value, pointer: &str, separator: &str) -> String {
     items.join(separator)
 }
 
-/// A quantity in its canonical form, none where there is none.
+/// A quantity in its canonical form; `None` if it is missing.
 pub(super) fn optional_quantity(object: &Value, pointer: &str) -> Option<String> {
     match object.pointer(pointer)? {
         Value::String(text) => Some(quantity::canonical(text)),

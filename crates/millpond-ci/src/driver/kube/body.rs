@@ -1,4 +1,4 @@
-//! What a label says, as objects of the API. Pure.
+//! Builds the objects of a node from its label. Pure.
 
 use std::collections::BTreeMap;
 

@@ -48,7 +48,7 @@ pub struct Contexts {
 
 #[derive(Default)]
 struct Cache {
-    /// What the clusters were made from.
+    /// The version of the Secret that the clusters were built from.
     source: Option<Fingerprint>,
     clusters: BTreeMap<Option<String>, Arc<Cluster>>,
 }
@@ -111,7 +111,7 @@ impl Contexts {
         match merged {
             Some(read) if has(&read, context) => cluster(read, context).await,
             None if context.is_none() => in_cluster(),
-            // It may be on its way.
+            // The context may still be added.
             _ => Err(DriverError::Transient(match context {
                 Some(context) => format!("no kubeconfig has the context `{context}`"),
                 None => "no kubeconfig has a current context".to_owned(),
@@ -150,7 +150,7 @@ async fn cluster(read: Kubeconfig, context: Option<&str>) -> Result<Cluster, Dri
     let token = token_of(&config);
     let (host, skip_tls) =
         (config.cluster_url.to_string().trim_end_matches('/').to_owned(), config.accept_invalid_certs);
-    // The launcher tries again by itself, and knows when.
+    // The launcher decides itself when to retry.
     config.default_retry = false;
     let client = Client::try_from(config).map_err(|error| unusable(&error))?;
     Ok(Cluster { client, host, ca, skip_tls, token })
@@ -176,7 +176,7 @@ fn in_cluster() -> Result<Cluster, DriverError> {
     Ok(Cluster { client, host, ca, skip_tls, token })
 }
 
-/// What the providers' Secret holds, as it is now.
+/// The present content of the providers' Secret.
 #[derive(Clone)]
 pub struct ProvidersSecret {
     /// `kube.config`

@@ -1,4 +1,4 @@
-//! Nodes that are pods of a namespace that is there already: `openshiftpods`. The pool's name is the namespace.
+//! Nodes that are pods of an existing namespace: `openshiftpods`. The pool's name is the namespace.
 
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
@@ -40,7 +40,7 @@ impl KubeDriver {
                 meta
             };
             account::allow(client, namespace, meta(), meta(), &name, account::pod_rules(&name)).await?;
-            // A pod whose spec names another account cannot be what the token is bound to.
+            // A token cannot be bound to a pod whose spec names another service account.
             let runs_as = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
             account::token(client, namespace, &name, Some(&pod).filter(|_| runs_as == Some(name.as_str()))).await?
         } else {
@@ -59,9 +59,9 @@ impl KubeDriver {
         })
     }
 
-    /// Creates a pod; one that is there and belongs to another node is not taken.
+    /// Creates a pod; an existing one that belongs to another node is not used.
     pub(super) async fn create_pod(&self, client: &Client, namespace: &str, pod: &Value) -> Result<(), DriverError> {
-        // Not as the typed kind: what a label's `spec` says reaches the API as it is.
+        // Not as the typed kind, so that the label's `spec` reaches the API unchanged.
         let kind = ApiResource::erase::<Pod>(&());
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
         let object: DynamicObject = serde_json::from_value(pod.clone())

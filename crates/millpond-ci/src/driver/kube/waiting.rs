@@ -39,7 +39,7 @@ pub(super) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// What keeps a pod from running.
+/// Why a pod is not running.
 fn obstacle(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let waiting = status.container_statuses.iter().flatten().find_map(|container| {

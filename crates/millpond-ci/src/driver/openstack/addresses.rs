@@ -1,4 +1,4 @@
-//! Which address of a server is which.
+//! Classifies the addresses of a server.
 
 use super::client::{Network, Server};
 

@@ -84,7 +84,7 @@ pub(super) struct Network {
     pub(super) is_external: bool,
 }
 
-/// Something that is fetched again when it is too old.
+/// A value that is fetched again when it is too old.
 struct Remembered<T> {
     known: AsyncMutex<Option<(Instant, Arc<T>)>>,
 }
@@ -108,7 +108,7 @@ impl<T> Remembered<T> {
         Ok(value)
     }
 
-    /// Something is not as it was remembered.
+    /// Drops the value, because it turned out to be outdated.
     async fn forget(&self) {
         *self.known.lock().await = None;
     }
@@ -131,7 +131,7 @@ impl Cloud {
         }
     }
 
-    /// All servers of the project; a listing that began at this moment or later.
+    /// All servers of the project, from a listing that began at `since` or later.
     pub(super) async fn servers(&self, since: Instant) -> Result<Arc<Vec<Server>>, DriverError> {
         let mut known = self.servers.lock().await;
         if let Some((_, servers)) = known.as_ref().filter(|(began, _)| *began >= since) {
@@ -175,7 +175,7 @@ impl Cloud {
         self.networks.get(fetch).await
     }
 
-    /// Networks with addresses that are reached from outside; none where the cloud has no Neutron.
+    /// Networks whose addresses are reachable from outside; empty if the cloud has no Neutron.
     pub(super) async fn external_networks(&self) -> Result<Vec<Network>, DriverError> {
         if !self.session().await?.has(Service::Network).await.map_err(error)? {
             return Ok(Vec::new());

@@ -189,7 +189,7 @@ impl OpenStack {
         })
     }
 
-    /// Logs the console of a server that does not come, where the label says so.
+    /// Logs the console of a server that does not become ready, if the label asks for that.
     async fn log_console(&self, label: &OpenStackLabel, id: &str) {
         if !label.console_log {
             return;
@@ -242,7 +242,7 @@ impl OpenStack {
         Ok(instances.collect())
     }
 
-    /// What the project's quota leaves to nodes: its limits without what other servers take.
+    /// The part of the project's quota that nodes can use: its limits less the usage of other servers.
     async fn quota(&self) -> Result<Resources, DriverError> {
         let (limits, used) = self.cloud.limits().await?;
         let flavors = self.cloud.flavors().await?;
@@ -263,7 +263,7 @@ impl OpenStack {
         Ok(left.collect())
     }
 
-    /// What a node of each label takes.
+    /// The usage of a node of each label.
     async fn label_sizes(&self) -> Result<Sizes, DriverError> {
         let flavors = self.cloud.flavors().await?;
         let mut sizes = Sizes::new();

@@ -1,4 +1,4 @@
-//! What is asked of Nova for one node: flavor, image, networks, metadata.
+//! Builds the request to Nova for one node: flavor, image, networks, metadata.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,11 +13,11 @@ use crate::model::Json;
 /// The port of SSH.
 const SSH_PORT: u16 = 22;
 
-/// What is created for a node.
+/// The parts of a request for a node.
 pub(super) struct Plan {
     /// The body of the request to Nova.
     pub(super) server: Value,
-    /// What the server takes of limits.
+    /// The server's usage that counts against limits.
     pub(super) resources: Resources,
     /// How its image is used.
     pub(super) image: Image,
@@ -98,7 +98,8 @@ impl Plan {
     }
 }
 
-/// The smallest flavor with enough memory whose name has the text of the label; without `min-ram`, the one of that name.
+/// The smallest flavor with enough memory whose name contains the label's text; without `min-ram`, the one with that
+/// name.
 pub(super) fn choose_flavor<'a>(flavors: &'a [Flavor], label: &OpenStackLabel) -> Result<&'a Flavor, DriverError> {
     let name = label.flavor_name.as_deref();
     if label.min_ram == 0
@@ -115,7 +116,7 @@ pub(super) fn choose_flavor<'a>(flavors: &'a [Flavor], label: &OpenStackLabel) -
     })
 }
 
-/// What a server of a flavor takes of limits.
+/// The usage of a server with this flavor.
 pub(super) fn resources(flavor: &Flavor, label: &OpenStackLabel) -> Resources {
     let mut resources = flavor.resources();
     if label.boot_from_volume {

@@ -1,4 +1,4 @@
-//! Backoff of node groups whose machines failed: no scale-up for a while, which grows with every failure in a row.
+//! Backoff of node groups whose machines failed: no scale-up for a time that grows with every consecutive failure.
 //!
 //! Failures are distinguished by kind. Where the infrastructure provider is out of capacity or quota
 //! ([`TroubleKind::Quota`]), an early retry cannot succeed; a machine that broke, or took too long, may have been a
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// A wait is longer by up to this share, so that groups that failed together are not all tried together.
 const JITTER: f64 = 0.2;
-/// A group without failures for this long begins anew: what was then says nothing of now. The cluster-autoscaler's.
+/// A group without failures for this long starts again with the shortest backoff, as in the cluster-autoscaler.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(3);
 
 /// How long a group is left out: at first, and at most. Five minutes and half an hour are the cluster-autoscaler's.
@@ -33,16 +33,16 @@ struct Entry {
     trouble: Trouble,
     /// The group has fewer machines than replicas, and Cluster API creates none.
     stalled: bool,
-    /// Machines that were counted.
+    /// Machines whose failure was counted.
     machines: BTreeSet<String>,
 }
 
-/// What is known of groups that failed.
+/// The failures of node groups.
 #[derive(Debug)]
 pub(crate) struct Health(Mutex<(BTreeMap<GroupRef, Entry>, StdRng)>);
 
 impl Health {
-    /// All is well; the seed decides the jitter.
+    /// Without failures; the seed decides the jitter.
     pub(super) fn new(seed: u64) -> Self {
         Self(Mutex::new((BTreeMap::new(), StdRng::seed_from_u64(seed))))
     }
@@ -84,27 +84,27 @@ impl Health {
         Some(wait)
     }
 
-    /// Machines of a group are made and become nodes.
+    /// Records that machines of a group become nodes.
     pub(super) fn recovered(&self, of: &GroupRef) {
         self.0.lock().0.remove(of);
     }
 
-    /// Whether something failed in a group lately.
+    /// Whether a group failed recently.
     pub(super) fn is_troubled(&self, of: &GroupRef) -> bool {
         self.0.lock().0.contains_key(of)
     }
 
-    /// Whether the failure of a machine is known.
+    /// Whether a machine's failure was counted.
     pub(super) fn knows(&self, of: &GroupRef, machine: &str) -> bool {
         self.0.lock().0.get(of).is_some_and(|entry| entry.machines.contains(machine))
     }
 
-    /// Groups that are gone are forgotten.
+    /// Drops groups that no longer exist.
     pub(super) fn retain(&self, there: impl Fn(&GroupRef) -> bool) {
         self.0.lock().0.retain(|of, _| there(of));
     }
 
-    /// Groups that are left out now, and why.
+    /// Groups that are backing off now, with the reason.
     pub(crate) fn held(&self) -> BTreeMap<GroupRef, Held> {
         let now = Instant::now();
         let entries = self.0.lock();
@@ -121,7 +121,7 @@ impl Health {
         held.collect()
     }
 
-    /// When the next group may be tried again.
+    /// When the next group may be scaled up again.
     pub(crate) fn next_release(&self) -> Option<Duration> {
         let now = Instant::now();
         let entries = self.0.lock();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-/// Lines that are kept; older ones are dropped.
+/// Number of lines kept; older ones are dropped.
 const LIMIT_LINES: usize = 1000;
 
 /// A node group that was found.
@@ -13,15 +13,15 @@ const LIMIT_LINES: usize = 1000;
 pub struct Discovered {
     /// Kind, namespace and name: `MachineDeployment/default/gpu-pool`.
     pub group: String,
-    /// The least machines.
+    /// Minimum size.
     pub min: i64,
-    /// The most machines.
+    /// Maximum size.
     pub max: i64,
-    /// Machines that are asked for.
+    /// Desired number of machines.
     pub replicas: i64,
 }
 
-/// The last lines about node groups.
+/// The most recent log lines about node groups.
 #[derive(Debug, Default)]
 pub struct GroupLog(Mutex<State>);
 
@@ -54,7 +54,7 @@ impl GroupLog {
         state.known = groups;
     }
 
-    /// Logs what happens to a group.
+    /// Adds a line about a group.
     pub(crate) fn say(&self, group: &str, text: &str, now: Timestamp) {
         self.0.lock().push(now, "millpond", &format!("nodegroup {group}: {text}"));
     }

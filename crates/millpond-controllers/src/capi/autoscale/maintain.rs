@@ -23,7 +23,7 @@ use crate::turn::Turn;
 
 /// Groups are looked at this often even when nothing changes: time passes for machines that are late.
 const EVERY: Duration = Duration::from_secs(30);
-/// And not more often than this.
+/// The shortest time between two checks.
 const SOONEST: Duration = Duration::from_secs(1);
 /// A mark of ours that led to no removal for this long was left over by a controller that stopped in the middle.
 const LEFT_OVER_AFTER: Duration = Duration::from_mins(1);
@@ -37,7 +37,7 @@ const REMOVED: EventReason =
 const RAISED: EventReason =
     EventReason { component: "millpond", action: "ScaleUp", reason: "EnforcedMinSize", warning: false };
 
-/// Looks after node groups.
+/// Checks node groups and their machines.
 pub(crate) struct GroupMaintenance {
     context: Arc<Context>,
     changed: Arc<Notify>,
@@ -45,7 +45,7 @@ pub(crate) struct GroupMaintenance {
     lacking: HashMap<GroupRef, Instant>,
 }
 
-/// What is to be done about a group.
+/// The work that one group needs.
 #[derive(Debug, Default)]
 struct MaintenanceTasks {
     words: Vec<String>,
@@ -57,9 +57,9 @@ struct MaintenanceTasks {
     well: bool,
     replicas: i64,
     min: i64,
-    /// Its bounds by its annotations.
+    /// The bounds from its annotations.
     bounds: Option<(i64, i64)>,
-    /// Below its least size.
+    /// Whether it is below its minimum size.
     low: bool,
     /// Machines with a mark, without one being too many.
     marked: Vec<String>,
@@ -150,7 +150,7 @@ impl GroupMaintenance {
         Ok(())
     }
 
-    /// Lets a group wait whose machines fail.
+    /// Starts the backoff of a group whose machines fail.
     fn take_note(&self, of: &GroupRef, tasks: &MaintenanceTasks) {
         let machines = &self.context.cluster.machines;
         for (machine, trouble) in &tasks.failed {
@@ -172,7 +172,7 @@ impl GroupMaintenance {
         tracing::info!(group = %of, machine, reason = kind, message, wait_s, "a node group is left out for a while");
         let note = format!("{kind}: machine {machine}: {message}; nothing is asked of the group for {wait_s} s");
         self.context.cluster.machines.record_event(of, BACKED_OFF, &note, false);
-        // Pods that wait for it are planned for anew.
+        // Pods that were planned onto the group are planned again.
         self.context.cluster.machines.notify();
     }
 

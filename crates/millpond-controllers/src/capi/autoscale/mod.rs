@@ -10,9 +10,9 @@
 //!       tend: machines that failed (health), least sizes, misspelt annotations, sizes to remember
 //! ```
 //!
-//! Nothing here makes or drains machines: Cluster API does. A group is written on condition that its size has not
+//! Nothing here creates or drains machines: Cluster API does. A group is written on condition that its size has not
 //! changed since it was planned with, so two controllers can never both take the last machine that the maximum allows.
-//! Where Cluster API is not installed, this module is idle.
+//! If Cluster API is not installed, this module is idle.
 
 mod health;
 pub mod log;
@@ -48,12 +48,12 @@ use crate::cluster::FIELD_MANAGER;
 use crate::events::DedupingRecorder;
 use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachinePool, MachineSet};
 
-/// What can be set about node groups.
+/// Settings of node groups.
 #[derive(Clone, Default)]
 pub struct GroupOptions {
     /// Where the machines are, if that is another cluster than the one that their nodes are in.
     pub management: Option<Client>,
-    /// Which groups are scaled; all that say how, if nothing is given.
+    /// Which groups are scaled; if empty, all groups with autoscaler annotations.
     pub discovery: Vec<Discovery>,
     /// Groups below their least size are brought up to it.
     pub enforce_min: bool,
@@ -69,14 +69,14 @@ impl fmt::Debug for GroupOptions {
     }
 }
 
-/// Whether Cluster API is there.
+/// Whether Cluster API is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     /// Not checked yet.
     Unknown,
     /// It is not installed.
     Absent,
-    /// It is, and all was listed.
+    /// It is installed, and all objects were listed.
     Present,
 }
 
@@ -86,7 +86,7 @@ type Listener = Box<dyn Fn() + Send + Sync>;
 pub struct Machines {
     /// The settings.
     pub options: GroupOptions,
-    /// The management cluster; speaks v1beta2, whatever is served.
+    /// A client of the management cluster. It uses v1beta2 types whatever version is served.
     pub client: Client,
     /// MachineDeployments.
     pub deployments: Arc<Mirror<MachineDeployment>>,
@@ -98,19 +98,19 @@ pub struct Machines {
     pub machines: Arc<Mirror<Machine>>,
     /// Clusters.
     pub clusters: Arc<Mirror<CapiCluster>>,
-    /// Groups that get nothing for now.
+    /// Groups that are backing off.
     pub(crate) health: Health,
-    /// Which pods the last plan put together on nodes of groups.
+    /// The pods that the last plan put on the same new node of a group.
     pub(crate) planned_placements: PlannedPlacements,
     /// Events about machines and groups, written to the management cluster.
     pub(crate) recorder: EventRecorder,
-    /// The same, without repeating itself.
+    /// Like `recorder`, but does not repeat an event.
     pub(crate) events: DedupingRecorder,
-    /// What happens to groups, in the words of the cluster-autoscaler.
+    /// Log of node groups, in the words of the cluster-autoscaler.
     pub log: log::GroupLog,
-    /// Unneeded nodes, as of the last check.
+    /// Number of unneeded nodes at the last check.
     pub(crate) unneeded: std::sync::atomic::AtomicUsize,
-    /// Time of the log.
+    /// Clock of the log.
     clock: Clock,
     /// The same cluster, spoken to as it is, to ask what is served.
     plain: Client,
@@ -121,7 +121,7 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// Nothing is watched yet.
+    /// Without watches, which start later.
     pub(crate) fn new(
         workload: &Client,
         options: &crate::cluster::Options,
@@ -177,20 +177,20 @@ impl Machines {
         NodeGroups { used, discovery: self.options.discovery.clone(), held: self.health.held() }
     }
 
-    /// Whether there are groups, as far as is known.
+    /// Whether any node group is known.
     pub(crate) fn is_present(&self) -> bool {
         *self.presence.borrow() == Presence::Present
     }
 
-    /// Waits until it is known whether there are groups, and which; not for ever, as the management cluster may be
-    /// another one and away.
+    /// Waits until the node groups are listed or Cluster API is known to be missing. Gives up after a while, since a
+    /// separate management cluster may be unreachable.
     pub(crate) async fn wait_until_settled(&self) {
         let mut presence = self.presence.subscribe();
         let settled = presence.wait_for(|presence| *presence != Presence::Unknown);
         let _ = tokio::time::timeout(SETTLED_WITHIN, settled).await;
     }
 
-    /// Waits until Cluster API is there.
+    /// Waits until Cluster API is installed.
     pub(crate) async fn wait_until_present(&self) {
         // An error would mean that the sender is gone, but it lives as long as `self`.
         let _ = self.presence.subscribe().wait_for(|presence| *presence == Presence::Present).await;

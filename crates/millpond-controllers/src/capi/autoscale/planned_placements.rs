@@ -1,4 +1,4 @@
-//! Which pods the last plan put together on one node of a group.
+//! The pods that the last plan put on the same node of a group.
 //!
 //! New machines of a group have no names yet, so pods cannot be nominated to them, and every round plans these pods
 //! again. A plan at least cost fills nodes to the brim with pods that go well together; a plan that fills the same
@@ -19,16 +19,16 @@ use super::scale_up::is_group;
 /// More pods than this are not remembered: names of a million take a hundred megabytes.
 const MOST_PODS: usize = 100_000;
 
-/// Pods that were meant for one node.
+/// Pods planned onto one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pack {
-    /// The node's name, if it had one.
+    /// The node's name, if it existed.
     node: Option<String>,
-    /// Namespace and name of each.
+    /// Namespace and name of each pod.
     pods: Vec<(Box<str>, Box<str>)>,
 }
 
-/// What the last plan meant, by pool.
+/// The placements of the last plan, by pool.
 #[derive(Debug, Default)]
 pub(crate) struct PlannedPlacements(Mutex<BTreeMap<String, Vec<Pack>>>);
 
@@ -62,7 +62,7 @@ impl PlannedPlacements {
         *self.0.lock() = packs;
     }
 
-    /// Tells the planner what was meant.
+    /// Adds the placements to a snapshot, so that the planner keeps them.
     pub(crate) fn apply_to(&self, snapshot: &mut Snapshot) {
         let packs = self.0.lock();
         if packs.is_empty() {
@@ -78,7 +78,7 @@ impl PlannedPlacements {
     }
 }
 
-/// Nodes with what was meant for them: by name first, then those that nothing runs on, one as good as another.
+/// Assigns nodes to placements: by name first, then any empty node of the group.
 fn assigned<'p>(snapshot: &Snapshot, packs: &'p BTreeMap<String, Vec<Pack>>) -> Vec<(NodeId, &'p Pack)> {
     let mut of_pool: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
     for (index, node) in snapshot.nodes.iter().enumerate().filter(|(_, node)| node.state != NodeState::Leaving) {
@@ -109,7 +109,7 @@ fn used(snapshot: &Snapshot) -> HashSet<NodeId> {
     pods.filter_map(|pod| pod.node).collect()
 }
 
-/// The class of a pod that waits without a node; none if it does not, or is gone.
+/// The class of a pending pod without a node; `None` for any other pod.
 fn waiting_class(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<ClassId> {
     let of = |pod: &Pod| snapshot.text(snapshot.classes[pod.class.index()].namespace);
     let at = snapshot.pods.binary_search_by(|pod| (of(pod), &*pod.name).cmp(&(namespace, name))).ok()?;

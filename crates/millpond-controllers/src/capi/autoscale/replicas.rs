@@ -17,19 +17,20 @@ use super::Machines;
 use crate::kinds::{MachineDeployment, MachinePool, MachineSet};
 use crate::turn::Turn;
 
-/// Tries against others who write the same object: Cluster API writes its status whenever a machine moves.
+/// Limit on write conflicts with other clients: Cluster API writes the status of the same object whenever a machine
+/// changes.
 const TRIES: usize = 10;
 
-/// What came of a write.
+/// The result of a resize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resized {
-    /// It has another size.
+    /// The size was written.
     Done,
-    /// Its size or its bounds changed since the plan was made: it has to be planned with anew.
+    /// The group's size or bounds changed since the plan was made, so it must be planned again.
     Changed,
 }
 
-/// A kind with a number of machines.
+/// A kind with a replica count.
 trait Scalable: Kind {
     fn spec(&self) -> &Value;
 
@@ -66,7 +67,7 @@ impl Machines {
         }
     }
 
-    /// The sizes of all groups.
+    /// The desired sizes of all groups.
     pub(super) fn sizes(&self) -> BTreeMap<GroupRef, Option<i64>> {
         let mut all = BTreeMap::new();
         add(&self.deployments, GroupKind::MachineDeployment, &mut all);

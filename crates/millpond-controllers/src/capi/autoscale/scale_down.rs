@@ -30,7 +30,7 @@ const AT_A_TIME: usize = 10;
 /// How long to wait until the mark is observed by the watch. The Cluster API controllers have most likely seen it by
 /// then.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
-/// What marks of ours begin with; a moment follows.
+/// Prefix of deletion marks that Millpond writes; a time follows.
 pub(super) const MARK: &str = "millpond ";
 
 const SCALED_DOWN: EventReason =
@@ -44,15 +44,15 @@ pub(crate) struct ScaleDown {
     list: UnneededSince,
 }
 
-/// A group that may shrink.
+/// A group that may be scaled down.
 struct Shrinkable {
     of: GroupRef,
     timing: Timing,
     min: i64,
     replicas: i64,
-    /// Machines by the name of their node.
+    /// Machines by node name.
     machines: BTreeMap<String, String>,
-    /// Machines that leave already.
+    /// Machines that are being deleted.
     leaving: usize,
 }
 
@@ -61,7 +61,7 @@ impl ScaleDown {
         Self { context, list: UnneededSince::default() }
     }
 
-    /// Looks at nodes until the token is cancelled.
+    /// Checks nodes until the token is cancelled.
     pub(crate) async fn run(&mut self, stop: CancellationToken) {
         let machines = Arc::clone(&self.context.cluster.machines);
         tokio::select! {
@@ -156,10 +156,7 @@ impl ScaleDown {
         for node in nodes {
             let Some(object) = cluster.nodes.get(&Key::new("", &node.node)) else { continue };
             let used = node.used_milli as f64 / 10.0;
-            let note = format!(
-                "unneeded for {} s: {used:.1}% asked for, {} pods have room elsewhere",
-                node.after_s, node.pods
-            );
+            let note = format!("unneeded for {} s: {used:.1}% requested, pods to move: {}", node.after_s, node.pods);
             cluster.recorder.record(&*object, SCALE_DOWN, note);
         }
     }
@@ -196,7 +193,7 @@ fn shrinkable(context: &Context) -> BTreeMap<String, Shrinkable> {
     })
 }
 
-/// Which nodes go now, by pool: those without pods first, within the budget and the least sizes.
+/// Nodes to remove now, by pool: empty ones first, within the budget and the minimum sizes.
 fn chosen(
     mut due: Vec<Unneeded>,
     groups: &BTreeMap<String, Shrinkable>,
@@ -220,7 +217,7 @@ fn chosen(
     chosen
 }
 
-/// When a mark of ours was made; none for marks of others.
+/// When Millpond marked the machine for deletion; `None` for marks of other clients.
 pub(super) fn marked_at(machine: &Machine) -> Option<jiff::Timestamp> {
     machine.annotations().get(names::DELETE_MACHINE)?.strip_prefix(MARK)?.parse().ok()
 }

@@ -19,23 +19,23 @@ const SCALED_UP: EventReason =
 const TRIGGERED: EventReason =
     EventReason { component: "millpond", action: "Plan", reason: "TriggeredScaleUp", warning: false };
 
-/// At most this many pods of a group get an event.
+/// Limit on the pods of a group that get an event.
 const MAX_EVENTS_PER_GROUP: usize = 10;
 
-/// The sizes of groups before a snapshot was taken: what is written later is written on top of these, or not at all.
+/// The sizes of groups before a snapshot was taken. A scale-up is written only if the size is still the same.
 pub(crate) struct ObservedSizes(pub(super) BTreeMap<GroupRef, Option<i64>>);
 
 impl ObservedSizes {
-    /// As of now.
+    /// The present sizes.
     pub(crate) fn now(machines: &Machines) -> Self {
         Self(if machines.is_present() { machines.sizes() } else { BTreeMap::new() })
     }
 }
 
-/// What became of a plan's new nodes of node groups.
+/// The result of writing a plan's new nodes of node groups.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScaledUp {
-    /// Some group was not written: who wanted its nodes has to be planned for again.
+    /// A group could not be written: the pods planned onto its nodes must be planned again.
     pub(crate) failed: bool,
 }
 
@@ -96,7 +96,7 @@ async fn scale_up_group(context: &Context, turn: &Turn<'_>, seen: &ObservedSizes
     let from = from.unwrap_or(0);
     context.metrics.group_scaled_up(&of, nodes);
     tracing::info!(group = %of, from, to, pods = pods.len(), "a node group grows");
-    machines.record_event(&of, SCALED_UP, &format!("replicas {from} → {to} for {} pods that wait", pods.len()), false);
+    machines.record_event(&of, SCALED_UP, &format!("replicas {from} → {to}, pending pods: {}", pods.len()), false);
     for pod in pods.iter().take(MAX_EVENTS_PER_GROUP).filter_map(|pod| cluster.pods.get(pod)) {
         let note = format!("pod waits for a machine of node group {of}: replicas {from} → {to}");
         cluster.recorder.record(&*pod, TRIGGERED, note);

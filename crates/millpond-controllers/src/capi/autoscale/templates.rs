@@ -20,14 +20,14 @@ use tokio_util::sync::CancellationToken;
 use super::Machines;
 use crate::cluster::Cluster;
 
-/// A template is fetched again after this long.
+/// A template is fetched again after this time.
 const FETCH_AGAIN: Duration = Duration::from_mins(5);
 /// After a change, others that belong to it are waited for.
 const GATHER: Duration = Duration::from_millis(100);
-/// Fetched at a time.
+/// Limit on concurrent fetches.
 const AT_A_TIME: usize = 16;
 
-/// A template: what it is for, and where it is.
+/// A template that a group refers to, and the group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Wanted {
     kind: ApiKind,
@@ -39,9 +39,9 @@ struct Wanted {
 pub(super) struct Templates {
     machines: Arc<Machines>,
     cluster: Weak<Cluster>,
-    /// Those that were looked for.
+    /// Templates that were looked up.
     known: Mutex<HashSet<Wanted>>,
-    /// Kinds as the server serves them; none for those that it does not.
+    /// By group and kind, the served resource; `None` if the server does not serve it.
     served: tokio::sync::Mutex<HashMap<(String, String), Option<ApiResource>>>,
     changed: Arc<Notify>,
 }
@@ -69,7 +69,7 @@ impl Templates {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = all.tick() => {
-                    // A kind that was not served may be by now.
+                    // A kind that was not served may be served by now.
                     self.served.lock().await.retain(|_, served| served.is_some());
                     self.fetch_all().await;
                 }
@@ -81,7 +81,7 @@ impl Templates {
         }
     }
 
-    /// Fetches all that groups refer to.
+    /// Fetches the templates of all groups.
     pub(super) async fn fetch_all(&self) {
         let wanted = self.wanted();
         self.known.lock().retain(|known| wanted.contains(known));
@@ -129,7 +129,7 @@ impl Templates {
         }
     }
 
-    /// How the server serves a kind.
+    /// The served resource of a kind.
     async fn kind(&self, reference: &Reference) -> Option<ApiResource> {
         let key = (reference.group.clone(), reference.kind.clone());
         let mut served = self.served.lock().await;
@@ -146,7 +146,7 @@ impl Templates {
         };
         let found = match found {
             Some(kind) => Some(kind),
-            // Of a version that is not served, or of none: the one that the server recommends.
+            // If the version is not served, or none is named, use the one that the server prefers.
             None => match discovery::group(client, &reference.group).await {
                 Ok(group) => best_version(&group, &reference.kind),
                 Err(_) => None,
@@ -172,7 +172,7 @@ impl Templates {
         };
         self.machines.deployments.list().iter().for_each(|it| add(&it.metadata, &it.spec));
         self.machines.sets.list().iter().for_each(|it| {
-            // One of a MachineDeployment has the same template, or one that is on its way out.
+            // A MachineSet of a MachineDeployment has the same template, or one that is being replaced.
             if millpond_runtime::meta::controller_of(&**it).is_none() {
                 add(&it.metadata, &it.spec);
             }

@@ -1,8 +1,8 @@
-//! Which nodes of node groups are unneeded, as the cluster-autoscaler calls it. Pure.
+//! Which nodes of node groups are unneeded, in the cluster-autoscaler's sense. Pure.
 //!
-//! A node is a candidate as long as its pods ask for less than a share of it; of a node with GPUs only these count. Of
-//! the candidates those go whose pods the planner finds another place for, on nodes that are there, all of them together:
-//! with all its rules, PodDisruptionBudgets, and pods that are to be left alone.
+//! A node is a candidate while its pods request less than a share of it; on nodes with GPUs only these count.
+//! Candidates are unneeded if the planner can place the pods of all of them on other existing nodes, with all its
+//! rules, PodDisruptionBudgets and pods that must not be evicted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,11 +22,11 @@ pub(crate) struct Unneeded {
     pub(crate) node: String,
     /// The pool of its group.
     pub(crate) pool: String,
-    /// How long it must have been unneeded.
+    /// Seconds for which it must have been unneeded.
     pub(crate) after_s: Seconds,
-    /// How much of it is asked for, in thousandths.
+    /// Requested share of its capacity, in thousandths.
     pub(crate) used_milli: i64,
-    /// Pods that will need another place.
+    /// Pods that must be scheduled elsewhere.
     pub(crate) pods: usize,
 }
 
@@ -82,7 +82,7 @@ fn timing_of<'g>(snapshot: &Snapshot, node: &Node, groups: &'g BTreeMap<String, 
     groups.get(&snapshot.pools[node.pool?.index()].name)
 }
 
-/// What the pods of each node ask for.
+/// The requests of the pods on each node.
 fn requests(snapshot: &Snapshot) -> Vec<Resources> {
     let mut all = vec![Resources::new(); snapshot.nodes.len()];
     for pod in snapshot.pods.iter().filter(|pod| pod.state == PodState::Bound) {
@@ -110,7 +110,7 @@ fn utilization(snapshot: &Snapshot, node: &Node, requests: &Resources, timing: &
     }
 }
 
-/// Nothing is bought, and nothing else goes.
+/// Nothing can be bought, and no other node can be removed.
 fn open_for_removal(snapshot: &mut Snapshot, groups: &BTreeMap<String, Timing>, used: &HashMap<NodeId, i64>) {
     for pool in &mut snapshot.pools {
         pool.not_ready = Some("nothing is bought while nodes are looked for that can go".to_owned());
@@ -130,12 +130,12 @@ fn open_for_removal(snapshot: &mut Snapshot, groups: &BTreeMap<String, Timing>, 
     }
 }
 
-/// Since when nodes are not needed.
+/// By node, when it became unneeded.
 #[derive(Debug, Default)]
 pub(crate) struct UnneededSince(BTreeMap<String, Seconds>);
 
 impl UnneededSince {
-    /// Those that have been unneeded for long enough; all others begin anew.
+    /// Returns the nodes that have been unneeded for long enough, and forgets nodes that are needed now.
     pub(crate) fn look(&mut self, unneeded: Vec<Unneeded>, now: Seconds) -> Vec<Unneeded> {
         let mut since = BTreeMap::new();
         for one in &unneeded {
@@ -146,7 +146,7 @@ impl UnneededSince {
         unneeded.into_iter().filter(|one| now - self.0[&one.node] >= one.after_s).collect()
     }
 
-    /// How many nodes are unneeded.
+    /// Number of unneeded nodes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 impl Machines {
-    /// Every change goes into the planner's index.
+    /// Feeds every change into the planner's index.
     pub(crate) fn feed(self: &Arc<Self>, cluster: &Arc<Cluster>) {
         let kind = StateKind::ClusterApi;
         cluster.feed(&self.deployments, kind(ApiKind::MachineDeployment), |_| true);
@@ -35,7 +35,7 @@ impl Machines {
                 });
             )+};
         }
-        // Not clusters: a paused one says so in its groups, where it matters.
+        // Clusters are not fed: their groups carry whether they are paused.
         listen!(deployments, sets, pools, machines, clusters);
     }
 

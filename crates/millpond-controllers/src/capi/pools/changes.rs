@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Change, Effect};
 
-/// Changes, gathered.
+/// A list of changes to a pool.
 #[derive(Debug, Default)]
 pub(super) struct Changes(pub(super) Vec<Change>);
 
@@ -22,7 +22,7 @@ impl Changes {
         true
     }
 
-    /// Takes a value away and notes it.
+    /// Removes a value and records the change.
     pub(super) fn take(&mut self, target: &mut Value, path: &[&str], field: &str, effect: Effect) -> bool {
         let Some((last, parents)) = path.split_last() else { return false };
         let Some(Value::Object(parent)) = at_mut(target, parents) else { return false };
@@ -57,7 +57,7 @@ pub(super) fn put(target: &mut Value, path: &[&str], value: Value) {
     *here = value;
 }
 
-/// A value in a few words.
+/// A value in short form, for messages.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -65,7 +65,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Eight letters that stand for the content of a template: the same today and tomorrow.
+/// Eight letters that depend only on the content of a template.
 pub(super) fn content_hash(object: &Value) -> String {
     let mut text = String::new();
     canonical(&json!([object["kind"], object["spec"]]), &mut text);
@@ -106,8 +106,8 @@ fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(START, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// The shape that a MachineDeployment or Cluster is written in: a server without conversion gives back what was
-/// written, whatever version it is asked for.
+/// The version in whose shape a MachineDeployment or Cluster is written. A server without conversion returns objects as
+/// they were written, whatever version is requested.
 pub(super) fn shape(deployment: &Value, served: Version) -> Version {
     let reference = &deployment["spec"]["template"]["spec"]["infrastructureRef"];
     match (reference.get("apiGroup"), reference.get("apiVersion")) {
@@ -117,8 +117,8 @@ pub(super) fn shape(deployment: &Value, served: Version) -> Version {
     }
 }
 
-/// What of an object is written back: its identity, labels, annotations and spec, with the revision that it was read
-/// at, so that a change in between is noticed.
+/// The parts of an object that are written: identity, labels, annotations and spec, with the resourceVersion that was
+/// read, so that a concurrent change causes a conflict.
 pub(super) fn writable(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut kept = json!({

@@ -26,7 +26,7 @@ const LIMIT_TRIES: usize = 5;
 const YOUNG: Duration = Duration::from_secs(600);
 /// A watch ends after this long and is begun anew, so that one that was silently cut is noticed.
 const WATCH_SECONDS: u32 = 240;
-/// How long to wait where nothing can be watched.
+/// Time between requests for objects that cannot be watched.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Carries out a plan for a file, as it was agreed to. When another client was faster, the plan is made anew; it is carried
@@ -48,7 +48,7 @@ pub async fn set(
         };
         made.retain(|it| !is_used(it));
     }
-    // What is left is of a try that failed, or of a plan that was made anew.
+    // Only objects of a failed attempt are left, or of a plan that was replaced.
     let left = take_back(connection, current, made).await;
     match done {
         Err(problem) if !left.is_empty() => Err(PoolError::LeftBehind { problem: problem.to_string(), left }),
@@ -84,7 +84,7 @@ fn is_conflict(problem: &PoolError) -> bool {
     matches!(problem, PoolError::Api { source: kube::Error::Api(status), .. } if status.code == 409)
 }
 
-/// Writes in order; notes what was made.
+/// Performs the writes in order and records the objects created.
 async fn carry_out(client: &Client, writes: &[Write], made: &mut Vec<Made>) -> Result<(), PoolError> {
     let mut kinds = Kinds::default();
     for write in writes {
@@ -93,7 +93,7 @@ async fn carry_out(client: &Client, writes: &[Write], made: &mut Vec<Made>) -> R
     Ok(())
 }
 
-/// An object that was made.
+/// An object that was created.
 struct Made {
     resource: ApiResource,
     namespace: String,
@@ -122,7 +122,7 @@ async fn take_back(connection: &Connection, current: &Current, made: Vec<Made>) 
         let preconditions = Some(Preconditions { uid, resource_version: None });
         match api.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
             Ok(_) => {}
-            // Gone already, or another object of that name.
+            // Deleted already, or replaced by another object of that name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(_) => left.push(format!("{}/{name}", resource.kind)),
         }
@@ -148,8 +148,8 @@ async fn put(client: &Client, kinds: &mut Kinds, write: &Write) -> Result<Option
         let uid = applied.map_err(doing(words))?.metadata.uid;
         return Ok(Some(Made { resource, namespace: namespace.to_owned(), name: name.to_owned(), uid }));
     };
-    // One write in either case, so that no other write comes between two halves of a change. What others own too does not
-    // go by leaving it out of what is applied: then the whole change is a merge patch.
+    // One write in either case, so that no other client writes between two halves of a change. Server-side apply cannot
+    // remove fields that other managers own too, so a change that removes any is a merge patch.
     let written = match removal(live, object) {
         Some(patch) => {
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -179,7 +179,7 @@ async fn resource(client: &Client, kinds: &mut Kinds, object: &Value) -> Result<
     })
 }
 
-/// A merge patch, if something goes that is there now.
+/// A merge patch if a field that exists now has to be removed.
 fn removal(live: &Value, object: &Value) -> Option<Value> {
     let roots: &[&[&str]] = match object["kind"].as_str() {
         Some("MachineDeployment") => &[&["spec"], &["metadata", "labels"], &["metadata", "annotations"]],
@@ -216,7 +216,7 @@ fn loses(before: &Value, after: &Value) -> bool {
     }
 }
 
-/// A merge patch from the one to the other.
+/// The merge patch that turns one value into the other.
 fn difference(before: &Value, after: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (before, after) else { return after.clone() };
     let mut patch = Map::new();
@@ -256,7 +256,7 @@ pub async fn collect(
         let params = DeleteParams { preconditions: Some(as_read), ..DeleteParams::default() };
         match api.delete(name_of(template), &params).await {
             Ok(_) => collected.push(format!("{}/{}", resource.kind, name_of(template))),
-            // Gone already, or changed meanwhile.
+            // Deleted already, or changed meanwhile.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(source) => return Err(doing(format!("delete {} `{}`", resource.kind, name_of(template)))(source)),
         }
@@ -307,12 +307,12 @@ async fn delete_deployment(connection: &Connection, current: &Current, made: &De
     }
 }
 
-/// What is left of a pool that goes.
+/// What is left of a pool that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaving {
     /// Its machines, with their phases.
     pub machines: Vec<(String, String)>,
-    /// Whether its MachineDeployment is still there.
+    /// Whether its MachineDeployment still exists.
     pub deployment: bool,
 }
 

@@ -14,7 +14,7 @@ use super::{Current, MADE_FOR, Path, RejectedChange, name_of};
 use crate::capi::client::Connection;
 use crate::kinds::{CapiCluster, Machine, MachineDeployment, MachineSet};
 
-/// The group of TanzuKubernetesClusters.
+/// API group of TanzuKubernetesClusters.
 const TANZU: &str = "run.tanzu.vmware.com";
 
 /// Why pools cannot be read or written.
@@ -23,23 +23,23 @@ pub enum PoolError {
     /// A request failed.
     #[error("cannot {doing}")]
     Api {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What came back.
+        /// The error returned.
         #[source]
         source: kube::Error,
     },
-    /// There is no such cluster.
+    /// The cluster does not exist.
     #[error("there is no cluster `{name}` in namespace `{namespace}`")]
     NoCluster {
         /// Its name.
         name: String,
-        /// Where it was looked for.
+        /// The namespace that was searched.
         namespace: String,
-        /// What may be meant.
+        /// Clusters that the user may mean.
         hint: String,
     },
-    /// The plan cannot be made.
+    /// The plan was rejected.
     #[error("{}", joined(.0))]
     Refused(Vec<RejectedChange>),
     /// Every write conflicted with another writer of the same objects.
@@ -48,15 +48,15 @@ pub enum PoolError {
     /// The objects changed since the plan was made, and what would be done now is not what was agreed to.
     #[error("{} was changed meanwhile, and what would be done now is not what was shown", .0.object)]
     Differs(Box<super::ChangePlan>),
-    /// What was made before a failure could not be taken away again.
+    /// Objects created before a failure could not be deleted.
     #[error("{problem}; these were made and could not be removed: {}", left.join(", "))]
     LeftBehind {
         /// What failed.
         problem: String,
-        /// What is there now.
+        /// The objects that are left.
         left: Vec<String>,
     },
-    /// It takes longer than the given timeout.
+    /// The operation exceeded its timeout.
     #[error("{0} is not gone in time")]
     Timeout(String),
 }
@@ -77,7 +77,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Where objects of a kind live; none if the server does not know it.
+    /// The resource of a kind; `None` if the server does not serve it.
     pub(super) async fn resource(
         &mut self,
         client: &Client,
@@ -104,7 +104,7 @@ impl Kinds {
     }
 }
 
-/// Reads everything of one cluster.
+/// Reads all objects of one cluster.
 pub async fn fetch(connection: &Connection, namespace: &str, cluster: &str) -> Result<Current, PoolError> {
     let Connection { client, version } = connection;
     let mut kinds = Kinds::default();

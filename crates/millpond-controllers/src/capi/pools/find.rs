@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use super::{Current, Path, RejectedChange, Why, name_of};
 
-/// Before a name that is meant exactly.
+/// Prefix of the full name of a MachineDeployment.
 const EXACT: &str = "md/";
 
-/// A pool that is there.
+/// An existing pool.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundPool<'c> {
-    /// Its MachineDeployment; a new entry of a topology has none yet.
+    /// Its MachineDeployment; `None` for a new entry of a topology.
     pub deployment: Option<&'c Value>,
-    /// Its entry, on the paths that have entries.
+    /// Its entry in the Cluster or TanzuKubernetesCluster, if pools are entries.
     pub entry: Option<&'c Value>,
 }
 
-/// There is no pool of that name; or there are two.
+/// No pool has the name, or two have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookupError {
     /// None.
@@ -63,7 +63,7 @@ pub(super) fn is_of_entry(current: &Current, deployment: &Value, entry: &Value) 
     match current.path {
         Path::Plain => false,
         Path::Topology => deployment["metadata"]["labels"][names::TOPOLOGY_DEPLOYMENT] == name,
-        // A supervisor adds five letters of its own.
+        // A supervisor appends five letters.
         Path::Tanzu => {
             let rest = name_of(deployment).strip_prefix(&format!("{}-", current.cluster));
             let rest = rest.unwrap_or_else(|| name_of(deployment));
@@ -72,7 +72,7 @@ pub(super) fn is_of_entry(current: &Current, deployment: &Value, entry: &Value) 
     }
 }
 
-/// The entries of the object that pools live in.
+/// The entries of the object that contains the pools.
 pub(super) fn entries(current: &Current) -> &[Value] {
     let (object, path) = match current.path {
         Path::Plain => return &[],
@@ -83,18 +83,18 @@ pub(super) fn entries(current: &Current) -> &[Value] {
     list.map_or(&[], |list| list)
 }
 
-/// The name of a new MachineDeployment.
+/// The full name of a new MachineDeployment.
 pub(super) fn full_name(cluster: &str, name: &str) -> String {
     format!("{cluster}-{name}")
 }
 
-/// A name without that of its cluster.
+/// The name without the prefix of its cluster.
 pub(super) fn short_name<'n>(cluster: &str, name: &'n str) -> &'n str {
     let name = name.strip_prefix(EXACT).unwrap_or(name);
     name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-')).filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
-/// What pools are called in lists: short, unless two would be called the same.
+/// The name of a pool in lists: short, unless two pools would have the same short name.
 pub(super) fn display_name(current: &Current, deployment: &Value) -> String {
     let name = name_of(deployment);
     let short = short_name(&current.cluster, name);
@@ -107,7 +107,7 @@ pub(super) fn display_name(current: &Current, deployment: &Value) -> String {
     }
 }
 
-/// All names that pools go by.
+/// All names by which pools can be found.
 pub(super) fn all_names(current: &Current) -> Vec<String> {
     match current.path {
         Path::Plain => current.deployments.iter().map(|it| display_name(current, it)).collect(),

@@ -1,4 +1,4 @@
-//! Pools that are MachineDeployments of their own.
+//! Pools that are standalone MachineDeployments.
 //!
 //! Templates are never changed: one with other content gets another name, derived from its content. Old machines keep
 //! the template that they were made from until no object refers to it any more.
@@ -23,7 +23,7 @@ const VSPHERE: &str = "VSphereMachineTemplate";
 const KUBEADM: &str = "KubeadmConfigTemplate";
 const REGISTRATION: [&str; 5] = ["spec", "template", "spec", "joinConfiguration", "nodeRegistration"];
 
-/// A new pool, copied from another.
+/// Plans a new pool, copied from another one.
 pub(super) fn create(current: &Current, file: &PoolFile, options: &Options) -> Result<ChangePlan, Vec<RejectedChange>> {
     let mut warnings = Vec::new();
     let base = base(current, file, options, &mut warnings)?;
@@ -35,7 +35,7 @@ pub(super) fn create(current: &Current, file: &PoolFile, options: &Options) -> R
     Ok(draft.finish(&file.name, Verb::Create))
 }
 
-/// A pool that is there.
+/// Plans the change of an existing pool.
 pub(super) fn update(
     current: &Current,
     file: &PoolFile,
@@ -113,16 +113,16 @@ fn fresh(current: &Current, base: &Value, name: &str) -> Value {
     })
 }
 
-/// A pool while it is changed.
+/// A MachineDeployment that is being changed.
 struct MachineDeploymentChange<'c> {
     current: &'c Current,
     live: Option<&'c Value>,
     name: String,
-    /// How changes that need new machines come about.
+    /// The effect of changes that need new machines.
     effect: Effect,
     shape: Version,
     deployment: Value,
-    /// What was, as far as it can be known, before anything was put in.
+    /// The annotations before the change.
     annotations: BTreeMap<String, String>,
     infrastructure_ref: Reference,
     infrastructure: Value,
@@ -347,7 +347,7 @@ impl<'c> MachineDeploymentChange<'c> {
         Ok(())
     }
 
-    /// What an autoscaler must know of nodes that are not there yet.
+    /// The capacity annotations that an autoscaler needs for nodes that do not exist yet.
     fn capacity(&mut self, file: &PoolFile) {
         if self.infrastructure_ref.kind != VSPHERE {
             return;
@@ -370,7 +370,7 @@ impl<'c> MachineDeploymentChange<'c> {
         }
         let effect = self.in_place();
         for (key, value) in &now {
-            // What a user wrote by hand stays, as long as the machines are the same.
+            // A value that a user wrote is kept while the machines stay the same.
             let by_hand = self.annotations.contains_key(*key) && old.get(key) == Some(value);
             if !by_hand {
                 let path = ["metadata", "annotations", *key];
@@ -482,7 +482,7 @@ impl<'c> MachineDeploymentChange<'c> {
     }
 }
 
-/// Templates go with their cluster.
+/// Templates are owned by their cluster.
 fn owner(current: &Current) -> Option<Value> {
     let cluster = current.object.as_ref()?;
     let uid = cluster["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty())?;
@@ -506,7 +506,7 @@ fn annotations_of(offer: &NodeOffer) -> BTreeMap<&'static str, String> {
     annotations
 }
 
-/// Writes the kubelet's `node-labels`: into the map of arguments (v1beta1) or the list (v1beta2) that is there.
+/// Writes the kubelet's `node-labels` into the argument map (v1beta1) or list (v1beta2) that the template has.
 fn set_kubelet_labels(bootstrap: &mut Value, labels: &str) {
     let is_new = bootstrap["apiVersion"].as_str().is_some_and(|it| it.ends_with("/v1beta2"));
     let path = [&REGISTRATION[..], &["kubeletExtraArgs"]].concat();

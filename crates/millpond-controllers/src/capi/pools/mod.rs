@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A pool lives in one of three places ([`Path`]): a MachineDeployment of its own, an entry in the topology of a
-//! Cluster whose ClusterClass makes the MachineDeployment, or an entry of a TanzuKubernetesCluster. Planning is pure;
-//! what it cannot do it refuses, field by field, and then nothing is written.
+//! Cluster whose ClusterClass creates the MachineDeployment, or an entry of a TanzuKubernetesCluster. Planning is pure.
+//! A plan rejects what cannot be done field by field, and then nothing is written.
 
 mod changes;
 pub mod execute;
@@ -38,7 +38,7 @@ pub const MANAGER: &str = "millpond";
 /// Label of templates that were made for a pool, and may be collected; its value is the pool's MachineDeployment.
 pub const MADE_FOR: &str = "millpond.dev/node-pool";
 
-/// Where the pools of a cluster live.
+/// Where the pools of a cluster are defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
     /// MachineDeployments.
@@ -70,11 +70,11 @@ pub struct Current {
     pub cluster: String,
     /// Its namespace.
     pub namespace: String,
-    /// Where its pools live.
+    /// Where its pools are defined.
     pub path: Path,
-    /// The version of Cluster API that is served.
+    /// The served version of Cluster API.
     pub version: Version,
-    /// The Cluster; people have pools without one.
+    /// The Cluster object; pools can exist without one.
     pub object: Option<Value>,
     /// The TanzuKubernetesCluster.
     pub tanzu: Option<Value>,
@@ -102,27 +102,27 @@ pub fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// What else is asked for.
+/// Options of a change.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The pool that a new one is copied from.
+    /// The pool that a new pool is copied from.
     pub base: Option<String>,
     /// Devices that no machine has, so that a rollout may make a machine before another goes.
     pub spare_gpus: u32,
 }
 
-/// What happens to a pool.
+/// What a plan does to a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// It is made.
+    /// It is created.
     Create,
     /// It is changed.
     Change,
-    /// It is what is asked for.
+    /// Nothing has to change.
     Nothing,
 }
 
-/// How a change comes about.
+/// The effect of a change on machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Part of a new pool.
@@ -133,46 +133,46 @@ pub enum Effect {
     Rollout,
 }
 
-/// One setting that becomes another.
+/// One setting that changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The field of the file, or what follows from it.
+    /// The field of the file, or what is derived from it.
     pub field: String,
-    /// What it was.
+    /// The old value.
     pub from: Option<String>,
-    /// What it becomes; none if it goes.
+    /// The new value; `None` if the setting is removed.
     pub to: Option<String>,
-    /// How.
+    /// The effect on machines.
     pub effect: Effect,
 }
 
-/// An object on its way to the API.
+/// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     /// The object as it is to be, as far as it is written.
     pub object: Value,
-    /// What it is now; none if it is new.
+    /// The present object; `None` if it is created.
     pub live: Option<Value>,
 }
 
-/// What will be done.
+/// The plan for one pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangePlan {
     /// The pool, as the file names it.
     pub pool: String,
-    /// Kind and name of the object that it lives in.
+    /// Kind and name of the object that defines it.
     pub object: String,
-    /// What happens.
+    /// What the plan does.
     pub verb: Verb,
-    /// Objects that are made, kind and name.
+    /// Kind and name of the objects created.
     pub created: Vec<String>,
     /// Settings that change.
     pub changes: Vec<Change>,
-    /// What the file says and what is not done, with the reason.
+    /// Settings of the file that are not applied, each with the reason.
     pub ignored: Vec<(String, String)>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// What is written, in this order.
+    /// The writes, in order.
     pub writes: Vec<Write>,
 }
 
@@ -192,18 +192,18 @@ impl ChangePlan {
     }
 }
 
-/// What kind of refusal it is; the exit code follows from it.
+/// The kind of a rejection, which decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// What is asked for makes no sense here.
+    /// The request is invalid here.
     Usage,
-    /// Something that is named is not there.
+    /// A named object does not exist.
     NotFound,
-    /// A bound, or something that is there already.
+    /// A limit is exceeded, or an object exists already.
     Limit,
 }
 
-/// Why something is not done.
+/// Why a change is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct RejectedChange {
@@ -211,9 +211,9 @@ pub struct RejectedChange {
     pub field: String,
     /// What is wrong.
     pub problem: String,
-    /// What would be right.
+    /// How to correct it.
     pub hint: Option<String>,
-    /// What kind it is.
+    /// The kind of rejection.
     pub why: Why,
 }
 
@@ -234,11 +234,11 @@ impl RejectedChange {
 /// What deleting a pool does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeletePlan {
-    /// The pool, short.
+    /// The pool's short name.
     pub pool: String,
-    /// Its MachineDeployment, where one is deleted.
+    /// Its MachineDeployment, if one is deleted.
     pub deployment: Option<String>,
-    /// The object that an entry is taken out of.
+    /// The object that an entry is removed from.
     pub write: Option<Write>,
     /// Its machines.
     pub machines: Vec<String>,

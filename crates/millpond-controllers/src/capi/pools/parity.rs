@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 
 use super::Path;
 
-/// What becomes of a field.
+/// How a field is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done; on an update without replacing machines.
+    /// Applied; an update replaces no machines.
     InPlace,
     /// Done; on an update by replacing machines in turn.
     Rollout,
@@ -31,7 +31,7 @@ pub struct Row {
     pub topology: [Outcome; 2],
     /// TanzuKubernetesCluster: create, update.
     pub tanzu: [Outcome; 2],
-    /// Where Tanzu leaves it out without a word.
+    /// The cases in which Tanzu ignores the field without an error.
     pub tanzu_leaves_out: &'static str,
 }
 
@@ -59,7 +59,7 @@ const fn vsphere(field: &'static str, topology: Outcome, tanzu_leaves_out: &'sta
     row(field, [Rollout, Rollout], [topology, topology], [BY_CLASS, BY_CLASS], tanzu_leaves_out)
 }
 
-/// Every field but `name` and `vsphere` itself.
+/// Every field except `name` and `vsphere` itself.
 pub const TABLE: &[Row] = &[
     row("replicas", [InPlace, InPlace], [InPlace, InPlace], [InPlace, InPlace], ""),
     row("az", [Rollout, Rollout], [Rollout, Rollout], [Rollout, Rollout], "updates"),
@@ -103,7 +103,7 @@ pub const TABLE: &[Row] = &[
 ];
 
 impl Row {
-    /// What becomes of the field there.
+    /// How the field is treated there.
     pub fn outcome(&self, path: Path, create: bool) -> Outcome {
         let of = match path {
             Path::Plain => self.plain,

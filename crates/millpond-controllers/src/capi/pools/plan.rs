@@ -16,7 +16,7 @@ use super::{
 /// The longest name of a MachineDeployment: it is the value of a label on everything that it makes.
 const LIMIT_NAME: usize = 63;
 
-/// What setting a pool comes to.
+/// Plans the creation or change of a pool.
 pub fn plan(current: &Current, file: &PoolFile, options: &Options) -> Result<ChangePlan, Vec<RejectedChange>> {
     let found = match find::find(current, &file.name) {
         Ok(found) => Some(found),
@@ -44,7 +44,7 @@ pub fn plan(current: &Current, file: &PoolFile, options: &Options) -> Result<Cha
     made.map(|plan| ChangePlan { ignored, ..plan })
 }
 
-/// What giving a pool another number of machines comes to.
+/// Plans a change of the number of machines.
 pub fn plan_scale(current: &Current, name: &str, replicas: i64) -> Result<ChangePlan, Vec<RejectedChange>> {
     if let Err(missing) = find::find(current, name) {
         return Err(vec![find::refuse(current, "NAME", name, &missing)]);
@@ -53,7 +53,7 @@ pub fn plan_scale(current: &Current, name: &str, replicas: i64) -> Result<Change
     plan(current, &file, &Options::default())
 }
 
-/// What deleting a pool comes to.
+/// Plans the deletion of a pool.
 pub fn plan_delete(current: &Current, name: &str) -> Result<DeletePlan, Vec<RejectedChange>> {
     let found = find::find(current, name).map_err(|missing| vec![find::refuse(current, "NAME", name, &missing)])?;
     let pools = match current.path {
@@ -86,7 +86,7 @@ fn without_entry(current: &Current, entry: &Value) -> Write {
     entries_write(current, rest)
 }
 
-/// The object that entries live in, with these.
+/// The object that contains the entries, with these entries.
 pub(super) fn entries_write(current: &Current, entries: Vec<Value>) -> Write {
     let (live, path): (_, &[&str]) = match current.path {
         Path::Tanzu => (&current.tanzu, &["spec", "topology", "nodePools"]),
@@ -200,7 +200,7 @@ pub(super) fn check_replicas(
     Err(vec![RejectedChange::new("replicas", problem).hint(hint).why(Why::Limit)])
 }
 
-/// Texts of a raw map.
+/// The texts of a JSON map.
 pub(super) fn texts(value: &Value) -> BTreeMap<String, String> {
     let fields = value.as_object().into_iter().flatten();
     fields.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()

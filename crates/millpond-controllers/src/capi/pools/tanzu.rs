@@ -1,4 +1,4 @@
-//! Pools that are entries of a TanzuKubernetesCluster: a supervisor makes the rest.
+//! Pools that are entries of a TanzuKubernetesCluster; a supervisor creates the other objects.
 
 use millpond_api::capi::pool_file::PoolFile;
 use millpond_api::duration;
@@ -8,7 +8,7 @@ use super::changes::Changes;
 use super::plan::{check_replicas, entries_write, texts};
 use super::{ChangePlan, Current, Effect, RejectedChange, Verb, find};
 
-/// Sets a pool; `entry` is what it is now.
+/// Plans an entry; `entry` is the present one.
 pub(super) fn set(
     current: &Current,
     file: &PoolFile,
@@ -70,7 +70,7 @@ fn apply(draft: &mut Value, file: &PoolFile, is_new: bool, changes: &mut Changes
     put(&["volumes"], volumes, "volumes", Effect::Rollout);
 }
 
-/// A new pool has no other to take these from.
+/// A new pool has no other pool to copy these settings from.
 fn check_new(current: &Current, draft: &Value, is_new: bool) -> Result<(), Vec<RejectedChange>> {
     let used = |key: &str| {
         let all = find::entries(current).iter().filter_map(|entry| entry[key].as_str());

@@ -14,7 +14,7 @@ use super::changes::{self, Changes, put};
 use super::plan::{base_name, check_replicas, entries_write, texts};
 use super::{ChangePlan, Current, Effect, Options, RejectedChange, Verb, find, vsphere};
 
-/// Sets a pool; `entry` is what it is now.
+/// Plans an entry; `entry` is the present one.
 pub(super) fn set(
     current: &Current,
     file: &PoolFile,
@@ -53,7 +53,7 @@ struct TopologyChange {
     entry: Value,
     /// Values of the cluster, which those of a pool start from.
     variables: BTreeMap<String, Value>,
-    /// What the class has; none if it is not known.
+    /// The variables of the class; `None` if they are not known.
     declared: Option<Vec<String>>,
     class: String,
     effect: Effect,
@@ -214,7 +214,7 @@ impl TopologyChange {
         }
     }
 
-    /// What devices need besides, and what an autoscaler must know of them.
+    /// The settings that devices need, and the annotations that an autoscaler needs for them.
     fn devices(&mut self, file: &VSphere) -> Result<(), RejectedChange> {
         if *file == VSphere::default() && self.effect != Effect::New {
             return Ok(());
@@ -337,7 +337,7 @@ impl TopologyChange {
     }
 }
 
-/// The names of the variables of a class; none if the class is not to be seen or says nothing.
+/// The variable names of a class; `None` if the class cannot be read or declares none.
 fn declared(class: Option<&Value>) -> Option<Vec<String>> {
     let class = class?;
     let names = |list: &Value| -> Vec<String> {
@@ -392,7 +392,7 @@ fn new_entry(
     Ok((json!({"name": file.name, "class": file.worker_class, "replicas": file.replicas.unwrap_or(1)}), warnings))
 }
 
-/// The MachineDeployments that no entry stands for.
+/// The MachineDeployments without an entry.
 pub(super) fn strangers(current: &Current) -> impl Iterator<Item = &Value> {
     let entries = find::entries(current);
     current

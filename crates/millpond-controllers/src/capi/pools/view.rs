@@ -13,35 +13,35 @@ use super::{Current, Path, RejectedChange, find, name_of, topology};
 /// A pool.
 #[derive(Debug, Clone)]
 pub struct PoolView {
-    /// What it is called: short, unless that is ambiguous.
+    /// Its name: short, unless that is ambiguous.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Its MachineDeployment; none before a topology has made it.
+    /// Its MachineDeployment; `None` until the topology has created it.
     pub deployment: Option<String>,
-    /// How many machines are asked for.
+    /// Desired number of machines.
     pub desired: Option<i64>,
-    /// What is there.
+    /// The status of the MachineDeployment.
     pub status: DeploymentStatus,
     /// Kubernetes version of its machines.
     pub version: Option<String>,
     /// The bounds of the autoscaler.
     pub bounds: Option<(i64, i64)>,
-    /// What a node of it offers.
+    /// What one of its nodes offers to pods.
     pub offer: NodeOffer,
     /// The template of its machines.
     pub template: Option<String>,
     /// How machines are replaced.
     pub strategy: Strategy,
-    /// Whether it is going.
+    /// Whether it is being deleted.
     pub deleting: bool,
     /// Whether it is left alone.
     pub paused: bool,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<String>,
-    /// What is odd about it.
+    /// Inconsistencies.
     pub warnings: Vec<String>,
-    /// The object, raw.
+    /// The object as read from the API.
     pub raw: Value,
 }
 
@@ -55,7 +55,7 @@ pub fn views(current: &Current) -> Vec<PoolView> {
                 made.map_or_else(|| of_entry(current, entry), |it| of_deployment(current, it, Some(entry)))
             };
             let mut all: Vec<PoolView> = find::entries(current).iter().map(of_entry).collect();
-            // Those that stand beside a topology are pools too.
+            // MachineDeployments beside a topology are pools too.
             all.extend(topology::strangers(current).map(|it| of_deployment(current, it, None)));
             all
         }
@@ -127,7 +127,7 @@ fn of_entry(current: &Current, entry: &Value) -> PoolView {
     }
 }
 
-/// What a node of a pool will offer to the scheduler.
+/// What a node of a pool will offer to kube-scheduler.
 pub fn offer(
     current: &Current,
     view: &Deployment,
@@ -151,7 +151,7 @@ impl PoolView {
         if parts.is_empty() { "?".to_owned() } else { parts.join(", ") }
     }
 
-    /// For scripts: the object itself, and beside it what was made of it.
+    /// For scripts: the object itself, and the view of it.
     pub fn value(&self) -> Value {
         json!({
             "name": self.name, "namespace": self.namespace, "machineDeployment": self.deployment,

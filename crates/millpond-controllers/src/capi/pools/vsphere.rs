@@ -47,7 +47,7 @@ pub(super) fn apply(
     }
 }
 
-/// A device as templates have it.
+/// A device as templates write it.
 pub(super) fn device(device: &PciDevice) -> Value {
     match device {
         PciDevice::VGpu(profile) => json!({"vGPUProfile": profile}),
@@ -61,7 +61,7 @@ pub(super) fn device(device: &PciDevice) -> Value {
     }
 }
 
-/// One network card for a network; name servers and families alone go to those that are there.
+/// One network card for each network. Name servers or address families alone change the existing cards.
 fn network(spec: &mut Value, file: &VSphere, effect: Effect, changes: &mut Changes) {
     let families = file.tkg_ip_family.as_deref();
     let (dhcp4, dhcp6) =
@@ -97,20 +97,20 @@ fn network(spec: &mut Value, file: &VSphere, effect: Effect, changes: &mut Chang
     }
 }
 
-/// What the devices of a machine are.
+/// The devices of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Devices {
     /// Devices that are passed through as a whole.
     pub(super) passed: u32,
-    /// Their memory together, as far as it is known.
+    /// The sum of their memory, of those whose memory is known.
     pub(super) memory_gib: u32,
-    /// Whether it is known of all.
+    /// Whether the memory of all is known.
     pub(super) known: bool,
     /// The value of the accelerator label.
     pub(super) label: Option<String>,
 }
 
-/// Looks at `pciDevices`.
+/// Reads `pciDevices`.
 pub(super) fn devices(list: &Value) -> Devices {
     let mut found = Devices { known: true, ..Devices::default() };
     for device in list.as_array().into_iter().flatten() {

@@ -11,15 +11,15 @@ use crate::pack::model::{Amounts, Problem};
 /// Numbers stay below this, so that products of two of them fit 128 bits.
 const MAX_NUMBER: i128 = 1 << 62;
 
-/// Rows that do not differ for this node.
+/// Rows that are equal for this node.
 struct Kind {
     request: Amounts,
     exclusive: Vec<u32>,
     value: i128,
-    /// What the request costs at the prices.
+    /// The cost of the request at the prices.
     cost: i128,
     most: u64,
-    /// What this kind and those after it are worth at most beyond what they cost.
+    /// The largest value beyond cost that this kind and the later ones can have.
     over: i128,
 }
 
@@ -110,16 +110,16 @@ fn kinds(
     Ok(kinds)
 }
 
-/// A content in the making.
+/// A content while it is built.
 struct Search {
     resources: usize,
     kinds: Vec<Kind>,
     taken: Vec<u64>,
     room: Amounts,
-    /// What the room costs at the prices.
+    /// The cost of the remaining capacity at the prices.
     room_cost: i128,
     value: i128,
-    /// Groups that have their pod.
+    /// Exclusive groups that have their pod.
     groups: Vec<u32>,
     best: i128,
 }
@@ -175,7 +175,7 @@ impl Search {
         self.taken[at] += 1;
     }
 
-    /// Undoes the last take.
+    /// Reverts the last pod added.
     fn put_back(&mut self, at: usize) {
         let kind = &self.kinds[at];
         for (room, asked) in self.room.iter_mut().zip(&kind.request) {

@@ -8,9 +8,9 @@ use super::super::scopes::Scopes;
 use super::super::simplex::{Column, Master};
 use super::{Cluster, Prices, scaled_capacity};
 
-/// Rounds of column generation; ten are usual.
+/// Limit on the rounds of column generation; ten are usual.
 const MAX_ROUNDS: usize = 60;
-/// New columns in a round.
+/// Limit on the new columns of a round.
 const COLUMNS_A_ROUND: usize = 24;
 /// Bins that are looked at in a round that is not a full one.
 const HOT_BINS: usize = 48;
@@ -27,7 +27,7 @@ struct Station {
     bin: usize,
     capacity: Dims<f64>,
     price: f64,
-    /// How many there are, and the row of the programme that says so.
+    /// The stock, and the row of the programme that limits it.
     stock: Option<(f64, usize)>,
 }
 
@@ -81,10 +81,10 @@ pub(super) struct Programme<'a> {
     clusters: Vec<Cluster>,
     items: Items,
     master: Master,
-    /// Those with a stock have rows that follow the rows of the clusters.
+    /// Stations with limited stock have rows after those of the clusters.
     stations: Vec<Station>,
     knapsack: Knapsack,
-    /// From the last time that each station was looked at: worth by price, and prices.
+    /// From the last evaluation of each station: its worth by price, and its prices.
     promise: Vec<f64>,
     prices: Vec<Dims<f64>>,
     work: u64,
@@ -252,7 +252,7 @@ fn homogeneous(instance: &Instance, cluster: &Cluster) -> (f64, f64) {
             best = Some((price, amount));
         }
     }
-    // Nothing without a limit can hold the average: dear enough to be avoided.
+    // No unlimited bin can hold the average: use a price high enough to be avoided.
     best.unwrap_or_else(|| {
         let dearest = (0..instance.bins.len()).map(|bin| instance.price(bin)).fold(1.0, f64::max);
         (dearest * 10.0, 1.0)

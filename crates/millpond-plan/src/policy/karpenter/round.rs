@@ -1,15 +1,14 @@
 //! One scheduling round by Karpenter's rules: every pod of the queue gets a node, a claim or nothing.
 //!
-//! The rule is pod by pod, and so is the result; what makes it quick is what need not be asked again. A place
-//! that was too small for a class, or whose pods keep it away, stays so for the round and is not looked at again
-//! for that class. What a class may ask of any claim (labels, domains) is worked out once per pod and compared
-//! with claims as sets.
+//! Pods are decided one by one, as in Karpenter. The speed comes from not repeating checks: a node or claim that was
+//! too small for a class, or whose pods keep it away, stays so for the round and is skipped for that class. What a
+//! class requires of any claim (labels, domains) is computed once per pod and compared with claims as sets.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::super::plan_builder::PlanBuilder;
-use super::wishes::{Level, Wishes};
+use super::preferences::{Level, RelaxationLevels};
 use crate::cluster_state::NodeSlotId;
 use crate::model::{ClassId, HostPort, Limits, PodClass, PodId, PoolId, Resources};
 use crate::pack::BitSet;
@@ -22,18 +21,18 @@ use crate::topology::{Domain, Topology};
 /// A host without pods: Karpenter can always make one, so that the least of a spread over hosts is zero.
 const EMPTY_HOST: Domain = Domain(u32::MAX);
 
-/// Where a pod goes.
+/// The node or claim that a pod goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
     Node(NodeSlotId),
     Claim(usize),
 }
 
-/// What a round comes to.
+/// The result of a round.
 pub(super) struct Solution {
-    /// What each claim may become.
+    /// For each claim, the offers that it may still become.
     pub(super) claims: Vec<BitSet>,
-    /// In the order in which they were placed.
+    /// In the order of placement.
     pub(super) placed: Vec<(PodId, Home)>,
     pub(super) failed: Vec<PodId>,
 }
@@ -62,20 +61,20 @@ struct Rest {
     price: Option<u128>,
 }
 
-/// Places that are out of the question for a class for good.
+/// Nodes and claims that cannot take a class for the rest of the round.
 #[derive(Default, Clone)]
 struct Dead {
     hosts: BitSet,
     claims: BitSet,
 }
 
-/// What a class asks of any claim, as things stand.
+/// What a class requires of any claim, given the pods placed so far.
 struct Ask {
     /// Offers that suit by labels, taints and volumes.
     suiting: Rc<BitSet>,
-    /// Those of them that the rules between pods allow now.
+    /// Those of `suiting` that topology rules allow now.
     allowed: BitSet,
-    /// For each label of which one value has to be chosen: the values, best first, with their offers.
+    /// For each label that needs a single value: the values, best first, with their offers.
     choices: Vec<Vec<(Symbol, BitSet)>>,
 }
 
@@ -87,14 +86,14 @@ enum ClaimMismatch {
 
 pub(super) struct Round<'d, 's> {
     builder: &'d mut PlanBuilder<'s>,
-    wishes: &'d Wishes,
+    relaxation: &'d RelaxationLevels,
     topology: Topology,
     hosts: Vec<Host>,
     claims: Vec<Claim>,
-    /// Claims by number of pods and age.
+    /// Claims ordered by number of pods, then age.
     order: BTreeSet<(u32, u32)>,
     pools: Vec<PoolId>,
-    /// By pool; the last is of all pools together.
+    /// By pool; the last entry is the sum over all pools.
     rest: Vec<Rest>,
     dead: Vec<Dead>,
     suiting: HashMap<(ClassId, bool), Rc<BitSet>>,
@@ -104,7 +103,7 @@ pub(super) struct Round<'d, 's> {
 }
 
 impl<'d, 's> Round<'d, 's> {
-    pub(super) fn new(builder: &'d mut PlanBuilder<'s>, wishes: &'d Wishes) -> Self {
+    pub(super) fn new(builder: &'d mut PlanBuilder<'s>, relaxation: &'d RelaxationLevels) -> Self {
         let snapshot = builder.snapshot;
         let mut pools: Vec<PoolId> = (0..snapshot.pools.len()).map(PoolId::from).collect();
         pools.sort_by(|a, b| {
@@ -131,7 +130,7 @@ impl<'d, 's> Round<'d, 's> {
             looks_at: HashMap::new(),
             counted_by: HashMap::new(),
             builder,
-            wishes,
+            relaxation,
         };
         round.expect_domains();
         round
@@ -195,14 +194,14 @@ impl<'d, 's> Round<'d, 's> {
 
     /// Without rules between pods nothing that others do can help a class later.
     fn fails_for_good(&mut self, class: ClassId) -> bool {
-        let levels = &self.wishes.levels[class.index()];
+        let levels = &self.relaxation.levels[class.index()];
         levels.iter().all(|level| self.topology.looks_at(level.class).is_empty())
     }
 
-    /// Finds a home for a pod, giving in step by step.
+    /// Finds a node or claim for a pod, relaxing its preferences step by step.
     fn add(&mut self, class: ClassId) -> Option<Home> {
-        let wishes = self.wishes;
-        wishes.levels[class.index()].iter().find_map(|&level| {
+        let relaxation = self.relaxation;
+        relaxation.levels[class.index()].iter().find_map(|&level| {
             self.add_to_host(class, level)
                 .or_else(|| self.add_to_claim(class, level))
                 .or_else(|| self.add_new_claim(class, level))
@@ -279,7 +278,7 @@ impl<'d, 's> Round<'d, 's> {
         Some(Home::Claim(index))
     }
 
-    /// What a claim may still become with one more pod.
+    /// The offers that a claim may still become with one more pod.
     fn fits_claim(&self, class: ClassId, ask: &Ask, index: usize) -> Result<BitSet, ClaimMismatch> {
         let claim = &self.claims[index];
         let of = self.class(class);
@@ -297,7 +296,7 @@ impl<'d, 's> Round<'d, 's> {
         }
         self.check_host(class, claim.host)?;
         let left = self.narrow(&claim.offers, ask, &used)?;
-        // Larger pods only leave fewer types.
+        // Larger pods would only leave fewer types.
         if !self.has_min_values(claim.pool, &left) {
             return Err(ClaimMismatch::ForGood);
         }
@@ -313,7 +312,7 @@ impl<'d, 's> Round<'d, 's> {
         })
     }
 
-    /// Picks the domains and drops what is too small.
+    /// Chooses the domains and drops offers that are too small.
     fn narrow(&self, offers: &BitSet, ask: &Ask, used: &Resources) -> Result<BitSet, ClaimMismatch> {
         let mut left = offers.clone();
         left.intersect(&ask.allowed);
@@ -407,7 +406,7 @@ impl<'d, 's> Round<'d, 's> {
         None
     }
 
-    /// What a pool could buy for a pod.
+    /// The offers that a pool could buy for a pod.
     fn new_claim(&self, pool: PoolId, class: ClassId, ask: &Ask) -> Option<BitSet> {
         let of = &self.builder.snapshot.pools[pool.index()];
         if of.not_ready.is_some() || of.replicas.is_some() {
@@ -499,7 +498,7 @@ impl<'d, 's> Round<'d, 's> {
         suiting
     }
 
-    /// What a pod asks of any claim.
+    /// What a pod requires of any claim.
     fn ask(&mut self, level: Level) -> Ask {
         let suiting = self.suiting(level);
         let class = level.class;
@@ -557,7 +556,8 @@ impl Rest {
     }
 }
 
-/// Pods never leave in a round: what keeps pods apart does so for good. Affinity and spread may come right.
+/// Pods are never removed during a round, so an anti-affinity that refuses a claim refuses it for the whole round.
+/// Affinity and spread may be satisfied later.
 fn mismatch(rule: Rule) -> ClaimMismatch {
     match rule {
         Rule::PodAntiAffinity => ClaimMismatch::ForGood,

@@ -1,4 +1,4 @@
-//! What the variables of Tanzu's ClusterClasses do to templates, and how large its virtual machine classes are.
+//! How the variables of Tanzu's ClusterClasses change templates, and the sizes of its virtual machine classes.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const VM_CLASSES: [(&str, i64, i64); 8] = [
     ("8xlarge", 32, 128),
 ];
 
-/// Sizes a machine by its class, where the class is known.
+/// Sets the size of a machine by its virtual machine class, if the class is known.
 pub fn set_vm_class(machine: &mut Value, class: &str) {
     let size = class.strip_prefix("best-effort-").or_else(|| class.strip_prefix("guaranteed-")).unwrap_or(class);
     if let Some((_, cpus, memory)) = VM_CLASSES.iter().find(|(name, ..)| *name == size) {

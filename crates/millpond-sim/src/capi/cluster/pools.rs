@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::meta::{Key, is_leaving, merge_diff};
 use crate::name_generator::hash_name;
 
-/// What machines of a pool are cloned from.
+/// The template that machines of a pool are cloned from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     /// Its group.
@@ -71,7 +71,7 @@ pub async fn ensure(capi: &Capi, cluster: &CapiCluster, pools: &[Pool], mark: &s
     Ok(())
 }
 
-/// The spec of a pool's MachineDeployment, with templates that are there.
+/// The spec of a pool's MachineDeployment, which refers to existing templates.
 async fn wanted(capi: &Capi, cluster: &CapiCluster, pool: &Pool, mark: &str) -> Result<Value> {
     let name = cluster.name_any();
     let labels = machine_labels(pool, &name, mark);

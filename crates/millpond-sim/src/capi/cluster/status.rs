@@ -10,7 +10,7 @@ use super::super::conditions::{self, Answer, Conditions};
 use super::super::{at, number, put};
 use crate::meta::is_leaving;
 
-/// Something that all Machines of a Cluster share.
+/// An object that all Machines of a Cluster share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Shared {
     /// The Cluster does without.
@@ -18,9 +18,9 @@ pub enum Shared {
     NotAsked,
     /// Its kind is not served.
     NotServed,
-    /// It is not there; its kind.
+    /// It does not exist; its kind.
     Absent(String),
-    /// It is there: its kind and status.
+    /// It exists; its kind and status.
     Found(String, Value),
 }
 
@@ -45,14 +45,14 @@ impl Shared {
     }
 }
 
-/// What is known of a Cluster.
+/// The inputs of a Cluster's status.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Its infrastructure.
     pub infrastructure: Shared,
     /// Its control plane.
     pub control_plane: Shared,
-    /// Its topology, if it has one: what went wrong with it.
+    /// The error of its topology, if it has a topology and the topology failed.
     pub topology: Option<Option<String>>,
     /// How far its end is.
     pub stage: Option<(&'static str, String)>,

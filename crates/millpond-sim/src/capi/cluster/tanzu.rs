@@ -23,9 +23,9 @@ use crate::worker::Reconcile;
 
 /// The group of Tanzu's clusters.
 pub const GROUP: &str = "run.tanzu.vmware.com";
-/// Their kind.
+/// The kind of Tanzu's clusters.
 pub const KIND: &str = "TanzuKubernetesCluster";
-/// The node pool that a MachineDeployment stands for (label).
+/// The node pool that a MachineDeployment belongs to (label).
 pub const NODE_POOL: &str = "sim.millpond.dev/node-pool";
 
 /// The controller of Tanzu's clusters.

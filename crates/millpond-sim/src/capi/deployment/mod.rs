@@ -270,7 +270,7 @@ impl Deployments {
         Ok(())
     }
 
-    /// What webhooks would have filled in.
+    /// Fills in the defaults that Cluster API's webhooks would set.
     async fn fill(&self, deployment: Arc<MachineDeployment>, cluster: &CapiCluster) -> Result<Arc<MachineDeployment>> {
         let sets = self.capi.sets.owned_by(&deployment.uid().unwrap_or_default());
         let latest = sets.iter().max_by_key(|set| sets::revision(&***set));
@@ -320,7 +320,7 @@ impl Reconcile for Deployments {
         }
         match cluster {
             Some(cluster) => self.step(deployment, &cluster).await,
-            // It is looked at again when its Cluster comes.
+            // It is reconciled again when its Cluster is created.
             None => Ok(None),
         }
     }

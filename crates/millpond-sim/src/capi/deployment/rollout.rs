@@ -28,7 +28,7 @@ pub enum Strategy {
 pub struct Limits {
     /// Machines wanted.
     pub replicas: i64,
-    /// How they are replaced.
+    /// How machines are replaced.
     pub strategy: Strategy,
 }
 
@@ -57,7 +57,7 @@ impl Limits {
     }
 }
 
-/// What the arithmetic sees of a MachineSet.
+/// The numbers of a MachineSet that a rollout needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Machines that it should have.
@@ -75,9 +75,9 @@ pub struct Size {
 /// New sizes; what is not named keeps its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resizes {
-    /// Of the set with the current template.
+    /// The size of the set with the current template.
     pub new: Option<i64>,
-    /// Of older sets, by index.
+    /// The sizes of older sets, by index.
     pub old: Vec<(usize, i64)>,
 }
 

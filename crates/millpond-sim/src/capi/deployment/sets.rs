@@ -20,9 +20,9 @@ pub const DESIRED: &str = "machinedeployment.clusters.x-k8s.io/desired-replicas"
 pub const MOST: &str = "machinedeployment.clusters.x-k8s.io/max-replicas";
 /// Revisions that a set had before (annotation of a set).
 const HISTORY: &str = "machinedeployment.clusters.x-k8s.io/revision-history";
-/// No Machine is made in this set (annotation of a set).
+/// No Machine is created in this set (annotation on a MachineSet).
 pub const DISABLE_CREATE: &str = "cluster.x-k8s.io/disable-machine-create";
-/// What is not copied from a deployment to its sets.
+/// Annotations of a deployment that its sets do not get.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     names::REVISION,
@@ -61,7 +61,7 @@ impl Sets {
         Self { new, old: sorted }
     }
 
-    /// All of them.
+    /// All sets.
     pub fn all(&self) -> impl Iterator<Item = &Arc<MachineSet>> {
         self.old.iter().chain(&self.new)
     }
@@ -86,7 +86,7 @@ pub fn revision<K: kube::Resource>(object: &K) -> i64 {
     annotation(object, names::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// What the arithmetic sees of a set.
+/// The numbers of a set that a rollout needs.
 pub fn size(set: &MachineSet) -> Size {
     Size {
         wanted: wanted(set),
@@ -134,7 +134,7 @@ pub fn current_revision(sets: &Sets) -> (i64, BTreeMap<String, String>) {
     (number, annotations)
 }
 
-/// What every set gets from its deployment.
+/// The annotations that every set gets from its deployment.
 fn copied_annotations(deployment: &MachineDeployment, limits: &Limits) -> BTreeMap<String, String> {
     let mut annotations = deployment.annotations().clone();
     annotations.retain(|name, _| !NOT_COPIED.contains(&name.as_str()));
@@ -177,7 +177,7 @@ pub fn make(deployment: &MachineDeployment, view: &capi::Deployment, name: &str,
     MachineSet::new(metadata, spec)
 }
 
-/// What changes on a set without a rollout.
+/// The changes of a set that need no rollout.
 fn set_in_place(spec: &mut Value, deployment: &MachineDeployment) {
     const PATHS: [&[&str]; 12] = [
         &["deletion", "order"],
@@ -249,7 +249,7 @@ pub fn update(
     Some(patch)
 }
 
-/// Labels that are wanted beside those that are there.
+/// Labels to add to the existing ones.
 fn additions(known: &BTreeMap<String, String>, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut all = known.clone();
     all.extend(wanted);

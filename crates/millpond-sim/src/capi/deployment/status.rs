@@ -14,7 +14,7 @@ use super::super::{number, put};
 use super::sets::limits;
 use crate::meta::is_leaving;
 
-/// What a status is made from.
+/// The inputs of a status.
 pub struct Facts<'a> {
     /// The deployment.
     pub deployment: &'a MachineDeployment,
@@ -60,7 +60,7 @@ pub fn compute(facts: &Facts<'_>) -> Value {
     status
 }
 
-/// A counter over all sets; none when no set has it.
+/// The sum of a counter over all sets; `None` if no set has it.
 fn sum(sets: &[&MachineSet], path: &[&str]) -> Option<i64> {
     sets.iter().filter_map(|set| number(&set.status, path)).reduce(|a, b| a + b)
 }

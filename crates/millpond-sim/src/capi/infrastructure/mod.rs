@@ -1,8 +1,8 @@
 //! Providers of infrastructure and bootstrap data, played: an infrastructure object boots for a while, is given an
 //! id, and a Node with that id appears; when the object is deleted, the Node goes and then the object.
 //!
-//! This half keeps to the contract between Cluster API and its providers, in both of its versions, and knows nothing
-//! of who the other side is: the stand-in of the core or Cluster API's own manager.
+//! This part keeps the contract between Cluster API and its providers in both of its versions. It works with the
+//! stand-in of the core and with Cluster API's own manager.
 
 pub mod bootstrap;
 pub mod node;
@@ -27,12 +27,12 @@ use crate::worker::Reconcile;
 
 /// Keeps an infrastructure object until its machine is gone.
 const FINALIZER: &str = "sim.millpond.dev/infrastructure";
-/// On a Machine, or the template of Machines: it never boots, and this is why (annotation).
+/// On a Machine, or the template of Machines: the machine never boots, for this reason (annotation).
 pub const FAILS: &str = "sim.millpond.dev/machine-fails";
 /// On a Machine, or the template of Machines: how long it takes to boot, such as `30s` (annotation).
 pub const BOOTS_AFTER: &str = "sim.millpond.dev/boot-after";
-/// On a Machine, the template of Machines, or what an infrastructure template makes: what it really has, such as
-/// `cpu=8,memory=32Gi,nvidia.com/gpu=1` (annotation). Own hosts have it in no other object.
+/// On a Machine, the template of Machines, or the clone of an infrastructure template: the machine's real resources,
+/// such as `cpu=8,memory=32Gi,nvidia.com/gpu=1` (annotation). No other object of own hosts contains them.
 pub const OFFERS: &str = "sim.millpond.dev/machine-offers";
 
 /// Plays providers, Machine by Machine.
@@ -81,7 +81,8 @@ impl Infrastructure {
         }
         let namespace = machine.namespace().unwrap_or_default();
         let Some(config) = self.capi.externals.get(reference, &namespace).await? else { return Ok(()) };
-        // One that was made for this Machine belongs to it; any other is shared and has no data of its own.
+        // A configuration that was cloned for this Machine belongs to it; any other is shared and has no data of its
+        // own.
         let is_own = owner_key(&config.object, "Machine") == Some(Key::of(machine));
         if !is_own || config.is_leaving() || config.is(&["status", "initialization", "dataSecretCreated"]) {
             return Ok(());

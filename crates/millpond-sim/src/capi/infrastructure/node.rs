@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use crate::annotations;
 use crate::kubelet::node_status::node_info;
 
-/// What a machine of which nothing is known offers.
+/// The resources of a machine of unknown size.
 const DEFAULT_CPU_MILLIS: i64 = 2000;
 const DEFAULT_MEMORY: i64 = 4 << 30;
 const DEFAULT_DISK: i64 = 100 << 30;
 
-/// What a Node is made from.
+/// The objects that a Node is built from.
 pub struct Sources<'a> {
     /// Its Machine.
     pub machine: &'a Machine,
@@ -29,7 +29,7 @@ pub struct Sources<'a> {
     pub infrastructure: &'a Value,
     /// `spec` of the bootstrap configuration.
     pub bootstrap: Option<&'a Value>,
-    /// What the machine is said to have: [`super::OFFERS`].
+    /// The machine's real resources, from [`super::OFFERS`].
     pub offers: Option<&'a str>,
 }
 
@@ -81,7 +81,8 @@ pub fn make(sources: &Sources<'_>, provider_id: &str) -> Node {
     node
 }
 
-/// What the pool offers. The objects of one machine are what the templates of its pool say, so they are read as such.
+/// The resources and labels that the pool offers. The objects of one machine have the same fields as the templates of
+/// its pool, so they are read as such.
 fn offer(sources: &Sources<'_>) -> NodeOffer {
     let as_template = |spec: &Value| json!({"spec": {"template": {"spec": spec}}});
     let view = match sources.set {

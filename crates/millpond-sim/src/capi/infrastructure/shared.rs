@@ -1,5 +1,5 @@
-//! What all Machines of a Cluster share, played: its infrastructure and its control plane are there at once. The API
-//! server that everything runs on is the control plane.
+//! Plays the objects that all Machines of a Cluster share: its infrastructure and its control plane are ready at once.
+//! The API server in use is the control plane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::meta::{Key, is_leaving, merge_diff};
 use crate::queue::Queue;
 use crate::worker::Reconcile;
 
-/// Where a control plane is said to be when its maker says nothing.
+/// The control plane's endpoint if its object names none.
 const DEFAULT_ENDPOINT: (&str, u16) = ("127.0.0.1", 6443);
 
 /// Plays what Clusters share.

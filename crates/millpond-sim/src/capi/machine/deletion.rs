@@ -32,9 +32,9 @@ const NO_VOLUMES: &str = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-
 
 /// Where the end of a Machine stands.
 pub enum Step {
-    /// Something is waited for, at most so long.
+    /// Wait for the end of a stage, for at most this long.
     Wait(Stage, Option<Duration>),
-    /// Nothing is left.
+    /// The deletion is complete.
     Done,
 }
 
@@ -84,7 +84,7 @@ impl Machines {
                 if !found.is_leaving() {
                     self.capi.externals.delete(found).await?;
                 }
-                // One without finalizers is gone now.
+                // An object without finalizers is gone by now.
                 if self.capi.externals.read(&found.resource, &found.key()).await?.is_some() {
                     return Ok(Step::wait(reason, format!("Waiting for {} to be deleted", found.resource.kind)));
                 }

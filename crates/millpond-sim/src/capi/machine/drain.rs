@@ -23,20 +23,20 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 /// Pods of an unreachable node that should have been gone for this long are not waited for.
 const UNREACHABLE_PATIENCE_S: i64 = 1;
 
-/// What a drain does about a pod.
+/// How a drain treats a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainAction {
-    /// It stays.
+    /// The pod stays.
     Skip,
     /// It is evicted.
     Evict,
-    /// It is leaving: waited for.
+    /// The pod is terminating; the drain waits for it.
     Leaving,
-    /// It is waited for until it ends by itself.
+    /// The drain waits until the pod completes.
     WaitCompleted,
 }
 
-/// What a drain does about a pod.
+/// How a drain treats a pod.
 pub fn way(pod: &Pod, unreachable: bool, now: Timestamp) -> DrainAction {
     let owner = controller_of(pod).map(|owner| owner.kind.as_str());
     let label = pod.labels().get(DRAIN_LABEL).map(|value| value.to_ascii_lowercase());
@@ -61,7 +61,7 @@ pub fn is_unreachable(node: &Node) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
 }
 
-/// What a drain came to this time.
+/// The result of one pass of a drain.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Pods that are leaving.
@@ -78,7 +78,7 @@ impl Outcome {
         self.leaving.is_empty() && self.refused.is_empty() && self.waiting.is_empty()
     }
 
-    /// In words.
+    /// The result as a message.
     pub fn message(&self, since: &str) -> String {
         let mut lines = vec![format!("Drain not completed yet (started at {since}):")];
         if !self.leaving.is_empty() {

@@ -28,7 +28,7 @@ use deletion::Step;
 use status::{Facts, Need, Stage};
 
 const COMPONENT: &str = "machine-controller";
-/// Keeps a Machine until what it stands for is gone.
+/// Finalizer that keeps a Machine until its infrastructure is gone.
 pub const FINALIZER: &str = "machine.cluster.x-k8s.io";
 
 /// The Machine controller.
@@ -36,7 +36,7 @@ pub struct Machines {
     capi: Arc<Capi>,
 }
 
-/// What belongs to a Machine.
+/// The objects that belong to a Machine.
 struct OwnedObjects {
     cluster: Option<Arc<CapiCluster>>,
     set: Option<Arc<MachineSet>>,
@@ -45,13 +45,13 @@ struct OwnedObjects {
     infrastructure: Part,
 }
 
-/// Something that a Machine refers to.
+/// An object that a Machine refers to.
 enum Part {
-    /// It refers to nothing of its own.
+    /// The Machine refers to no object of its own.
     None,
-    /// To something that is not there.
+    /// The referenced object does not exist.
     Absent(Reference),
-    /// To something that is.
+    /// The referenced object exists.
     Found(Box<External>),
 }
 
@@ -162,7 +162,7 @@ impl Machines {
                 && matches!(has.bootstrap, Part::None);
             let secret = match has.bootstrap.found() {
                 Some(found) if is_ready(found, "dataSecretCreated") => text(found.at(&["status"]), &["dataSecretName"]),
-                // What all Machines of a set share is there as it is.
+                // Objects that all Machines of a set share are used as they are.
                 None if shared => text(&machine.spec, &["bootstrap", "configRef", "name"]),
                 _ => None,
             };
@@ -229,7 +229,7 @@ impl Machines {
         Some(found)
     }
 
-    /// Writes the status if it differs; says when it will change by itself.
+    /// Writes the status if it differs; returns when it changes without an event.
     async fn write_status(
         &self,
         key: &Key,

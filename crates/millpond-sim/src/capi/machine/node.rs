@@ -1,4 +1,5 @@
-//! What a Node gets from its Machine: some labels, annotations that lead back, and a taint while it is outdated.
+//! The metadata that a Node gets from its Machine: some labels, annotations that refer back, and a taint while it is
+//! outdated.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ const ANNOTATIONS_FROM_MACHINE: &str = "cluster.x-k8s.io/annotations-from-machin
 const ANNOTATION_DOMAIN: &str = "node.cluster.x-k8s.io";
 /// Put on by bootstrap providers until Cluster API has seen the Node.
 const UNINITIALIZED: &str = "node.cluster.x-k8s.io/uninitialized";
-/// On Nodes whose Machine is of an older revision.
+/// Taint of Nodes whose Machine has an older revision.
 const OUTDATED: &str = "node.cluster.x-k8s.io/outdated-revision";
 
 /// The patch that brings a Node in line with its Machine; `None` when it is.

@@ -18,21 +18,21 @@ use crate::meta::is_leaving;
 const NODE_CONDITIONS: [(&str, &str); 4] =
     [("Ready", "True"), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False")];
 
-/// Something that a Machine needs.
+/// A dependency of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It brought it along.
+    /// It is part of the Machine.
     Given,
-    /// It is not there.
+    /// It does not exist.
     Absent {
         /// Its kind.
         kind: String,
     },
-    /// It is there.
+    /// It exists.
     There {
         /// Its kind.
         kind: String,
-        /// What it says of itself, if it does: status, reason, message.
+        /// Its own report, if it has one: status, reason, message.
         says: Option<(Answer, String, String)>,
     },
 }
@@ -46,15 +46,15 @@ pub struct Stage {
     pub message: String,
 }
 
-/// What a status is made from.
+/// The inputs of a status.
 pub struct Facts<'a> {
     /// The Machine.
     pub machine: &'a Machine,
-    /// What it starts with.
+    /// Its bootstrap data.
     pub bootstrap: Need,
-    /// What it runs on.
+    /// Its infrastructure.
     pub infrastructure: Need,
-    /// What that says of itself: addresses.
+    /// The addresses that the infrastructure reports.
     pub addresses: Value,
     /// Its Node.
     pub node: Option<&'a Node>,
@@ -68,7 +68,7 @@ pub struct Facts<'a> {
     pub now: Time,
 }
 
-/// The status, and when it will change by itself.
+/// The status, and when it changes without an event.
 pub fn compute(facts: &Facts<'_>) -> (Value, Option<Duration>) {
     let machine = facts.machine;
     let view = View::of(&machine.spec, &machine.status);
@@ -206,7 +206,7 @@ fn node_ready(node: &Node) -> (Answer, String) {
     }
 }
 
-/// One condition that is bad makes a Node ill; one that is not reported leaves it open.
+/// One bad condition makes a Node unhealthy; an unreported one leaves it unknown.
 fn node_health(node: &Node) -> (Answer, String) {
     let mut answers = Vec::new();
     let mut lines = Vec::new();

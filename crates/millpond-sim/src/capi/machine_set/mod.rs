@@ -151,7 +151,7 @@ impl MachineSets {
         Ok(Templates { infrastructure, bootstrap, missing })
     }
 
-    /// One template, which is given to the Cluster.
+    /// One template, which becomes owned by the Cluster.
     async fn template(&self, reference: Option<&Reference>, cluster: &CapiCluster) -> Result<Option<External>> {
         let Some(reference) = reference else { return Ok(None) };
         let found = self.capi.externals.get(reference, &cluster.namespace().unwrap_or_default()).await?;
@@ -177,7 +177,7 @@ impl MachineSets {
         Ok(self.capi.machines.owned_by(&set.uid().unwrap_or_default()))
     }
 
-    /// What changes on Machines that are there, without replacing them.
+    /// Updates fields of existing Machines that need no replacement.
     async fn update(&self, set: &MachineSet, machines: &[Arc<Machine>]) -> Result<()> {
         for machine in machines {
             if let Some(patch) = in_place(set, machine) {

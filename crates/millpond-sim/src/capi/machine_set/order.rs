@@ -1,10 +1,10 @@
-//! Which Machines leave first when a MachineSet shrinks.
+//! The order in which a MachineSet deletes Machines when it is scaled down.
 
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
-/// Which of equal Machines leave first.
+/// The order among equal Machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Any; in fact the first by name, so that the same ones are chosen each time.
@@ -16,16 +16,16 @@ pub enum Order {
     Oldest,
 }
 
-/// What the choice depends on.
+/// The properties of a Machine that decide its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The name of the Machine.
     pub name: String,
-    /// It is leaving already.
+    /// It is being deleted.
     pub leaving: bool,
     /// The delete-machine annotation is set on it.
     pub marked: bool,
-    /// It has a node, which is not known to be ill.
+    /// It has a node that is not known to be unhealthy.
     pub healthy: bool,
     /// When it was made.
     pub created: Timestamp,

@@ -21,9 +21,9 @@ const NAMED: usize = 3;
 /// Templates that are not there, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingTemplates {
-    /// Of bootstrap configurations.
+    /// The bootstrap template.
     pub bootstrap: Option<String>,
-    /// Of infrastructure.
+    /// The infrastructure template.
     pub infrastructure: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl MissingTemplates {
     }
 }
 
-/// What a status is made from.
+/// The inputs of a status.
 pub struct Facts<'a> {
     /// The set.
     pub set: &'a MachineSet,

@@ -81,14 +81,14 @@ impl<'a> DomainCounts<'a> {
     }
 }
 
-/// What required pod affinity means for one incoming pod.
+/// The required pod affinity of one incoming pod, compiled for a cycle.
 #[derive(Clone, Debug)]
 pub struct AffinityState<'a> {
     snapshot: &'a Snapshot,
     shape: &'a Shape,
     /// Per required term: pods that match all required terms.
     near: Vec<DomainCounts<'a>>,
-    /// How many (pod, term) pairs are counted in `near` at all.
+    /// Total of the (pod, term) pairs counted in `near`.
     near_total: i64,
     /// Per required anti-affinity term: pods that match it.
     apart: Vec<DomainCounts<'a>>,
@@ -202,7 +202,7 @@ fn places(on: &BTreeMap<Slot, Count>) -> Vec<(Slot, i64)> {
     on.iter().map(|(slot, count)| (*slot, i64::from(count.all))).collect()
 }
 
-/// What preferred pod affinity makes of the nodes.
+/// The scores of nodes by preferred pod affinity.
 #[derive(Debug)]
 pub struct AffinityScores<'a> {
     by_key: BTreeMap<&'a str, DomainCounts<'a>>,

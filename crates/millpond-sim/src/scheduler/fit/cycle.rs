@@ -1,4 +1,4 @@
-//! One pod against the nodes of a snapshot.
+//! Filters and scores the nodes of a snapshot for one pod.
 
 use super::affinity::AffinityState;
 use super::node::Node;
@@ -29,15 +29,15 @@ impl FilterFailure {
     }
 }
 
-/// What holds for all nodes while a place for one pod is sought.
+/// What is the same for all nodes while one pod is scheduled.
 pub struct Cycle<'a> {
     /// The cluster.
     pub snapshot: &'a Snapshot,
     /// The pod's uid; its own nomination does not stand in its way.
     pub key: &'a str,
-    /// What the rules see of the pod.
+    /// The properties of the pod that the rules use.
     pub pod: &'a Interned,
-    /// What its volumes demand.
+    /// The requirements of its volumes.
     pub volumes: &'a VolumeDemands,
     spread: SpreadState<'a>,
     affinity: AffinityState<'a>,
@@ -106,9 +106,9 @@ impl<'a> Cycle<'a> {
         self.check_trial(&self.trial(slot))
     }
 
-    /// The same, with the answer of [`check_local`] for the node as it is given.
+    /// Like [`Self::check`], with a known result of [`check_local`] for the node.
     pub fn check_with_local(&self, slot: Slot, local: &Result<(), FilterFailure>) -> Result<(), FilterFailure> {
-        if self.has_rivals(slot) {
+        if self.has_nominated_pods(slot) {
             return self.check(slot);
         }
         local.clone()?;
@@ -130,14 +130,14 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Judges a node as a trial left it, with and without the pods that are expected there.
+    /// Filters a node as a trial left it, with and without the pods nominated to it.
     pub fn check_trial(&self, trial: &Trial<'a>) -> Result<(), FilterFailure> {
-        if self.has_rivals(trial.slot) {
-            let mut with_rivals = trial.clone();
-            for rival in self.rivals(trial.slot) {
-                with_rivals.add(rival);
+        if self.has_nominated_pods(trial.slot) {
+            let mut with_nominated = trial.clone();
+            for nominated in self.nominated_pods(trial.slot) {
+                with_nominated.add(nominated);
             }
-            self.check_once(&with_rivals)?;
+            self.check_once(&with_nominated)?;
         }
         self.check_once(trial)
     }
@@ -147,8 +147,8 @@ impl<'a> Cycle<'a> {
         check_topology(trial.slot, &trial.spread, &trial.affinity)
     }
 
-    /// Pods that are expected on a node and do not rank below this one.
-    fn rivals(&self, slot: Slot) -> impl Iterator<Item = &'a PodEntry> {
+    /// Pods nominated to a node whose priority is at least that of this pod.
+    fn nominated_pods(&self, slot: Slot) -> impl Iterator<Item = &'a PodEntry> {
         self.snapshot
             .state(slot)
             .nominated
@@ -159,14 +159,14 @@ impl<'a> Cycle<'a> {
     }
 
     /// Whether such pods exist.
-    pub fn has_rivals(&self, slot: Slot) -> bool {
-        !self.snapshot.state(slot).nominated.is_empty() && self.rivals(slot).next().is_some()
+    pub fn has_nominated_pods(&self, slot: Slot) -> bool {
+        !self.snapshot.state(slot).nominated.is_empty() && self.nominated_pods(slot).next().is_some()
     }
 }
 
 /// The queueing hint: whether a new or changed node may make a pending pod schedulable that is not nominated to it, as
 /// far as the node alone can show.
-pub fn may_help(snapshot: &Snapshot, slot: Slot, shape: &Shape) -> bool {
+pub fn queueing_hint(snapshot: &Snapshot, slot: Slot, shape: &Shape) -> bool {
     if !(shape.hard_spread.is_empty() && shape.required_affinity.is_empty()) {
         // A node makes a domain.
         return true;
@@ -175,7 +175,7 @@ pub fn may_help(snapshot: &Snapshot, slot: Slot, shape: &Shape) -> bool {
     let is_lesser = |pod: &PodEntry| pod.shape.shape.priority < shape.priority;
     let mut usage = state.usage.clone();
     let expected = state.nominated.iter().filter_map(|key| snapshot.nomination(key));
-    expected.filter(|rival| !is_lesser(rival)).for_each(|rival| usage.add(&rival.shape.shape));
+    expected.filter(|nominated| !is_lesser(nominated)).for_each(|nominated| usage.add(&nominated.shape.shape));
     match check_local(shape, &VolumeDemands::default(), snapshot.node(slot), &usage) {
         Ok(()) => true,
         Err(refusal) => refusal.resolvable && state.pods.iter().any(|key| snapshot.pod(key).is_some_and(is_lesser)),
@@ -203,7 +203,7 @@ pub fn check_local(shape: &Shape, volumes: &VolumeDemands, node: &Node, usage: &
     })
 }
 
-/// All dimensions that fall short; not curable when the whole node would be too small.
+/// All resources of which too little is free; unresolvable if even the empty node would be too small.
 fn check_resources(shape: &Shape, node: &Node, usage: &Usage) -> Result<(), FilterFailure> {
     let mut refusal = FilterFailure { reasons: Vec::new(), resolvable: true };
     if usage.pods + 1 > node.max_pods {

@@ -109,7 +109,7 @@ impl Selector {
         self
     }
 
-    /// The requirements, none for a selector of nothing.
+    /// The requirements; empty for a selector that matches nothing.
     pub fn into_requirements(self) -> Vec<Requirement> {
         match self {
             Self::Nothing => Vec::new(),

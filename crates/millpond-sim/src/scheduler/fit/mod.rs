@@ -37,7 +37,7 @@ pub mod volumes;
 #[cfg(test)]
 mod tests;
 
-pub use cycle::{Cycle, FilterFailure, may_help};
+pub use cycle::{Cycle, FilterFailure, queueing_hint};
 pub use node::Node;
 pub use pick::{Decision, FitCache, decide};
 pub use reason::{FitError, Reason};

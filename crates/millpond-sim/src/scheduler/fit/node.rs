@@ -8,7 +8,7 @@ use super::quantity::Amount;
 use super::resources::Resources;
 use super::taints::{Effect, Taint};
 
-/// The taint that stands for `spec.unschedulable` when tolerations are judged.
+/// The taint that tolerations for `spec.unschedulable` must match.
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// A node as the scheduler sees it.
@@ -22,7 +22,7 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// What pods may use.
+    /// Allocatable resources.
     pub allocatable: Resources,
     /// How many pods it takes.
     pub max_pods: i64,

@@ -7,7 +7,7 @@ use super::reason::{FitError, Reason};
 use super::score::{self, LocalScore};
 use super::snapshot::{ShapeId, Slot};
 
-/// Shapes whose answers are remembered; the one that was used longest ago makes room.
+/// Number of shapes whose results are cached; the least recently used one is evicted.
 const REMEMBERED_SHAPES: usize = 64;
 
 /// Where a pod goes.
@@ -36,7 +36,7 @@ struct ShapeMemory {
     nodes: Vec<Option<Remembered>>,
 }
 
-/// What nodes said to shapes, valid as long as the node has not changed.
+/// Filter results of nodes by shape, valid until the node changes.
 #[derive(Debug, Default)]
 pub struct FitCache {
     shapes: HashMap<ShapeId, ShapeMemory>,
@@ -126,13 +126,13 @@ fn sift(
             continue;
         };
         let verdict = match answer {
-            Ok(local) if cycle.is_local() && !cycle.has_rivals(slot) => {
+            Ok(local) if cycle.is_local() && !cycle.has_nominated_pods(slot) => {
                 candidates.push((slot, *local));
                 continue;
             }
             Ok(local) => cycle.check_with_local(slot, &Ok(())).map(|()| *local),
-            // Pods that are expected make things worse, never better, and the first rule speaks.
-            Err(refusal) if !cycle.has_rivals(slot) => Err(refusal.clone()),
+            // Nominated pods can only make the result worse, and the first failing rule is reported.
+            Err(refusal) if !cycle.has_nominated_pods(slot) => Err(refusal.clone()),
             Err(_) => cycle.check(slot).map(|()| LocalScore::default()),
         };
         match verdict {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodSpec;
 
-/// The address that stands for every address of the host.
+/// The address that means every address of the host.
 const EVERY_ADDRESS: &str = "0.0.0.0";
 
 /// A port on the host that a pod asks for.

@@ -24,7 +24,7 @@ pub struct Budget {
     pub selector: Selector,
     /// How many may go now.
     pub allowed: i32,
-    /// Pods whose disruption was counted already.
+    /// Pods whose disruption their budget has counted already.
     pub disrupted: BTreeSet<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct Candidate {
 
 /// Looks for the cheapest set of victims.
 ///
-/// `curable` are the nodes where removing pods could help; `offset` is where the search starts,
+/// `resolvable` are the nodes where removing pods could help; `offset` is where the search starts,
 /// so that not always the same nodes are emptied.
 pub fn find(
     cycle: &Cycle<'_>,

@@ -47,7 +47,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether it follows from the node and its pods alone, by a rule that [`super::may_help`] asks.
+    /// Whether it depends only on the node and its pods, by a rule that [`super::queueing_hint`] checks.
     fn is_local(&self) -> bool {
         match self {
             Self::Cordoned
@@ -111,18 +111,18 @@ pub struct FitError {
     pub before_nodes: Option<String>,
     /// How many nodes gave which reason.
     pub reasons: BTreeMap<Reason, usize>,
-    /// What came of looking for victims.
+    /// The result of the search for victims.
     pub preemption: Option<Preemption>,
 }
 
-/// What came of looking for victims.
+/// The result of a search for victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// The pod's policy forbids it.
     Never,
     /// Victims on the nominated node are still leaving.
     Waiting,
-    /// No node can be freed; how many nodes there are and why.
+    /// Preemption would help on no node; the number of nodes, and the reasons.
     Futile(usize, BTreeMap<Reason, usize>),
     /// Victims were chosen, so that there is nothing to say.
     Found,
@@ -137,7 +137,7 @@ impl FitError {
         self.reasons.keys().all(is_room)
     }
 
-    /// Whether every node refused it for what is known of that node alone: then no other node's change can help.
+    /// Whether every node refused it for reasons of that node alone: then no change of another node can help.
     pub fn is_local(&self) -> bool {
         self.reasons.keys().all(Reason::is_local)
     }

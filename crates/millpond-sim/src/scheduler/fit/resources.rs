@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::quantity::Amount;
 
-/// What a container without a cpu request counts for when nodes are scored, in thousandths.
+/// Cpu that scoring assumes for a container without a request, in thousandths.
 const UNSTATED_CPU_MILLIS: i64 = 100;
-/// What a container without a memory request counts for when nodes are scored, in bytes.
+/// Memory that scoring assumes for a container without a request, in bytes.
 const UNSTATED_MEMORY_BYTES: i64 = 200 * 1024 * 1024;
 
 /// Integer amounts of cpu (thousandths), memory and scratch space (bytes) and named counters.
@@ -81,14 +81,14 @@ impl Resources {
         self.named.get(name).copied().unwrap_or_default()
     }
 
-    /// Whether nothing at all is asked for.
+    /// Whether all requests are zero.
     pub fn is_zero(&self) -> bool {
         self.cpu_millis == 0 && self.memory_bytes == 0 && self.ephemeral_bytes == 0 && self.named.is_empty()
     }
 }
 
-/// What a pod reserves on its node: containers together, or the largest moment of its init
-/// containers (sidecars stay), or the pod-level request, plus overhead.
+/// The request of a pod: the sum of its containers, or the peak of its init containers (sidecars keep running), or the
+/// pod-level request, plus overhead.
 pub fn pod_requests(spec: &PodSpec) -> Resources {
     aggregate(spec, |_, _| {})
 }

@@ -23,9 +23,9 @@ pub struct Shape {
     pub priority: i32,
     /// Whether the pod may push out others.
     pub may_preempt: bool,
-    /// What it reserves.
+    /// The requests.
     pub requests: Resources,
-    /// What it counts for when nodes are scored.
+    /// The requests that scoring uses.
     pub scoring_requests: Resources,
     /// The nodes it insists on.
     pub node_filter: NodeFilter,
@@ -53,7 +53,7 @@ pub struct Shape {
     pub claims: Vec<String>,
 }
 
-/// What a pod object alone does not tell.
+/// Inputs of a shape that are not in the pod object.
 #[derive(Clone, Debug, Default)]
 pub struct ShapeContext {
     /// The priority of the pod's class, when admission did not write it into the pod.
@@ -108,7 +108,7 @@ impl Shape {
         }
     }
 
-    /// What matters about a pod once it runs; more pods share that than a shape of those that wait.
+    /// The shape of a running pod. It keeps fewer fields, so more pods share one than among pending pods.
     pub fn of_running(pod: &core::Pod) -> Self {
         let shape = Self::view(pod, &ShapeContext::default());
         Self {

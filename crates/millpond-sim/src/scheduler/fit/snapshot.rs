@@ -22,7 +22,7 @@ pub type PodKey = Arc<str>;
 pub type Slot = usize;
 /// A value of a topology key, such as one zone.
 pub type Domain = usize;
-/// Names a shape for as long as the snapshot lives; never reused.
+/// Id of a shape; not reused while the snapshot exists.
 pub type ShapeId = u64;
 
 /// Shapes that no pod uses any more are swept out when the table has grown by this factor.
@@ -44,13 +44,13 @@ pub struct Interned {
 pub struct PodEntry {
     /// The pod's name within its namespace.
     pub name: String,
-    /// What the rules see of it.
+    /// The properties that the rules use.
     pub shape: Interned,
     /// The node it is bound to.
     pub node: String,
     /// Whether it is being deleted.
     pub leaving: bool,
-    /// Whether it is being deleted to make room.
+    /// Whether it is being deleted by preemption.
     pub preempted: bool,
     /// When it started, if it did.
     pub started: Option<Timestamp>,
@@ -117,7 +117,7 @@ impl Topology {
         self.by_slot.get(slot).copied().flatten()
     }
 
-    /// One more than the largest domain.
+    /// Largest domain plus one.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -158,7 +158,7 @@ impl Topology {
 pub struct Count {
     /// All of them.
     pub all: u32,
-    /// Those that are being deleted.
+    /// Pods that are being deleted.
     pub leaving: u32,
 }
 
@@ -212,7 +212,7 @@ impl Snapshot {
         (0..self.states.len()).filter(|slot| self.states[*slot].node.is_some())
     }
 
-    /// One more than the largest slot.
+    /// Largest slot plus one.
     pub fn slot_bound(&self) -> usize {
         self.states.len()
     }
@@ -222,7 +222,7 @@ impl Snapshot {
         self.by_name.get(name).copied().filter(|slot| self.states[*slot].node.is_some())
     }
 
-    /// What is known at a slot.
+    /// The state of the node at a slot.
     pub fn state(&self, slot: Slot) -> &NodeState {
         &self.states[slot]
     }
@@ -277,7 +277,7 @@ impl Snapshot {
         self.namespaces.remove(name);
     }
 
-    /// The labels of a namespace, none when it is unknown.
+    /// The labels of a namespace; empty if it is unknown.
     pub fn namespace_labels(&self, name: &str) -> &Labels {
         self.namespaces.get(name).unwrap_or(&self.no_labels)
     }
@@ -312,12 +312,12 @@ impl Snapshot {
         self.shapes.values().filter(|entry| !entry.on.is_empty()).map(|entry| (&*entry.shape, &entry.on))
     }
 
-    /// Those that keep others away.
+    /// Running pods with required anti-affinity.
     pub fn running_repelling(&self) -> impl Iterator<Item = (&Shape, &BTreeMap<Slot, Count>)> {
         self.running_among(&self.repelling)
     }
 
-    /// Those that have any pod affinity.
+    /// Running pods with any pod affinity.
     pub fn running_with_affinity(&self) -> impl Iterator<Item = (&Shape, &BTreeMap<Slot, Count>)> {
         self.running_among(&self.with_affinity)
     }

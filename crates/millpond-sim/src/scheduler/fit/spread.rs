@@ -93,7 +93,7 @@ impl HardState<'_> {
     }
 }
 
-/// What the hard constraints mean for one incoming pod.
+/// The required spread constraints of one incoming pod, compiled for a cycle.
 #[derive(Clone, Debug)]
 pub struct SpreadState<'a> {
     snapshot: &'a Snapshot,
@@ -189,7 +189,7 @@ struct SoftState<'a> {
     weight: f64,
 }
 
-/// What the soft constraints make of the nodes that passed.
+/// The scores of feasible nodes by preferred spread constraints.
 pub struct SpreadScores<'a> {
     constraints: Vec<SoftState<'a>>,
     /// Whether nodes that lack a label are left out.
@@ -264,7 +264,7 @@ impl<'a> SpreadScores<'a> {
 }
 
 impl SoftState<'_> {
-    /// Opens the domains of the candidates and says how many there are.
+    /// Opens the domains of the candidates and returns their number.
     fn open_domains(&mut self, candidates: &[Slot]) -> usize {
         let mut missing = 0;
         for slot in candidates {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as core;
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// New pods stay away.
@@ -36,7 +36,7 @@ pub struct Taint {
     pub key: String,
     /// Its value, often empty.
     pub value: String,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
@@ -68,7 +68,7 @@ pub struct Toleration {
     value: String,
     /// The effect it is limited to, in the API's words; empty means every effect.
     effect: String,
-    /// How long a running pod stays; `None` means for good.
+    /// For how many seconds a running pod stays; `None` means without limit.
     pub seconds: Option<i64>,
 }
 
@@ -98,7 +98,7 @@ impl Toleration {
         effect_fits && key_fits && self.value_fits(&taint.value)
     }
 
-    /// Whether the toleration speaks about `PreferNoSchedule` at all.
+    /// Whether the toleration covers `PreferNoSchedule` taints.
     pub fn covers_preferences(&self) -> bool {
         self.effect.is_empty() || self.effect == "PreferNoSchedule"
     }

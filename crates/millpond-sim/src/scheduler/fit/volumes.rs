@@ -13,7 +13,7 @@ const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 /// Separates the zones of a volume that lives in several.
 const ZONE_SEPARATOR: &str = "__";
 
-/// What the volumes of one pod demand.
+/// The requirements of one pod's volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeDemands {
     /// A reason that no node can cure, such as a missing claim.

@@ -29,7 +29,7 @@ use plan::{Daemon, Fit, NodePods};
 
 const COMPONENT: &str = "daemonset-controller";
 const GENERATION_LABEL: &str = "pod-template-generation";
-/// What the API server fills in for `revisionHistoryLimit`.
+/// Default of `revisionHistoryLimit`.
 const DEFAULT_HISTORY: i32 = 10;
 /// The first wait before a failed daemon pod is replaced; it doubles with each further failure.
 const FIRST_REPLACEMENT: Duration = Duration::from_secs(1);
@@ -189,7 +189,7 @@ impl Reconcile for DaemonSets {
     }
 }
 
-/// All nodes that matter to a set: those that exist, with its pods.
+/// The nodes that concern a set: existing ones, with its pods.
 fn judge<'a>(daemon: &Daemon, nodes: &'a [Arc<Node>], by_node: &BTreeMap<String, Vec<Arc<Pod>>>) -> Vec<NodePods<'a>> {
     nodes
         .iter()
@@ -202,7 +202,7 @@ fn judge<'a>(daemon: &Daemon, nodes: &'a [Arc<Node>], by_node: &BTreeMap<String,
 
 type Qualities<'a> = (Option<&'a BTreeMap<String, String>>, Option<&'a Vec<k8s_openapi::api::core::v1::Taint>>);
 
-/// What decides whether a node gets a daemon.
+/// The properties of a node that decide whether it gets a pod.
 fn qualities(node: &Node) -> Qualities<'_> {
     (node.metadata.labels.as_ref(), node.spec.as_ref().and_then(|spec| spec.taints.as_ref()))
 }
@@ -215,7 +215,7 @@ fn template(set: &DaemonSet) -> PodTemplateSpec {
     set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default()
 }
 
-/// The node that a daemon pod runs on or is meant for.
+/// The node that a pod of the set runs on, or is created for.
 fn target_node(pod: &Pod) -> Option<String> {
     if let Some(name) = node_name(pod) {
         return Some(name.to_owned());

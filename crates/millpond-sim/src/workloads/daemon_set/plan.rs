@@ -1,4 +1,4 @@
-//! On which nodes daemon pods are missing, too many, or out of date.
+//! Finds the nodes on which pods of a DaemonSet are missing, surplus or outdated.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::scheduler::fit::labels::{Labels, NodeFilter};
 use crate::scheduler::fit::taints::{self, Effect, Taint, Toleration};
 use crate::scheduler::fit::{Shape, ShapeContext};
 
-/// What a node is to a daemon.
+/// How a node suits a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It should run here.
+    /// A pod should run on it.
     Run,
-    /// It should not be started here, but one that runs may stay.
+    /// No pod should be started on it, but a running one may stay.
     Stay,
-    /// It should not be here.
+    /// No pod should be on it.
     Leave,
 }
 
@@ -31,9 +31,9 @@ pub enum Fit {
 pub struct NodePods<'a> {
     /// The node's name.
     pub name: &'a str,
-    /// What it is to the daemon.
+    /// How the node suits the DaemonSet.
     pub fit: Fit,
-    /// The pods that run here or are meant for it.
+    /// The set's pods that run on it or are created for it.
     pub pods: Vec<Arc<Pod>>,
 }
 
@@ -48,7 +48,7 @@ fn seniority(pod: &Pod) -> (bool, Option<Timestamp>, String) {
     (node_name(pod).is_none(), pod.creation_timestamp().map(|time| time.0), pod.name_any())
 }
 
-/// What to do now.
+/// The next steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
     /// Nodes that get a pod.
@@ -60,7 +60,7 @@ pub struct Steps {
 /// The new and the old pod of a node.
 type Pair = (Option<Arc<Pod>>, Option<Arc<Pod>>);
 
-/// What the rules see of a DaemonSet.
+/// The properties of a DaemonSet that the rules use.
 pub struct Daemon {
     hash: String,
     generation: Option<String>,
@@ -99,7 +99,7 @@ impl Daemon {
         }
     }
 
-    /// What a node is to this daemon.
+    /// How a node suits the DaemonSet.
     pub fn fit(&self, node: &Node) -> Fit {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let no_labels = Labels::new();

@@ -24,7 +24,7 @@ use rollout::{Limits, Size};
 use status::{Facts, NewReplicaSet};
 
 const COMPONENT: &str = "deployment-controller";
-/// What the API server fills in for `revisionHistoryLimit`.
+/// Default of `revisionHistoryLimit`.
 const DEFAULT_HISTORY: i32 = 10;
 
 /// The Deployment controller.
@@ -348,7 +348,7 @@ impl Reconcile for Deployments {
         let mut patch = status_patch(&*deployment, deployment.status.as_ref(), &status);
         let number = sets.new.as_deref().and_then(|new| annotation(new, revision::REVISION));
         if let Some(number) = number.filter(|number| annotation(&*deployment, revision::REVISION) != Some(*number)) {
-            // By way of the status, since a change of annotations else makes a new generation.
+            // Written through the status, because a change of annotations would increase the generation.
             let patch = patch.get_or_insert_with(|| json!({"metadata": {}}));
             patch["metadata"]["annotations"] = json!({revision::REVISION: number});
         }
@@ -390,7 +390,7 @@ fn is_scaling(sets: &Sets, limits: &Limits) -> bool {
     })
 }
 
-/// Whether a set is as large as the deployment, was meant to be, and works.
+/// Whether a set has the size of the deployment, was meant to have it, and is available.
 fn is_saturated(set: &ReplicaSet, limits: &Limits) -> bool {
     let desired = annotation(set, revision::DESIRED).and_then(|text| text.parse::<i32>().ok());
     wanted(set) == limits.replicas && desired == Some(limits.replicas) && size(set).available == limits.replicas

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::super::scaled::{Round, most_unavailable, resolve};
 
-/// What the API server fills in when a strategy states nothing.
+/// Default of `maxSurge` and `maxUnavailable`.
 const DEFAULT_STEP: &str = "25%";
 
 /// How a deployment may move.
@@ -57,7 +57,7 @@ impl Limits {
     }
 }
 
-/// What the arithmetic sees of a ReplicaSet.
+/// The numbers of a ReplicaSet that a rollout needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Pods it should have.
@@ -142,7 +142,7 @@ pub fn proportionally(limits: &Limits, sets: &[Size], known_replicas: i32) -> Ve
     if let Some(first) = order.first() {
         sizes[*first] = (sizes[*first] + to_add - added).max(0);
     }
-    // All of them, also those that keep their size: their annotations are due.
+    // All sets, including those that keep their size: their annotations have to be updated.
     sizes.into_iter().enumerate().collect()
 }
 

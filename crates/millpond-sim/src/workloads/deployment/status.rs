@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use super::rollout::Limits;
 use crate::clock::after_seconds;
 
-/// What the API server fills in for `progressDeadlineSeconds`.
+/// Default of `progressDeadlineSeconds`.
 const DEFAULT_DEADLINE_S: i32 = 600;
 
 const AVAILABLE: &str = "Available";
@@ -21,14 +21,14 @@ const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 
-/// What just happened to the new ReplicaSet.
+/// The latest event of the new ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewReplicaSet {
-    /// It was made in this step.
+    /// It was created in this step.
     Created(String),
-    /// It was found among those that exist.
+    /// It existed already.
     Found(String),
-    /// There is none (yet).
+    /// It does not exist yet.
     None,
 }
 
@@ -40,7 +40,7 @@ pub struct Facts<'a> {
     pub sets: &'a [&'a ReplicaSet],
     /// The set with the current template.
     pub new: Option<&'a ReplicaSet>,
-    /// What just happened to it.
+    /// The latest event of the new set.
     pub news: NewReplicaSet,
     /// Whether a rollout is under way; while paused or scaling only counters move.
     pub rolling_out: bool,

@@ -4,7 +4,7 @@
 //! counted twice over a crash: their uids are listed in the status, they lose their finalizer,
 //! and then they move from the list into the counters.
 //!
-//! Not played: pod failure policies, success policies and back-off limits per index.
+//! Not implemented: pod failure policies, success policies and back-off limits per index.
 
 pub mod backoff;
 pub mod indexes;

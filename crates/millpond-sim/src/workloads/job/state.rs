@@ -21,7 +21,7 @@ pub const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Pods that are counted per step.
 const UNCOUNTED_AT_MOST: usize = 500;
-/// What the API server fills in for `backoffLimit`.
+/// Default of `backoffLimit`.
 const DEFAULT_BACKOFF_LIMIT: i32 = 6;
 
 /// A way in which a job ends.
@@ -40,7 +40,7 @@ impl JobOutcome {
         Self { success: false, reason: reason.to_owned(), message: message.to_owned() }
     }
 
-    /// All wanted completions were reached.
+    /// The Job reached all its completions.
     pub fn completed() -> Self {
         let message = "Reached expected number of succeeded pods";
         Self { success: true, reason: "CompletionsReached".to_owned(), message: message.to_owned() }
@@ -127,7 +127,7 @@ pub fn is_tracked(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// What the pods of a job did.
+/// The results of a Job's pods.
 pub struct Tally<'a> {
     wishes: JobOptions<'a>,
     /// The pods.
@@ -206,7 +206,7 @@ impl<'a> Tally<'a> {
         self.pods.iter().filter(|pod| is_terminating(pod)).count() as i32
     }
 
-    /// Whether the job must end, whatever its pods still do.
+    /// Whether the Job must end, whatever its pods are doing.
     pub fn forced_ending(&self, now: Timestamp) -> Option<JobOutcome> {
         let job = self.wishes.0;
         if let Some(decided) = condition(job, "SuccessCriteriaMet") {

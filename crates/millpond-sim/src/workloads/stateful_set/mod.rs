@@ -27,7 +27,7 @@ use plan::{Action, Revision};
 const COMPONENT: &str = "statefulset-controller";
 const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
-/// What the API server fills in for `revisionHistoryLimit`.
+/// Default of `revisionHistoryLimit`.
 const DEFAULT_HISTORY: i32 = 10;
 
 /// The StatefulSet controller.

@@ -1,4 +1,4 @@
-//! What to do next with the pods of a StatefulSet.
+//! The next steps for the pods of a StatefulSet.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::super::pods::{is_available, is_ready};
 use super::POD_NAME_LABEL;
 use crate::meta::{has_ended, is_leaving, phase};
 
-/// Which template a new pod is made from.
+/// The template of a new pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// The one before the update under way.
@@ -24,14 +24,14 @@ pub enum Revision {
     Update,
 }
 
-/// One thing to do.
+/// One step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Make the pod of an ordinal.
     Create {
         /// The ordinal.
         ordinal: i32,
-        /// From which template.
+        /// The template.
         revision: Revision,
     },
     /// Make the claims of a pod that waits for them.
@@ -71,7 +71,7 @@ pub fn min_ready_seconds(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or_default()
 }
 
-/// Whether updates roll by themselves.
+/// Whether updates roll out without a client deleting pods.
 pub fn is_rolling(set: &StatefulSet) -> bool {
     let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
     strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("OnDelete")
@@ -87,7 +87,7 @@ fn partition(set: &StatefulSet) -> Option<i32> {
     Some(strategy.rolling_update.as_ref()?.partition.unwrap_or_default())
 }
 
-/// Says what to do now; the rest follows when that has shown effect.
+/// The steps to take now; further steps follow when these have had effect.
 pub fn plan(set: &StatefulSet, members: &[Arc<Pod>], update: &str, now: Timestamp) -> Vec<Action> {
     let min_ready = min_ready_seconds(set);
     let in_order = !is_parallel(set);
@@ -127,7 +127,7 @@ pub fn plan(set: &StatefulSet, members: &[Arc<Pod>], update: &str, now: Timestam
     actions
 }
 
-/// What an existing pod within the range needs.
+/// The steps that an existing pod within the range needs.
 fn keep(pod: &Arc<Pod>, ordinal: i32) -> Vec<Action> {
     if has_ended(pod) {
         return if is_leaving(&**pod) { Vec::new() } else { vec![Action::Delete(Arc::clone(pod))] };

@@ -17,11 +17,11 @@ use crate::state::{GroupEntry, MachineEntry, State};
 pub struct Group<'s> {
     /// Which.
     pub of: GroupRef,
-    /// Its bounds and how it is scaled; none if it is not.
+    /// Its bounds and scaling settings; `None` if it is not scaled.
     pub scaled: Option<NodeGroup>,
     /// Why it is not scaled though it says that it is to be.
     pub problem: Option<String>,
-    /// What is probably not what was meant.
+    /// Probable mistakes.
     pub warnings: Vec<String>,
     /// Machines that it should have.
     pub replicas: u64,
@@ -31,7 +31,7 @@ pub struct Group<'s> {
     pub(crate) loose: Vec<(&'s str, &'s NodeEntry)>,
     /// When its nodes go, and how long they may take to come.
     pub timing: Timing,
-    /// What its nodes offer, by the word of annotations and templates.
+    /// What its nodes offer, by annotations and templates.
     pub(super) offer: NodeOffer,
     pub(crate) entry: &'s GroupEntry,
     pub(super) bootstrap: Option<&'s Value>,
@@ -43,7 +43,7 @@ pub struct Group<'s> {
 pub struct GroupMachine<'s> {
     /// Its name.
     pub name: &'s str,
-    /// It goes, or is the one to go as there are too many.
+    /// It is being deleted, or is surplus and will be deleted.
     pub leaving: bool,
     /// Name and state of its node.
     pub(crate) node: Option<(&'s str, &'s NodeEntry)>,
@@ -51,17 +51,17 @@ pub struct GroupMachine<'s> {
 }
 
 impl<'s> GroupMachine<'s> {
-    /// The name of its node, if that is there.
+    /// The name of its node, if the node exists.
     pub fn node_name(&self) -> Option<&'s str> {
         self.node.map(|(name, _)| name)
     }
 
-    /// Whether it was asked to go.
+    /// Whether it is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.entry.leaving
     }
 
-    /// Whether it goes first when there are too many.
+    /// Whether it is marked to be deleted first when the group is scaled down.
     pub fn is_marked(&self) -> bool {
         self.entry.marked
     }
@@ -101,15 +101,14 @@ impl<'s> Group<'s> {
         }
     }
 
-    /// Whether it is rolled out: its machines are of several sets.
+    /// Whether it is being rolled out: its machines belong to several sets.
     pub fn is_rolling(&self) -> bool {
         let mut sets = self.machines.iter().filter(|machine| !machine.entry.leaving).map(|machine| &machine.entry.set);
         let first = sets.next();
         sets.any(|set| Some(set) != first)
     }
 
-    /// What to write down about its nodes, where no object says what they offer: none if that is written already,
-    /// or as good as that.
+    /// What to store about its nodes because no object declares it; `None` if that is stored already, or nearly so.
     pub fn worth_remembering(&self, state: &State) -> Option<Remembered> {
         if self.offer.is_sized() || self.scaled.is_none() {
             return None;
@@ -188,7 +187,7 @@ impl<'s> Group<'s> {
         let offer = scaled.as_ref().map(|group| group.offer.clone());
         let offer = offer.unwrap_or_else(|| NodeOffer::read(&sources, &Problems::new()));
         if scaled.is_none() && found {
-            // One of two bounds alone, or both misspelt: the group itself reports nothing.
+            // If only one bound is set, or both are invalid, the group itself reports it.
             let problems = Problems::new();
             millpond_api::capi::node_group::misspelt(&metadata.annotations, &problems);
             let _ = millpond_api::capi::node_group::bounds(&metadata.annotations, &problems);
@@ -243,7 +242,7 @@ fn machines(state: &State) -> BTreeMap<GroupRef, Vec<GroupMachine<'_>>> {
     all
 }
 
-/// Nodes that belong to a group by the word of a MachinePool, or by their own labels, and to no machine that is known.
+/// Nodes that belong to a group by a MachinePool or by their labels, but to no known machine.
 fn loose<'s>(
     state: &'s State,
     machines: &BTreeMap<GroupRef, Vec<GroupMachine<'s>>>,

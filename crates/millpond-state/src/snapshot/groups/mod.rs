@@ -32,7 +32,7 @@ use crate::groups::Use;
 use crate::lower::node::{NodeEntry, is_ephemeral, node_labels};
 use crate::state::Origin;
 
-/// What is known about group nodes while a snapshot is taken.
+/// The members of groups, while a snapshot is taken.
 #[derive(Default)]
 pub(super) struct Members<'s> {
     /// Nodes by name.
@@ -84,7 +84,7 @@ impl<'s> SnapshotBuilder<'s> {
             self.warn(origin, format!("node group `{}`: {warning}", group.of));
         }
         if group.scaled.is_none() && group.problem.is_none() && group.nodes().next().is_none() {
-            // Of another cluster, as far as is known.
+            // Presumably a group of another cluster.
             return;
         }
         let size = self.group_size(group);
@@ -121,7 +121,7 @@ impl<'s> SnapshotBuilder<'s> {
             limits: Limits::default(),
             min_nodes: scaled.map_or(0, |scaled| u64::try_from(scaled.min).unwrap_or(0)),
             replicas: (scaled.is_none() && group.problem.is_none()).then_some(group.replicas),
-            // Which of its nodes go, and when, is not for consolidation to say.
+            // The scale-down of groups decides which of their nodes are removed, not consolidation.
             disruption: Disruption {
                 policy: Consolidation::WhenEmpty,
                 consolidate_after: None,
@@ -253,8 +253,8 @@ impl<'s> SnapshotBuilder<'s> {
         Some(&self.snapshot.types[id.index()])
     }
 
-    /// Where a node of a group is in its life. One that is not ready is taken to be starting for as long as starting may
-    /// take; so is one whose devices are not reported yet.
+    /// The phase of a group's node. A node that is not ready counts as starting until the time allowed for starting is
+    /// over; so does a node whose devices are not reported yet.
     pub(super) fn state_of_member(&self, entry: &NodeEntry, member: Member) -> NodeState {
         if member.leaving || entry.leaving {
             return NodeState::Leaving;
@@ -271,7 +271,8 @@ impl<'s> SnapshotBuilder<'s> {
         devices.any(|(id, _)| allocatable.get(id) == 0)
     }
 
-    /// What groups may still get, now that all nodes are known: the planner counts those that leave as well.
+    /// How many more nodes groups may get, now that all nodes are known: the planner counts nodes that are being
+    /// removed as well.
     pub(super) fn limit_groups(&mut self, members: &Members<'_>) {
         for &(pool, room) in &members.room {
             let there = self.snapshot.nodes.iter().filter(|node| node.pool == Some(pool)).count() as u64;

@@ -1,8 +1,8 @@
 //! The capacity, price and labels of a group's node before one exists.
 //!
-//! A node of the group that is there and ready knows best. Otherwise annotations and templates say what the machine
-//! has; what the node keeps for itself is subtracted: what the bootstrap template tells the kubelet to reserve, and
-//! what kubelet and kernel keep by themselves.
+//! The best source is an existing ready node of the group. Otherwise annotations and templates give the machine's
+//! capacity, from which the reserved resources are subtracted: those that the bootstrap template tells the kubelet to
+//! reserve, and those that kubelet and kernel use.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,13 @@ use crate::lower::node::NodeEntry;
 
 /// Memory below which the kubelet evicts, by default.
 const EVICTION_BYTES: i64 = 100 << 20;
-/// What kernel and firmware keep of a machine's memory, in thousandths: the node reports that much less. Measured values
-/// lie between one and five per cent.
+/// Share of a machine's memory that kernel and firmware use, in thousandths: the node reports that much less. Measured
+/// values lie between one and five per cent.
 const KERNEL_MILLI: i64 = 30;
-/// What the kubelet leaves free of the disk, in thousandths, by default.
+/// Share of the disk that the kubelet keeps free by default, in thousandths.
 const DISK_FREE_MILLI: i64 = 100;
-/// What a GPU adds to an estimated price, per hour: more than any machine without one that would do as well.
+/// What a GPU adds to an estimated price, in nano-dollars per hour: enough to make it dearer than any suitable machine
+/// without one.
 const GPU_NANOS: u64 = 1_000_000_000;
 /// Labels that are each node's own.
 const OWN: [&str; 2] = [labels::HOSTNAME, "node.kubernetes.io/instance-id"];
@@ -40,14 +41,14 @@ pub(super) struct Size {
 }
 
 impl SnapshotBuilder<'_> {
-    /// What a node of a group has; `None` where it is unknown.
+    /// The resources of a group's nodes; `None` if they are unknown.
     pub(super) fn group_size(&mut self, group: &Group<'_>) -> Option<Size> {
         let (mut capacity, mut allocatable) = self.group_capacity(group)?;
         for (driver, limit) in &group.offer.attach_limits {
             let id = self.snapshot.resources.intern(&format!("attachable-volumes-{driver}"));
             allocatable.set(id, *limit);
         }
-        // No template speaks of disks; a pod that asks for some would else fit nowhere.
+        // Templates have no storage, and without it a pod that requests some would fit nowhere.
         for resources in [&mut capacity, &mut allocatable] {
             if resources.get(STORAGE) == 0 {
                 let usual = catalog::overhead::default_storage_bytes(self.options.default_catalog().provider);
@@ -87,7 +88,7 @@ impl SnapshotBuilder<'_> {
         Some(known)
     }
 
-    /// What a catalogue knows of the instance type that the machine template names.
+    /// The resources that a catalogue has for the instance type of the machine template.
     fn machine_type(&mut self, group: &Group<'_>) -> Option<(Resources, Resources)> {
         let of = self.catalog_type(group)?;
         let lowered = |of: &catalog::Resources| -> Amounts {
@@ -112,7 +113,7 @@ impl SnapshotBuilder<'_> {
         own.or_else(|| shipped("aws")).or_else(|| shipped("gcp"))
     }
 
-    /// What the last node had, from the annotation on the group.
+    /// The resources of the last node, from the group's annotation.
     fn remembered(&mut self, group: &Group<'_>) -> Option<(Resources, Resources)> {
         let Remembered { capacity, allocatable, .. } = remembered(group)?;
         (!allocatable.is_empty()).then(|| (self.amounts(&capacity), self.amounts(&allocatable)))
@@ -162,8 +163,8 @@ impl SnapshotBuilder<'_> {
         all
     }
 
-    /// What a node costs: by annotation, by the catalogue, or as much as its size lets expect; overlays change all but
-    /// the first.
+    /// The price of a node: from the annotation, from the catalogue, or an estimate from its size. Overlays change all
+    /// but the first.
     fn group_price(&self, group: &Group<'_>, capacity: &Resources, labels: &BTreeMap<String, String>) -> Nanos {
         if let Some(price) = group.scaled.as_ref().and_then(|scaled| scaled.price_nanos_hour) {
             return price;
@@ -216,7 +217,8 @@ struct Reserved {
     max_pods: Option<i64>,
 }
 
-/// What a bootstrap template tells the kubelet to keep: `kube-reserved`, `system-reserved`, `eviction-hard`, `max-pods`.
+/// What a bootstrap template tells the kubelet to reserve: `kube-reserved`, `system-reserved`, `eviction-hard`,
+/// `max-pods`.
 fn reserved(bootstrap: Option<&Value>) -> Reserved {
     let mut reserved = Reserved::default();
     let Some(bootstrap) = bootstrap else { return reserved };

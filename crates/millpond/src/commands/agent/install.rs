@@ -44,7 +44,7 @@ fn unit_path(root: &Path) -> PathBuf {
 
 /// Writes, enables and starts the unit.
 pub(super) fn install(args: &InstallArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    // What is wrong with the flags is said here, not in a log.
+    // Errors in the flags are reported here instead of in the unit's log.
     let options = args.flags.options()?;
     let has_credentials = options.state.join("kubeconfig").exists();
     if options.entry.is_none() && !has_credentials {

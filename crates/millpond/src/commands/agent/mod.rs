@@ -33,7 +33,7 @@ pub(crate) struct AgentArgs {
     flags: AgentFlags,
 }
 
-/// What is done beside running.
+/// Commands other than running the agent.
 #[derive(Debug, Subcommand)]
 enum AgentCommand {
     /// Write, enable and start millpond-agent.service, which runs the agent with these flags
@@ -209,7 +209,7 @@ pub(crate) fn run(args: AgentArgs, out: &mut impl std::io::Write) -> anyhow::Res
 
 fn serve(flags: &AgentFlags) -> anyhow::Result<()> {
     let options = flags.options()?;
-    // One thread waits for the network, another one for commands: the agent is small.
+    // One thread for the network and another one for commands, because the agent should be small.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -231,7 +231,7 @@ fn serve(flags: &AgentFlags) -> anyhow::Result<()> {
     })
 }
 
-/// One line, and what to do.
+/// The error in one line, with a hint.
 fn explain(error: AgentError) -> anyhow::Error {
     let refused = error.is_refusal();
     let (code, hint) = match &error {

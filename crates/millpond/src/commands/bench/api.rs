@@ -23,7 +23,7 @@ use super::report::{Goal, Report};
   millpond bench api                            the embedded API, in process and over HTTPS
   millpond bench api --against ~/.kube/config   another server, the HTTPS part
   millpond bench api --objects 10000 -o json    smaller, for a program
-  millpond bench api --bindings 1000            and what authorization costs with so many bindings
+  millpond bench api --bindings 1000            and what authorization costs with this many bindings
 
 The other server gets a namespace of its own, `millpond-bench-…`, and nodes `millpond-bench-…`; both are deleted again.")]
 pub(crate) struct ApiArgs {
@@ -90,7 +90,7 @@ async fn requests(
 ) -> anyhow::Result<()> {
     let in_process = matches!(target, Target::InProcess(_));
     for in_flight in [1, 256] {
-        // One at a time takes long on a slow server: a tenth gives the same rate.
+        // Sequential requests take long on a slow server: a tenth of them gives the same rate.
         let total = if in_flight == 1 { args.requests / 10 } else { args.requests };
         let creates = {
             let (target, path) = (target.clone(), format!("/api/v1/namespaces/{namespace}/pods"));
@@ -141,8 +141,7 @@ async fn in_process(args: &ApiArgs, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same requests of an administrator, whom no rule is looked up for, and of a user whose rights come through one of many
-/// bindings.
+/// The same requests by an administrator, who needs no rule, and by a user whose rights come from one of many bindings.
 async fn authorized(args: &ApiArgs, report: &mut Report) -> anyhow::Result<()> {
     let directory = Scratch::new()?;
     let embedded = Embedded::start(EmbeddedOptions::new(&directory.0)).await?;
@@ -167,7 +166,7 @@ async fn authorized(args: &ApiArgs, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A role, so many bindings of it to other users, and one to the user of the benchmark, whose name is in the middle.
+/// A role, `bindings` bindings of it to other users, and one to the benchmark's user, whose name is in the middle.
 fn rights(bindings: usize) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let version = format!("{GROUP}/v1");
@@ -317,7 +316,7 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// What the process holds in memory, in megabytes.
+    /// Memory of the process, in megabytes.
     fn memory_mb(&self) -> anyhow::Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;

@@ -145,7 +145,7 @@ fn is_fulfilled(records: &Records, id: &str) -> bool {
     records.requests.get(id).is_some_and(|request| request.record.state == RequestState::Fulfilled)
 }
 
-/// What Zuul does.
+/// Plays Zuul.
 struct Requestor {
     store: Store,
 }
@@ -216,7 +216,7 @@ async fn remove(zookeeper: &ZooKeeper, root: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What this process holds.
+/// Memory of this process, in MiB.
 fn memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

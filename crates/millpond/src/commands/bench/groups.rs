@@ -1,4 +1,4 @@
-//! `millpond bench groups`: how soon many node groups of Cluster API have the sizes that many pods ask for.
+//! `millpond bench groups`: measures the time until many node groups of Cluster API have the sizes that many pods need.
 //!
 //! The pods wait before the controllers start. What is timed begins when the controllers have listed everything and ends
 //! with the last group that is written: snapshot, plan and writes. No controller makes machines: a second plan over what was
@@ -30,7 +30,7 @@ use crate::commands::kinds;
 
 /// Requests that are under way while objects are made.
 const IN_FLIGHT: usize = 64;
-/// No group was written for this long: all have been.
+/// All groups have been written when none was written for this long.
 const QUIET: Duration = Duration::from_secs(2);
 /// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(3);

@@ -41,7 +41,7 @@ enum What {
     Ci(ci::CiBenchArgs),
     /// Let pods wait for many node groups of Cluster API, and time until all groups have their sizes
     Groups(groups::GroupsArgs),
-    /// Give free hosts of one's own to machines that wait
+    /// Assign free hosts of your own to waiting machines
     Hosts(hosts::HostsArgs),
     /// Let the answer to a GPU job follow a vCenter of a thousand hosts, and time inventory and updates
     Gpu(gpu::GpuBenchArgs),
@@ -67,7 +67,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What this process holds in memory, in megabytes.
+/// Memory of this process, in megabytes.
 fn memory_mb() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;

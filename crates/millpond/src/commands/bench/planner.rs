@@ -16,7 +16,7 @@ use crate::commands::{as_json, print};
 /// Options that all benchmarks of the planner share.
 #[derive(Debug, Args)]
 struct Common {
-    /// By whose rules to plan; several, or `all`, give a row each
+    /// Policy to plan by; several, or `all`, give a row each
     #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "millpond", value_parser = policies)]
     policy: Vec<Policies>,
     /// Timed runs after one to warm up; the best counts
@@ -76,7 +76,7 @@ impl From<FamiliesArg> for Families {
 #[command(after_help = "Examples:
   millpond bench karpenter                                  20,000 pods, 400 types
   millpond bench karpenter --pods 1000 --policy all         every policy on the same pods
-  millpond bench karpenter --preferences                    4,000 pods with wishes that cannot all be granted
+  millpond bench karpenter --preferences                    4,000 pods with preferences that cannot all be met
   millpond bench karpenter --save karpenter-20000 --check   for another engine; the plan is verified")]
 pub(crate) struct KarpenterArgs {
     /// Pods; with `--preferences` 4000 unless given
@@ -184,7 +184,7 @@ Mixes:
     )
 }
 
-/// More pods than this do not fit the memory of the machines that this is meant for.
+/// Limit on pods: more do not fit the memory of the machines that this is made for.
 const MOST_PODS: u64 = 100_000_000;
 
 pub(crate) fn karpenter(args: KarpenterArgs) -> anyhow::Result<()> {

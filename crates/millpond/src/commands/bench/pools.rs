@@ -40,7 +40,7 @@ use crate::commands::kinds;
 use crate::commands::threads::{self, Threads};
 use timeline::{Step, Timeline};
 
-/// Pods of so many sizes.
+/// Number of different pod sizes.
 const SIZES: usize = 20;
 /// Requests that are under way while pods arrive at once.
 const IN_FLIGHT: usize = 64;
@@ -59,16 +59,16 @@ pub(crate) struct PoolsArgs {
     /// Then, pods that arrive each second
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     rate: usize,
-    /// For so many seconds
+    /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5)]
     seconds: usize,
     /// Catalogue of instance types
     #[arg(long, value_name = "NAME", default_value = "aws")]
     catalog: String,
-    /// Also count requests to the API: by whom, which verb, which kind
+    /// Also count requests to the API by client, verb and kind
     #[arg(long)]
     requests: bool,
-    /// Also show when pods and their nodes got how far: what was waited for
+    /// Also show the time of each step of pods and nodes, and what they waited for
     #[arg(long)]
     timeline: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) struct PoolsArgs {
 pub(crate) fn run(args: &PoolsArgs) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    // As `millpond up` has them.
+    // With the threads of `millpond up`.
     let (threads, of_stand_ins) = (Threads::of_embedded()?, threads::of_stand_ins()?);
     let requests = Requests::default();
     let (report, times) = runtime.block_on(measure(args, &requests, &threads, of_stand_ins.handle()))?;
@@ -218,7 +218,7 @@ fn promises(cluster: &Cluster) -> Arc<Mutex<HashMap<String, String>>> {
     promised
 }
 
-/// Counts pods of a prefix that are bound, from now on: to look at all of them again and again would be work of its own.
+/// Counts the pods with a prefix that are bound, from changes: scanning all pods repeatedly would be work of its own.
 fn bound(cluster: &Cluster, prefix: &'static str) -> watch::Receiver<usize> {
     let (sender, receiver) = watch::channel(0);
     cluster.pods.on_change(move |before, after| {

@@ -8,11 +8,11 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
-    /// What the value should reach, where the project has a goal.
+    /// The project's goal for the value, if there is one.
     pub(crate) goal: Option<Goal>,
 }
 
-/// What a figure should reach.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     AtLeast(f64),

@@ -27,7 +27,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Replace the file that is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 
@@ -47,7 +47,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "ZONE", value_delimiter = ',')]
     zones: Vec<String>,
 
-    /// Estimate missing spot prices as so many per cent of on-demand
+    /// Estimate missing spot prices as this percentage of the on-demand price
     #[arg(long, value_name = "PERCENT", value_parser = per_mille)]
     estimate_spot: Option<u32>,
 

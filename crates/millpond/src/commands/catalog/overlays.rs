@@ -19,7 +19,7 @@ pub(super) struct OverlayArgs {
     #[arg(long, value_name = "FILE")]
     overlay: Vec<PathBuf>,
 
-    /// Take so many per cent off the price (repeatable)
+    /// Reduce prices by this percentage (repeatable)
     #[arg(long, value_name = "PERCENT[@SELECTOR]", value_parser = discount)]
     discount: Vec<Overlay>,
 

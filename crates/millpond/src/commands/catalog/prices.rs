@@ -21,7 +21,7 @@ pub(crate) struct PricesArgs {
     #[arg(value_name = "TYPE", required_unless_present = "unavailable")]
     pub(super) types: Vec<String>,
 
-    /// What is out of stock in a cluster, and when it is tried again
+    /// Show the offerings of a cluster that are out of stock, and when they are retried
     #[arg(long)]
     unavailable: bool,
 

@@ -62,7 +62,7 @@ pub(crate) struct TypesArgs {
     #[arg(long)]
     reverse: bool,
 
-    /// Print so many types at most
+    /// Print at most this many types
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 

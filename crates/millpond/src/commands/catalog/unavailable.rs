@@ -57,7 +57,7 @@ pub(super) fn run(args: &PricesArgs, out: &mut impl Write, messages: &mut impl W
     }
 }
 
-/// What any class says is missing; of several the one that waits longest.
+/// The offerings that any class reports as out of stock; of several reports, the one with the latest retry.
 fn missing(state: &State, default: &Catalog) -> BTreeMap<Key, Missing> {
     let mut all: BTreeMap<Key, Missing> = BTreeMap::new();
     for (_, class) in state.classes() {

@@ -130,7 +130,7 @@ async fn warn_of_restart(mut config: watch::Receiver<Arc<Config>>) {
     }
 }
 
-/// What the web API of this launcher serves.
+/// The web API of this launcher.
 fn web_of(
     store: &Store,
     handle: Handle,

@@ -24,7 +24,7 @@ pub(super) enum List<'v> {
     Info(&'v str),
 }
 
-/// The list that a verb is; none for a verb that changes something.
+/// The list of a command; `None` for a command that changes something.
 pub(super) fn of(verb: &Verb) -> Option<List<'_>> {
     Some(match verb {
         Verb::List { detail } => List::Nodes { detail: *detail },

@@ -315,7 +315,7 @@ impl CommonArgs {
         Ok(config::read(File { name: &main_name, text: &main }, secure, &|name| std::env::var(name).ok()))
     }
 
-    /// The configuration; none if no file was named and there is none at the usual place. Parts that are wrong are said
+    /// The configuration; `None` if no file was named and none exists at the default path. Invalid parts are reported
     /// and left out.
     fn configuration(&self, messages: &mut impl Write) -> anyhow::Result<Option<Config>> {
         if self.config.is_none() && !Path::new(DEFAULT_CONFIG).exists() {
@@ -345,7 +345,7 @@ fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
         Err(error) => {
             let hint =
                 (error.kind() == std::io::ErrorKind::NotFound).then(|| "`-c FILE` names the configuration".to_owned());
-            // As the original: whatever is wrong with the configuration is exit code 1.
+            // As in the original, every error of the configuration is exit code 1.
             let code = Code::of_io(&error).filter(|code| *code == Code::NotAllowed);
             let message = format!("cannot read `{name}`");
             Err(anyhow::Error::new(error).context(Failure { message, code, hint }))

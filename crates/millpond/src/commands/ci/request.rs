@@ -19,7 +19,7 @@ use crate::commands::table::{Side, Table};
 use crate::commands::{as_json, as_yaml, cluster, format, print};
 use crate::failure::{Code, Failure};
 
-/// What kubectl calls the kind.
+/// The kind's name for kubectl.
 const RESOURCE: &str = "noderequest.millpond.dev";
 /// A launcher that runs judges a request within milliseconds; without one, `create` goes on after this.
 const REFUSED_WITHIN: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ pub(crate) struct CreateArgs {
     /// Of requests with the same precedence, lower numbers come first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i64,
-    /// Which requests come before all others
+    /// Precedence of the request
     #[arg(long, value_enum, default_value = "normal")]
     precedence: Before,
     /// The tenant whose limits the nodes count against
@@ -159,7 +159,7 @@ async fn create(
     let request = match waited {
         Ok(found) => found.context("cannot watch the request")?,
         Err(_) if args.wait => return Err(timed_out(&api, &name, args.timeout).await),
-        // No launcher has seen it yet.
+        // No launcher has seen it.
         Err(_) => Some(created),
     };
     let Some(request) = request else {

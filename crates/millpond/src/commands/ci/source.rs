@@ -17,7 +17,7 @@ pub(super) struct Store {
     runtime: tokio::runtime::Runtime,
     /// Nodes, requests, images.
     pub(super) source: Box<dyn Source>,
-    /// nodepool.yaml, where there is one.
+    /// The configuration, if there is one.
     pub(super) config: Option<Config>,
 }
 

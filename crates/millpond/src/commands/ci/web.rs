@@ -54,7 +54,7 @@ fn acceptor(address: IpAddr) -> anyhow::Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(pki.tls_config()?)))
 }
 
-/// Its address as people type it.
+/// The URL of a listener.
 pub(crate) fn url(listener: &Listener) -> String {
     let scheme = if listener.tls.is_some() { "https" } else { "http" };
     listener.address().map_or_else(|_| String::new(), |address| format!("{scheme}://{address}"))

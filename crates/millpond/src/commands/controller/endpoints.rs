@@ -32,11 +32,11 @@ use tokio_util::sync::CancellationToken;
 use super::access;
 use crate::failure::{Code, Failure};
 
-/// Connections of one listener at a time. Probes and scrapes need two or three; the rest wait in the kernel's queue.
+/// Limit on connections of one listener. Probes and scrapes need two or three; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 32;
 /// A client that has not sent its request by then is disconnected, so that it cannot hold one of the connections.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
-/// A connection ends by then, whatever it does.
+/// The longest life of a connection.
 const CONNECTION_ENDS_AFTER: Duration = Duration::from_secs(300);
 /// After a failed `accept` (no file descriptors left) the next one waits so long.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -87,9 +87,9 @@ impl FromStr for Bind {
 pub(crate) struct Check {
     /// Its name, as kube-apiserver's checks have one: lower case with hyphens.
     pub(crate) name: String,
-    /// Why it fails; none when it passes.
+    /// Why it fails; `None` if it passes.
     pub(crate) failure: Option<String>,
-    /// What else is to be known, when it passes.
+    /// A note shown if it passes.
     pub(crate) note: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `millpond controller`: the controllers alone, on a cluster that is there.
+//! `millpond controller`: the controllers alone, on an existing cluster.
 
 pub(crate) mod access;
 mod endpoints;
@@ -159,7 +159,7 @@ fn loops(stuck: &Stuck) -> Check {
     if all.is_empty() { Check::passes("loops") } else { Check::fails("loops", all.join(", ")) }
 }
 
-/// How own hosts reach the cluster, as this process does; none where its certificate is not known.
+/// How own hosts reach the API server, from this process's configuration; `None` if its certificate is not known.
 async fn api_server(args: &ControllerArgs) -> Option<ApiServer> {
     let config = super::cluster::configuration(args.kubeconfig.as_deref(), args.context.as_deref()).await.ok()?;
     let pem = |der: &Vec<u8>| {
@@ -171,7 +171,7 @@ async fn api_server(args: &ControllerArgs) -> Option<ApiServer> {
     Some(ApiServer { url: config.cluster_url.to_string().trim_end_matches('/').to_owned(), ca: ca.into_bytes() })
 }
 
-/// A client whose own tasks run on some threads.
+/// A client whose own tasks run on the given threads.
 async fn connect(args: &ControllerArgs, threads: &Handle) -> anyhow::Result<Client> {
     let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
     let connected = async move { super::cluster::connect_controllers(kubeconfig.as_deref(), context.as_deref()).await };

@@ -42,8 +42,8 @@ pub(super) fn read(
         writeln!(messages, "warning: {warning}")?;
     }
     if !reading.errors.is_empty() {
-        let told: Vec<String> = reading.errors.iter().map(|error| format!("  {error}")).collect();
-        let message = format!("what was read cannot be converted:\n{}", told.join("\n"));
+        let lines: Vec<String> = reading.errors.iter().map(|error| format!("  {error}")).collect();
+        let message = format!("what was read cannot be converted:\n{}", lines.join("\n"));
         let hint = Some("nothing was written; mend these and try again".to_owned());
         return Err(Failure { message, code: None, hint }.into());
     }

@@ -20,7 +20,7 @@ use output::OutputArgs;
 /// Arguments of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// In whose words: karpenter, scaling-advisor, cluster-autoscaler-kwok
+    /// Target format: karpenter, scaling-advisor, cluster-autoscaler-kwok
     #[arg(long, value_name = "TOOL", value_parser = tool)]
     to: Tool,
 
@@ -31,7 +31,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "KIND", value_enum, default_value = "millpond")]
     node_class: NodeClassKind,
 
-    /// Keep only so many types of a NodePool, those with the lowest price for a core
+    /// Keep only this many types of a NodePool: those with the lowest price per core
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max_types: Option<u32>,
 
@@ -56,7 +56,7 @@ pub(crate) struct ImportArgs {
     output: OutputArgs,
 }
 
-/// What both need besides objects.
+/// Arguments of both commands besides objects.
 #[derive(Debug, Args)]
 struct SharedArgs {
     /// Types and prices
@@ -67,7 +67,7 @@ struct SharedArgs {
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
 
-    /// Name of what is made and belongs to no pool alone: the node class, the constraint
+    /// Name of the objects that several pools share: the node class, the constraint
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -134,7 +134,7 @@ pub(crate) fn import(args: &ImportArgs, out: &mut impl Write, messages: &mut imp
     run(&work, out, messages)
 }
 
-/// What is to be done.
+/// The inputs of a conversion.
 struct Work<'a> {
     texts: Vec<(String, Vec<u8>)>,
     target: Target,

@@ -25,7 +25,7 @@ pub(super) struct OutputArgs {
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Replace files that are there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 

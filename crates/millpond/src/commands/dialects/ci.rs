@@ -57,7 +57,7 @@ impl CiDialectArgs {
         self.ci_image.clone()
     }
 
-    /// Reads the configuration; none if no file was named. What is wrong with one provider leaves the others.
+    /// Reads the configuration; `None` if no file was named. An error in one provider leaves the others.
     pub(crate) fn options(&self) -> anyhow::Result<Option<CiOptions>> {
         let Some(main) = &self.ci_config else { return Ok(None) };
         let main = std::path::absolute(main)?;
@@ -79,7 +79,7 @@ impl CiDialectArgs {
 }
 
 impl CiOptions {
-    /// What is said about it when the process starts.
+    /// The message about it when the process starts.
     pub(crate) fn greeting(&self) -> String {
         let count = self.config.providers.len();
         let providers = crate::commands::format::plural(count, "provider");

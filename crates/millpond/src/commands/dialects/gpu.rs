@@ -27,7 +27,7 @@ pub(crate) struct VsphereArgs {
 }
 
 impl VsphereArgs {
-    /// With what the environment says.
+    /// With credentials from the environment.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
             secret: self.vsphere_secret.clone(),
@@ -44,15 +44,15 @@ fn secret(text: &str) -> Result<(String, String), String> {
     Ok((namespace.to_owned(), name.to_owned()))
 }
 
-/// What the command line says of GPU jobs.
+/// Arguments for GPU jobs.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GpuArgs {
     #[command(flatten)]
     vsphere: VsphereArgs,
-    /// Hours that a node is assumed to stay undisturbed where no event is known
+    /// Hours that a node without a known event is assumed to stay undisturbed
     #[arg(long, value_name = "HOURS", default_value_t = ASSUMED_HOURS)]
     gpu_assumed_hours: u64,
-    /// Image of the pods that hold reserved GPUs; it does nothing
+    /// Image of the placeholder pods that hold reserved GPUs
     #[arg(long, value_name = "IMAGE", default_value = PAUSE_IMAGE)]
     gpu_holder_image: String,
 }

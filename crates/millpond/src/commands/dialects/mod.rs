@@ -1,6 +1,6 @@
 //! Controllers of the dialects that are crates of their own. They run while this process leads.
 //!
-//! One module per dialect: what the command line says about it, and a function that starts its controllers.
+//! One module per dialect: its arguments, and a function that starts its controllers.
 
 pub(crate) mod ci;
 pub(crate) mod fake_vcenter;
@@ -12,7 +12,7 @@ use millpond_hosts::run::Prepared;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What the command line says about the dialects.
+/// The arguments of all dialects.
 #[derive(Debug, Clone)]
 pub(crate) struct DialectOptions {
     /// GPU jobs.

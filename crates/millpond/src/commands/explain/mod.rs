@@ -125,7 +125,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut impl Write, messages: &mut impl 
     super::print(out, &text)
 }
 
-/// The pod of a workload that is explained for all of them: one without a place if there is one.
+/// The pod of a workload that is explained as an example: one without a place if there is one.
 fn pod_of(
     args: &ExplainArgs,
     input: &Input,
@@ -201,7 +201,7 @@ fn run_hosts(args: &ExplainArgs, name: &str, out: &mut impl Write) -> anyhow::Re
     super::print(out, &text)
 }
 
-/// What the launcher has written of a request for CI nodes.
+/// The state that the launcher has written to a request for CI nodes.
 fn request(args: &ExplainArgs, name: &str) -> anyhow::Result<String> {
     let (namespace, name) = name.split_once('/').unwrap_or((&args.namespace, name));
     let (kubeconfig, context) = args.input.objects.cluster();

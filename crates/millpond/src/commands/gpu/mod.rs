@@ -61,7 +61,7 @@ struct ClusterArgs {
     context: Option<String>,
     #[command(flatten)]
     vsphere: VsphereArgs,
-    /// Hours that a node is assumed to stay undisturbed where no event is known
+    /// Hours that a node without a known event is assumed to stay undisturbed
     #[arg(long, value_name = "HOURS", default_value_t = millpond_gpu::controller::ASSUMED_HOURS)]
     gpu_assumed_hours: u64,
 }

@@ -60,7 +60,7 @@ pub(crate) struct PlaceArgs {
     /// Namespace of the reservation
     #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
-    /// Say of every other node why it is not the answer
+    /// Say why every other node was not chosen
     #[arg(long)]
     explain: bool,
     /// How it is printed
@@ -112,7 +112,7 @@ struct Placed<'e> {
     reservation: Option<(String, String, String)>,
     /// Why nothing fits.
     why: String,
-    /// What would help then.
+    /// A proposal that would help.
     proposal: Option<Proposal>,
 }
 

@@ -128,7 +128,7 @@ where
     }
 }
 
-/// Nothing where the cluster does not have the kind.
+/// Empty if the cluster does not have the kind.
 fn optional<T>(found: kube::Result<Vec<T>>) -> kube::Result<Vec<T>> {
     match found {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),

@@ -19,7 +19,7 @@ pub(crate) struct LabelArgs {
     /// `key=value` sets a label, `key-` removes it
     #[arg(value_name = "LABEL", required = true, value_parser = change)]
     changes: Vec<(String, Option<String>)>,
-    /// Change labels that are there with another value
+    /// Change existing labels that have another value
     #[arg(long)]
     overwrite: bool,
     #[command(flatten)]

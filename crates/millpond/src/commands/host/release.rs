@@ -41,7 +41,7 @@ pub(super) fn run(args: &ReleaseArgs, out: &mut impl Write) -> anyhow::Result<()
     }
     if let Some(claim) = &host.spec.claim {
         if args.force {
-            // As it is after the quarantine was lifted.
+            // Read again after the quarantine was lifted.
             let world = session.world(Some(&args.place.namespace))?;
             let now = find(&world, &args.place.namespace, &args.name)?;
             session.patch(now, &release_patch(now))?;
@@ -84,7 +84,7 @@ fn phase_of(host: &ByoHost) -> String {
     if phase.is_empty() { plan } else { phase.to_owned() }
 }
 
-/// Lifts a quarantine. A host whose reset failed is reset once more, under an epoch of its own.
+/// Lifts a quarantine. A host whose reset failed is reset again, with a new epoch.
 fn lift(session: &Session, host: &ByoHost) -> anyhow::Result<()> {
     let view = host.view();
     let mut spec = json!({"quarantine": null});

@@ -102,12 +102,12 @@ pub(crate) fn find<'w>(world: &'w World, namespace: &str, name: &str) -> anyhow:
     })
 }
 
-/// Something that is not there: exit code 3.
+/// An object does not exist: exit code 3.
 pub(crate) fn missing(message: &str, hint: String) -> anyhow::Error {
     Failure { message: message.to_owned(), code: Some(Code::NotFound), hint: Some(hint) }.into()
 }
 
-/// What failed, with its exit code.
+/// The failed operation, with its exit code.
 fn failed(what: &str, error: kube::Error) -> anyhow::Error {
     let code = match &error {
         kube::Error::Api(status) => match status.code {

@@ -73,7 +73,7 @@ pub(crate) struct CreateArgs {
     /// Namespace that the host registers in
     #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
-    /// Address of the API server as the host reaches it; that of the kubeconfig without it
+    /// Address of the API server as the host reaches it; default: that of the kubeconfig
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     #[command(flatten)]

@@ -54,7 +54,7 @@ pub(super) fn run(args: &ControllerArgs, out: &mut impl Write) -> anyhow::Result
 }
 
 fn objects(args: &ControllerArgs) -> Vec<Value> {
-    // With a vCenter, all in one file: the kinds too.
+    // With a vCenter, everything is in one file, including the CRDs.
     let kinds = if args.vsphere_secret.is_some() { millpond_api::crd::all() } else { Vec::new() };
     let without = match args.vsphere_secret {
         Some(_) => &[Dialect::OwnHosts, Dialect::CiNodes],

@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 pub(crate) enum InstallCommand {
     /// Print the CustomResourceDefinitions of all kinds
     ///
-    /// `millpond up` has them in place already; another cluster takes them from here. To apply them again changes
-    /// nothing.
+    /// `millpond up` installs them itself; any other cluster needs them. Applying them again changes nothing.
     #[command(after_help = "Examples:
   millpond install crds | kubectl apply -f -
   millpond install crds nodepools.karpenter.sh nodeclasses.millpond.dev

@@ -22,7 +22,7 @@ const STATUS: &[&str] = &["patch"];
 
 /// Group, resources, verbs: what controllers do in the whole cluster.
 const RULES: &[(&str, &[&str], &[&str])] = &[
-    // What planning reads.
+    // Kinds that planning reads.
     ("", &["limitranges", "persistentvolumeclaims", "persistentvolumes", "podtemplates"], READ),
     ("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"], READ),
     ("policy", &["poddisruptionbudgets"], READ),

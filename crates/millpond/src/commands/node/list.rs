@@ -37,7 +37,7 @@ pub(crate) struct NodeListArgs {
     sort: Sort,
 }
 
-/// What is selected by.
+/// Requirements that select nodes.
 type Selector = Vec<Requirement>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -92,7 +92,7 @@ fn sort(ids: &mut [NodeId], by: Sort, snapshot: &Snapshot, loads: &[Load]) {
     let used =
         |id: &NodeId, resource| percent(loads[id.index()].requests.get(resource), node(id).allocatable.get(resource));
     match by {
-        // They are in the order of their names.
+        // The nodes are sorted by name already.
         Sort::Name => {}
         Sort::Price => ids.sort_by_key(|id| Reverse(node(id).price)),
         Sort::Age => ids.sort_by_key(|id| node(id).created),

@@ -20,7 +20,7 @@ struct Row {
     nodes: usize,
     placed: usize,
     unplaced: usize,
-    /// Above the bound that Millpond proved; none where other pods are placed than the bound speaks of.
+    /// Gap to the bound that Millpond proved; `None` if other pods are placed than the bound covers.
     gap: Option<f64>,
     seconds: f64,
 }

@@ -24,7 +24,7 @@ use super::input::{self, InputArgs, Purpose};
 use super::{as_json, as_yaml};
 use crate::failure::{Code, Failure};
 
-/// What `--budget thorough` may spend: ten times the default, for a plan that is kept for long.
+/// The work of `--budget thorough`: ten times the default, for a plan that is used for long.
 const THOROUGH: u64 = 200_000;
 
 /// The arguments of `plan`.
@@ -33,7 +33,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     input: InputArgs,
 
-    /// By whose rules: millpond, karpenter, cluster-autoscaler, scaling-advisor
+    /// Planning policy: millpond, karpenter, cluster-autoscaler, scaling-advisor
     #[arg(long, value_name = "NAME", default_value = "millpond", value_parser = policy)]
     policy: Policy,
 
@@ -195,7 +195,7 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
 }
 
 /// The number of violations that are listed one by one.
-const TOLD: usize = 20;
+const LISTED: usize = 20;
 
 /// Fails with what the checker found.
 fn verify(snapshot: &Snapshot, outcome: &Outcome, settings: &Settings) -> anyhow::Result<()> {
@@ -207,17 +207,17 @@ fn verify(snapshot: &Snapshot, outcome: &Outcome, settings: &Settings) -> anyhow
 
 /// Millpond keeps every rule. The rules of others leave some of kube-scheduler's out, which is no defect of theirs here.
 fn broken(policy: Policy, violations: &[Violation]) -> Failure {
-    let told: Vec<String> = violations.iter().take(TOLD).map(|violation| format!("  {violation}")).collect();
-    let more = violations.len().saturating_sub(TOLD);
+    let lines: Vec<String> = violations.iter().take(LISTED).map(|violation| format!("  {violation}")).collect();
+    let more = violations.len().saturating_sub(LISTED);
     let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-    let told = format!("{}{more}", told.join("\n"));
+    let list = format!("{}{more}", lines.join("\n"));
     let times = plural(violations.len(), "time");
     let (message, hint) = if policy == Policy::Millpond {
-        let message = format!("the plan breaks a rule or limit {times}, which is a defect:\n{told}");
+        let message = format!("the plan breaks a rule or limit {times}, which is a defect:\n{list}");
         (message, "please report it with the file that `--save-snapshot` writes".to_owned())
     } else {
         let name = policy.name();
-        let message = format!("the plan by the rules of {name} breaks those of kube-scheduler {times}:\n{told}");
+        let message = format!("the plan by the rules of {name} breaks those of kube-scheduler {times}:\n{list}");
         (message, "`--policy millpond` keeps them all".to_owned())
     };
     Failure { message, code: None, hint: Some(hint) }
@@ -253,7 +253,7 @@ mod tests {
           pod default/pod-1 needs a place and the plan does not speak of it
         hint: `--policy millpond` keeps them all
         ");
-        let many = said(Policy::Karpenter, TOLD + 3);
+        let many = said(Policy::Karpenter, LISTED + 3);
         assert!(many.contains("default/pod-19 ") && !many.contains("default/pod-20 "), "{many}");
         assert!(many.contains("\n  and 3 more\n"), "{many}");
     }

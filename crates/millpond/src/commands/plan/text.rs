@@ -15,11 +15,11 @@ const HOURS_PER_MONTH: f64 = 730.0;
 /// Names of pods that a line shows.
 const SHOWN: usize = 3;
 
-/// What the page says besides the plan.
+/// Options of the page besides the plan.
 pub(super) struct TextOptions {
     pub(super) policy: Policy,
     pub(super) seconds: f64,
-    /// Every node by itself.
+    /// List every node separately.
     pub(super) wide: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) fn policy(disruption: &Disruption) -> &'static str {
     }
 }
 
-/// What the budgets of a pool allow now, and when that changes.
+/// The number of nodes that the budgets of a pool allow now, and when that changes.
 pub(super) struct Budgets<'s> {
     snapshot: &'s Snapshot,
     pool: PoolId,

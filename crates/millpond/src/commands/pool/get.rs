@@ -86,7 +86,7 @@ fn page(input: &Input, id: PoolId) -> String {
         .zip(pool.class_kind())
         .map_or_else(|| "no class".to_owned(), |(name, kind)| format!("class {name} ({kind})"));
     let age = pool.age().map_or_else(String::new, |age| format!(", {} old", span(age)));
-    let fixed = pool.pool.replicas.map_or_else(String::new, |replicas| format!(", {replicas} nodes whatever the pods"));
+    let fixed = pool.pool.replicas.map_or_else(String::new, |replicas| format!(", fixed number of nodes: {replicas}"));
     _ = writeln!(text, "  {class}, weight {}{fixed}{age}", pool.pool.weight);
     conditions(&mut text, &pool, snapshot.now);
     requirements(&mut text, snapshot, &pool);
@@ -129,7 +129,7 @@ fn requirements(text: &mut String, snapshot: &Snapshot, pool: &PoolSummary<'_>) 
     table.add_to(text);
 }
 
-/// What the pool asks of its nodes, by label; that they belong to it goes without saying.
+/// The pool's requirements on its nodes, by label; the label of the pool itself is left out.
 fn wanted(snapshot: &Snapshot, pool: &PoolSummary<'_>) -> BTreeMap<String, String> {
     let all = pool.pool.requirements.iter().filter(|(key, _)| *key != snapshot.names.pool);
     let text = |key: Symbol| snapshot.text(key).to_owned();
@@ -150,7 +150,7 @@ fn limits(text: &mut String, pool: &PoolSummary<'_>) {
     table.add_to(text);
 }
 
-/// What its nodes are, those that are alike together.
+/// The nodes of the pool, equal ones together.
 fn nodes(text: &mut String, snapshot: &Snapshot, pool: &PoolSummary<'_>) {
     if pool.nodes.is_empty() {
         return;

@@ -75,7 +75,7 @@ pub(crate) fn run(command: &PoolCommand, out: &mut impl Write, messages: &mut im
     }
 }
 
-/// There is no pool of that name.
+/// No pool has that name.
 pub(crate) fn missing(snapshot: &Snapshot, name: &str) -> Failure {
     let names: Vec<&str> = snapshot.pools.iter().map(|pool| pool.name.as_str()).collect();
     let hint = match nearest(name, names.iter().copied()) {

@@ -42,7 +42,7 @@ impl<'i> PoolSummary<'i> {
         Self { id, pool, object: input.state.pool(&pool.name), nodes, sum, now: snapshot.now, limits }
     }
 
-    /// The name of its class; none for pools that have no class.
+    /// The name of its class; `None` for pools without a class.
     pub(super) fn class(&self) -> Option<&'i str> {
         self.object.map(|pool| pool.spec.template.spec.node_class_ref.name.as_str())
     }
@@ -92,7 +92,7 @@ impl<'i> PoolSummary<'i> {
 
     /// The limit that is reached first.
     pub(super) fn tightest(&self) -> Option<&Limit> {
-        // Of equals the first, as `max_by_key` takes the last.
+        // The first of equals, because `max_by_key` returns the last.
         self.limits.iter().rev().max_by_key(|limit| limit.percent)
     }
 

@@ -163,7 +163,7 @@ fn environment(root: &Command, page: &mut String) {
     }
 }
 
-/// Variables that stand for an option, with the commands that have it.
+/// Environment variables of options, with the commands that have them.
 fn collect(command: &Command, named: &mut BTreeMap<(String, String), Vec<String>>) {
     for argument in command.get_arguments() {
         if let (Some(variable), Some(long)) = (variable(argument), argument.get_long()) {

@@ -98,7 +98,7 @@ impl Timeline {
         timeline
     }
 
-    /// Something got so far, if it had not before.
+    /// Records that an object reached a step for the first time.
     fn note(&self, step: Step, name: &str) {
         self.note_at(step, name, Instant::now());
     }
@@ -112,7 +112,7 @@ impl Timeline {
         }
     }
 
-    /// What happened since a moment, in seconds after it.
+    /// The steps since a time, in seconds after it.
     pub(super) fn table(&self, title: &str, since: Instant) -> String {
         let mut text =
             format!("\n{:<22}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}\n", title, "COUNT", "FIRST", "MEDIAN", "99 %", "LAST");

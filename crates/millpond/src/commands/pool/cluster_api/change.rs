@@ -41,7 +41,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "NAME")]
     base_machine_deployment: Option<String>,
 
-    /// GPUs of the hosts that no machine has: so many may be used while machines are replaced
+    /// GPUs of the hosts that no machine uses; they may be used while machines are replaced
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     spare_gpus: u32,
 
@@ -91,7 +91,7 @@ pub(crate) struct DeleteArgs {
     act: ActArgs,
 }
 
-/// What all of them take.
+/// Arguments of all these commands.
 #[derive(Debug, Args)]
 struct ActArgs {
     #[command(flatten)]
@@ -145,7 +145,7 @@ pub(crate) fn set(args: &SetArgs, out: &mut impl Write, messages: &mut impl Writ
     act(&session, &current, made, &file, &options, &args.act, out, messages)
 }
 
-/// The node pool that is meant. A name alone may be that of a NodePool, which kubectl changes: the hint says how.
+/// The node pool that is named. A name alone may be that of a NodePool, which kubectl changes: the hint says how.
 fn node_pool_of<'n>(name: Option<&'n String>, alone: &str, hint: &str) -> Result<&'n String, Failure> {
     name.ok_or_else(|| usage(&format!("which node pool of Cluster API cluster `{alone}`? NAME is missing"), hint))
 }

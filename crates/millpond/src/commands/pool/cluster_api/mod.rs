@@ -135,7 +135,7 @@ fn usage(message: &str, hint: &str) -> Failure {
     Failure { message: message.to_owned(), code: Some(Code::Usage), hint: Some(hint.to_owned()) }
 }
 
-/// What failed, with its exit code and what to do.
+/// The failed operation, with its exit code and a hint.
 fn failed(error: PoolError) -> anyhow::Error {
     let (code, hint) = match &error {
         PoolError::Refused(rejections) => return refused(rejections).into(),

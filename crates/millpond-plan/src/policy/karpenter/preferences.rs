@@ -1,33 +1,33 @@
 //! Preferences of pods, as Karpenter treats them: required at first, relaxed one by one.
 //!
-//! A class with wishes gets a row of stand-ins, from the most to the least demanding. The order in which a pod
-//! gives in: alternatives of its required node affinity (of which only the first is looked at), preferred pod
-//! affinity, preferred anti-affinity, preferred node affinity, soft spreads, and last taints that only discourage.
-//! Of preferences of one kind the heaviest goes first.
+//! A class with preferences is replaced by a series of classes, from the most to the least demanding. A pod gives up,
+//! in this order: alternatives of its required node affinity (only the first is considered), preferred pod affinity,
+//! preferred anti-affinity, preferred node affinity, `ScheduleAnyway` spreads, and last the avoidance of
+//! `PreferNoSchedule` taints. Of preferences of one kind the heaviest is given up first.
 
 use std::cmp::Reverse;
 
 use crate::model::{AffinityTerm, ClassId, PodClass, Snapshot, Spread};
 use crate::requirement::Requirements;
 
-/// One step of giving in.
+/// One step of the relaxation of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Level {
-    /// The class that stands in for the pod's own where places are looked for.
+    /// The class that replaces the pod's own while a place is looked for.
     pub(super) class: ClassId,
-    /// Whether taints that discourage count as forbidding.
+    /// Whether `PreferNoSchedule` taints count as `NoSchedule`.
     pub(super) strict: bool,
 }
 
-/// A snapshot with stand-ins, and which they are.
-pub(super) struct Wishes {
-    /// The snapshot with the stand-ins behind its own classes.
+/// A snapshot extended by the relaxed classes, and an index of them.
+pub(super) struct RelaxationLevels {
+    /// The snapshot, with the relaxed classes after its own.
     pub(super) snapshot: Snapshot,
-    /// For each class of the original, its levels.
+    /// For each class of the original snapshot, its levels.
     pub(super) levels: Vec<Vec<Level>>,
 }
 
-impl Wishes {
+impl RelaxationLevels {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let mut with = snapshot.clone();
         let soft = |pool: &crate::model::Pool| pool.taints.iter().any(|taint| !taint.effect.forbids());
@@ -41,18 +41,18 @@ impl Wishes {
 }
 
 fn levels_of(id: ClassId, class: &PodClass, soft_taints: bool, with: &mut Snapshot) -> Vec<Level> {
-    let mut wish = Wish::new(class);
+    let mut preferences = Preferences::new(class);
     let mut levels = Vec::new();
     loop {
-        let own = wish.is_empty() && wish.terms.len() <= 1;
+        let own = preferences.is_empty() && preferences.terms.len() <= 1;
         let stand_in = if own {
             id
         } else {
-            with.classes.push(wish.class(class, with));
+            with.classes.push(preferences.class(class, with));
             ClassId::from(with.classes.len() - 1)
         };
         levels.push(Level { class: stand_in, strict: soft_taints });
-        if !wish.give_in() {
+        if !preferences.relax() {
             break;
         }
     }
@@ -62,8 +62,8 @@ fn levels_of(id: ClassId, class: &PodClass, soft_taints: bool, with: &mut Snapsh
     levels
 }
 
-/// What is still asked for.
-struct Wish {
+/// The preferences that have not been given up.
+struct Preferences {
     terms: Vec<Requirements>,
     near: Vec<AffinityTerm>,
     apart: Vec<AffinityTerm>,
@@ -71,7 +71,7 @@ struct Wish {
     spread: Vec<Spread>,
 }
 
-impl Wish {
+impl Preferences {
     fn new(class: &PodClass) -> Self {
         let mut weighted: Vec<&(i32, AffinityTerm)> = class.affinity_preferences.iter().collect();
         weighted.sort_by_key(|(weight, _)| Reverse(weight.abs()));
@@ -94,8 +94,8 @@ impl Wish {
         self.near.is_empty() && self.apart.is_empty() && self.nodes.is_empty() && self.spread.is_empty()
     }
 
-    /// Gives one thing up; false if nothing is left.
-    fn give_in(&mut self) -> bool {
+    /// Gives up one preference; returns false if none is left.
+    fn relax(&mut self) -> bool {
         if self.terms.len() > 1 {
             self.terms.remove(0);
         } else if !self.near.is_empty() {

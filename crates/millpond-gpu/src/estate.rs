@@ -159,7 +159,7 @@ impl Estate {
     /// Puts facts together.
     pub fn build(facts: &Facts, vcenter: Option<&Vcenter<'_>>) -> Self {
         let used = vcenter.filter(|vcenter| *vcenter.freshness != Freshness::Unused);
-        let index = used.map(|vcenter| Index::new(vcenter.inventory));
+        let index = used.map(|vcenter| Index::new(vcenter.inventory, &facts.nodes));
         let calendar = Calendar::new(&facts.windows, &facts.claims, facts.now);
         let inventory = used.map(|vcenter| vcenter.inventory);
         let cards = inventory.map(Inventory::all_gpus).unwrap_or_default();

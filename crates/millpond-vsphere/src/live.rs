@@ -411,6 +411,9 @@ fn set_tasks(inventory: &mut Inventory, outcome: Result<Vec<ScheduledTask>>) -> 
         Ok(tasks) => (tasks, None),
         Err(error) => (inventory.tasks.clone(), Some(error.chain())),
     };
+    if let Some(problem) = unreadable.as_ref().filter(|_| inventory.tasks_unreadable != unreadable) {
+        tracing::warn!(problem, "scheduled tasks of vCenter cannot be read; times until a disturbance leave them out");
+    }
     let changed = inventory.tasks != tasks || inventory.tasks_unreadable != unreadable;
     (inventory.tasks, inventory.tasks_unreadable) = (tasks, unreadable);
     changed

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
-use super::world::{Change, Watched, World};
+use super::world::{Change, Rest, Watched, World};
 use crate::reference::Reference;
 use crate::soap;
 use crate::xml::{self, Element, escape};
@@ -270,30 +270,32 @@ fn retrieve(world: &mut World, call: &Element) -> Result<String, Fault> {
         }
     }
     let most = call.child("options").and_then(|options| options.text_of("maxObjects")?.parse().ok());
-    let text = |object: &Reference| {
-        let mut values = world.values(object, &watched);
-        values.retain(|(path, _)| world.may_read(object, path));
-        object_content(object, &values)
-    };
-    let mut pages: Vec<String> =
-        objects.chunks(most.unwrap_or(PAGE).max(1)).map(|page| page.iter().map(text).collect()).collect();
-    pages.reverse();
-    Ok(page(world, pages))
+    Ok(page(world, Rest { objects, watched, page: most.unwrap_or(PAGE).max(1) }))
 }
 
 fn next_page(world: &mut World, call: &Element) -> Result<String, Fault> {
-    let pages = call.text_of("token").and_then(|token| world.pages.remove(token));
-    Ok(page(world, pages.ok_or_else(|| fault("InvalidProperty", "unknown token"))?))
+    let rest = call.text_of("token").and_then(|token| world.pages.remove(token));
+    Ok(page(world, rest.ok_or_else(|| fault("InvalidProperty", "unknown token"))?))
 }
 
-/// The last of the remaining pages, with a token if there are more.
-fn page(world: &mut World, mut pages: Vec<String>) -> String {
-    let Some(objects) = pages.pop() else { return String::new() };
-    if pages.is_empty() {
+/// The next page, with a token if there are more.
+fn page(world: &mut World, mut rest: Rest) -> String {
+    if rest.objects.is_empty() {
+        return String::new();
+    }
+    let more = rest.objects.split_off(rest.page.min(rest.objects.len()));
+    let text = |object: &Reference| {
+        let mut values = world.values(object, &rest.watched);
+        values.retain(|(path, _)| world.may_read(object, path));
+        object_content(object, &values)
+    };
+    let there = rest.objects.iter().filter(|object| world.objects.contains_key(object));
+    let objects: String = there.map(text).collect();
+    if more.is_empty() {
         return format!("<returnval>{objects}</returnval>");
     }
     let token = world.fresh_id("token");
-    world.pages.insert(token.clone(), pages);
+    world.pages.insert(token.clone(), Rest { objects: more, ..rest });
     format!("<returnval>{}{objects}</returnval>", soap::element("token", &token))
 }
 

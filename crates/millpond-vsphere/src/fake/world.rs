@@ -22,8 +22,8 @@ pub(super) struct World {
     pub(super) views: BTreeMap<String, Vec<String>>,
     /// The properties that each collector watches, by its id.
     pub(super) collectors: BTreeMap<String, Option<Watched>>,
-    /// Pages that are still to be fetched, by token.
-    pub(super) pages: BTreeMap<String, Vec<String>>,
+    /// What is still to be fetched, by token.
+    pub(super) pages: BTreeMap<String, Rest>,
     pub(super) logins: u64,
     pub(super) refuse_logins: bool,
     pub(super) deny_reads: bool,
@@ -63,6 +63,16 @@ impl Watched {
     fn selects(&self, object: &Reference) -> bool {
         self.sets.iter().any(|(kind, _)| kind.as_str() == &*object.kind)
     }
+}
+
+/// What is left of an answer that comes in pages. A page is written when it is asked for, as calls that wait for changes
+/// need the world, too.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub(super) objects: Vec<Reference>,
+    pub(super) watched: Watched,
+    /// Objects in a page.
+    pub(super) page: usize,
 }
 
 /// A change as a watcher sees it.

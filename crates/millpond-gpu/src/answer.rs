@@ -165,6 +165,10 @@ pub fn explain(node: &NodeView, why: Rejection, spec: &GPUInfoSpec, own: Option<
         }
         Rejection::Excluded(Excluded::VMNotFound) => "no virtual machine matches the node".to_owned(),
         Rejection::Excluded(Excluded::HostDisconnected) => "the host of the node is not connected".to_owned(),
+        Rejection::Excluded(Excluded::PermissionDenied) => {
+            let what = node.denied.as_deref().unwrap_or_default();
+            format!("the account may not read all of the node's machine and host: {what}")
+        }
         Rejection::Excluded(Excluded::NotReady) => "the node is not ready".to_owned(),
         Rejection::Excluded(Excluded::Unschedulable) => "the node is cordoned".to_owned(),
         Rejection::Excluded(Excluded::SelectorMismatch) => "the node lacks a label of nodeSelector".to_owned(),
@@ -201,24 +205,24 @@ fn number(value: u64) -> i64 {
 }
 
 /// Where the time of a node comes from.
-pub(crate) fn availability(node: &NodeView) -> Availability {
-    match &node.event {
-        Some(event) => {
-            Availability { source: event.source.to_owned(), until: event.at.map(Time), message: event.message.clone() }
-        }
-        None => Availability {
-            source: "Assumed".to_owned(),
-            until: None,
-            message: "no event is known that will disturb the node".to_owned(),
-        },
+fn availability(node: &NodeView, estate: &Estate) -> Availability {
+    let source = node.event.as_ref().map_or("Assumed", |event| event.source);
+    let until = node.event.as_ref().and_then(|event| event.at).map(Time);
+    let event = node.event.as_ref().map(|event| event.message.as_str());
+    let mut message = event.unwrap_or("no event is known that will disturb the node").to_owned();
+    if estate.tasks_unreadable.is_some() {
+        message += "; scheduled tasks of vCenter cannot be read";
     }
+    Availability { source: source.to_owned(), until, message }
 }
 
-/// Whether the node of the last answer has lost its machine or its host: then the answer is kept until that is cured.
+/// Whether the node of the last answer has lost its machine or its host, or may not be read any more: then the answer is kept until that is cured.
 fn lost(estate: &Estate, last: Option<&GPUInfoStatus>) -> Option<(&'static str, String)> {
     let node = estate.node(&last?.suitable_node_name)?;
     match node.excluded? {
-        why @ (Excluded::VMNotFound | Excluded::HostDisconnected) if estate.freshness == Freshness::Fresh => {
+        why @ (Excluded::VMNotFound | Excluded::HostDisconnected | Excluded::PermissionDenied)
+            if estate.freshness == Freshness::Fresh =>
+        {
             let message = explain(node, Rejection::Excluded(why), &GPUInfoSpec::default(), None);
             Some((Rejection::Excluded(why).as_str(), format!("node {}: {message}", node.name)))
         }
@@ -256,7 +260,7 @@ pub fn status(
     let mut status = asking.last.cloned().unwrap_or_default();
     let kept = kept(estate, asking.last);
     if kept.is_none() {
-        fill(&mut status, spec, asking, ranking);
+        fill(&mut status, spec, asking, (estate, ranking));
         status.proposal = proposal(estate, spec, ranking);
     } else if status.suitable_node_name.is_empty() {
         NONE_AVAILABLE.clone_into(&mut status.suitable_node_name);
@@ -283,7 +287,12 @@ pub fn status(
     status
 }
 
-fn fill(status: &mut GPUInfoStatus, spec: &GPUInfoSpec, asking: &Asking<'_>, ranking: &Ranking<'_>) {
+fn fill(
+    status: &mut GPUInfoStatus,
+    spec: &GPUInfoSpec,
+    asking: &Asking<'_>,
+    (estate, ranking): (&Estate, &Ranking<'_>),
+) {
     let own = Some(asking.uid).filter(|uid| !uid.is_empty());
     match ranking.best() {
         Some(node) => {
@@ -292,7 +301,7 @@ fn fill(status: &mut GPUInfoStatus, spec: &GPUInfoSpec, asking: &Asking<'_>, ran
             status.node_memory_usage = number(node.load.memory_mib);
             status.node_cpu_usage = number(node.load.cpu);
             status.available_accelerator_time = hours(node.undisturbed);
-            status.availability = Some(availability(node));
+            status.availability = Some(availability(node, estate));
         }
         None => {
             *status = GPUInfoStatus {
@@ -323,6 +332,11 @@ fn fill(status: &mut GPUInfoStatus, spec: &GPUInfoSpec, asking: &Asking<'_>, ran
     status.rejected = ranking.rejected.iter().take(LIMIT_REJECTED).map(rejected).collect();
 }
 
+fn up_to_date(estate: &Estate) -> String {
+    let but = |problem: &String| format!(", but its scheduled tasks cannot be read: {problem}");
+    format!("the inventory of vCenter is up to date{}", estate.tasks_unreadable.as_ref().map(but).unwrap_or_default())
+}
+
 fn set_conditions(
     status: &mut GPUInfoStatus,
     estate: &Estate,
@@ -339,7 +353,7 @@ fn set_conditions(
             let message = "no vCenter is configured; the answer is from Kubernetes data alone";
             Condition::new(INVENTORY_FRESH, TRUE, "KubernetesOnly", message)
         }
-        None => Condition::new(INVENTORY_FRESH, TRUE, "Fresh", "the inventory of vCenter is up to date"),
+        None => Condition::new(INVENTORY_FRESH, TRUE, "Fresh", up_to_date(estate)),
     });
     match keeping {
         Keeping::Unasked => {

@@ -1,6 +1,7 @@
 //! The GPUs of a node: how many pods may use, which model they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceRequirements};
 use millpond_api::capi::gpu::{self, Vendor};
@@ -80,6 +81,22 @@ pub(crate) fn milli(text: &str) -> Option<u64> {
     quantity::parse_milli(text).ok()
 }
 
+/// The table of cards as it is looked up. Every pass asks for each card of each host, so that its names are taken apart
+/// once.
+struct Cards {
+    by_id: HashMap<String, &'static gpu::Gpu>,
+    /// Cards whose name tells one model from another, with those words.
+    by_words: Vec<(Vec<String>, &'static gpu::Gpu)>,
+}
+
+static CARDS: LazyLock<Cards> = LazyLock::new(|| {
+    let of_words = gpu::all().iter().map(|card| (words(card.name), card));
+    Cards {
+        by_id: gpu::all().iter().map(|card| (card.id.to_string(), card)).collect(),
+        by_words: of_words.filter(|(words, _)| !words.is_empty()).collect(),
+    }
+});
+
 /// The model of a node's GPUs, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Model {
@@ -122,16 +139,20 @@ impl Model {
 
     /// Fills gaps from the table of cards. A name that several cards share fills nothing.
     fn completed(self) -> Self {
-        let by_id = |gpu: &&gpu::Gpu| Some(gpu.id.to_string()) == self.id;
-        let own = self.name.as_deref().map(words).unwrap_or_default();
-        let by_name = |gpu: &&gpu::Gpu| {
-            let wanted = words(gpu.name);
-            self.id.is_none() && !wanted.is_empty() && wanted.iter().all(|word| own.contains(word))
-        };
-        let mut found = gpu::all().iter().filter(|gpu| by_id(gpu) || by_name(gpu));
-        let (Some(card), None) = (found.next(), found.next()) else { return self };
+        let Some(card) = self.card() else { return self };
         let memory = u64::from(card.memory_gib) << 10;
         self.or(Self { name: Some(card.full_name()), id: Some(card.id.to_string()), memory_mib: Some(memory) })
+    }
+
+    /// The only card of the table that it can be.
+    fn card(&self) -> Option<&'static gpu::Gpu> {
+        if let Some(id) = &self.id {
+            return CARDS.by_id.get(id).copied();
+        }
+        let own = words(self.name.as_deref()?);
+        let is_named = |(wanted, _): &&(Vec<String>, &gpu::Gpu)| wanted.iter().all(|word| own.contains(word));
+        let mut found = CARDS.by_words.iter().filter(is_named).map(|(_, card)| *card);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// All names by which a job can request the model.

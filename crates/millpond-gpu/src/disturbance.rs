@@ -21,6 +21,9 @@ use millpond_vsphere::{Inventory, Reference};
 
 use crate::kinds::{MaintenanceWindow, NodeClaim};
 
+/// The pool of a node: that of Karpenter's kinds, or a MachineDeployment of Cluster API.
+pub(crate) const POOL_LABELS: [&str; 2] = [labels::NODE_POOL, "cluster.x-k8s.io/deployment-name"];
+
 /// The next disturbance of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -170,11 +173,11 @@ fn concerns(window: &MaintenanceWindow, subject: &Subject<'_>) -> bool {
     let spec = &window.spec;
     let name = subject.node.metadata.name.as_deref().unwrap_or_default();
     let has = |list: &[String], value: &str| !value.is_empty() && list.iter().any(|one| one == value);
-    let pool = subject.labels.get(labels::NODE_POOL).map(String::as_str).unwrap_or_default();
+    let of_pool = |label: &&str| subject.labels.get(*label).is_some_and(|pool| has(&spec.node_pools, pool));
     let selected = || spec.node_selector.iter().all(|(key, value)| subject.labels.get(key) == Some(value));
     has(&spec.hosts, subject.host_name)
         || has(&spec.nodes, name)
-        || has(&spec.node_pools, pool)
+        || POOL_LABELS.iter().any(of_pool)
         || (!spec.node_selector.is_empty() && selected())
 }
 
@@ -232,7 +235,8 @@ mod tests {
         let claims: Vec<Arc<NodeClaim>> =
             claims.iter().map(|claim| Arc::new(serde_json::from_value(claim.clone()).unwrap())).collect();
         let node: Node = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
-        let labels = BTreeMap::from([(labels::NODE_POOL.to_owned(), "gpu".to_owned())]);
+        let labels = [(labels::NODE_POOL, "gpu"), ("cluster.x-k8s.io/deployment-name", "md-gpu")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let calendar = Calendar::new(&windows, &claims, NOW);
         let subject = Subject { node: &node, labels: &labels, host_name: "esxi-1", vm: None };
         calendar.next(&subject).map(|event| (event.source.to_owned(), event.at.map(|at| at - NOW)))
@@ -246,6 +250,8 @@ mod tests {
         assert_eq!(next(std::slice::from_ref(&tuesday), &[]), of("MaintenanceWindow", Some(77_400)));
         let open = json!({"schedule": "0 2 * * 1", "duration": "4h", "nodePools": ["gpu"]});
         assert_eq!(next(&[tuesday.clone(), open.clone()], &[]), of("MaintenanceWindow", None));
+        let of_cluster_api = json!({"schedule": "0 2 * * 1", "duration": "4h", "nodePools": ["md-gpu"]});
+        assert_eq!(next(&[tuesday.clone(), of_cluster_api], &[]), of("MaintenanceWindow", None));
         let mut suspended = open;
         suspended["suspend"] = json!(true);
         assert_eq!(next(&[suspended], &[]), None);

@@ -85,6 +85,8 @@ pub struct NodeView {
     pub excluded: Option<Excluded>,
     /// Machines that match, if several do.
     pub machines: usize,
+    /// What of its machine or host may not be read.
+    pub denied: Option<String>,
     /// Its GPUs.
     pub gpus: Option<NodeGpus>,
     /// Reservations of its annotation.
@@ -147,6 +149,8 @@ pub struct Estate {
     pub spare: Vec<SpareCards>,
     /// Whether vCenter is in use, and can be trusted.
     pub freshness: Freshness,
+    /// Why scheduled tasks of vCenter are not among the known events, if they are not.
+    pub tasks_unreadable: Option<String>,
     /// When the data was read.
     pub observed_at: i64,
     /// The time.
@@ -159,7 +163,7 @@ impl Estate {
     /// Puts facts together.
     pub fn build(facts: &Facts, vcenter: Option<&Vcenter<'_>>) -> Self {
         let used = vcenter.filter(|vcenter| *vcenter.freshness != Freshness::Unused);
-        let index = used.map(|vcenter| Index::new(vcenter.inventory));
+        let index = used.map(|vcenter| Index::new(vcenter.inventory, &facts.nodes));
         let calendar = Calendar::new(&facts.windows, &facts.claims, facts.now);
         let inventory = used.map(|vcenter| vcenter.inventory);
         let cards = inventory.map(Inventory::all_gpus).unwrap_or_default();
@@ -172,6 +176,7 @@ impl Estate {
             nodes,
             spare,
             freshness: used.map(|vcenter| vcenter.freshness.clone()).unwrap_or_default(),
+            tasks_unreadable: used.and_then(|vcenter| vcenter.inventory.tasks_unreadable.clone()),
             observed_at: used.map_or(facts.now, |vcenter| vcenter.observed_at.unwrap_or_default()),
             now: facts.now,
             pools: None,
@@ -256,6 +261,10 @@ impl Builder<'_> {
             (None, None) => node.labels().get(labels::HOSTNAME).cloned().unwrap_or_else(|| name.clone()),
         };
         let subject = Subject { node, labels: node.labels(), host_name: &host_name, vm };
+        let denied = vm.and_then(|(inventory, vm)| {
+            let found = inventory.denied.get(vm).or_else(|| inventory.denied.get(inventory.vms[vm].host.as_ref()?));
+            found.map(|denied| format!("{}: {}", denied.path, denied.message))
+        });
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
         let known = self.calendar.next(&subject).into_iter().chain(replacement(node, &taints, self.facts.now));
         let event = known.min_by_key(|event| event.at);
@@ -273,7 +282,8 @@ impl Builder<'_> {
             Model::default()
         };
         NodeView {
-            excluded: excluded(node, found.as_ref(), host),
+            excluded: excluded(node, found.as_ref(), host, denied.is_some()),
+            denied,
             machines: if let Some(Match::Ambiguous(count)) = found { count } else { 0 },
             reservations: read_reservations(node.annotations().get(RESERVATIONS).map(String::as_str)),
             models: model.names(),
@@ -302,10 +312,11 @@ impl Builder<'_> {
     }
 }
 
-fn excluded(node: &Node, found: Option<&Match>, host: Option<&Host>) -> Option<Excluded> {
+fn excluded(node: &Node, found: Option<&Match>, host: Option<&Host>, is_denied: bool) -> Option<Excluded> {
     match found {
         Some(Match::None) => return Some(Excluded::VMNotFound),
         Some(Match::Ambiguous(_)) => return Some(Excluded::AmbiguousVM),
+        Some(Match::One(_)) if is_denied => return Some(Excluded::PermissionDenied),
         Some(Match::One(_)) if host.is_none_or(|host| host.connection != Connection::Connected) => {
             return Some(Excluded::HostDisconnected);
         }

@@ -4,7 +4,9 @@
 //! before 2.6 had the first three groups the other way round), a unique name. A match that several machines have is no
 //! match: the answer would be a guess.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use millpond_vsphere::{Inventory, Reference};
@@ -20,41 +22,46 @@ pub(crate) enum Match {
     Ambiguous(usize),
 }
 
-/// Machines by what nodes know of them.
+/// Machines by a text that nodes know of them, in lower case.
+type By<'i> = HashMap<Cow<'i, str>, Vec<&'i Reference>>;
+
+/// Machines that the nodes may be. Of a large vCenter that is a small part; the others are left out.
 pub(crate) struct Index<'i> {
     inventory: &'i Inventory,
-    by_uuid: HashMap<String, Vec<&'i Reference>>,
-    by_instance_uuid: HashMap<String, Vec<&'i Reference>>,
-    by_name: HashMap<String, Vec<&'i Reference>>,
+    by_uuid: By<'i>,
+    by_instance_uuid: By<'i>,
+    by_name: By<'i>,
 }
 
 impl<'i> Index<'i> {
-    pub(crate) fn new(inventory: &'i Inventory) -> Self {
-        let (mut by_uuid, mut by_instance_uuid, mut by_name) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let add = |map: &mut HashMap<String, Vec<&'i Reference>>, key: String, vm: &'i Reference| {
-            if !key.is_empty() {
+    pub(crate) fn new(inventory: &'i Inventory, nodes: &[Arc<Node>]) -> Self {
+        fn add<'i>(map: &mut By<'i>, wanted: &HashSet<String>, text: &'i str, vm: &'i Reference) {
+            let key = lower(text);
+            if wanted.contains(&*key) {
                 map.entry(key).or_default().push(vm);
             }
-        };
+        }
+        let known_uuids: HashSet<String> = nodes.iter().flat_map(|node| uuids(node)).collect();
+        let names: HashSet<String> = nodes.iter().map(|node| lower(name(node)).into_owned()).collect();
+        let (mut by_uuid, mut by_instance_uuid, mut by_name) = (By::new(), By::new(), By::new());
         for (reference, vm) in inventory.vms.iter().filter(|(_, vm)| !vm.is_template) {
-            add(&mut by_uuid, vm.uuid.to_ascii_lowercase(), reference);
-            add(&mut by_instance_uuid, vm.instance_uuid.to_ascii_lowercase(), reference);
-            add(&mut by_name, vm.name.to_ascii_lowercase(), reference);
+            add(&mut by_uuid, &known_uuids, &vm.uuid, reference);
+            add(&mut by_instance_uuid, &known_uuids, &vm.instance_uuid, reference);
+            add(&mut by_name, &names, &vm.name, reference);
         }
         Self { inventory, by_uuid, by_instance_uuid, by_name }
     }
 
     /// The machine of a node.
     pub(crate) fn find(&self, node: &Node) -> Match {
-        let name = node.metadata.name.as_deref().unwrap_or_default();
         for uuid in uuids(node) {
             for map in [&self.by_uuid, &self.by_instance_uuid] {
-                if let Some(found) = map.get(&uuid) {
-                    return self.unique(found, name);
+                if let Some(found) = map.get(uuid.as_str()) {
+                    return self.unique(found, name(node));
                 }
             }
         }
-        match self.by_name.get(&name.to_ascii_lowercase()).map(Vec::as_slice) {
+        match self.by_name.get(&*lower(name(node))).map(Vec::as_slice) {
             None | Some([]) => Match::None,
             Some([one]) => Match::One((*one).clone()),
             Some(several) => Match::Ambiguous(several.len()),
@@ -73,6 +80,15 @@ impl<'i> Index<'i> {
             _ => Match::Ambiguous(found.len()),
         }
     }
+}
+
+fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The same text where it has no capitals.
+fn lower(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) { text.to_ascii_lowercase().into() } else { text.into() }
 }
 
 /// UUIDs that a node may be known by, the surest first.
@@ -134,7 +150,8 @@ mod tests {
             }},
         }))
         .unwrap();
-        let found = match Index::new(&inventory).find(&node) {
+        let node = Arc::new(node);
+        let found = match Index::new(&inventory, std::slice::from_ref(&node)).find(&node) {
             Match::None => "none".to_owned(),
             Match::One(vm) => vm.id.to_string(),
             Match::Ambiguous(count) => format!("{count} machines"),

@@ -6,10 +6,9 @@ use millpond_api::{labels, quantity};
 use millpond_plan::gpu::{Excluded, Rejection};
 
 use crate::answer::Ranking;
+use crate::disturbance::POOL_LABELS;
 use crate::estate::{Estate, NodeView};
 
-/// The pool of a node: that of Karpenter's kinds, or a MachineDeployment of Cluster API.
-const POOL_LABELS: [&str; 2] = [labels::NODE_POOL, "cluster.x-k8s.io/deployment-name"];
 /// The price of a node in dollars an hour, as its pool says it.
 const PRICE: &str = "millpond.dev/price-per-hour";
 

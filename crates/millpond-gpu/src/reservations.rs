@@ -119,7 +119,8 @@ pub(crate) fn sweep(estate: &Estate, facts: &Facts, claims: &Claims<'_>) -> Vec<
     let mut changes = Vec::new();
     for node in estate.nodes.iter().filter(|node| !node.reservations.is_empty()) {
         let mut entries = Vec::new();
-        let mut room = node.gpus.as_ref().map_or(0, |gpus| gpus.total.saturating_sub(gpus.requested));
+        // A node without GPUs is one whose device plugin starts again: no other pod can have taken them.
+        let mut room = node.gpus.as_ref().map_or(u64::MAX, |gpus| gpus.total.saturating_sub(gpus.requested));
         for entry in &node.reservations {
             let info = infos.get(&entry.uid).copied();
             let last = info.and_then(|info| info.status.as_ref());

@@ -67,6 +67,8 @@ pub enum Excluded {
     VMNotFound,
     /// The host of the node's machine is not connected.
     HostDisconnected,
+    /// The node's machine or host may not be read.
+    PermissionDenied,
     /// The node is not ready.
     NotReady,
     /// The node is cordoned.
@@ -128,6 +130,7 @@ impl Rejection {
             Self::Excluded(Excluded::AmbiguousVM) => "AmbiguousVM",
             Self::Excluded(Excluded::VMNotFound) => "VMNotFound",
             Self::Excluded(Excluded::HostDisconnected) => "HostDisconnected",
+            Self::Excluded(Excluded::PermissionDenied) => "PermissionDenied",
             Self::Excluded(Excluded::NotReady) => "NotReady",
             Self::Excluded(Excluded::Unschedulable) => "Unschedulable",
             Self::Excluded(Excluded::SelectorMismatch) => "SelectorMismatch",

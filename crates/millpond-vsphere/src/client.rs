@@ -59,7 +59,7 @@ pub(crate) struct Session {
 
 /// A client of one vCenter.
 pub struct Client {
-    transport: Arc<dyn Transport>,
+    transport: RwLock<Arc<dyn Transport>>,
     user: String,
     password: SecretString,
     session: RwLock<Option<Arc<Session>>>,
@@ -76,7 +76,17 @@ impl Client {
     /// A client over another carrier.
     pub fn over(transport: Arc<dyn Transport>, user: &str, password: SecretString) -> Self {
         let (session, gate) = (RwLock::default(), tokio::sync::Mutex::default());
-        Self { transport, user: user.to_owned(), password, session, gate }
+        Self { transport: RwLock::new(transport), user: user.to_owned(), password, session, gate }
+    }
+
+    /// Reads again which certificates are trusted: a file of CA certificates can change. What is known of logins stays.
+    pub(crate) fn trust_anew(&self, settings: &Settings) -> Result<(), TlsError> {
+        *self.transport.write() = Arc::new(Https::new(settings)?);
+        Ok(())
+    }
+
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::clone(&self.transport.read())
     }
 
     /// The service content of vCenter. Logs in if there is no session.
@@ -177,7 +187,7 @@ impl Client {
         let body = soap::request("Login", &content.session_manager, &arguments);
         // Without a cookie: a server that still knows the old session refuses a second login in it.
         let request = self.request("Login", &content.api_version, body, None, CALL_TIMEOUT);
-        let answer = self.transport.send(request).await?;
+        let answer = self.transport().send(request).await?;
         match soap::read("Login", &answer) {
             Ok(_) => {
                 gate.succeeded();
@@ -207,7 +217,7 @@ impl Client {
         let version = session.map_or("", |session| &session.content.api_version);
         let cookie = session.and_then(|session| session.cookie.clone());
         let body = soap::request(method, this, arguments);
-        let answer = self.transport.send(self.request(method, version, body, cookie, timeout)).await?;
+        let answer = self.transport().send(self.request(method, version, body, cookie, timeout)).await?;
         soap::read(method, &answer)
     }
 

@@ -199,6 +199,16 @@ impl FakeVCenter {
         self.inner.world.lock().deny_reads = deny;
     }
 
+    /// Takes the right to read scheduled tasks away from the account, or gives it back.
+    pub fn deny_tasks(&self, deny: bool) {
+        self.inner.world.lock().deny_tasks = deny;
+    }
+
+    /// Takes the right to read whether a host is in maintenance away from the account, or gives it back.
+    pub fn deny_mode(&self, host: &Reference, deny: bool) {
+        self.change(|world| world.deny(host, deny));
+    }
+
     /// Answers every read with a fault that tells nothing of account or session, or reads again.
     pub fn fail_reads(&self, fail: bool) {
         self.inner.world.lock().fail_reads = fail;

@@ -76,8 +76,17 @@ pub struct Inventory {
     pub tasks: Vec<ScheduledTask>,
     /// Why scheduled tasks cannot be read, if they cannot.
     pub tasks_unreadable: Option<String>,
-    /// Objects of which something may not be read, with the first message.
-    pub denied: BTreeMap<Reference, String>,
+    /// Objects of which something may not be read that an answer depends on.
+    pub denied: BTreeMap<Reference, Denied>,
+}
+
+/// A property that the account may not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Its path.
+    pub path: String,
+    /// What vCenter said.
+    pub message: String,
 }
 
 /// An ESXi host.
@@ -175,6 +184,12 @@ impl ScheduledTask {
     }
 }
 
+/// Whether an answer depends on a property: which machine or host it is, and how it is. Without the others an answer only
+/// tells less.
+fn is_needed(path: &str) -> bool {
+    path.starts_with("runtime.") || matches!(path, "name" | "config.uuid" | "config.instanceUuid")
+}
+
 /// The effect of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
@@ -199,7 +214,7 @@ impl Inventory {
                 None => applied.incomplete = true,
             }
         }
-        self.note_denied(&update.object, &update.missing);
+        applied.changed |= self.note_denied(&update);
         applied
     }
 
@@ -225,14 +240,17 @@ impl Inventory {
         }
     }
 
-    fn note_denied(&mut self, object: &Reference, missing: &[(String, Element)]) {
-        let refused = missing.iter().find(|(_, fault)| fault.xsi_type.as_deref() == Some("NoPermission"));
-        match refused {
-            Some((path, fault)) => {
-                self.denied.insert(object.clone(), format!("{path}: {}", soap::permission(fault)));
-            }
-            None => drop(self.denied.remove(object)),
+    /// Notes what may not be read, until it is read; says whether that is new.
+    fn note_denied(&mut self, update: &ObjectUpdate) -> bool {
+        let is_refused =
+            |(path, fault): &&(String, Element)| is_needed(path) && fault.xsi_type.as_deref() == Some("NoPermission");
+        if let Some((path, fault)) = update.missing.iter().find(is_refused) {
+            let denied = Denied { path: path.clone(), message: soap::permission(fault).to_string() };
+            return self.denied.insert(update.object.clone(), denied.clone()).as_ref() != Some(&denied);
         }
+        let known = self.denied.get(&update.object);
+        let is_read = known.is_some_and(|denied| update.changes.iter().any(|(path, _)| *path == denied.path));
+        is_read && self.denied.remove(&update.object).is_some()
     }
 
     /// A scheduled task from its property `info`.

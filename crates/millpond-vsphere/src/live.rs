@@ -125,7 +125,7 @@ impl Live {
             let stops = tokio::select! {
                 () = stop.cancelled() => true,
                 () = changed(&mut wanted) => false,
-                () = self.keep(client.as_ref()) => false,
+                () = self.keep(&current, client.as_ref()) => false,
             };
             if let Some(client) = client {
                 // An open session counts against the server's limit; one that cannot be closed expires in time.
@@ -165,9 +165,14 @@ impl Live {
         }
     }
 
-    /// Keeps the cache up to date with one client, for ever.
-    async fn keep(&self, client: Option<&Client>) {
-        let Some(client) = client else { return std::future::pending().await };
+    /// Keeps the cache up to date with one client, for ever. Without a client it ends where another one is worth a try.
+    async fn keep(&self, wanted: &Wanted, client: Option<&Client>) {
+        let (settings, client) = match (wanted, client) {
+            (Wanted::Use(settings), Some(client)) => (settings, client),
+            // A file of CA certificates that is missing can come.
+            (Wanted::Use(_), None) => return tokio::time::sleep(LONGEST_PAUSE).await,
+            (Wanted::None | Wanted::Invalid(_), _) => return std::future::pending().await,
+        };
         let (mut pause, mut restarts) = (FIRST_PAUSE, 0);
         loop {
             let before = *self.revision.borrow();
@@ -188,6 +193,11 @@ impl Live {
             self.report(&error);
             tokio::time::sleep(wait).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+            if matches!(error, Error::Certificate { .. })
+                && let Err(error) = client.trust_anew(settings)
+            {
+                tracing::debug!(%error, "the certificates that are trusted stay as they were");
+            }
         }
     }
 
@@ -411,6 +421,9 @@ fn set_tasks(inventory: &mut Inventory, outcome: Result<Vec<ScheduledTask>>) -> 
         Ok(tasks) => (tasks, None),
         Err(error) => (inventory.tasks.clone(), Some(error.chain())),
     };
+    if let Some(problem) = unreadable.as_ref().filter(|_| inventory.tasks_unreadable != unreadable) {
+        tracing::warn!(problem, "scheduled tasks of vCenter cannot be read; times until a disturbance leave them out");
+    }
     let changed = inventory.tasks != tasks || inventory.tasks_unreadable != unreadable;
     (inventory.tasks, inventory.tasks_unreadable) = (tasks, unreadable);
     changed

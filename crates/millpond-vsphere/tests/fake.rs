@@ -240,7 +240,18 @@ async fn certificates_are_verified() {
     with(Trust::Insecure).until_fresh().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ca.pem");
-    with(Trust::CaFile(path.clone())).until_stale(Reason::CertificateNotTrusted).await;
+    let by_file = with(Trust::CaFile(path.clone()));
+    by_file.until_stale(Reason::CertificateNotTrusted).await;
+    // The file comes, and is that of another CA at first.
+    let other = FakeVCenter::start(Options { tls: true, ..Options::default() }).await.unwrap();
+    std::fs::write(&path, other.certificate_pem().unwrap()).unwrap();
+    let is_refused = |state: &State| match &state.freshness {
+        Freshness::Stale { reason, message } => {
+            *reason == Reason::CertificateNotTrusted && !message.contains("cannot read CA certificates")
+        }
+        _ => false,
+    };
+    by_file.until("another CA", is_refused).await;
     std::fs::write(&path, vcenter.certificate_pem().unwrap()).unwrap();
-    with(Trust::CaFile(path)).until_fresh().await;
+    by_file.until_fresh().await;
 }

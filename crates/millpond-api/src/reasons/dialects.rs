@@ -270,7 +270,7 @@ pub(super) const GPU_JOBS: &[Reason] = &[
     ),
     act(
         "PermissionDenied",
-        &[Condition("GPUInfo", "InventoryFresh=False")],
+        &[Condition("GPUInfo", "InventoryFresh=False"), Field("GPUInfo", "status.rejected")],
         "the account may not read what is needed",
         "give the account the role Read-only on the datacenter, propagated",
     ),

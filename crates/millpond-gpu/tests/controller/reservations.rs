@@ -85,6 +85,30 @@ async fn a_reservation_ends_with_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reservation_stays_while_a_device_plugin_starts_again() {
+    let mut cluster = Cluster::start_virtual().await;
+    cluster.node("a", 1, json!({})).await;
+    cluster.run(Options::default());
+    cluster.ask("train", reserve("1h")).await;
+    cluster.until_reason("train", "Reserved", "Reserved").await;
+    let before = cluster.reservations().await;
+    let nodes = kube::Api::<k8s_openapi::api::core::v1::Node>::all(cluster.client.clone());
+    let offer = async |gpus: &str| {
+        let amounts = json!({"nvidia.com/gpu": gpus});
+        let status = kube::api::Patch::Merge(json!({"status": {"capacity": amounts, "allocatable": amounts}}));
+        nodes.patch_status("a", &Default::default(), &status).await.expect("change the node");
+    };
+    offer("0").await;
+    let status = cluster.until_reason("train", "Ready", "NoGPU").await;
+    assert!(condition::is_true(&status.conditions, "Reserved"), "{status:?}");
+    assert_eq!(cluster.reservations().await, before);
+    offer("1").await;
+    cluster.until_reason("train", "Ready", "NodeFound").await;
+    assert_eq!(cluster.reservations().await, before);
+    cluster.halt().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_with_the_label_gets_the_gpus() {
     let mut cluster = Cluster::start_virtual().await;
     cluster.node("a", 1, json!({})).await;

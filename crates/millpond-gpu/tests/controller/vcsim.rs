@@ -94,11 +94,12 @@ async fn real_vcsim_decides_where_a_job_goes() -> Result<()> {
     let vcsim = Vcsim::start()?;
     let inventory = vcsim.inventory().await?;
     let mut cluster = Cluster::start().await;
-    let mut hosts: BTreeMap<String, Reference> = BTreeMap::new();
-    for (at, vm) in inventory.vms.values().enumerate() {
+    let (mut hosts, mut machines) = (BTreeMap::new(), BTreeMap::new());
+    for (at, (reference, vm)) in inventory.vms.iter().enumerate() {
         let (name, host) = (format!("worker-{at}"), vm.host.clone().context("a machine has a host")?);
         cluster.node(&name, 1, json!({"spec": {"providerID": format!("vsphere://{}", vm.uuid)}})).await;
-        hosts.insert(name, host);
+        hosts.insert(name.clone(), host);
+        machines.insert(name, reference.clone());
     }
     ensure!(hosts.len() == 4, "{hosts:?}");
     let ca_file = Some(vcsim.scratch.path().join("vc.crt"));
@@ -123,6 +124,13 @@ async fn real_vcsim_decides_where_a_job_goes() -> Result<()> {
         };
         cluster.until("gpuinfo-sample", "the end of it", back).await;
     }
+    // Nothing tells of quick statistics: they are asked for.
+    vcsim.change("stats", &machines[&node], "4321")?;
+    let measured = |status: &millpond_api::gpu_info::GPUInfoStatus| {
+        status.candidates.iter().any(|candidate| candidate.node == node && candidate.cpu_demand == 4321)
+    };
+    let moved = cluster.until("gpuinfo-sample", "its CPU demand", measured).await;
+    ensure!(moved.suitable_node_name != node, "another node has less demand: {moved:?}");
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(50);
     vcsim.change("schedule", host, &soon.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())?;
     let short = |status: &millpond_api::gpu_info::GPUInfoStatus| {

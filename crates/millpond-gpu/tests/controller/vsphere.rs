@@ -291,3 +291,30 @@ async fn every_fault_keeps_the_last_answer_and_heals() {
     check_fault(&estate, "VMNotFound", remove, restore).await;
     estate.cluster.halt().await;
 }
+
+#[tokio::test]
+async fn what_may_not_be_read_is_not_taken_for_good() {
+    let mut estate = estate().await;
+    estate.vcenter.deny_tasks(true);
+    estate.run();
+    let selector = json!({"kubernetes.io/hostname": "worker-1"});
+    let job = json!({"desAccTime": 100, "gpuRequired": true, "nodeSelector": selector});
+    estate.cluster.ask("job", job).await;
+    let status = estate.cluster.until_node("job", "worker-1").await;
+    let fresh = condition::find(&status.conditions, "InventoryFresh").expect("a condition");
+    let problem = "but its scheduled tasks cannot be read: the account lacks the privilege System.View";
+    assert!(fresh.is_true() && fresh.message.contains(problem), "{}", fresh.message);
+    let availability = status.availability.expect("where the time is from");
+    assert_eq!(availability.source, "Assumed");
+    assert!(availability.message.ends_with("scheduled tasks of vCenter cannot be read"), "{}", availability.message);
+    // Whether the host is in maintenance is not known any more.
+    let deny = async |deny: bool| estate.vcenter.deny_mode(&estate.hosts[1], deny);
+    check_fault(&estate, "PermissionDenied", async || deny(true).await, async || deny(false).await).await;
+    deny(true).await;
+    estate.cluster.ask("other", json!({"desAccTime": 100, "gpuRequired": true})).await;
+    let status = estate.cluster.until_node("other", "worker-2").await;
+    let rejected = status.rejected.iter().find(|one| one.node == "worker-1").expect("a reason");
+    let told = "runtime.inMaintenanceMode: the account lacks the privilege System.Read on HostSystem:";
+    assert_eq!((rejected.reason.as_str(), rejected.message.contains(told)), ("PermissionDenied", true), "{rejected:?}");
+    estate.cluster.halt().await;
+}

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
-use super::world::{Change, Watched, World};
+use super::world::{Change, Rest, Watched, World};
 use crate::reference::Reference;
 use crate::soap;
 use crate::xml::{self, Element, escape};
@@ -172,7 +172,7 @@ async fn respond(
         "CreateFilter" => create_filter(&mut inner.world.lock(), &this, call),
         "RetrievePropertiesEx" => retrieve(&mut inner.world.lock(), call),
         "ContinueRetrievePropertiesEx" => next_page(&mut inner.world.lock(), call),
-        "RetrieveEntityScheduledTask" => Ok(tasks(&inner.world.lock())),
+        "RetrieveEntityScheduledTask" => tasks(&inner.world.lock()),
         "WaitForUpdatesEx" => wait(inner, &this, call, cookie.unwrap_or_default()).await,
         _ => Err(fault("MethodNotFound", "The method is not known.")),
     }
@@ -225,6 +225,10 @@ fn broken(world: &World) -> Result<(), Fault> {
     Ok(())
 }
 
+fn no_permission(detail: &str) -> Fault {
+    Fault("NoPermission", "Permission to perform this operation was denied.".to_owned(), detail.to_owned())
+}
+
 fn gone() -> Fault {
     fault("ManagedObjectNotFound", "The object has already been deleted or has not been completely created")
 }
@@ -247,9 +251,7 @@ fn watched(spec: &Element) -> Watched {
 fn retrieve(world: &mut World, call: &Element) -> Result<String, Fault> {
     broken(world)?;
     if world.deny_reads {
-        let detail = "<object type=\"Folder\">group-d1</object><privilegeId>System.View</privilegeId>";
-        let message = "Permission to perform this operation was denied.".to_owned();
-        return Err(Fault("NoPermission", message, detail.to_owned()));
+        return Err(no_permission("<object type=\"Folder\">group-d1</object><privilegeId>System.View</privilegeId>"));
     }
     let spec = call.child("specSet").ok_or_else(|| fault("InvalidRequest", "no specSet"))?;
     let watched = watched(spec);
@@ -268,26 +270,32 @@ fn retrieve(world: &mut World, call: &Element) -> Result<String, Fault> {
         }
     }
     let most = call.child("options").and_then(|options| options.text_of("maxObjects")?.parse().ok());
-    let text = |object: &Reference| object_content(object, &world.values(object, &watched));
-    let mut pages: Vec<String> =
-        objects.chunks(most.unwrap_or(PAGE).max(1)).map(|page| page.iter().map(text).collect()).collect();
-    pages.reverse();
-    Ok(page(world, pages))
+    Ok(page(world, Rest { objects, watched, page: most.unwrap_or(PAGE).max(1) }))
 }
 
 fn next_page(world: &mut World, call: &Element) -> Result<String, Fault> {
-    let pages = call.text_of("token").and_then(|token| world.pages.remove(token));
-    Ok(page(world, pages.ok_or_else(|| fault("InvalidProperty", "unknown token"))?))
+    let rest = call.text_of("token").and_then(|token| world.pages.remove(token));
+    Ok(page(world, rest.ok_or_else(|| fault("InvalidProperty", "unknown token"))?))
 }
 
-/// The last of the remaining pages, with a token if there are more.
-fn page(world: &mut World, mut pages: Vec<String>) -> String {
-    let Some(objects) = pages.pop() else { return String::new() };
-    if pages.is_empty() {
+/// The next page, with a token if there are more.
+fn page(world: &mut World, mut rest: Rest) -> String {
+    if rest.objects.is_empty() {
+        return String::new();
+    }
+    let more = rest.objects.split_off(rest.page.min(rest.objects.len()));
+    let text = |object: &Reference| {
+        let mut values = world.values(object, &rest.watched);
+        values.retain(|(path, _)| world.may_read(object, path));
+        object_content(object, &values)
+    };
+    let there = rest.objects.iter().filter(|object| world.objects.contains_key(object));
+    let objects: String = there.map(text).collect();
+    if more.is_empty() {
         return format!("<returnval>{objects}</returnval>");
     }
     let token = world.fresh_id("token");
-    world.pages.insert(token.clone(), pages);
+    world.pages.insert(token.clone(), Rest { objects: more, ..rest });
     format!("<returnval>{}{objects}</returnval>", soap::element("token", &token))
 }
 
@@ -298,9 +306,14 @@ fn object_content(object: &Reference, values: &[(String, String)]) -> String {
     format!("<objects>{}{properties}</objects>", soap::reference("obj", object))
 }
 
-fn tasks(world: &World) -> String {
+fn tasks(world: &World) -> Result<String, Fault> {
+    if world.deny_tasks {
+        let detail = "<object type=\"ScheduledTaskManager\">ScheduledTaskManager</object>\
+                      <privilegeId>System.View</privilegeId>";
+        return Err(no_permission(detail));
+    }
     let tasks = world.objects.keys().filter(|object| &*object.kind == "ScheduledTask");
-    tasks.map(|task| soap::reference("returnval", task)).collect()
+    Ok(tasks.map(|task| soap::reference("returnval", task)).collect())
 }
 
 async fn wait(inner: &Inner, this: &Reference, call: &Element, session: &str) -> Result<String, Fault> {
@@ -329,7 +342,7 @@ async fn wait(inner: &Inner, this: &Reference, call: &Element, session: &str) ->
             }
             if !changes.is_empty() || since == 0 {
                 let last = changes.last().map_or(world.version.max(1), |change| change.version);
-                return Ok(update_set(&changes, last, truncated));
+                return Ok(update_set(&world, &changes, last, truncated));
             }
         }
         let changed = tokio::time::timeout_at(deadline, version.changed());
@@ -344,15 +357,15 @@ fn fits(changes: &[Change], most: usize) -> bool {
     changes[most - 1].version < changes[most].version
 }
 
-fn update_set(changes: &[Change], version: u64, truncated: bool) -> String {
-    let objects: String = changes.iter().map(update).collect();
+fn update_set(world: &World, changes: &[Change], version: u64, truncated: bool) -> String {
+    let objects: String = changes.iter().map(|change| update(world, change)).collect();
     format!(
         "<returnval><version>{version}</version><filterSet><filter type=\"PropertyFilter\">filter</filter>{objects}\
          </filterSet><truncated>{truncated}</truncated></returnval>"
     )
 }
 
-fn update(change: &Change) -> String {
+fn update(world: &World, change: &Change) -> String {
     let kind = match &change.values {
         None => "leave",
         Some(_) if change.entered => "enter",
@@ -361,6 +374,17 @@ fn update(change: &Change) -> String {
     let set = |(path, value): &(String, String)| {
         format!("<changeSet><name>{}</name><op>assign</op>{value}</changeSet>", escape(path))
     };
-    let values: String = change.values.iter().flatten().map(set).collect();
+    let missing = |(path, _): &(String, String)| {
+        let object = soap::reference("object", &change.object);
+        format!(
+            "<missingSet><path>{}</path><fault><fault xsi:type=\"NoPermission\">{object}\
+             <privilegeId>System.Read</privilegeId></fault><localizedMessage/></fault></missingSet>",
+            escape(path)
+        )
+    };
+    let may_read = |(path, _): &&(String, String)| world.may_read(&change.object, path);
+    let (read, denied): (Vec<_>, Vec<_>) = change.values.iter().flatten().partition(may_read);
+    // As in the schema: what changed, then what is missing.
+    let values: String = read.into_iter().map(set).chain(denied.into_iter().map(missing)).collect();
     format!("<objectSet><kind>{kind}</kind>{}{values}</objectSet>", soap::reference("obj", &change.object))
 }

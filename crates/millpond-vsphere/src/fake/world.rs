@@ -6,6 +6,8 @@ use crate::reference::Reference;
 
 use super::shape::Properties;
 
+/// The property that a client may be kept from reading.
+pub(super) const MODE: &str = "runtime.inMaintenanceMode";
 /// Removed objects that are remembered for watchers; older ones are forgotten.
 const GONE: usize = 4096;
 
@@ -20,17 +22,22 @@ pub(super) struct World {
     pub(super) views: BTreeMap<String, Vec<String>>,
     /// The properties that each collector watches, by its id.
     pub(super) collectors: BTreeMap<String, Option<Watched>>,
-    /// Pages that are still to be fetched, by token.
-    pub(super) pages: BTreeMap<String, Vec<String>>,
+    /// What is still to be fetched, by token.
+    pub(super) pages: BTreeMap<String, Rest>,
     pub(super) logins: u64,
     pub(super) refuse_logins: bool,
     pub(super) deny_reads: bool,
+    pub(super) deny_tasks: bool,
+    /// Objects whose [`MODE`] may not be read.
+    pub(super) denied: BTreeSet<Reference>,
     pub(super) fail_reads: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Object {
     entered: u64,
+    /// The newest version of all its properties.
+    touched: u64,
     properties: BTreeMap<&'static str, Property>,
 }
 
@@ -58,6 +65,16 @@ impl Watched {
     }
 }
 
+/// What is left of an answer that comes in pages. A page is written when it is asked for, as calls that wait for changes
+/// need the world, too.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub(super) objects: Vec<Reference>,
+    pub(super) watched: Watched,
+    /// Objects in a page.
+    pub(super) page: usize,
+}
+
 /// A change as a watcher sees it.
 pub(super) struct Change {
     pub(super) version: u64,
@@ -79,7 +96,7 @@ impl World {
         let version = self.version;
         let property = |(path, value)| (path, Property { value, changed: version });
         let properties = properties.into_iter().map(property).collect();
-        self.objects.insert(reference.clone(), Object { entered: version, properties });
+        self.objects.insert(reference.clone(), Object { entered: version, touched: version, properties });
         reference
     }
 
@@ -97,8 +114,27 @@ impl World {
         self.version += 1;
         let version = self.version;
         if let Some(object) = self.objects.get_mut(object) {
+            object.touched = version;
             object.properties.insert(path, Property { value, changed: version });
         }
+    }
+
+    /// Takes the right to read [`MODE`] of an object away, or gives it back. Watchers are told of either.
+    pub(super) fn deny(&mut self, object: &Reference, deny: bool) {
+        if deny {
+            self.denied.insert(object.clone());
+        } else {
+            self.denied.remove(object);
+        }
+        let value = self.objects.get(object).and_then(|known| known.properties.get(MODE)).map(|it| it.value.clone());
+        if let Some(value) = value {
+            self.set(object, MODE, value);
+        }
+    }
+
+    /// Whether a property of an object may be read.
+    pub(super) fn may_read(&self, object: &Reference, path: &str) -> bool {
+        path != MODE || !self.denied.contains(object)
     }
 
     /// Sets a property that no update tells of.
@@ -126,7 +162,9 @@ impl World {
     pub(super) fn changes(&self, watched: &Watched, since: u64, most: usize) -> Vec<Change> {
         let newest = |object: &Object, path: &str| object.properties.get(path).map(|property| property.changed);
         let mut changes: Vec<Change> = Vec::new();
-        for (reference, object) in self.objects.iter().filter(|(reference, _)| watched.selects(reference)) {
+        let of_interest =
+            |(reference, object): &(&Reference, &Object)| object.touched > since && watched.selects(reference);
+        for (reference, object) in self.objects.iter().filter(of_interest) {
             let entered = object.entered > since;
             let last = watched.paths(reference).filter_map(|path| newest(object, path)).max().unwrap_or_default();
             if entered || last > since {

@@ -8,8 +8,10 @@
 //! | `stack` | the cluster, the controllers, and what watches tell of both |
 //! | `table` | what settings of pools do, each in short |
 //! | `kills` | controllers that are killed while nodes come and go |
+//! | `gpu_jobs` | the Deployment of the GPUInfo tutorial: its controller, account and environment, on this cluster |
 
 mod gate;
+mod gpu_jobs;
 mod kills;
 mod rights;
 mod stack;

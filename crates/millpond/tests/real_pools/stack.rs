@@ -418,7 +418,7 @@ fn api(client: &Client, version: &str, kind: &str) -> Api<DynamicObject> {
     }
 }
 
-fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_millpond"))
 }
 

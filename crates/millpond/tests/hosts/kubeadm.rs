@@ -45,7 +45,7 @@ fn config_map(name: &str, namespace: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data})
 }
 
-/// The kubeconfig that anyone may read: an address and a CA, and no user.
+/// The kubeconfig that users without credentials may read: an address and a CA, and no user.
 fn cluster_info(access: &Access) -> Value {
     use base64::Engine as _;
     let ca = base64::engine::general_purpose::STANDARD.encode(&access.ca_pem);

@@ -192,7 +192,8 @@ async fn real_kubectl_follows_the_walk_through_of_pools_over_own_hosts() -> Resu
     // Pods that wait bring hosts in: as many as they need, of the pool that suits, and no other.
     shell.apply(&worker_pods())?;
     shell.until(&nodes_of("worker"), "node10 node12").await?;
-    shell.until("kubectl get pods -l app=web -o jsonpath='{.items[*].status.phase}'", "Running Running").await?;
+    let nodes = r"kubectl get pods -l app=web -o jsonpath='{.items[*].spec.nodeName}' | tr ' ' '\n' | sort | xargs";
+    shell.until(nodes, "node10 node12").await?;
     assert_eq!(shell.run(&nodes_of("gpu"))?, "");
     shell.run("kubectl delete pods -l app=web --force --grace-period=0 2>&1")?;
     shell.until(&nodes_of("worker"), "").await?;

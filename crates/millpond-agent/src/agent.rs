@@ -24,7 +24,7 @@ use crate::executor::{Executor, ExecutorError};
 use crate::heartbeat::{Current, Heartbeat};
 use crate::registration::{self, RegistrationError, Requestor};
 use crate::session::{Session, SessionError};
-use crate::{discovery, facts, work};
+use crate::{device_plugin, discovery, facts, work};
 
 pub(crate) mod watching;
 
@@ -48,6 +48,8 @@ pub struct Options {
     pub labels: BTreeMap<String, String>,
     /// Kubernetes is on the host already: installation scripts are not run.
     pub skip_installation: bool,
+    /// GPUs are offered to kubelet, unless a vendor's device plugin is there.
+    pub device_plugin: bool,
     /// Where the host's files are: `/`, except in tests.
     pub root: PathBuf,
     /// Where credentials and the journal are.
@@ -197,8 +199,10 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
     let heartbeat = Heartbeat::new(current.clone(), &options.name, &facts.boot_id).run(held, stop.clone());
     let watching = watching::run(current.clone(), options.namespace.clone(), options.name.clone(), seen, stop.clone());
     let renewing = renew(&options, &state, &current, renewals, stop.clone());
+    let gpus = if options.device_plugin { facts.gpus.clone() } else { Vec::new() };
+    let offering = device_plugin::run(options.root.clone(), gpus, stop.clone());
     let working = work::run(&options, facts, current.clone(), host, holds, stop.clone());
-    let ((), (), (), done) = tokio::join!(heartbeat, watching, renewing, working);
+    let ((), (), (), (), done) = tokio::join!(heartbeat, watching, renewing, offering, working);
     done
 }
 

@@ -90,6 +90,11 @@ pub enum Undo {
     ReloadUnits,
     /// Ends the pods that kubelet started.
     StopPods,
+    /// Enables a unit that was enabled before: to disable another one of its name has taken that back.
+    EnableUnit {
+        /// Name.
+        name: String,
+    },
     /// Stops and disables a unit.
     StopUnit {
         /// Name.

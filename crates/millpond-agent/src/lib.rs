@@ -12,13 +12,14 @@
 //! Everything that the agent reads or writes lies under a root directory, `/` on a host and another one in tests. The
 //! journal is on the disk before a step begins and after it is done, so that a killed agent continues where it stopped,
 //! and the undo list is on the host itself: a reset needs no API server. [`agent`] joins the parts, [`decide`] and
-//! [`report`] are pure.
+//! [`report`] are pure. `device_plugin` offers GPUs to kubelet, where the command line asks for it.
 
 pub mod agent;
 mod bootstrap;
 pub mod cloud_config;
 pub mod credentials;
 pub mod decide;
+mod device_plugin;
 pub mod discovery;
 pub mod executor;
 pub mod facts;

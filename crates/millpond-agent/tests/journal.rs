@@ -164,6 +164,25 @@ fn a_reset_that_stops_at_any_point_is_finished_by_the_next() {
 }
 
 #[test]
+fn a_unit_that_was_enabled_before_is_enabled_afterwards() {
+    let host = Host::new();
+    let wants = host.root().join("etc/systemd/system/multi-user.target.wants");
+    let link = wants.join("kubelet.service");
+    fs::create_dir_all(&wants).unwrap();
+    std::os::unix::fs::symlink("/lib/systemd/system/kubelet.service", &link).unwrap();
+    // As systemctl does: `enable` and `disable` know the unit by its name alone.
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in\ndisable) rm -f {0} ;;\nenable) ln -sf /lib/systemd/system/kubelet.service {0} ;;\nesac\n",
+        link.display()
+    );
+    fs::write(host.path("bin/systemctl"), script).unwrap();
+    host.executor().apply(&plan(host.directory.path(), 1)).unwrap();
+    host.executor().reset().unwrap();
+    assert!(fs::symlink_metadata(&link).is_ok(), "a unit of the packages starts at boot, as before");
+    assert!(!host.root().join("etc/systemd/system/kubelet.service").exists());
+}
+
+#[test]
 fn plans_of_old_epochs_are_never_applied() {
     let host = Host::new();
     let of = |epoch| plan(host.directory.path(), epoch);

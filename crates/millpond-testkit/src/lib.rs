@@ -14,7 +14,8 @@
 //!                                     ▲
 //!                             EmbeddedServer (`millpond up`)
 //!                                     ▲
-//!                  RealNode: kubelet, containerd and runc on a machine of `machines`
+//!                  RealNode: kubelet, containerd and runc on a machine of `machines`;
+//!                  SystemMachine of `machines`: the same under a systemd of its own
 //! ```
 //!
 //! Everything that a server says goes to files in a folder of its own; the
@@ -46,6 +47,7 @@ mod real_cluster;
 mod real_node;
 mod scratch;
 mod sshd;
+mod system_node;
 mod zookeeper;
 
 pub use cluster_api::ClusterApi;
@@ -59,4 +61,5 @@ pub use real_cluster::{RealCluster, RealClusterBuilder};
 pub use real_node::{BUSYBOX, NodePrograms, RealNode, kubelet_configuration};
 pub use scratch::Scratch;
 pub use sshd::Sshd;
+pub use system_node::system_kubelet_configuration;
 pub use zookeeper::ZooKeeper;

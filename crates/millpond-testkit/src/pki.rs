@@ -23,6 +23,9 @@ pub(crate) struct Pki {
     pub(crate) ca_file: PathBuf,
     pub(crate) server_file: PathBuf,
     pub(crate) server_key_file: PathBuf,
+    /// What kube-apiserver shows to kubelets, for the logs of pods.
+    pub(crate) kubelet_client_file: PathBuf,
+    pub(crate) kubelet_client_key_file: PathBuf,
     pub(crate) service_account_key_file: PathBuf,
     pub(crate) service_account_public_file: PathBuf,
 }
@@ -33,6 +36,7 @@ impl Pki {
         let (ca, ca_pem, ca_key_pem) = authority()?;
         let account_key = service_account_key()?;
         let (server_pem, server_key_pem) = server(&ca, Some(address))?;
+        let (client_pem, client_key_pem) = kubelet_client(&ca)?;
         // The chain ends with the CA: machines that join know it by its hash.
         let server_pem = server_pem + &ca_pem;
         let file = |name: &str, contents: &str| -> Result<PathBuf> {
@@ -45,6 +49,8 @@ impl Pki {
             ca_file: file("ca.crt", &ca_pem)?,
             server_file: file("server.crt", &server_pem)?,
             server_key_file: file("server.key", &server_key_pem)?,
+            kubelet_client_file: file("kubelet-client.crt", &client_pem)?,
+            kubelet_client_key_file: file("kubelet-client.key", &client_key_pem)?,
             service_account_key_file: file("sa.key", &account_key.serialize_pem())?,
             service_account_public_file: file("sa.pub", &account_key.public_key_pem())?,
             ca_pem,
@@ -108,5 +114,16 @@ fn server(ca: &Issuer<'static, KeyPair>, address: Option<&str>) -> Result<(Strin
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let certificate = params.signed_by(&key, ca).context("sign the server certificate")?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+fn kubelet_client(ca: &Issuer<'static, KeyPair>) -> Result<(String, String)> {
+    let key = KeyPair::generate().context("make a client key")?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver-kubelet-client");
+    params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.signed_by(&key, ca).context("sign the client certificate")?;
     Ok((certificate.pem(), key.serialize_pem()))
 }

@@ -162,12 +162,16 @@ fn apiserver_args(command: &mut Command, store: &str, listen: (&str, u16), pki: 
         .args(["--service-account-issuer", "https://kubernetes.default.svc"])
         .args(["--authorization-mode", "Node,RBAC"])
         .arg("--enable-bootstrap-token-auth=true")
+        // Machines of a test have addresses, and names that only they know.
+        .arg("--kubelet-preferred-address-types=InternalIP,Hostname")
         // As in clusters of kubeadm.
         .arg("--allow-privileged=true");
-    let files: [(&str, &Path); 6] = [
+    let files: [(&str, &Path); 8] = [
         ("--tls-cert-file", &pki.server_file),
         ("--tls-private-key-file", &pki.server_key_file),
         ("--client-ca-file", &pki.ca_file),
+        ("--kubelet-client-certificate", &pki.kubelet_client_file),
+        ("--kubelet-client-key", &pki.kubelet_client_key_file),
         ("--service-account-key-file", &pki.service_account_public_file),
         ("--service-account-signing-key-file", &pki.service_account_key_file),
         ("--token-auth-file", tokens),

@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use crate::kubeconfig::Access;
-use crate::machines::{Machine, Network};
+use crate::machines::{KERNEL, Machine, Network};
 use crate::oci::Image;
 use crate::process::{Process, Waited};
 use crate::real::{NODE_PARTS, Parts, debian};
@@ -33,24 +33,14 @@ const PAUSE: &str = "localhost/pause:1";
 /// Where the programs are on a machine.
 const BIN: &str = "opt/node/bin";
 /// Where the cache of real parts is on a machine.
-const REAL: &str = "/opt/real";
+pub(crate) const REAL: &str = "/opt/real";
 /// containerd's message when it is ready.
 const SERVES: &str = "containerd successfully booted";
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
-/// Settings that kubelet reads, and would change for all of this machine.
-const KERNEL: [(&str, &str); 6] = [
-    ("vm/overcommit_memory", "1"),
-    ("vm/panic_on_oom", "0"),
-    ("kernel/panic", "10"),
-    ("kernel/panic_on_oops", "1"),
-    ("kernel/keys/root_maxkeys", "1000000"),
-    ("kernel/keys/root_maxbytes", "25000000"),
-];
-
 /// The programs of a node.
 #[derive(Clone, Debug)]
 pub struct NodePrograms {
-    parts: Parts,
+    pub(crate) parts: Parts,
     debian: PathBuf,
 }
 
@@ -81,7 +71,7 @@ impl NodePrograms {
         self.iptables(&bin.join("iptables"))?;
         let plugins = self.on_machine(&self.debian.join("usr/lib/cni"))?;
         machine.write("etc/containerd/config.toml", &containerd_config(&plugins))?;
-        machine.write("etc/cni/net.d/10-pods.conflist", &pod_network(machine)?)
+        machine.write("etc/cni/net.d/10-pods.conflist", &pod_network(machine.address())?)
     }
 
     /// iptables with the libraries of its package.
@@ -98,7 +88,7 @@ impl NodePrograms {
     }
 
     /// Where a path of the cache is on a machine.
-    fn on_machine(&self, path: &Path) -> Result<PathBuf> {
+    pub(crate) fn on_machine(&self, path: &Path) -> Result<PathBuf> {
         let below = path.strip_prefix(self.parts.cache()).context("the programs of a node are in the cache")?;
         Ok(Path::new(REAL).join(below))
     }
@@ -115,7 +105,7 @@ impl NodePrograms {
     }
 
     /// An image whose entrypoint is a shell.
-    fn busybox(&self) -> Image {
+    pub(crate) fn busybox(&self) -> Image {
         let commands = ["sh", "cat", "echo", "httpd", "nc", "sleep"];
         Image {
             name: BUSYBOX.into(),
@@ -146,7 +136,7 @@ impl NodePrograms {
 }
 
 /// A runc without the right to protect its containers from the OOM killer, as machines of a container have it.
-fn containerd_config(plugins: &Path) -> String {
+pub(crate) fn containerd_config(plugins: &Path) -> String {
     format!(
         r#"version = 3
 [plugins."io.containerd.cri.v1.images".pinned_images]
@@ -164,8 +154,8 @@ SystemdCgroup = false
     )
 }
 
-fn pod_network(machine: &Machine) -> Result<String> {
-    let number = machine.address().rsplit('.').next().context("a machine has a number")?;
+pub(crate) fn pod_network(address: &str) -> Result<String> {
+    let number = address.rsplit('.').next().context("a machine has a number")?;
     let bridge = json!({
         "type": "bridge", "bridge": "pods", "isGateway": true,
         "ipam": {

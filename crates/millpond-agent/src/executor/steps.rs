@@ -42,6 +42,10 @@ impl Executor {
                 }
             }
             Step::SystemdUnit(unit) => {
+                // The last one of the unit's to be undone: systemd has to know the unit that is enabled.
+                if !is_known(journal, &unit_path(&unit.name)?) && self.is_enabled(&unit.name)? {
+                    push(journal, Undo::EnableUnit { name: unit.name.clone() });
+                }
                 push(journal, Undo::ReloadUnits);
                 self.prepare_file(&unit_path(&unit.name)?, journal)?;
                 push(journal, Undo::StopUnit { name: unit.name.clone() });
@@ -68,6 +72,22 @@ impl Executor {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Whether a target wants the unit.
+    pub(super) fn is_enabled(&self, unit: &str) -> Result<bool, StepError> {
+        let targets = match fs::read_dir(self.locate(UNITS)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other?,
+        };
+        for target in targets {
+            let path = target?.path();
+            let is_target = path.extension().is_some_and(|end| end == "wants");
+            if is_target && fs::symlink_metadata(path.join(unit)).is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The topmost directory that has to be made for a path.

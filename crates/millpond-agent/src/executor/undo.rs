@@ -40,6 +40,7 @@ impl Executor {
                     self.systemctl(&["disable", "--now", name])?;
                 }
             }
+            Undo::EnableUnit { name } => self.systemctl(&["enable", name])?,
             Undo::ReloadUnits => self.systemctl(&["daemon-reload"])?,
             Undo::StopPods => self.stop_pods(plan)?,
             Undo::Run { argv } => self.run(argv, UNDO_TIMEOUT)?,
@@ -75,6 +76,7 @@ impl Executor {
                 now.is_some() && now == decode(content).ok()
             }
             Undo::PruneDirectory { path, keep } => located(path).is_some_and(|it| guard::is_pruned(&it, keep)),
+            Undo::EnableUnit { name } => self.is_enabled(name).unwrap_or(false),
             Undo::StopUnit { .. } | Undo::ReloadUnits | Undo::StopPods | Undo::Run { .. } => true,
         }
     }
@@ -94,7 +96,7 @@ pub(super) fn title(undo: &Undo) -> String {
         | Undo::RestoreFile { path, .. }
         | Undo::RemoveDirectory { path }
         | Undo::PruneDirectory { path, .. } => path.clone(),
-        Undo::StopUnit { name } => name.clone(),
+        Undo::StopUnit { name } | Undo::EnableUnit { name } => name.clone(),
         Undo::ReloadUnits => "the units of systemd".to_owned(),
         Undo::StopPods => "the pods".to_owned(),
         // A script may hold secrets.

@@ -15,15 +15,15 @@ pub struct Change {
     pub content: Vec<u8>,
 }
 
-/// All changes, by path. A directory is listed only if nothing below it is.
-pub(super) fn changes(upper: &Path) -> Result<Vec<Change>> {
+/// All changes of an overlay, by path. A directory is listed only if the layer below has none.
+pub(super) fn changes(lower: &Path, upper: &Path) -> Result<Vec<Change>> {
     let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = waiting.pop() {
         let entries = fs::read_dir(upper.join(&folder)).with_context(|| format!("read `{}`", folder.display()))?;
         for entry in entries {
             let entry = entry.context("read a disk")?;
             let (path, kind) = (folder.join(entry.file_name()), entry.file_type().context("read a disk")?);
-            let below = Path::new("/").join(&path);
+            let below = lower.join(&path);
             let content = if kind.is_dir() {
                 waiting.push(path.clone());
                 if below.is_dir() {

@@ -7,12 +7,15 @@
 //! ```
 //!
 //! A machine reboots with another boot id and the same files, can be cut off, and reports what was changed on its disk.
-//! `systemctl`, `kubeadm` and `kubelet` on it are stand-ins: see `stand_in`.
+//! `systemctl`, `kubeadm` and `kubelet` on it are stand-ins: see `stand_in`. A [`SystemMachine`] has none: its root is a
+//! Debian of its own, and systemd runs in it.
 
+mod cable;
 mod disk;
 #[cfg(feature = "client")]
 mod kubelet;
 mod stand_in;
+mod system;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +33,10 @@ pub use disk::Change;
 #[cfg(feature = "client")]
 pub use kubelet::run as kubelet;
 pub use stand_in::{ARGUMENTS, is_stand_in};
+pub(crate) use system::KERNEL;
+pub use system::SystemMachine;
+
+use cable::Cable;
 
 /// Names of bridges begin with this; the process that made them follows.
 const BRIDGE: &str = "mp";
@@ -78,6 +85,14 @@ impl Network {
         self.scratch.path()
     }
 
+    fn cable(&self, number: u8) -> Cable {
+        Cable {
+            bridge: self.bridge.clone(),
+            link: format!("{}n{number}", self.name),
+            address: format!("{}.{number}", self.prefix),
+        }
+    }
+
     /// Copies a program to where every machine can have it.
     pub fn program(&self, path: &Path) -> Result<PathBuf> {
         let copy = self.scratch.path().join("programs").join(path.file_name().context("a program has a name")?);
@@ -104,9 +119,7 @@ impl Network {
         let folder = self.scratch.path().join(name);
         let machine = Machine {
             name: name.to_owned(),
-            bridge: self.bridge.clone(),
-            address: format!("{}.{number}", self.prefix),
-            link: format!("{}n{number}", self.name),
+            cable: self.cable(number),
             boots: 0,
             identity: format!("{number:032x}"),
             folder,
@@ -152,13 +165,21 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Makes a PCI bus with a GPU in the folder of a machine.
+fn add_pci_gpu(machine: &Path, vendor: &str, device: &str) -> Result<()> {
+    let folder = machine.join("pci/0000:3b:00.0");
+    fs::create_dir_all(&folder).context("make a PCI device")?;
+    for (name, value) in [("vendor", vendor), ("device", device), ("class", "0x030200"), ("numa_node", "-1")] {
+        fs::write(folder.join(name), format!("{value}\n")).context("write a PCI device")?;
+    }
+    Ok(())
+}
+
 /// A machine.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
-    bridge: String,
-    address: String,
-    link: String,
+    cable: Cable,
     boots: u32,
     identity: String,
     folder: PathBuf,
@@ -227,7 +248,7 @@ impl Machine {
 
     /// Its address.
     pub fn address(&self) -> &str {
-        &self.address
+        &self.cable.address
     }
 
     /// A file of its disk that this machine's files do not have; to be called while it is off.
@@ -263,12 +284,7 @@ impl Machine {
     /// Puts a GPU into it: a device of this vendor and kind on the PCI bus. To be called while it is off.
     pub fn add_gpu(&mut self, vendor: &str, device: &str) -> Result<()> {
         self.has_gpu = true;
-        let folder = self.folder.join("pci/0000:3b:00.0");
-        fs::create_dir_all(&folder).context("make a PCI device")?;
-        for (name, value) in [("vendor", vendor), ("device", device), ("class", "0x030200"), ("numa_node", "-1")] {
-            fs::write(folder.join(name), format!("{value}\n")).context("write a PCI device")?;
-        }
-        Ok(())
+        add_pci_gpu(&self.folder, vendor, device)
     }
 
     /// Gives it the machine id of another one: a copy of its image.
@@ -315,30 +331,14 @@ impl Machine {
         let outer = init.outer.id();
         let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).context("find init")?;
         init.inner = children.split_whitespace().next().context("find init")?.parse().context("find init")?;
-        self.connect(init.inner)?;
+        self.cable.connect(init.inner)?;
         self.init = Some(init);
         Ok(())
     }
 
-    fn connect(&self, init: u32) -> Result<()> {
-        let (process, inside) = (init.to_string(), format!("i{}", self.link));
-        // The kernel removes the cable of the last boot with its network namespace, some time after the last process.
-        let _ = ip(&["link", "del", &self.link]);
-        ip(&["link", "add", &self.link, "type", "veth", "peer", "name", &inside])?;
-        ip(&["link", "set", &self.link, "master", &self.bridge])?;
-        ip(&["link", "set", &inside, "netns", &process])?;
-        ip(&["link", "set", &self.link, "up"])?;
-        let own = |words: &[&str]| run(Command::new("nsenter").args(["-t", &process, "-n", "ip"]).args(words));
-        own(&["link", "set", &inside, "name", "eth0"])?;
-        own(&["addr", "add", &format!("{}/24", self.address), "dev", "eth0"])?;
-        own(&["link", "set", "eth0", "up"])?;
-        let gateway = self.address.rsplit_once('.').map_or(String::new(), |(prefix, _)| format!("{prefix}.1"));
-        own(&["route", "add", "default", "via", &gateway])
-    }
-
     /// Cuts its cable, or mends it.
     pub fn set_connected(&self, connected: bool) -> Result<()> {
-        ip(&["link", "set", &self.link, if connected { "up" } else { "down" }])
+        self.cable.set_connected(connected)
     }
 
     /// Pulls its plug: no process of it is left.
@@ -380,6 +380,6 @@ impl Machine {
 
     /// The changes on its disk, without this machine's files.
     pub fn changes(&self) -> Result<Vec<Change>> {
-        disk::changes(&self.upper())
+        disk::changes(Path::new("/"), &self.upper())
     }
 }

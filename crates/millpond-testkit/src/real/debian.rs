@@ -38,6 +38,26 @@ const NODE: &[&str] = &[
     "libseccomp2",
 ];
 
+/// What makes the root of a machine with systemd, and what boots it.
+const SYSTEM_TOOLS: &[&str] = &["debootstrap", "systemd-container", "libsystemd-shared", "libseccomp2"];
+
+/// What the root of such a machine has, beside the smallest Debian: systemd, and what kubelet and kubeadm call.
+const SYSTEM: &[&str] = &[
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "mount",
+    "iproute2",
+    "procps",
+    "kmod",
+    "iptables",
+    "conntrack",
+    "ethtool",
+    "socat",
+    "runc",
+    "containernetworking-plugins",
+];
+
 /// Jars on the class path. Packages hold more than the server needs.
 const ZOOKEEPER_JARS: &[&str] = &[
     "zookeeper",
@@ -94,10 +114,82 @@ pub(crate) fn node() -> Result<PathBuf> {
     unpacked("node", NODE)
 }
 
+/// A Debian for machines, and the tools that boot it.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    /// Its files.
+    pub(crate) root: PathBuf,
+    tools: PathBuf,
+}
+
+impl System {
+    /// systemd-nspawn.
+    pub(crate) fn nspawn(&self) -> PathBuf {
+        self.tools.join("usr/bin/systemd-nspawn")
+    }
+
+    /// Where its libraries are.
+    pub(crate) fn libraries(&self) -> String {
+        let folder = format!("{}/usr/lib/{}-linux-gnu", self.tools.display(), std::env::consts::ARCH);
+        format!("{folder}/systemd:{folder}")
+    }
+}
+
+/// The root of machines with systemd, of this machine's own release of Debian; makes it where it is missing. That takes
+/// a minute or two.
+pub(crate) fn system() -> Result<System> {
+    let tools = unpacked("systemd", SYSTEM_TOOLS)?;
+    let release = std::fs::read_to_string("/etc/os-release").context("read `/etc/os-release`")?;
+    let suite = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).context(
+        "`/etc/os-release` names no release\nhint: machines with systemd are made from this machine's own Debian",
+    )?;
+    let root = kept("system", &[&[suite], SYSTEM].concat(), |folder| {
+        let mut command = Command::new("unshare");
+        // What it mounts is gone with it, also where it fails.
+        command.args(["--mount", "--propagation", "private", "sh"]).arg(tools.join("usr/sbin/debootstrap"));
+        command.env("DEBOOTSTRAP_DIR", tools.join("usr/share/debootstrap"));
+        command.args(["--variant=minbase", &format!("--include={}", SYSTEM.join(",")), suite]).arg(folder);
+        command.args(mirror(suite)?);
+        run(
+            &mut command,
+            "hint: `debootstrap` needs root, and a Debian mirror: `apt-get update` says whether there is one",
+        )
+    })?;
+    Ok(System { root, tools })
+}
+
+/// Where apt gets the packages of a release from; debootstrap knows a mirror for those that it does not tell.
+fn mirror(suite: &str) -> Result<Option<String>> {
+    let format = "$(CODENAME) $(COMPONENT) $(REPO_URI)";
+    let output = Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).output();
+    let listed = String::from_utf8(output.context("run `apt-get`")?.stdout).context("read what apt-get lists")?;
+    let wanted = format!("{suite} main ");
+    Ok(listed.lines().find_map(|line| line.strip_prefix(&wanted)).map(str::to_owned))
+}
+
 /// A folder with the contents of these packages.
 fn unpacked(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    kept(name, packages, |folder| {
+        let archives = tempfile::Builder::new().prefix("millpond-packages-").tempdir().context("make a folder")?;
+        run(
+            Command::new("apt-get").arg("download").args(packages).current_dir(&archives),
+            &format!(
+                "hint: the packages of {name} come from Debian: `apt-get update`, then `apt-get download {}`",
+                packages.join(" ")
+            ),
+        )?;
+        for entry in std::fs::read_dir(&archives).context("list the packages")? {
+            let package = entry.context("list the packages")?.path();
+            run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(folder), "hint: install `dpkg`")?;
+        }
+        Ok(())
+    })
+}
+
+/// A folder of the cache that is named after what is in it; made once.
+fn kept(name: &str, content: &[&str], make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let parts = Parts::locate()?;
-    let hash = digest(&SHA256, packages.join(" ").as_bytes());
+    let hash = digest(&SHA256, content.join(" ").as_bytes());
     let key = u64::from_be_bytes(*hash.as_ref().first_chunk().context("a hash has bytes")?);
     let folder = parts.cache.join(format!("{name}-debian-{key:016x}"));
     if folder.exists() {
@@ -108,20 +200,8 @@ fn unpacked(name: &str, packages: &[&str]) -> Result<PathBuf> {
         return Ok(folder);
     }
     let draft = tempfile::Builder::new().prefix(".draft-").tempdir_in(&parts.cache).context("make a folder")?;
-    let archives = draft.path().join("archives");
-    std::fs::create_dir(&archives).context("make a folder for packages")?;
-    run(
-        Command::new("apt-get").arg("download").args(packages).current_dir(&archives),
-        &format!(
-            "hint: the packages of {name} come from Debian: `apt-get update`, then `apt-get download {}`",
-            packages.join(" ")
-        ),
-    )?;
     let root = draft.path().join("root");
-    for entry in std::fs::read_dir(&archives).context("list the packages")? {
-        let package = entry.context("list the packages")?.path();
-        run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root), "hint: install `dpkg`")?;
-    }
+    make(&root)?;
     std::fs::rename(&root, &folder).with_context(|| format!("move the packages to `{}`", folder.display()))?;
     Ok(folder)
 }

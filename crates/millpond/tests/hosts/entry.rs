@@ -135,3 +135,21 @@ async fn a_copy_of_a_machine_is_no_host() -> Result<()> {
     assert!(boot.as_str().is_some_and(|id| id.ends_with("-0002")), "the copy writes nothing: {boot}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_host_that_does_not_exist_is_exit_code_3() -> Result<()> {
+    let stage = Stage::new().await?;
+    for words in [
+        &["get", "node99"][..],
+        &["label", "node99", "purpose=gpu"],
+        &["release", "node99"],
+        &["quarantine", "node99", "--reason", "disk errors"],
+    ] {
+        let mut command = std::process::Command::new(MILLPOND);
+        let output = command.arg("host").args(words).arg("--kubeconfig").arg(stage.server.kubeconfig()).output()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {told}");
+        assert!(told.contains("node99"), "{words:?}: {told}");
+    }
+    Ok(())
+}

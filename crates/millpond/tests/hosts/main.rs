@@ -7,7 +7,9 @@
 
 mod crash;
 mod entry;
+mod kubeadm;
 mod life;
+mod machines;
 mod node;
 mod real;
 mod rights;

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::rights::{as_host, bounds};
 use crate::stage::{MILLPOND, byoh};
 
-fn printed(words: &[&str]) -> Result<String> {
+pub(crate) fn printed(words: &[&str]) -> Result<String> {
     let output = Command::new(MILLPOND).args(words).output().context("run millpond")?;
     if !output.status.success() {
         bail!("millpond {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
@@ -24,7 +24,7 @@ fn printed(words: &[&str]) -> Result<String> {
 }
 
 /// The controllers, as the service account of `install rbac`.
-fn controllers(cluster: &RealCluster) -> Result<Process> {
+pub(crate) fn controllers(cluster: &RealCluster) -> Result<Process> {
     let kubectl = cluster.kubectl()?;
     let token = kubectl.run(&["-n", "millpond-system", "create", "token", "millpond-controller", "--duration=2h"])?;
     let access = Access { token: Some(token.trim().to_owned()), ..cluster.access().clone() };

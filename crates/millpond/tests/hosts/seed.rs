@@ -84,6 +84,41 @@ async fn hosts(stage: &Stage) -> Result<Vec<Host>> {
     Ok(hosts)
 }
 
+/// The GPU pod without a toleration.
+const GPU_BY_SELECTOR: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: gpu-workload
+spec:
+  nodeSelector:
+    purpose: gpu  # Schedule on GPU nodes
+  containers:
+  - name: gpu-container
+    image: nvidia/cuda:11.0
+    resources:
+      limits:
+        nvidia.com/gpu: 1
+";
+
+/// Two pods, of which a host takes one: each asks for more than half of its processors.
+fn worker_pods() -> String {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let pod = |number: usize| {
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("web-{number}"), "labels": {"app": "web"}},
+            "spec": {
+                "nodeSelector": {"purpose": "worker"},
+                "containers": [{
+                    "name": "web", "image": "web:1",
+                    "resources": {"requests": {"cpu": format!("{}m", processors * 600)}},
+                }],
+            },
+        })
+    };
+    serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [pod(0), pod(1)]}).to_string()
+}
+
 /// Names of the Nodes of hosts with this purpose.
 fn nodes_of(purpose: &str) -> String {
     format!("kubectl get nodes -l purpose={purpose} -o jsonpath='{{.items[*].metadata.name}}'")
@@ -154,13 +189,25 @@ async fn real_kubectl_follows_the_walk_through_of_pools_over_own_hosts() -> Resu
         discovered.contains("default/worker-pool (min: 0, max: 5") && discovered.contains("gpu-pool (min: 0, max: 2")
     );
 
-    // Pods that wait bring hosts in: the GPU host, and no other.
-    shell.run("kubectl apply -f examples/byoh/gpu-workload.yaml")?;
-    shell.until("kubectl get pod gpu-workload -o jsonpath='{.spec.nodeName}'", "node11").await?;
-    assert_eq!(shell.run(&nodes_of("worker"))?, "");
-    shell.run("kubectl delete pod gpu-workload --force --grace-period=0 2>&1")?;
-    shell.until(&nodes_of("gpu"), "").await?;
-    stage.host_is("node11", "it is free again", |host| host["status"]["state"] == "Available").await?;
+    // Pods that wait bring hosts in: as many as they need, of the pool that suits, and no other.
+    shell.apply(&worker_pods())?;
+    shell.until(&nodes_of("worker"), "node10 node12").await?;
+    let nodes = r"kubectl get pods -l app=web -o jsonpath='{.items[*].spec.nodeName}' | tr ' ' '\n' | sort | xargs";
+    shell.until(nodes, "node10 node12").await?;
+    assert_eq!(shell.run(&nodes_of("gpu"))?, "");
+    shell.run("kubectl delete pods -l app=web --force --grace-period=0 2>&1")?;
+    shell.until(&nodes_of("worker"), "").await?;
+    for pod in [GPU_BY_SELECTOR, &std::fs::read_to_string(format!("{REPOSITORY}/examples/byoh/gpu-workload.yaml"))?] {
+        shell.apply(pod)?;
+        shell.until("kubectl get pod gpu-workload -o jsonpath='{.spec.nodeName}'", "node11").await?;
+        assert_eq!(shell.run(&nodes_of("worker"))?, "");
+        shell.run("kubectl delete pod gpu-workload --force --grace-period=0 2>&1")?;
+        shell.until(&nodes_of("gpu"), "").await?;
+        stage.host_is("node11", "it is free again", |host| host["status"]["state"] == "Available").await?;
+    }
+    for host in ["node10", "node12"] {
+        stage.host_is(host, "it is free again", |host| host["status"]["state"] == "Available").await?;
+    }
 
     // Nodes do not scale up: three machines, and two hosts with the label. What `explain` says to type helps.
     shell.run(

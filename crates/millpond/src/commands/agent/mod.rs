@@ -71,6 +71,9 @@ pub(crate) struct AgentFlags {
     /// kubelet and kubeadm are there already: installation scripts are not run
     #[arg(long)]
     skip_installation: bool,
+    /// Offer the GPUs of the host to kubelet, unless a vendor's device plugin is there
+    #[arg(long)]
+    device_plugin: bool,
     /// Name of the host, of its ByoHost and of its Node [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
@@ -148,6 +151,7 @@ impl AgentFlags {
             namespace: self.namespace.clone(),
             labels: self.label.iter().cloned().collect::<BTreeMap<_, _>>(),
             skip_installation: self.skip_installation,
+            device_plugin: self.device_plugin,
             root: self.root.clone(),
             state: self.state(),
             name,
@@ -185,6 +189,9 @@ impl AgentFlags {
         }
         if self.skip_installation {
             words.push("--skip-installation".to_owned());
+        }
+        if self.device_plugin {
+            words.push("--device-plugin".to_owned());
         }
         words
     }
@@ -300,7 +307,7 @@ mod tests {
     #[test]
     fn the_service_runs_with_the_same_flags() {
         let line = "--server https://a --token abcdef.0123456789abcdef --ca-hash HASH --namespace pool --name node10 \
-                    --label purpose=gpu --label a=b --skip-installation";
+                    --label purpose=gpu --label a=b --skip-installation --device-plugin";
         let flags = parse(line).unwrap().flags;
         let words = flags.words().join(" ");
         let again = parse(&words).unwrap().flags;

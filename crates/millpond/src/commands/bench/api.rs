@@ -272,10 +272,10 @@ async fn wire(args: &ApiArgs, kubeconfig: &Path, report: &mut Report) -> anyhow:
 }
 
 /// A directory that is removed again.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let path =
             std::env::temp_dir().join(format!("millpond-bench-{}-{:x}", std::process::id(), rand::random::<u32>()));
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -289,18 +289,26 @@ impl Drop for Scratch {
     }
 }
 
-/// `millpond up --bare` as a process of its own.
-struct ServerProcess {
+/// `millpond up` as a process of its own.
+pub(super) struct ServerProcess {
     child: Child,
 }
 
 impl ServerProcess {
+    /// `up --bare`.
     async fn start(directory: &Path) -> anyhow::Result<Self> {
+        Self::start_with(directory, &["--bare"]).await
+    }
+
+    /// `up` with these flags.
+    pub(super) async fn start_with(directory: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         let kubeconfig = directory.join("kubeconfig");
         let _ = std::fs::remove_file(&kubeconfig);
         let program = std::env::current_exe().context("cannot find this program")?;
         let child = Command::new(program)
-            .args(["up", "--bare", "--port", "0", "--data-dir"])
+            .arg("up")
+            .args(flags)
+            .args(["--port", "0", "--data-dir"])
             .arg(directory)
             .stdout(Stdio::null())
             .spawn()
@@ -318,13 +326,15 @@ impl ServerProcess {
 
     /// Memory of the process, in megabytes.
     fn memory_mb(&self) -> anyhow::Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib * 1024.0 / 1e6)
+        memory_mb(self.id())
     }
 
-    fn stop(mut self) -> anyhow::Result<()> {
+    /// Its process id.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn stop(mut self) -> anyhow::Result<()> {
         let status = Command::new("kill").arg(self.child.id().to_string()).status()?;
         if !status.success() {
             bail!("cannot stop the server");
@@ -332,6 +342,14 @@ impl ServerProcess {
         self.child.wait()?;
         Ok(())
     }
+}
+
+/// What a process holds in memory, in megabytes.
+pub(super) fn memory_mb(process: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024.0 / 1e6)
 }
 
 impl Drop for ServerProcess {

@@ -236,7 +236,7 @@ async fn secrets_are_not_logged() {
     let fixture = Fixture::new(ONE);
     fixture.script("dib", "#!/bin/sh\necho \"the token is $TOKEN\"\nexit 1\n");
     std::fs::write(fixture.path("secure.conf"), "diskimages: [{name: test, env-vars: {TOKEN: hunter2}}]\n").unwrap();
-    let clouds = Arc::new(TestClouds { images: fixture.images() });
+    let clouds = Arc::new(TestClouds { images: fixture.images(), credentials: fixture.path("clouds.yaml") });
     let source =
         Source::open(&fixture.path("nodepool.yaml"), Some(&fixture.path("secure.conf")), Path::new("/package"), clouds);
     let settings = Settings {
@@ -286,7 +286,7 @@ async fn several_builders_build_once() {
         let text = std::fs::read_to_string(fixture.path("nodepool.yaml")).unwrap();
         let text = text.replace(&fixture.images().display().to_string(), &other.display().to_string());
         std::fs::write(fixture.path("other.yaml"), text).unwrap();
-        let clouds = Arc::new(TestClouds { images: fixture.images() });
+        let clouds = Arc::new(TestClouds { images: fixture.images(), credentials: fixture.path("clouds.yaml") });
         let now = Arc::clone(&fixture.now);
         let settings = Settings {
             source: Source::open(&fixture.path("other.yaml"), None, Path::new("/package"), clouds).unwrap(),
@@ -305,4 +305,16 @@ async fn several_builders_build_once() {
     a.unwrap();
     b.unwrap();
     assert_eq!(fixture.builds(), [BuildState::Ready]);
+}
+
+#[tokio::test]
+async fn changed_credentials_make_the_clouds_anew() {
+    let fixture = Fixture::new(ONE);
+    let (builder, _) = fixture.builder();
+    let before = builder.source.current();
+    assert!(Arc::ptr_eq(&before, &builder.source.current()));
+    std::fs::write(fixture.path("clouds.yaml"), "clouds: {}\n").unwrap();
+    let after = builder.source.current();
+    assert!(!Arc::ptr_eq(&before.clouds["fake-one"], &after.clouds["fake-one"]));
+    assert!(Arc::ptr_eq(&after, &builder.source.current()));
 }

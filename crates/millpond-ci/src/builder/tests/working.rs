@@ -318,3 +318,31 @@ async fn changed_credentials_make_the_clouds_anew() {
     assert!(!Arc::ptr_eq(&before.clouds["fake-one"], &after.clouds["fake-one"]));
     assert!(Arc::ptr_eq(&after, &builder.source.current()));
 }
+
+#[tokio::test]
+async fn metrics_have_the_names_of_software_factory() {
+    let fixture = Fixture::new(ONE);
+    let (builder, _) = fixture.builder();
+    settle(&builder).await;
+    let text = builder.metrics();
+    for line in [
+        r#"nodepool_dib_image_build_status_rc{diskimage="test"} 0"#,
+        r#"nodepool_dib_image_build_status_duration{diskimage="test"} 0"#,
+        r#"nodepool_dib_image_build_status_last_build{diskimage="test"} 1000000"#,
+        r#"nodepool_dib_image_build_size{diskimage="test",ext="qcow2"} 14"#,
+        r#"nodepool_image_update_count{image="test",provider="fake-one"} 1"#,
+        "nodepool_image_build_requests 0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
+    // The code of a command that fails, and of one that leaves no image.
+    for (script, code) in [("#!/bin/sh\nexit 7\n", 7), ("#!/bin/sh\n", 1)] {
+        fixture.script("dib", script);
+        fixture.memory.session().write(Write::RequestBuild { image: "test".to_owned() }).await.unwrap();
+        fixture.pass(7200.0);
+        settle(&builder).await;
+        let line = format!("nodepool_dib_image_build_status_rc{{diskimage=\"test\"}} {code}\n");
+        assert!(builder.metrics().contains(&line), "{}", builder.metrics());
+    }
+    assert!(builder.metrics().contains("nodepool_image_build_requests 1\n"));
+}

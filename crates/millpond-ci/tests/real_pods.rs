@@ -81,6 +81,14 @@ fn client_of(connection: &Value) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
+/// What a token says of itself.
+fn claims(token: &str) -> Result<Value> {
+    use base64::Engine as _;
+    let payload = token.split('.').nth(1).context("a token has three parts")?;
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload).context("decode a token")?;
+    serde_json::from_slice(&bytes).context("read a token")
+}
+
 fn code<T: std::fmt::Debug>(outcome: kube::Result<T>) -> Option<u16> {
     match outcome {
         Err(kube::Error::Api(status)) => Some(status.code),
@@ -120,6 +128,10 @@ async fn real_openshiftpods_makes_a_pod_with_a_token_of_its_own() -> Result<()> 
 
     let connection: Value = serde_json::from_str(launched.connection_port.context("a connection")?.text())?;
     assert_eq!((&connection["user"], &connection["namespace"]), (&"zuul-worker".into(), &"ci-pods".into()));
+    let claims = claims(connection["token"].as_str().context("a token")?)?;
+    assert_eq!(claims["kubernetes.io"]["pod"]["name"], "my-pod-0000000001", "the token is bound to the pod");
+    let lasts_s = claims["exp"].as_i64().context("an end")? - claims["iat"].as_i64().context("a beginning")?;
+    assert!((1..=24 * 3600).contains(&lasts_s), "{lasts_s}");
     let own = client_of(&connection)?;
     let own_pods = Api::<Pod>::namespaced(own.clone(), "ci-pods");
     assert_eq!(own_pods.get("my-pod-0000000001").await?.metadata.uid, pod.metadata.uid);

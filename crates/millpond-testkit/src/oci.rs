@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result, bail};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use crate::real::debian;
+
 /// The user and the group of an image with one program.
 const NONROOT: u32 = 65532;
 /// Certificates of public authorities, as Debian keeps them and as most programs look for them.
@@ -20,6 +22,19 @@ const ACCOUNTS: [(&str, &str); 3] = [
     ("/etc/passwd", "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"),
     ("/etc/group", "root:x:0:\nnonroot:x:65532:\n"),
     ("/etc/nsswitch.conf", "hosts: files dns\n"),
+];
+
+/// The user and group of launchers and builders, as their deployment has them, and its home: the volume of the builder.
+const NODEPOOL: u32 = 10001;
+const NODEPOOL_HOME: &str = "/var/lib/nodepool";
+/// What the builder and the people in its container use of OpenSSH.
+const SSH_PROGRAMS: [&str; 3] = ["ssh", "ssh-keygen", "ssh-keyscan"];
+/// Other names of the program.
+const OTHER_NAMES: [&str; 2] = ["nodepool", "sf-operator"];
+/// What people use in a shell to look around.
+const SHELL_COMMANDS: [&str; 20] = [
+    "cat", "cp", "date", "df", "du", "env", "find", "grep", "head", "hostname", "id", "less", "ls", "mkdir", "ps",
+    "rm", "sh", "sleep", "tail", "vi",
 ];
 
 /// An image.
@@ -56,7 +71,7 @@ impl Image {
             files.push((CERTIFICATES.to_owned(), CERTIFICATES.into()));
         }
         for (path, text) in ACCOUNTS {
-            let file = folder.join(path.replace('/', "-"));
+            let file = account_file(folder, path);
             write(&file, text.as_bytes())?;
             files.push((path.to_owned(), file));
         }
@@ -68,6 +83,35 @@ impl Image {
             entrypoint: vec![file_name.to_owned()],
             ..Self::default()
         })
+    }
+
+    /// The same image with a shell and an SSH client, an account for the user of launchers and builders, and the program
+    /// under the names of those that people look for in such a container.
+    pub fn of_nodepool(name: &str, program: &Path, folder: &Path) -> Result<Self> {
+        let mut image = Self::of_program(name, program, folder)?;
+        let program = image.entrypoint.first().context("the image has a program")?.clone();
+        for name in SSH_PROGRAMS {
+            let path = find(name).with_context(|| format!("find `{name}`\nhint: `apt-get install openssh-client`"))?;
+            image.files.extend(libraries(&path)?.into_iter().map(|path| (path.display().to_string(), path)));
+            image.files.push((format!("/usr/bin/{name}"), path));
+        }
+        image.files.push(("/usr/bin/busybox".into(), debian::busybox()?));
+        image.links.extend(SHELL_COMMANDS.map(|name| (format!("/usr/bin/{name}"), "busybox".into())));
+        image.links.extend(OTHER_NAMES.map(|name| (format!("/usr/bin/{name}"), program.clone())));
+        image.links.push(("/bin".into(), "usr/bin".into()));
+        image.folders.extend([NODEPOOL_HOME.into(), "/dev".into(), "/proc".into()]);
+        for (path, text, line) in [
+            (
+                ACCOUNTS[0].0,
+                ACCOUNTS[0].1,
+                format!("nodepool:x:{NODEPOOL}:{NODEPOOL}:nodepool:{NODEPOOL_HOME}:/bin/sh\n"),
+            ),
+            (ACCOUNTS[1].0, ACCOUNTS[1].1, format!("nodepool:x:{NODEPOOL}:\n")),
+        ] {
+            write(&account_file(folder, path), format!("{text}{line}").as_bytes())?;
+        }
+        image.user = format!("{NODEPOOL}:{NODEPOOL}");
+        Ok(image)
     }
 
     /// Writes the layout into a folder that is not there yet, and the folder into an archive.
@@ -82,7 +126,7 @@ impl Image {
         fs::create_dir_all(&blobs).with_context(|| format!("create `{}`", blobs.display()))?;
         let scratch = tempfile::tempdir_in(folder).context("make a folder for the layer")?;
         let (tree, layer) = (scratch.path().join("tree"), scratch.path().join("layer.tar"));
-        self.tree(&tree)?;
+        self.unpack(&tree)?;
         tar(&tree, &layer)?;
         let layer = blob(&blobs, &fs::read(&layer).context("read the layer")?)?;
         drop(scratch);
@@ -124,8 +168,8 @@ impl Image {
         })
     }
 
-    /// The files as they are in the image.
-    fn tree(&self, tree: &Path) -> Result<()> {
+    /// The files as they are in the image, below a folder.
+    pub fn unpack(&self, tree: &Path) -> Result<()> {
         let place = |path: &str| -> Result<PathBuf> {
             let path = tree.join(path.trim_start_matches('/'));
             if let Some(parent) = path.parent() {
@@ -152,6 +196,17 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// Where the text of an account's file is before it is in the image.
+fn account_file(folder: &Path, path: &str) -> PathBuf {
+    folder.join(path.replace('/', "-"))
+}
+
+/// A program of this machine.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// The libraries of a program, with the loader that its header names; empty for a static one.

@@ -21,11 +21,13 @@ use crate::model::{BuildState, ImageBuild};
 const TAIL_BYTES: u64 = 2048;
 /// The code of a shell for commands that are not there.
 const NOT_FOUND: i32 = 127;
+/// The code of a build whose command ended well and left no whole image.
+const NO_IMAGE: i32 = 1;
 
 /// Why a build failed.
 enum Failure {
-    /// For this reason.
-    Failed(String),
+    /// For this reason, with this exit code of its command.
+    Failed(String, i32),
     /// The builder was stopped: not the image's fault.
     Stopped,
 }
@@ -50,6 +52,7 @@ impl Builder {
         let requested = records.get(name).and_then(|records| records.request);
         self.announce(&loaded.images, &records).await?;
 
+        let began = self.now();
         let result = self.make(loaded, image, &id, stop).await;
         // A lost store comes back; then it is known whether the lock is still held.
         tokio::select! {
@@ -61,16 +64,24 @@ impl Builder {
         record.python_path = Some(settings.python_path.clone());
         record.shell_type = settings.shell_type.clone();
         let result = match result {
-            Ok(()) if !lock.is_held() => Err(Failure::Failed("the lock was lost while the image was built".to_owned())),
+            Ok(()) if !lock.is_held() => {
+                Err(Failure::Failed("the lock was lost while the image was built".to_owned(), NO_IMAGE))
+            }
             result => result,
         };
         let message = match result {
             Ok(()) => {
                 record.set_state(BuildState::Ready, self.now());
+                self.figures.built(name, 0, began, self.now());
+                for format in &image.formats {
+                    let size = files::path(&loaded.folders.images, name, &id, format).metadata();
+                    self.figures.sized(name, format, size.map_or(0, |file| file.len()));
+                }
                 tracing::info!(image = name, build = id, "built");
                 None
             }
-            Err(Failure::Failed(reason)) => {
+            Err(Failure::Failed(reason, code)) => {
+                self.figures.built(name, code, began, self.now());
                 record.set_state(BuildState::Failed, self.now());
                 record.formats.clear();
                 self.build_failed(name);
@@ -111,7 +122,7 @@ impl Builder {
     async fn make(&self, loaded: &Loaded, image: &Image, id: &str, stop: &CancellationToken) -> Result<(), Failure> {
         let settings = &image.settings;
         let name = &settings.name;
-        let failed = |problem: String| Failure::Failed(problem);
+        let failed = |problem: String| Failure::Failed(problem, NOT_FOUND);
         if let Err(error) = loaded.logs.prune(name) {
             return Err(failed(format!("prepare `{}`: {error}", loaded.logs.dir.display())));
         }
@@ -169,6 +180,8 @@ impl Builder {
             file.write_all(last.as_bytes()).await?;
             file.flush().await
         };
+        let code = if code == 0 { NO_IMAGE } else { code };
+        let failed = |problem: String| Failure::Failed(problem, code);
         written.await.map_err(|error| failed(format!("write `{}`: {error}", log.display())))?;
         result.map_err(failed)
     }

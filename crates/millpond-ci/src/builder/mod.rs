@@ -18,6 +18,7 @@ mod clean;
 pub mod cloud;
 pub mod command;
 pub mod decide;
+mod figures;
 pub mod files;
 pub mod logs;
 pub mod memory;

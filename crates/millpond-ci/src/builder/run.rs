@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::decide::{self, Failures};
+use super::figures::Figures;
 use super::files::{self, Identity};
 use super::logs::Logs;
 use super::process;
@@ -62,6 +63,7 @@ pub struct Builder {
     build_failures: Mutex<BTreeMap<String, Failures>>,
     /// Failed uploads by build and provider.
     upload_failures: Mutex<BTreeMap<(String, String), Failures>>,
+    pub(super) figures: Figures,
 }
 
 /// Why a builder does not start.
@@ -94,12 +96,18 @@ impl Builder {
             busy: Mutex::default(),
             build_failures: Mutex::default(),
             upload_failures: Mutex::default(),
+            figures: Figures::default(),
         }))
     }
 
     /// Build logs, as the configuration of now has them.
     pub fn logs(&self) -> Logs {
         self.source.current().logs.clone()
+    }
+
+    /// Metrics in Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        self.figures.text()
     }
 
     /// The builder's id.
@@ -178,6 +186,7 @@ impl Builder {
     pub async fn build_due(&self, loaded: &Loaded, stop: &CancellationToken) -> Result<Next, StoreError> {
         let records = self.store.read().await?;
         self.announce(&loaded.images, &records).await?;
+        self.figures.requested(records.values().filter(|image| image.request.is_some()).count());
         let mut next: Option<f64> = None;
         for (name, image) in &loaded.images.images {
             if stop.is_cancelled() {

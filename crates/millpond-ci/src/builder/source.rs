@@ -1,4 +1,5 @@
-//! The configuration of a running builder: read again when its files change, kept as it was while they are wrong.
+//! The configuration of a running builder: read again when its files or the credentials of clouds change, kept as it was
+//! while they are wrong.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,8 @@ impl Source {
 
     fn times(&self) -> Vec<Option<SystemTime>> {
         let time = |path: &PathBuf| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-        std::iter::once(&self.main).chain(&self.secure).map(time).collect()
+        let credentials = self.clouds.credentials();
+        std::iter::once(&self.main).chain(&self.secure).chain(&credentials).map(time).collect()
     }
 
     fn read(&self) -> Result<Loaded, SourceError> {

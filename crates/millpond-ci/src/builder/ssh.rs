@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
 /// The Secret with the key pair, as Software Factory's operator names it.
 pub const SECRET: &str = "nodepool-builder-ssh-key";
@@ -21,10 +23,19 @@ pub const PRIVATE: &str = "priv";
 pub const PUBLIC: &str = "pub";
 /// Accepted host keys.
 pub const KNOWN_HOSTS: &str = "known_hosts";
-/// Where a deployment mounts the Secret.
-pub const MOUNT: &str = "/var/lib/nodepool-ssh-key";
+/// Where a deployment mounts the Secret and the ConfigMap.
+pub const MOUNTS: [&str; 2] = ["/var/lib/nodepool-ssh-key", "/var/lib/nodepool-known-hosts"];
 /// How long a host may take to show its keys.
 const SCAN_TIMEOUT_S: u32 = 10;
+
+/// The type of generated keys, and the remark behind them.
+const KEY_TYPE: &str = "ssh-ed25519";
+const KEY_COMMENT: &str = "nodepool-builder";
+/// What a private key of OpenSSH begins with, the length of its lines, and of the blocks that its hidden part has.
+const KEY_TITLE: &str = "OPENSSH PRIVATE KEY";
+const KEY_MAGIC: &[u8] = b"openssh-key-v1\0";
+const KEY_LINE: usize = 70;
+const KEY_BLOCK: usize = 8;
 
 /// Errors with keys.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +61,9 @@ pub enum SshError {
         /// What it said.
         problem: String,
     },
+    /// The system gives no random numbers.
+    #[error("no key pair can be made: the system gives no random numbers")]
+    Generate,
     /// The text names no host.
     #[error("`{0}` is not a host name or address, with or without a port")]
     Host(String),
@@ -128,10 +142,15 @@ impl SshFolder {
         self.put(PRIVATE, &pair.private, 0o600)
     }
 
-    /// Takes over the key pair of a mounted Secret, if there is one, and tells `ssh` of people in this container to use it
-    /// and to write accepted host keys where builds look for them. `home` is the home folder there.
-    pub fn adopt(&self, mount: &Path, home: &Path) -> Result<bool, SshError> {
-        let Some(pair) = Self(mount.to_owned()).read()? else { return Ok(false) };
+    /// Takes over the key pair and the accepted host keys of a mounted Secret and ConfigMap, as far as they are there, and
+    /// tells `ssh` of people in this container to use that key and to write accepted host keys where builds look for them.
+    /// `home` is the home folder there. Gives whether there is a key pair.
+    pub fn adopt(&self, [key, known_hosts]: [&Path; 2], home: &Path) -> Result<bool, SshError> {
+        let accepted = Self(known_hosts.to_owned()).known_hosts()?;
+        if !accepted.is_empty() {
+            self.write_known_hosts(&merge(&accepted, &self.known_hosts()?))?;
+        }
+        let Some(pair) = Self(key.to_owned()).read()? else { return Ok(false) };
         self.write(&pair)?;
         let config = Self(home.join(".ssh"));
         if !config.file("config").exists() {
@@ -178,34 +197,48 @@ impl SshFolder {
     }
 }
 
-/// Makes a key pair with ssh-keygen.
+/// Makes a key pair. `ssh-keygen` is not needed: the controller of a deployment makes one, and its image has no programs.
 pub fn generate() -> Result<KeyPair, SshError> {
-    let folder = std::env::temp_dir().join(format!("millpond-key-{}", uuid::Uuid::new_v4().simple()));
-    DirBuilder::new().mode(0o700).create(&folder).map_err(failed("create", &folder))?;
-    let key = folder.join("key");
-    let mut command = Command::new("ssh-keygen");
-    command.args(["-q", "-t", "ed25519", "-N", "", "-C", "nodepool-builder", "-f"]).arg(&key).stdin(Stdio::null());
-    let pair = output(command, "ssh-keygen").and_then(|_| {
-        let private = fs::read_to_string(&key).map_err(failed("read", &key))?;
-        let public = key.with_extension("pub");
-        let public = fs::read_to_string(&public).map_err(failed("read", &public))?;
-        Ok(KeyPair { private, public })
-    });
-    let removed = fs::remove_dir_all(&folder).map_err(failed("delete", &folder));
-    pair.and_then(|pair| removed.map(|()| pair))
+    let failed = || SshError::Generate;
+    let seed: [u8; 32] = ring::rand::generate(&SystemRandom::new()).map_err(|_| failed())?.expose();
+    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| failed())?;
+    let check: [u8; 4] = ring::rand::generate(&SystemRandom::new()).map_err(|_| failed())?.expose();
+    Ok(openssh(&seed, pair.public_key().as_ref(), check))
 }
 
-fn output(mut command: Command, program: &'static str) -> Result<String, SshError> {
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(SshError::NoProgram(program)),
-        Err(error) => return Err(SshError::Program { program, problem: error.to_string() }),
+/// A key pair in OpenSSH's own format (its PROTOCOL.key), without a passphrase. `check` is any number; it tells a reader
+/// with a passphrase that it has the right one.
+fn openssh(seed: &[u8; 32], public: &[u8], check: [u8; 4]) -> KeyPair {
+    let text = |bytes: &[u8]| -> Vec<u8> {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        [&length.to_be_bytes(), bytes].concat()
     };
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    let shown = [text(KEY_TYPE.as_bytes()), text(public)].concat();
+    let both = [seed.as_slice(), public].concat();
+    let mut hidden =
+        [check.to_vec(), check.to_vec(), shown.clone(), text(&both), text(KEY_COMMENT.as_bytes())].concat();
+    hidden.extend((1..).take((KEY_BLOCK - hidden.len() % KEY_BLOCK) % KEY_BLOCK));
+    let count = 1_u32.to_be_bytes().to_vec();
+    let blob =
+        [KEY_MAGIC.to_vec(), text(b"none"), text(b"none"), text(b""), count, text(&shown), text(&hidden)].concat();
+    let encoded = STANDARD.encode(blob);
+    let lines: Vec<&str> =
+        encoded.as_bytes().chunks(KEY_LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    KeyPair {
+        private: format!("-----BEGIN {KEY_TITLE}-----\n{}\n-----END {KEY_TITLE}-----\n", lines.join("\n")),
+        public: format!("{KEY_TYPE} {} {KEY_COMMENT}\n", STANDARD.encode(shown)),
     }
-    let problem = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(SshError::Program { program, problem })
+}
+
+/// Accepted keys, and those of `local` for hosts that have none among them.
+pub fn merge(accepted: &str, local: &str) -> String {
+    let host = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+    let known: Vec<String> = accepted.lines().map(host).collect();
+    let mut text: String = accepted.lines().map(|line| format!("{line}\n")).collect();
+    for line in local.lines().filter(|line| !line.trim().is_empty() && !known.contains(&host(line))) {
+        text.push_str(&format!("{line}\n"));
+    }
+    text
 }
 
 /// A host and its port.
@@ -390,10 +423,28 @@ mod tests {
         assert_eq!((mode(ssh.0.clone()), mode(ssh.file(PRIVATE)), mode(ssh.file(PUBLIC))), (0o700, 0o600, 0o644));
         assert!(!format!("{pair:?}").contains("private"));
         let (adopter, home) = (SshFolder(folder.path().join("other")), folder.path().join("home"));
-        assert!(!adopter.adopt(Path::new("/no/such/mount"), &home).unwrap());
-        assert!(adopter.adopt(&ssh.0, &home).unwrap());
+        let nothing = Path::new("/no/such/mount");
+        assert!(!adopter.adopt([nothing, nothing], &home).unwrap());
+        // Accepted host keys come with or without the key pair, and those that `ssh` accepted here stay.
+        adopter.write_known_hosts("here ssh-ed25519 AAAA\nboth ssh-ed25519 AAAA\n").unwrap();
+        let mount = SshFolder(folder.path().join("known-hosts"));
+        mount.write_known_hosts("both ssh-ed25519 BBBB\n").unwrap();
+        assert!(!adopter.adopt([nothing, &mount.0], &home).unwrap());
+        assert_eq!(adopter.known_hosts().unwrap(), "both ssh-ed25519 BBBB\nhere ssh-ed25519 AAAA\n");
+        assert!(adopter.adopt([&ssh.0, &mount.0], &home).unwrap());
         assert_eq!(adopter.read().unwrap(), Some(pair));
         let config = fs::read_to_string(home.join(".ssh/config")).unwrap();
         assert!(config.contains(&format!("IdentityFile {}", adopter.file(PRIVATE).display())), "{config}");
+    }
+
+    #[test]
+    fn generated_keys_are_opensshs() {
+        let folder = tempfile::tempdir().unwrap();
+        let ssh = SshFolder(folder.path().to_owned());
+        let pair = ssh.ensure().unwrap();
+        assert_ne!(pair, generate().unwrap());
+        let printed = Command::new("ssh-keygen").arg("-y").arg("-f").arg(ssh.file(PRIVATE)).output().unwrap();
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        assert_eq!(String::from_utf8(printed.stdout).unwrap(), pair.public);
     }
 }

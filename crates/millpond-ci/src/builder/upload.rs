@@ -44,7 +44,7 @@ impl Builder {
         let (image, build_id) = (task.image.clone(), task.build.clone());
         let key = UploadKey { image, build: build_id, provider: task.provider.clone(), id };
 
-        let new = self.new_image(loaded, task, &key, provider);
+        let (new, began) = (self.new_image(loaded, task, &key, provider), self.now());
         tracing::info!(upload = %key, name = new.name, "uploading");
         let result = match cloud_upload(cloud, &new).await {
             Ok(external) => after_upload(provider, task, &new, &external).await.map(|()| external),
@@ -79,6 +79,7 @@ impl Builder {
         }
         self.store.write(Write::Upload { key: key.clone(), record, message }).await?;
         if succeeded {
+            self.figures.uploaded(&task.image, &task.provider, self.now() - began);
             tracing::info!(upload = %key, "uploaded");
         }
         Ok(succeeded)

@@ -1,5 +1,5 @@
 //! Build logs over HTTP, for reading only: `/nodepool/builds/` lists them, `/nodepool/builds/NAME.log` shows one,
-//! `?follow=true` goes on until its build ends. On loopback; what publishes them stands before it.
+//! `?follow=true` goes on until its build ends; `/metrics` has metrics. On loopback; what publishes them stands before it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use super::logs::Logs;
 
 /// Where logs are, as Software Factory publishes them.
 pub const PATH: &str = "/nodepool/builds/";
+/// Where metrics are.
+const METRICS: &str = "/metrics";
 /// Limit on concurrent connections; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 64;
 /// A client that has not sent its request by then is disconnected.
@@ -37,8 +39,17 @@ const SILENCE: Duration = Duration::from_hours(8);
 
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>>;
 
-/// Serves the logs that `logs` names at the time, until the token is cancelled.
-pub async fn serve(listener: TcpListener, logs: Arc<dyn Fn() -> Logs + Send + Sync>, stop: CancellationToken) {
+/// What is served, as it is at the time.
+#[derive(Clone)]
+pub struct Pages {
+    /// Build logs.
+    pub logs: Arc<dyn Fn() -> Logs + Send + Sync>,
+    /// Metrics as text.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+/// Serves these pages until the token is cancelled.
+pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let accepted = async {
@@ -53,20 +64,23 @@ pub async fn serve(listener: TcpListener, logs: Arc<dyn Fn() -> Logs + Send + Sy
             tokio::time::sleep(LOOK).await;
             continue;
         };
-        let (logs, stop) = (Arc::clone(&logs), stop.clone());
+        let (pages, stop) = (pages.clone(), stop.clone());
         tokio::spawn(async move {
             let _permit = permit;
             tokio::select! {
                 () = stop.cancelled_owned() => {}
-                () = exchange(stream, logs) => {}
+                () = exchange(stream, pages) => {}
             }
         });
     }
 }
 
-async fn exchange(stream: TcpStream, logs: Arc<dyn Fn() -> Logs + Send + Sync>) {
+async fn exchange(stream: TcpStream, pages: Pages) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answered = answer(&logs(), request.method(), request.uri());
+        let answered = match request.uri().path() {
+            METRICS => text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", &(pages.metrics)()),
+            _ => answer(&(pages.logs)(), request.method(), request.uri()),
+        };
         std::future::ready(Ok::<_, Infallible>(answered))
     });
     let mut server = hyper::server::conn::http1::Builder::new();

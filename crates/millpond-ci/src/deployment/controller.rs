@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment as LauncherDeployment, StatefulSet};
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use k8s_openapi::api::core::v1::{ConfigMap, PodSpec, Secret};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
 use kube::{Api, Client};
 use millpond_api::ci::SoftwareFactoryStatus;
 use millpond_api::condition::Conditions;
@@ -22,7 +23,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::manifests::{BUILDER, Deployment, LAUNCHER, manifests};
+use super::manifests::{BUILDER, Deployment, LAUNCHER, configuration, manifests};
+use crate::builder::ssh;
 use crate::objects::kinds::SoftwareFactory;
 
 const MANAGER: &str = "millpond-ci";
@@ -98,10 +100,17 @@ impl Reconcile for Controller {
             return Ok(None);
         }
         let generation = factory.metadata.generation.unwrap_or(1);
-        let missing = |name: &str| Key::new(&key.namespace, name);
-        let is_placed = factory.status.observed_generation == generation
-            && self.launchers.get(&missing(LAUNCHER)).is_some()
-            && self.builders.get(&missing(BUILDER)).is_some();
+        let named = |name: &str| Key::new(&key.namespace, name);
+        // A newer controller brings a newer image.
+        let runs = |pod: Option<&PodSpec>| {
+            let image = pod.and_then(|pod| pod.containers.first()?.image.as_ref());
+            image == Some(&self.image)
+        };
+        let launcher = self.launchers.get(&named(LAUNCHER));
+        let launcher = launcher.as_ref().and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
+        let builder = self.builders.get(&named(BUILDER));
+        let builder = builder.as_ref().and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
+        let is_placed = factory.status.observed_generation == generation && runs(launcher) && runs(builder);
         if !is_placed {
             self.apply(&factory, key).await?;
         }
@@ -124,11 +133,38 @@ impl Controller {
             extra_labels: factory.spec.extra_labels.clone(),
             builder: true,
         };
-        for mut object in manifests(&deployment) {
+        let owned = |mut object: Value| {
             object["metadata"]["ownerReferences"] = json!([controller_reference(factory)]);
-            self.apply_one(&object, key).await?;
+            object
+        };
+        self.ensure::<ConfigMap>(owned(configuration(&key.namespace, &[])), key).await?;
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &key.namespace);
+        let failed = |source| failed("get", "Secret", &Key::new(&key.namespace, ssh::SECRET), source);
+        if secrets.get_metadata_opt(ssh::SECRET).await.map_err(failed)?.is_none() {
+            self.ensure::<Secret>(owned(builder_key(key)?), key).await?;
+        }
+        for object in manifests(&deployment) {
+            self.apply_one(&owned(object), key).await?;
         }
         Ok(())
+    }
+
+    /// Creates an object that others change afterwards; one that is there is left as it is.
+    async fn ensure<K>(&self, object: Value, key: &Key) -> Result<()>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::Serialize
+            + serde::de::DeserializeOwned,
+    {
+        let name = Key::new(&key.namespace, object["metadata"]["name"].as_str().unwrap_or_default());
+        let object: K = serde_json::from_value(object).map_err(|error| malformed(key, error.to_string()))?;
+        let api = Api::<K>::namespaced(self.client.clone(), &key.namespace);
+        match api.create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            created => created.map(drop).map_err(|source| failed("create", &K::kind(&()), &name, source)),
+        }
     }
 
     async fn apply_one(&self, object: &Value, key: &Key) -> Result<()> {
@@ -140,12 +176,7 @@ impl Controller {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &resource);
         let params = PatchParams::apply(MANAGER).force();
         let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
-        applied.map(drop).map_err(|source| Error::Api {
-            verb: "apply",
-            kind,
-            key: Key::new(&key.namespace, &name),
-            source: Box::new(source),
-        })
+        applied.map(drop).map_err(|source| failed("apply", &kind, &Key::new(&key.namespace, &name), source))
     }
 
     fn status(&self, factory: &SoftwareFactory, key: &Key, generation: i64) -> SoftwareFactoryStatus {
@@ -166,6 +197,24 @@ impl Controller {
         };
         status
     }
+}
+
+fn failed(verb: &'static str, kind: &str, key: &Key, source: kube::Error) -> Error {
+    Error::Api { verb, kind: kind.to_owned(), key: key.clone(), source: Box::new(source) }
+}
+
+fn malformed(key: &Key, problem: String) -> Error {
+    Error::Malformed { kind: "SoftwareFactory", key: key.clone(), problem }
+}
+
+/// The Secret with the key pair by which the builder logs in to image-builders.
+fn builder_key(key: &Key) -> Result<Value> {
+    let pair = ssh::generate().map_err(|error| malformed(key, error.to_string()))?;
+    Ok(json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": ssh::SECRET, "namespace": key.namespace, "labels": {"app": "sf"}},
+        "stringData": {ssh::PUBLIC: pair.public, ssh::PRIVATE: pair.private},
+    }))
 }
 
 fn launcher_ready(deployment: &LauncherDeployment) -> bool {

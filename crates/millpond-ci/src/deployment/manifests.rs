@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use millpond_api::ci::{Limits, NodepoolSpec};
 use serde_json::{Map, Value, json};
 
+use crate::builder::ssh;
+
 /// The Deployment of launchers, its Service, and the value of their label `run`.
 pub const LAUNCHER: &str = "nodepool-launcher";
 /// The StatefulSet of the image builder, its volume, and the value of its label `run`.
@@ -20,13 +22,13 @@ const ZOOKEEPER_TLS: &str = "zookeeper-client-tls";
 /// The Secret with credentials of providers.
 const PROVIDERS: &str = "nodepool-providers-secrets";
 const PROVIDERS_FOLDER: &str = "/etc/nodepool-providers";
-/// The Secret with the key by which the builder logs in to other machines.
-const BUILDER_KEY: &str = "nodepool-builder-ssh-key";
 /// The Secret with the token of the web API.
 const WEB_TOKEN: &str = "nodepool-web-token";
 const WEB_TOKEN_FILE: &str = "/etc/nodepool-web/token";
-/// The user and group of the processes: not root.
+/// The user and group of the processes: not root. The image has an account for it, without which `ssh` refuses to run.
 const USER: u32 = 10001;
+/// Where the service of ZooKeeper is in a deployment of Software Factory.
+const ZOOKEEPER: (&str, u16) = ("zookeeper", 2281);
 /// Defaults of the original.
 const DEFAULT_MEMORY: &str = "2Gi";
 const DEFAULT_CPU: &str = "500m";
@@ -61,6 +63,26 @@ pub fn manifests(deployment: &Deployment) -> Vec<Value> {
         objects.push(ingress(deployment, fqdn));
     }
     objects
+}
+
+/// The ConfigMap with what a deployment itself needs of nodepool.yaml. What the config repository has comes behind it, so
+/// one that is there already is left as it is. Without servers, ZooKeeper is where Software Factory has it.
+pub fn configuration(namespace: &str, servers: &[(String, u16)]) -> Value {
+    use std::fmt::Write as _;
+    let usual = [(ZOOKEEPER.0.to_owned(), ZOOKEEPER.1)];
+    let servers = if servers.is_empty() { &usual } else { servers };
+    let mut text = format!("webapp:\n  port: {LAUNCHER_PORT}\n  listen_address: 0.0.0.0\nzookeeper-servers:\n");
+    for (host, port) in servers {
+        // A text of JSON is one of YAML, whatever is in it.
+        let _ = writeln!(text, "  - host: {}\n    port: {port}", Value::from(host.as_str()));
+    }
+    text += "zookeeper-tls:\n  ca: /tls/client/ca.crt\n  cert: /tls/client/tls.crt\n  key: /tls/client/tls.key\n";
+    text += "images-dir: /var/lib/nodepool/dib\nbuild-log-dir: /var/lib/nodepool/builds/logs\n";
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": CONFIG, "namespace": namespace, "labels": {"app": "sf"}},
+        "data": {"nodepool.yaml": text, "nodepool-builder.yaml": text},
+    })
 }
 
 fn metadata(deployment: &Deployment, name: &str) -> Value {
@@ -123,9 +145,12 @@ fn builder(deployment: &Deployment) -> Value {
     container["command"] = json!(["millpond", "ci", "builder", "-c", "/etc/nodepool/nodepool-builder.yaml"]);
     container["env"] = env(spec.log_level.as_deref());
     push(&mut container["volumeMounts"], mount(BUILDER, "/var/lib/nodepool"));
-    push(&mut container["volumeMounts"], mount("ssh-key", "/var/lib/nodepool-ssh-key"));
+    for (volume, path) in ["ssh-key", "known-hosts"].into_iter().zip(ssh::MOUNTS) {
+        push(&mut container["volumeMounts"], mount(volume, path));
+    }
     let mut volumes = volumes();
-    push(&mut volumes, secret("ssh-key", BUILDER_KEY));
+    push(&mut volumes, secret("ssh-key", ssh::SECRET));
+    push(&mut volumes, json!({"name": "known-hosts", "configMap": {"name": ssh::CONFIG_MAP, "optional": true}}));
     let mut claim = json!({
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": spec.storage.size.as_deref().unwrap_or(DEFAULT_STORAGE)}},
@@ -284,6 +309,20 @@ mod tests {
         assert_eq!(template["spec"]["containers"][0]["name"], "launcher");
         assert_eq!(objects[4]["spec"]["template"]["spec"]["containers"][0]["name"], "nodepool-builder");
         assert_eq!(objects[5]["spec"]["rules"][0]["http"]["paths"][0]["path"], "/nodepool/api");
+    }
+
+    #[test]
+    fn the_builder_has_its_key_and_accepted_host_keys_as_folders() {
+        let objects = manifests(&deployment());
+        let pod = &objects[4]["spec"]["template"]["spec"];
+        let mounted = |path: &str| {
+            let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+            let name = &mounts.iter().find(|it| it["mountPath"] == path).unwrap()["name"];
+            pod["volumes"].as_array().unwrap().iter().find(|it| it["name"] == *name).unwrap().clone()
+        };
+        assert_eq!(mounted(ssh::MOUNTS[0])["secret"]["secretName"], "nodepool-builder-ssh-key");
+        let accepted = mounted(ssh::MOUNTS[1]);
+        assert_eq!(accepted["configMap"], json!({"name": "nodepool-builder-known-hosts", "optional": true}));
     }
 
     #[test]

@@ -5,4 +5,4 @@ mod controller;
 mod manifests;
 
 pub use controller::start;
-pub use manifests::{CONFIG, Deployment, LAUNCHER, LAUNCHER_PORT, manifests};
+pub use manifests::{CONFIG, Deployment, LAUNCHER, LAUNCHER_PORT, configuration, manifests};

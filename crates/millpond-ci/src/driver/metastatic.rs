@@ -319,3 +319,134 @@ impl Driver for Metastatic {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::config::{self, File};
+    use crate::engine::Lock;
+    use crate::launcher::{Key, PoolSpec, Stored};
+
+    const CONFIG: &str = "
+providers:
+  - name: slots
+    driver: metastatic
+    pools:
+      - name: main
+        labels:
+          - {name: slot, backing-label: large, max-parallel-jobs: 2, grace-time: 10, min-retention-time: 50, max-age: 1000}
+";
+
+    /// Records that do not change, and what was written.
+    #[derive(Default)]
+    struct Fixed {
+        records: Records,
+        written: Mutex<Vec<(String, NodeState)>>,
+        disowned: Mutex<Vec<String>>,
+    }
+
+    impl Backend for Fixed {
+        fn records(&self) -> Records {
+            self.records.clone()
+        }
+        fn changes(&self) -> watch::Receiver<u64> {
+            watch::Sender::new(0).subscribe()
+        }
+        fn announce(&self, _: Vec<PoolSpec>) {}
+        fn lock<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<bool, BackendError>> {
+            Box::pin(std::future::ready(Ok(true)))
+        }
+        fn unlock<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<(), BackendError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+        fn commit(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<Vec<String>, BackendError>> {
+            for write in writes {
+                if let Write::Node { id, record, .. } = write {
+                    self.written.lock().push((id, record.state));
+                }
+            }
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+        fn disown<'a>(&'a self, node: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), BackendError>> {
+            self.disowned.lock().push(node.to_owned());
+            Box::pin(std::future::ready(Ok(())))
+        }
+        fn is_connected(&self) -> bool {
+            true
+        }
+    }
+
+    fn provider() -> Provider {
+        let read = config::read(File { name: "nodepool.yaml", text: CONFIG }, None, &|_| None);
+        read.valid().unwrap().providers.remove(0)
+    }
+
+    fn driver(fixed: &Arc<Fixed>) -> Metastatic {
+        Metastatic::new(&provider(), Arc::clone(fixed) as Arc<dyn Backend>)
+    }
+
+    fn label() -> MetastaticLabel {
+        let LabelDetails::Metastatic(label) = &provider().pools[0].labels["slot"].details else { panic!("slots") };
+        label.clone()
+    }
+
+    /// A backing node that was launched so many seconds ago.
+    fn backing(records: &mut Records, id: &str, owner: &str, age_s: f64) {
+        let mut node = Node::new(NodeState::InUse, 0.0);
+        let (owner, label) = (format!("NodePool:metastatic:{owner}"), "slot".to_owned());
+        let owned = Owned { owner, label, slots: 2, failed: false, launched: unix_now() - age_s };
+        node.user_data = Some(Json::of(&Json::of(&owned).text()));
+        records.nodes.insert(id.to_owned(), Stored { record: node.into(), revision: 1, lock: Lock::Other });
+        records.is_complete = true;
+    }
+
+    fn taken(records: &mut Records, id: &str, backing: &str, slot: u32) {
+        let mut node = Node::new(NodeState::Ready, 0.0);
+        node.provider = Some("slots".to_owned());
+        let data = Backed { backing_node: Some(backing.to_owned()), slot: Some(slot), node: id.to_owned() };
+        node.driver_data = Some(Json::of(&data));
+        records.nodes.insert(id.to_owned(), Stored { record: node.into(), revision: 1, lock: Lock::Free });
+    }
+
+    #[test]
+    fn slots_are_those_of_young_nodes_of_this_provider() {
+        let driver = driver(&Arc::default());
+        let free =
+            |records: &Records| driver.slot("0000000009", &label(), records).map(|slot| (slot.backing, slot.index));
+        let mut records = Records::default();
+        backing(&mut records, "0000000001", "others", 0.0);
+        backing(&mut records, "0000000002", "slots", 2000.0);
+        assert_eq!(free(&records), None, "of another provider, or too old");
+        backing(&mut records, "0000000003", "slots", 100.0);
+        assert_eq!(free(&records), Some(("0000000003".to_owned(), 0)));
+        taken(&mut records, "0000000004", "0000000003", 0);
+        assert_eq!(free(&records), Some(("0000000003".to_owned(), 1)));
+        taken(&mut records, "0000000005", "0000000003", 1);
+        assert_eq!(free(&records), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn empty_nodes_go_after_the_grace_time_and_old_ones_at_once() {
+        let mut records = Records::default();
+        backing(&mut records, "0000000001", "slots", 100.0);
+        backing(&mut records, "0000000002", "slots", 20.0);
+        backing(&mut records, "0000000003", "slots", 2000.0);
+        backing(&mut records, "0000000004", "others", 100.0);
+        backing(&mut records, "0000000005", "slots", 100.0);
+        taken(&mut records, "0000000006", "0000000005", 1);
+        let fixed = Arc::new(Fixed { records, ..Fixed::default() });
+        let driver = driver(&fixed);
+        driver.list().await.unwrap();
+        // Too old for new slots, and empty.
+        let written = || std::mem::take(&mut *fixed.written.lock());
+        assert_eq!(written(), [("0000000003".to_owned(), NodeState::Used)]);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        driver.list().await.unwrap();
+        // The second one is kept for `min-retention-time`, the fifth one is in use.
+        let ids: Vec<String> = written().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["0000000001", "0000000003"]);
+        assert_eq!(*fixed.disowned.lock(), ["0000000003", "0000000001", "0000000003"]);
+    }
+}

@@ -117,8 +117,16 @@ impl Round<'_> {
             }
         }
         let job = self.job(keys, overlay);
-        self.spawn(job.assign(request, stored, place, parts));
+        let guard = self.tenant_guard(&stored.record);
+        self.spawn(job.assign(request, stored, place, parts, guard));
         Some(())
+    }
+
+    /// What ties a write to what other launchers had given to the request's tenant when it was decided.
+    fn tenant_guard(&self, request: &NodeRequest) -> Option<Write> {
+        let tenant = request.tenant_name.as_ref()?;
+        let is_limited = self.current.config.tenant_limits.contains_key(tenant);
+        is_limited.then(|| Write::Tenants { seen: Arc::clone(&self.records.tenants_seen) })
     }
 
     /// The record of a node that is to be launched.
@@ -383,7 +391,14 @@ impl Job {
         self.commit_or_unlock(nodes, &locks).await.is_some()
     }
 
-    async fn assign(self, id: String, stored: Stored<NodeRequest>, place: LaunchTarget, parts: Vec<Part>) {
+    async fn assign(
+        self,
+        id: String,
+        stored: Stored<NodeRequest>,
+        place: LaunchTarget,
+        parts: Vec<Part>,
+        guard: Option<Write>,
+    ) {
         let mut locks = vec![Key::Request(id.clone())];
         locks.extend(parts.iter().filter_map(|part| match part {
             Part::Ready { id, .. } => Some(Key::Node(id.clone())),
@@ -397,9 +412,9 @@ impl Job {
             return self.drop_dead(dead, &parts, &locks).await;
         }
         if parts.iter().any(|part| matches!(part, Part::New { .. })) {
-            return self.assign_launches(id, stored, place, parts, locks).await;
+            return self.assign_launches(id, stored, place, (parts, guard), locks).await;
         }
-        let (mut nodes, mut ids) = (Vec::new(), Vec::new());
+        let (mut nodes, mut ids): (Vec<Write>, Vec<String>) = (guard.into_iter().collect(), Vec::new());
         for part in parts {
             if let Part::Ready { id, revision, record, .. } = part {
                 nodes.push(written(&id, revision, *record));
@@ -440,16 +455,18 @@ impl Job {
         id: String,
         stored: Stored<NodeRequest>,
         place: LaunchTarget,
-        parts: Vec<Part>,
+        (parts, guard): (Vec<Part>, Option<Write>),
         mut locks: Vec<Key>,
     ) {
         let new = parts.iter().filter_map(|part| match part {
             Part::New { record } => Some(Node::clone(record)),
             Part::Ready { .. } => None,
         });
-        let Some(new_ids) = self.create(new.collect(), &locks).await else { return };
+        let Some(new_ids) = self.create(new.collect(), &locks, guard.as_ref()).await else { return };
         locks.extend(new_ids.iter().cloned().map(Key::Node));
         let (mut writes, mut ids, mut launches) = (Vec::new(), Vec::new(), Vec::new());
+        // The new nodes are the tenant's already, the ready ones become it now.
+        writes.extend(guard.filter(|_| parts.iter().any(|part| matches!(part, Part::Ready { .. }))));
         let mut new_ids = new_ids.into_iter();
         for part in parts {
             let (id, revision, record) = match part {
@@ -487,11 +504,12 @@ impl Job {
     }
 
     /// Creates records of nodes and locks them; gives their ids.
-    async fn create(&self, records: Vec<Node>, locks: &[Key]) -> Option<Vec<String>> {
+    async fn create(&self, records: Vec<Node>, locks: &[Key], guard: Option<&Write>) -> Option<Vec<String>> {
         let mut ids = Vec::new();
         for some in records.chunks(LIMIT_NODES_WRITTEN) {
             self.work.creates();
             let writes = some.iter().map(|record| Write::Create { record: record.clone() });
+            let writes = guard.cloned().into_iter().chain(writes);
             ids.extend(self.commit_or_unlock(writes.collect(), locks).await?);
         }
         self.work.created(&ids);
@@ -504,7 +522,7 @@ impl Job {
     }
 
     async fn keep_ready(self, place: LaunchTarget, mut record: Node) {
-        let Some(id) = self.create(vec![record.clone()], &[]).await.and_then(|ids| ids.into_iter().next()) else {
+        let Some(id) = self.create(vec![record.clone()], &[], None).await.and_then(|ids| ids.into_iter().next()) else {
             return;
         };
         record.set_state(NodeState::Building, now());

@@ -97,6 +97,8 @@ pub struct Records {
     pub ours: BTreeMap<PoolId, String>,
     /// Pools of other launchers.
     pub foreign: Vec<ForeignPool>,
+    /// How much of what other launchers have given to tenants is in these records. What it means is the store's business.
+    pub tenants_seen: Arc<BTreeMap<String, i32>>,
     /// Whether the store was read in full since the connection was made; until then nothing is decided.
     pub is_complete: bool,
 }
@@ -163,6 +165,11 @@ pub enum Write {
         record: Node,
         /// Whether the lock on it is given back with the same write.
         unlock: bool,
+    },
+    /// Changes nothing itself; the commit is refused if other launchers may have given a tenant anything since.
+    Tenants {
+        /// [`Records::tenants_seen`] of the decision.
+        seen: Arc<BTreeMap<String, i32>>,
     },
     /// Removes a node's record, and its lock.
     Remove {

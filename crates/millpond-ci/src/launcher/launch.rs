@@ -7,11 +7,13 @@ use tokio::time::Instant;
 
 use super::act::{Job, LaunchTarget, delete_instance, instance};
 use super::backend::{Key, Write};
-use super::run::{Context, Current, now};
+use super::run::{Context, Current, EndedLaunch, now};
 use crate::config::{LabelDetails, Provider};
 use crate::driver::{Driver, DriverError, Launch, LaunchImage, Launched};
 use crate::model::{Node, NodeRequest, NodeState};
 
+/// Who asks for nodes that are kept ready, in Nodepool's metrics.
+const MIN_READY: &str = "NodePool:min-ready";
 /// Between two attempts; doubles.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts: `launch-retries` may be very large.
@@ -57,8 +59,13 @@ impl Job {
             image: self.image(&place, &details.details),
         };
         let result = self.attempt(&*driver, &launch, &record, &place.provider).await;
-        let word = result.as_ref().map_or_else(DriverError::kind, |_| "ready");
-        let counted = (provider.clone(), word.to_owned());
+        let requestor = launch.request.as_ref().map(|(_, request)| request.requestor.clone().unwrap_or_default());
+        let counted = EndedLaunch {
+            provider: provider.clone(),
+            az: result.as_ref().ok().and_then(|launched| launched.az.clone()).unwrap_or_default(),
+            requestor: requestor.unwrap_or_else(|| MIN_READY.to_owned()),
+            error: result.as_ref().err().map(DriverError::kind),
+        };
         *self.context.counters.lock().launches.entry(counted).or_default() += 1;
         match result {
             Ok(launched) => {

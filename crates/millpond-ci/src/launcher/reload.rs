@@ -86,3 +86,47 @@ impl Files {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than the file is not looked at.
+    const NOTICED: Duration = INTERVAL.saturating_mul(3);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_file_changes_nothing_and_the_next_right_one_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (main, secure) = (folder.path().join("nodepool.yaml"), folder.path().join("secure.conf"));
+        std::fs::write(&main, "labels: [{name: first}]\nzookeeper-servers: [{host: one}]\n").unwrap();
+        std::fs::write(&secure, "{}\n").unwrap();
+        let files = Files { main: main.clone(), secure: Some(secure.clone()) };
+        let (config, errors) = files.read();
+        assert_eq!(errors, [""; 0]);
+        let sender = watch::Sender::new(Arc::new(config.unwrap()));
+        let (mut seen, ends) = (sender.subscribe(), CancellationToken::new());
+        let follows = tokio::spawn(files.clone().follow(sender, ends.clone()));
+
+        for broken in ["labels: [{nam: second}]\n", "labels: [", ""] {
+            match broken {
+                "" => std::fs::remove_file(&main).unwrap(),
+                text => std::fs::write(&main, text).unwrap(),
+            }
+            assert!(!files.read().1.is_empty(), "its mistakes are told");
+            tokio::time::sleep(NOTICED).await;
+            assert!(!seen.has_changed().unwrap(), "{broken:?}");
+        }
+        std::fs::write(&main, "labels: [{name: second}]\nzookeeper-servers: [{host: one}]\n").unwrap();
+        seen.changed().await.unwrap();
+        assert!(seen.borrow_and_update().labels.contains_key("second"));
+        // What is written again and says the same is no change; secrets are one.
+        std::fs::write(&main, "labels: [{name: second}]\nzookeeper-servers: [{host: one}]\n# same\n").unwrap();
+        tokio::time::sleep(NOTICED).await;
+        assert!(!seen.has_changed().unwrap());
+        std::fs::write(&secure, "zookeeper-servers: [{host: other}]\n").unwrap();
+        seen.changed().await.unwrap();
+        assert_eq!(seen.borrow().zookeeper.servers[0].host, "other");
+        ends.cancel();
+        follows.await.unwrap();
+    }
+}

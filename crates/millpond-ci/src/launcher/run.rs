@@ -89,12 +89,23 @@ pub(super) struct Current {
 /// Counters since the start.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Counters {
-    /// Launches by provider and result: `ready` or the kind of error.
-    pub(super) launches: BTreeMap<(String, String), u64>,
+    /// Launches that have ended.
+    pub(super) launches: BTreeMap<EndedLaunch, u64>,
     /// Requests by how they ended.
     pub(super) requests: BTreeMap<&'static str, u64>,
     /// Leaked instances that were deleted, by provider.
     pub(super) leaked: BTreeMap<String, u64>,
+}
+
+/// A launch as it is counted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EndedLaunch {
+    pub(super) provider: String,
+    /// Where it is known.
+    pub(super) az: String,
+    pub(super) requestor: String,
+    /// The kind of error; none if the node is ready.
+    pub(super) error: Option<&'static str>,
 }
 
 /// Access to a running launcher.
@@ -122,18 +133,39 @@ impl Handle {
         let mut family = |name: &str, help: &str, samples: Vec<(String, u64)>| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
             for (labels, value) in samples {
-                let _ = writeln!(out, "{name}{{{labels}}} {value}");
+                let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+                let _ = writeln!(out, "{name}{labels} {value}");
             }
         };
-        let launches = counters.launches.iter();
-        let launches = launches.map(|((provider, result), count)| {
-            (format!("provider={},result={}", quoted(provider), quoted(result)), *count)
-        });
-        family("nodepool_launches_total", "Launches by their result", launches.collect());
+        let groupings: [(&str, fn(&EndedLaunch) -> String); 3] = [
+            ("nodepool_launch", |_| String::new()),
+            ("nodepool_launch_provider", |it| format!("az={},provider={}", quoted(&it.az), quoted(&it.provider))),
+            ("nodepool_launch_requestor", |it| format!("requestor={}", quoted(&it.requestor))),
+        ];
+        for (name, labels) in groupings {
+            let (mut ready, mut failed) = (BTreeMap::new(), BTreeMap::new());
+            for (launch, count) in &counters.launches {
+                let labels = labels(launch);
+                let of = match launch.error {
+                    None => ready.entry(labels).or_insert(0),
+                    Some(error) => {
+                        let separator = if labels.is_empty() { "" } else { "," };
+                        failed.entry(format!("{labels}{separator}error={}", quoted(error))).or_insert(0)
+                    }
+                };
+                *of += *count;
+            }
+            family(&format!("{name}_ready"), "Launches of nodes that became ready", ready.into_iter().collect());
+            family(
+                &format!("{name}_error"),
+                "Launches that failed, by the kind of error",
+                failed.into_iter().collect(),
+            );
+        }
         let requests = counters.requests.iter().map(|(state, count)| (format!("state={}", quoted(state)), *count));
         family("nodepool_requests_total", "Requests by how they ended", requests.collect());
         let leaked = counters.leaked.iter().map(|(provider, count)| (format!("provider={}", quoted(provider)), *count));
-        family("nodepool_provider_leaked_instances_total", "Leaked instances that were deleted", leaked.collect());
+        family("nodepool_provider_leaked_instances", "Leaked instances that were deleted", leaked.collect());
         out
     }
 }

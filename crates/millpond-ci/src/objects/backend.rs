@@ -146,7 +146,8 @@ impl ObjectBackend {
                 Write::Node { id, revision, .. } | Write::Remove { id, revision } => {
                     (id, *revision, state.node(id).map(|it| it.2))
                 }
-                Write::Create { .. } => continue,
+                // One launcher at a time works on objects.
+                Write::Create { .. } | Write::Tenants { .. } => continue,
             };
             if found != Some(named) {
                 return Err(BackendError::Conflict(id.clone()));
@@ -157,8 +158,9 @@ impl ObjectBackend {
 
     async fn write_all(&self, writes: Vec<Write>) -> Result<Vec<String>, BackendError> {
         self.compare(&writes)?;
+        let writes = writes.into_iter().filter(|write| !matches!(write, Write::Tenants { .. }));
         let (requests, others): (Vec<Write>, Vec<Write>) =
-            writes.into_iter().partition(|write| matches!(write, Write::Request { .. }));
+            writes.partition(|write| matches!(write, Write::Request { .. }));
         let mut created = Vec::new();
         // Ids are given in the order of the writes.
         for write in &others {
@@ -171,7 +173,7 @@ impl ObjectBackend {
             Write::Create { record } => self.create_node(ids.next().unwrap_or_default(), record).boxed(),
             Write::Node { id, record, unlock, .. } => self.write_node(id, record, unlock).boxed(),
             Write::Remove { id, .. } => self.remove_node(id).boxed(),
-            Write::Request { .. } => unreachable!("requests are in the other half"),
+            Write::Request { .. } | Write::Tenants { .. } => unreachable!("these are not in this half"),
         });
         try_join_all(others.collect::<Vec<_>>()).await?;
         try_join_all(requests.into_iter().map(|write| self.write_request(write))).await?;

@@ -101,6 +101,11 @@ impl std::fmt::Debug for CloudSettings {
 impl CloudsFile {
     /// The file where OpenStack's own client looks for it; empty if there is none.
     pub fn find() -> Result<Self, CloudError> {
+        Self::usual_file().map_or_else(|| Ok(Self::default()), |path| Self::read(&path))
+    }
+
+    /// Where OpenStack's own client finds the file now, if it does.
+    pub fn usual_file() -> Option<PathBuf> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let named = std::env::var_os(VARIABLE).map(|path| sibling(PathBuf::from(path)));
         let usual = [
@@ -108,8 +113,7 @@ impl CloudsFile {
             home.map(|home| home.join(".config/openstack/clouds.yaml")),
             Some(PathBuf::from("/etc/openstack/clouds.yaml")),
         ];
-        let file = named.or_else(|| usual.into_iter().flatten().find(|path| path.is_file()));
-        file.map_or_else(|| Ok(Self::default()), |path| Self::read(&path))
+        named.or_else(|| usual.into_iter().flatten().find(|path| path.is_file()))
     }
 
     /// A file.

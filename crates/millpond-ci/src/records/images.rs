@@ -38,8 +38,8 @@ pub struct Build {
     pub id: String,
     /// The builder's host.
     pub builder: Option<String>,
-    /// Formats, joined by commas.
-    pub formats: Option<String>,
+    /// Its formats, sorted.
+    pub formats: Vec<String>,
     /// Its state.
     pub state: String,
     /// Since when, in seconds since 1970.

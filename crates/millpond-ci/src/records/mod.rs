@@ -1,6 +1,7 @@
 //! What an operator reads and changes: nodes, requests and images, wherever they are kept. The command line and the web
 //! API stand on [`Source`]; `view` draws what it gives.
 
+mod aliens;
 mod images;
 mod objects;
 mod of_store;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 
+pub use aliens::list_aliens;
 pub use images::{Build, BuildRequest, Image, Images, Upload};
 pub use objects::{Labels, ObjectSource};
 pub use zookeeper::ZooKeeperSource;

@@ -13,7 +13,7 @@ pub(super) async fn images(store: &dyn ImageStore) -> Result<Images> {
         let builds = records.builds.iter().map(|(id, build)| Build {
             id: id.clone(),
             builder: build.record.builder.clone(),
-            formats: (!build.record.formats.is_empty()).then(|| build.record.formats.join(",")),
+            formats: build.record.formats.clone(),
             state: build.record.state.name().to_owned(),
             state_time: build.record.state_time,
             uploads: build

@@ -163,10 +163,13 @@ impl ZooKeeperSource {
                 uploads.push(upload(id, &provider, &serde_json::from_slice(&data).unwrap_or_default()));
             }
         }
+        let mut formats: Vec<String> =
+            text(&record, "formats").iter().flat_map(|all| all.split(',')).map(ToOwned::to_owned).collect();
+        formats.sort();
         let build = Build {
             id,
             builder: text(&record, "builder"),
-            formats: text(&record, "formats"),
+            formats,
             state: text(&record, "state").unwrap_or_default(),
             state_time: record["state_time"].as_f64().unwrap_or_default(),
             uploads,

@@ -129,8 +129,8 @@ pub struct BuildEntry {
     pub id: String,
     /// The builder's host.
     pub builder: Option<String>,
-    /// Formats, joined by commas.
-    pub formats: Option<String>,
+    /// Its formats.
+    pub formats: Vec<String>,
     /// Its state.
     pub state: String,
     /// Since when.
@@ -146,7 +146,7 @@ pub fn dib_image_list(builds: &[BuildEntry]) -> Listing {
             Cell::Text(format!("{}-{}", build.image, build.id)),
             Cell::Text(build.image.clone()),
             Cell::text(build.builder.as_deref()),
-            Cell::text(build.formats.as_deref()),
+            Cell::List(build.formats.clone()),
             Cell::Text(if build.paused { "paused".to_owned() } else { build.state.clone() }),
             Cell::Since(build.state_time as i64),
         ]

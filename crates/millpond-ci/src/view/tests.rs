@@ -101,7 +101,7 @@ fn images() {
         image: "fedora".to_owned(),
         id: "abc".to_owned(),
         builder: Some("nb01".to_owned()),
-        formats: Some("qcow2,raw".to_owned()),
+        formats: vec!["qcow2".to_owned(), "raw".to_owned()],
         state: "ready".to_owned(),
         state_time: NOW - 3600.0,
         paused: true,
@@ -112,6 +112,9 @@ fn images() {
 +------------+--------+---------+-----------+--------+-------------+
 | fedora-abc | fedora | nb01    | qcow2,raw | paused | 00:01:00:00 |
 +------------+--------+---------+-----------+--------+-------------+
+"#);
+    insta::assert_snapshot!(dib_image_list(std::slice::from_ref(&build)).json(), @r#"
+[{"id":"fedora-abc","image":"fedora","builder":"nb01","formats":["qcow2","raw"],"state":"paused","age":996400}]
 "#);
     let status = [
         ImageStatusEntry { image: "fedora".to_owned(), paused: false, build_request: Some((NOW - 5.0, false)) },

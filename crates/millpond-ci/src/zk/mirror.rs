@@ -32,6 +32,10 @@ pub(super) struct Mirror {
     pub(super) our_ids: BTreeMap<PoolId, String>,
     /// Pools of this process that are announced.
     pub(super) ours: BTreeMap<PoolId, String>,
+    /// Versions of the counters of what tenants were given, by path.
+    turns: BTreeMap<String, i32>,
+    /// This process's own counter.
+    pub(super) our_turn: Option<String>,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,7 @@ impl Mirror {
         self.nodes.clear();
         self.pools.clear();
         self.contenders.clear();
+        self.turns.clear();
         self.is_complete = false;
     }
 
@@ -86,6 +91,10 @@ impl Mirror {
                     self.contenders.entry(folder.to_owned()).or_default().insert(turn.to_owned(), name.to_owned());
                 }
             }
+            NodePath::Turns => {
+                let known = self.turns.entry(path.to_owned()).or_insert(stat.version);
+                *known = stat.version.max(*known);
+            }
             NodePath::Folder | NodePath::Other => {}
         }
     }
@@ -118,6 +127,9 @@ impl Mirror {
                         self.contenders.remove(folder);
                     }
                 }
+            }
+            NodePath::Turns => {
+                self.turns.remove(path);
             }
             NodePath::Folder | NodePath::Other => {}
         }
@@ -175,8 +187,15 @@ impl Mirror {
             nodes: stored(&self.nodes, |id| self.lock(Key::Node(id.to_owned()))),
             ours: self.ours.clone(),
             foreign: foreign.collect(),
+            tenants_seen: Arc::new(self.seen()),
             is_complete: self.is_complete,
         }
+    }
+
+    /// The counters of others: what was given to tenants by other launchers is in the records as far as these say.
+    fn seen(&self) -> BTreeMap<String, i32> {
+        let others = self.turns.iter().filter(|(path, _)| Some(*path) != self.our_turn.as_ref());
+        others.map(|(path, version)| (path.clone(), *version)).collect()
     }
 
     fn lock(&self, key: Key) -> Lock {
@@ -261,6 +280,18 @@ mod tests {
         assert_eq!(mirror.records().requests["1"].revision, 5);
         mirror.set("/nodepool/requests/1", b"{", stat(6));
         assert_eq!(mirror.records().requests["1"].revision, 5, "damaged data is ignored");
+    }
+
+    #[test]
+    fn counters_of_other_launchers_are_seen() {
+        let mut mirror = Mirror { our_turn: Some(format!("{}/ours", paths::TENANTS)), ..Mirror::default() };
+        for name in ["", "/ours", "/other", "/gone"] {
+            mirror.set(&format!("{}{name}", paths::TENANTS), &[], stat(3));
+        }
+        mirror.set(&format!("{}/other", paths::TENANTS), &[], stat(4));
+        mirror.remove(&format!("{}/gone", paths::TENANTS));
+        let other = (format!("{}/other", paths::TENANTS), 4);
+        assert_eq!(*mirror.records().tenants_seen, BTreeMap::from([(paths::TENANTS.to_owned(), 3), other]));
     }
 
     #[test]

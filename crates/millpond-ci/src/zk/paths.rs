@@ -18,6 +18,9 @@ pub const POOLS: &str = "/nodepool/components/pool";
 pub const IMAGES: &str = "/nodepool/images";
 /// Locks that one process at a time holds for a task.
 pub const ELECTIONS: &str = "/nodepool/elections";
+/// What launchers of ours have given to tenants with limits: a znode for each launcher, whose version counts. The version
+/// of the folder counts the launchers that came.
+pub const TENANTS: &str = "/nodepool/millpond-tenants";
 /// What is in the name of every contender of a lock, before its ten digits.
 pub const LOCK_MARK: &str = "__lock__";
 
@@ -53,6 +56,8 @@ pub(super) enum NodePath<'a> {
     Node(&'a str),
     /// A pool.
     Pool,
+    /// The counters of what tenants were given, or one of them.
+    Turns,
     /// A contender of a lock, with the lock's folder and its own name.
     Contender(&'a str, &'a str),
     /// Of no interest.
@@ -67,6 +72,7 @@ pub(super) fn place(path: &str) -> NodePath<'_> {
     match parts[..] {
         [] | ["requests" | "requests-lock" | "nodes" | "elections" | "components"] => NodePath::Folder,
         ["requests-lock" | "elections", _] | ["components", "pool"] | ["nodes", _, "lock"] => NodePath::Folder,
+        ["millpond-tenants"] | ["millpond-tenants", _] => NodePath::Turns,
         ["requests", id] => NodePath::Request(id),
         ["nodes", id] => NodePath::Node(id),
         ["components", "pool", _] => NodePath::Pool,
@@ -89,6 +95,7 @@ mod tests {
         assert_eq!(place(contender), NodePath::Contender("/nodepool/nodes/0000000001/lock", "x__lock__0000000000"));
         assert_eq!(place("/nodepool/images/a"), NodePath::Other);
         assert_eq!(place("/zuul"), NodePath::Other);
+        assert_eq!((place(TENANTS), place(&format!("{TENANTS}/a"))), (NodePath::Turns, NodePath::Turns));
         assert_eq!(election("a/b"), "/nodepool/elections/millpond-a%2Fb");
     }
 }

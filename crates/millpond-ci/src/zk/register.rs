@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths;
 use super::store::Store;
-use super::wire::{CreateMode, Response, ZkError};
+use super::wire::{CreateMode, Op, Response, ZkError};
 use crate::launcher::{PoolId, PoolSpec};
 use crate::model::{Component, ComponentKind, ComponentState, PoolComponent, to_bytes};
 
@@ -29,13 +29,23 @@ pub(super) struct Register {
     /// The session that everything below belongs to.
     session: u64,
     component: Option<String>,
+    /// Whether this session has a counter of what tenants were given.
+    has_turn: bool,
     contenders: BTreeMap<String, String>,
     pools: BTreeMap<PoolId, (String, PoolSpec)>,
 }
 
 impl Register {
     pub(super) fn new(store: Store, identity: Identity) -> Self {
-        Self { store, identity, session: 0, component: None, contenders: BTreeMap::new(), pools: BTreeMap::new() }
+        Self {
+            store,
+            identity,
+            session: 0,
+            component: None,
+            has_turn: false,
+            contenders: BTreeMap::new(),
+            pools: BTreeMap::new(),
+        }
     }
 
     /// Works until the client has ended.
@@ -70,9 +80,11 @@ impl Register {
     fn begin(&mut self, session: u64) {
         self.session = session;
         self.component = None;
+        self.has_turn = false;
         self.contenders.clear();
         self.pools.clear();
         let mut mirror = self.store.mirror().lock();
+        mirror.our_turn = None;
         mirror.ours.clear();
         mirror.held.clear();
     }
@@ -85,6 +97,9 @@ impl Register {
             self.component = Some(path);
         }
         let Some(wanted) = wanted else { return Ok(()) };
+        if !self.has_turn {
+            self.take_part().await?;
+        }
         let providers: BTreeSet<&str> = wanted.iter().map(|pool| pool.provider.as_str()).collect();
         let dropped: Vec<String> =
             self.contenders.keys().filter(|provider| !providers.contains(provider.as_str())).cloned().collect();
@@ -117,6 +132,22 @@ impl Register {
                 ignore_missing(client.delete(&path, None).await)?;
             }
         }
+        Ok(())
+    }
+
+    /// Makes the counter of what this launcher gives to tenants, and tells the others that there is one more: what they
+    /// have decided without it is refused.
+    async fn take_part(&mut self) -> Result<(), ZkError> {
+        let client = self.store.client();
+        client.ensure(paths::TENANTS).await?;
+        let path = self.store.turn();
+        let parts = vec![
+            Op::SetData { path: paths::TENANTS.to_owned(), data: Vec::new(), version: None },
+            Op::Create { path: path.clone(), data: Vec::new(), mode: CreateMode::Ephemeral },
+        ];
+        client.multi(parts).await?;
+        self.store.mirror().lock().our_turn = Some(path);
+        self.has_turn = true;
         Ok(())
     }
 

@@ -102,6 +102,11 @@ impl Store {
         Op::Create { path, data: Vec::new(), mode: CreateMode::EphemeralSequential }
     }
 
+    /// A path for a counter of what this process gives to tenants. One of a session that has not expired yet is another.
+    pub(super) fn turn(&self) -> String {
+        format!("{}/{}-{}", paths::TENANTS, self.prefix, uuid::Uuid::new_v4().simple())
+    }
+
     pub(super) fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
@@ -231,6 +236,13 @@ impl Store {
             Write::Node { id, revision, record, unlock } => {
                 set(Key::Node(id.clone()), *revision, to_bytes(record), *unlock)
             }
+            Write::Tenants { seen } => {
+                let ours = self.mirror.lock().our_turn.clone()?;
+                let check =
+                    |(path, version): (&String, &i32)| Op::Check { path: path.clone(), version: Some(*version) };
+                let counts = Op::SetData { path: ours, data: Vec::new(), version: None };
+                seen.iter().map(check).chain([counts]).collect()
+            }
             Write::Create { record } => vec![Op::Create {
                 path: format!("{}/", paths::NODES),
                 data: to_bytes(record),
@@ -328,6 +340,7 @@ fn name(write: &Write) -> String {
         Write::Request { id, .. } => paths::record(&Key::Request(id.clone())),
         Write::Node { id, .. } | Write::Remove { id, .. } => paths::record(&Key::Node(id.clone())),
         Write::Create { .. } => paths::NODES.to_owned(),
+        Write::Tenants { .. } => paths::TENANTS.to_owned(),
     }
 }
 
@@ -361,6 +374,7 @@ fn apply(mirror: &mut Mirror, writes: Vec<Write>, response: Response) -> Vec<Str
                     ids.push(id);
                 }
             }
+            Write::Tenants { .. } => drop(answers.next()),
             Write::Remove { id, .. } => {
                 let key = Key::Node(id);
                 release(mirror, &key);

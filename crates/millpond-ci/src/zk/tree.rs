@@ -74,7 +74,7 @@ fn changed(change: Change, path: &str, mirror: &mut Mirror) -> Vec<Op> {
     match (paths::place(path), change) {
         (_, Change::Deleted) => mirror.remove(path),
         (NodePath::Contender(..), Change::Created) => mirror.set(path, &[], super::Stat::default()),
-        (NodePath::Request(_) | NodePath::Node(_) | NodePath::Pool, _) => {
+        (NodePath::Request(_) | NodePath::Node(_) | NodePath::Pool | NodePath::Turns, _) => {
             return vec![Op::GetData { path: path.to_owned() }];
         }
         _ => {}
@@ -99,6 +99,7 @@ fn visit(path: String, mirror: &mut Mirror) -> Vec<Op> {
     match paths::place(&path) {
         NodePath::Folder => vec![Op::GetChildren { path }],
         NodePath::Request(_) | NodePath::Pool => vec![Op::GetData { path }],
+        NodePath::Turns => vec![Op::GetData { path: path.clone() }, Op::GetChildren { path }],
         NodePath::Node(_) => {
             let lock = format!("{path}/lock");
             vec![Op::GetData { path }, Op::GetChildren { path: lock }]

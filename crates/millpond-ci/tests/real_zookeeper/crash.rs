@@ -252,6 +252,54 @@ async fn real_sessions_that_expire_lose_no_node() -> Result<()> {
     Ok(())
 }
 
+/// Ten hosts with one label, and a tenant that may have three nodes of any launcher.
+fn limited(label: &str, network: u8) -> String {
+    let mut text = format!(
+        "tenant-resource-limits: [{{tenant-name: acme, max-servers: 3}}]\nlabels: [{{name: {label}}}]\nproviders:\n  \
+         - name: {label}\n    driver: static\n    pools:\n      - name: main\n        nodes:\n"
+    );
+    for host in 1..=10 {
+        text += &format!("          - {{name: 127.{network}.0.{host}, labels: {label}, host-key-checking: false}}\n");
+    }
+    text
+}
+
+/// Each launcher leads a provider of its own, and neither may give what the other one has just given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java and ZooKeeper"]
+async fn real_limits_of_tenants_hold_over_launchers() -> Result<()> {
+    let server = ZooKeeper::start()?;
+    let configs = [configure(&server, &limited("one", 3)), configure(&server, &limited("two", 4))];
+    let launchers = configs.clone().map(|config| Running::start(config, Default::default()));
+    let requestor = Requestor::new(&configs[0]).await?;
+    requestor.until("hosts of both", |records| records.nodes.len() == 20 && records.foreign.len() == 2).await?;
+    let mut waiting = BTreeSet::new();
+    for index in 0..40 {
+        let label = if index % 2 == 0 { "one" } else { "two" };
+        waiting.insert(requestor.submit(&[label], |request| request.tenant_name = Some("acme".to_owned())).await?);
+    }
+    while !waiting.is_empty() {
+        let mut most = 0;
+        let some_ended = |records: &Records| {
+            let is_tenants = |node: &&Stored<Node>| node.record.tenant_name.as_deref() == Some("acme");
+            most = most.max(records.nodes.values().filter(is_tenants).count());
+            records.requests.values().any(|request| request.record.state == RequestState::Fulfilled)
+        };
+        let records = requestor.until("a fulfilled request", some_ended).await?;
+        assert!(most <= 3, "the tenant has {most} nodes");
+        for (id, request) in records.requests {
+            if request.record.state == RequestState::Fulfilled && waiting.remove(&id) {
+                let nodes = requestor.take(&id).await?;
+                requestor.give_back(&nodes).await?;
+            }
+        }
+    }
+    for launcher in launchers {
+        launcher.stop().await;
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Java and ZooKeeper"]
 async fn real_launchers_share_no_node() -> Result<()> {

@@ -73,6 +73,16 @@ async fn real_servers_are_launched_kept_ready_and_limited() -> Result<()> {
     assert_eq!(node.hostname.as_deref(), Some(format!("np{}", request.nodes[2]).as_str()));
     assert_eq!((node.interface_ip.as_deref(), node.username.as_deref()), (Some("fake"), Some("zuul")));
 
+    let counters = launcher.handle.counters();
+    for line in [
+        "nodepool_launch_ready 3",
+        "nodepool_launch_provider_ready{az=\"az1\",provider=\"fake-cloud\"} 3",
+        "nodepool_launch_requestor_ready{requestor=\"NodePool:min-ready\"} 2",
+        "nodepool_launch_requestor_ready{requestor=\"test\"} 1",
+    ] {
+        assert!(counters.lines().any(|it| it == line), "{line} is not in\n{counters}");
+    }
+
     let waiting = requestor.submit(&["vm"], |_| {}).await?;
     let four = requestor.submit(&["vm"; 4], |_| {}).await?;
     assert_eq!(requestor.ended(&four).await?.state, RequestState::Failed, "more than the limit allows at any time");

@@ -7,5 +7,6 @@ mod client;
 mod crash;
 mod fixture;
 mod launcher;
+mod lists;
 mod nodepool;
 mod zuul;

@@ -11,14 +11,14 @@ use millpond_testkit::{Process, ZooKeeper, real::python};
 use crate::fixture::{Requestor, Running, configure, hosts};
 
 /// Runs a program of Nodepool's environment to its end; gives what it printed.
-fn run(program: &str, arguments: &[&str], server: &ZooKeeper) -> Result<String> {
+pub(crate) fn run(program: &str, arguments: &[&str], server: &ZooKeeper) -> Result<String> {
     let path = python::nodepool()?.join(program);
     let output = Command::new(path).args(arguments).current_dir(server.folder()).output().context("run a program")?;
     ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn write(server: &ZooKeeper, name: &str, text: &str) -> Result<()> {
+pub(crate) fn write(server: &ZooKeeper, name: &str, text: &str) -> Result<()> {
     std::fs::write(server.file(name), format!("{}{text}", server.nodepool_yaml())).context("write a configuration")
 }
 
@@ -80,7 +80,8 @@ async fn real_nodepool_launchers_work_beside() -> Result<()> {
     let launcher = Running::start(config.clone(), Default::default());
     let requestor = Requestor::new(&config).await?;
     let all = |records: &Records| nodes_of(records, "racks") == 2 && nodes_of(records, "old") == 2;
-    requestor.until("nodes of both", all).await?;
+    // Theirs registers its nodes before its pool; until then, no pool has their label.
+    requestor.until("nodes and pools of both", |records| all(records) && records.foreign.len() == 2).await?;
 
     let small = requestor.submit(&["small"], |_| {}).await?;
     let theirs = requestor.submit(&["theirs"], |_| {}).await?;

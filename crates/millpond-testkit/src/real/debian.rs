@@ -108,6 +108,11 @@ pub(crate) fn sshd() -> Result<(PathBuf, PathBuf)> {
     Ok((folder.join("usr/sbin/sshd"), library))
 }
 
+/// A busybox without libraries; downloads and unpacks its package where it is missing.
+pub(crate) fn busybox() -> Result<PathBuf> {
+    Ok(unpacked("busybox", &["busybox-static"])?.join("bin/busybox"))
+}
+
 /// The folder with runc, the network plugins, iptables and a busybox without libraries; downloads and unpacks their
 /// packages where they are missing.
 pub(crate) fn node() -> Result<PathBuf> {

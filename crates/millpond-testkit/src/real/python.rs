@@ -1,5 +1,5 @@
-//! Nodepool and Zuul as they come from PyPI, each in a virtual environment of the cache: what Millpond is compared with,
-//! and the other side of its protocol.
+//! Nodepool, Zuul and others as they come from PyPI, each in a virtual environment of the cache: what Millpond is compared
+//! with, and the other side of its protocols.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,6 +15,17 @@ const NODEPOOL: &[&str] = &["nodepool==11.0.0", "cachetools", "kazoo"];
 /// Zuul, whose scheduler requests nodes, and the tracing that its requests carry.
 const ZUUL: &[&str] = &["zuul==14.3.0", "opentelemetry-sdk"];
 
+/// Nova with its fixtures of functional tests, and what these need. SQLAlchemy from 2.1 on leaves servers in BUILD.
+const NOVA: &[&str] = &[
+    "nova==34.0.0",
+    "openstack-placement==16.0.0",
+    "wsgi-intercept",
+    "SQLAlchemy<2.1",
+    "fixtures",
+    "testtools",
+    "oslotest",
+];
+
 /// The engine that runs playbooks, alone.
 const ANSIBLE: &[&str] = &["ansible-core==2.19.14"];
 
@@ -26,6 +37,11 @@ pub fn nodepool() -> Result<PathBuf> {
 /// The folder of programs of an environment with Zuul; makes it where it is missing, which takes minutes.
 pub fn zuul() -> Result<PathBuf> {
     environment("zuul", "zuul-14.3.0-venv", ZUUL)
+}
+
+/// The folder of programs of an environment with OpenStack Nova; makes it where it is missing, which takes minutes.
+pub fn nova() -> Result<PathBuf> {
+    environment("nova", "nova-34.0.0-venv", NOVA)
 }
 
 /// The folder of programs of an environment with ansible-core; makes it where it is missing.

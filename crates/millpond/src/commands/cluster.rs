@@ -23,6 +23,8 @@ const PAGE: usize = 500;
 const LIMIT_PAGES: usize = 10_000;
 /// A watch ends after this long and is begun anew, so that one that was silently cut is noticed.
 const WATCH_SECONDS: u64 = 240;
+/// Where kubelet mounts the token of a pod's service account.
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 /// After a change, others that belong to it are waited for.
 const GATHER: Duration = Duration::from_millis(500);
 
@@ -181,6 +183,12 @@ pub(crate) async fn connect_controllers(kubeconfig: Option<&Path>, context: Opti
     }
     let service = layer_fn(|service| RequestTimeout::new(service, ANSWERED_WITHIN)).layer(http2::service(&config)?);
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Whether this process is in a pod that has a token for its cluster. The address of the API alone says nothing: every
+/// pod has that.
+pub(crate) fn has_service_account() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(SERVICE_ACCOUNT_TOKEN).exists()
 }
 
 /// How to reach a cluster: the one that is named, or the current one.

@@ -327,6 +327,12 @@ async fn pods_of_an_existing_namespace() -> Result<()> {
     let ended = seen.get(pod).await.err();
     assert!(matches!(&ended, Some(kube::Error::Api(status)) if status.code == 401), "{ended:?}");
     site.until(<[Value]>::is_empty).await?;
+    let logs = std::fs::read_dir(site.server.folder())?.filter_map(|entry| Some(entry.ok()?.path()));
+    let logs: Vec<_> = logs.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    assert!(!logs.is_empty());
+    for log in logs {
+        assert!(!std::fs::read_to_string(&log)?.contains(&token), "{} shows a token", log.display());
+    }
     Ok(())
 }
 
@@ -368,6 +374,51 @@ async fn five_hundred_requests_at_once() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn images_that_no_record_names_are_aliens() -> Result<()> {
+    let site = Site::start(|port| {
+        let providers = json!([
+            {"name": "fake-cloud", "driver": "fake", "cloud": "fake", "pools": []},
+            {"name": "cloud", "driver": "openstack", "cloud": "nowhere", "pools": []},
+        ]);
+        json!({"webapp": {"port": port}, "images-dir": "images", "providers": providers}).to_string()
+    })?;
+    let image =
+        |id: &str, metadata: Value| json!({"id": id, "name": "fedora-1", "status": "READY", "metadata": metadata});
+    let marked = || json!({"nodepool_build_id": "b"});
+    let images = json!([image("known", marked()), image("lost", marked()), image("other", json!({}))]);
+    std::fs::create_dir(site.folder.path().join("images"))?;
+    std::fs::write(site.folder.path().join("images/.fake-cloud-fake-cloud.json"), images.to_string())?;
+    let build = "/nodepool/images/fedora/builds/0123456789abcdef0123456789abcdef";
+    let records = json!({
+        build: json!({"state": "ready", "state_time": 1.0}).to_string(),
+        format!("{build}/providers/fake-cloud/images/0000000001"):
+            json!({"state": "ready", "state_time": 1.0, "external_id": "known", "external_name": "fedora-1"}).to_string(),
+    });
+    std::fs::write(site.folder.path().join("records.json"), records.to_string())?;
+    site.ok("ci -c nodepool.yaml import-image-data records.json");
+    let table = "\
++------------+----------+----------+
+| Provider   | Name     | Image ID |
++------------+----------+----------+
+| fake-cloud | fedora-1 | lost     |
++------------+----------+----------+
+";
+    let output = site.run("ci -c nodepool.yaml alien-image-list");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), table));
+    // A cloud that cannot be asked is named, and the others are listed.
+    assert!(text(&output.stderr).contains("warning: images of `cloud` are not listed"), "{}", text(&output.stderr));
+    assert_eq!(site.ok("ci -c nodepool.yaml alien-image-list fake-cloud"), table);
+    let all = json!([{"provider": "fake-cloud", "name": "fedora-1", "image_id": "lost"}]);
+    assert_eq!(site.json("ci -c nodepool.yaml alien-image-list fake-cloud -o json"), all);
+    // The export is what was imported.
+    site.ok("ci -c nodepool.yaml export-image-data exported.json");
+    let exported: Value = serde_json::from_str(&std::fs::read_to_string(site.folder.path().join("exported.json"))?)?;
+    let keys = |value: &Value| value.as_object().map(|all| all.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(keys(&exported), keys(&records));
+    Ok(())
+}
+
 /// Launcher and builder of a SoftwareFactory come, and its other parts are named.
 #[tokio::test]
 async fn a_software_factory_has_launcher_and_builder() -> Result<()> {
@@ -396,8 +447,28 @@ async fn a_software_factory_has_launcher_and_builder() -> Result<()> {
     let launcher = launchers.get("nodepool-launcher").await?;
     let pod = launcher.spec.context("a spec")?.template;
     assert_eq!(pod.metadata.context("metadata")?.labels.context("labels")?["run"], "nodepool-launcher");
-    let builders = Api::<k8s_openapi::api::apps::v1::StatefulSet>::namespaced(client, "sf");
+    let builders = Api::<k8s_openapi::api::apps::v1::StatefulSet>::namespaced(client.clone(), "sf");
     builders.get("nodepool-builder").await?;
+    // The builder's key pair is made once, and the configuration waits for the config repository.
+    let secrets = Api::<Secret>::namespaced(client.clone(), "sf");
+    let keys = secrets.get("nodepool-builder-ssh-key").await?.data.context("data")?;
+    let printed = site.ok("ci -n sf builder-ssh-key");
+    assert!(printed.starts_with("ssh-ed25519 "), "{printed}");
+    assert_eq!((text(&keys["pub"].0), keys.len()), (printed.clone(), 2));
+    assert_eq!(site.ok("ci -n sf get builder-ssh-key"), printed);
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "sf");
+    let config = maps.get("nodepool-config").await?.data.context("data")?;
+    assert!(config["nodepool.yaml"].contains("host: \"zookeeper\""), "{config:?}");
+    // A change of the spec keeps both.
+    let changed = json!({"spec": {"nodepool": {"launcher": {"logLevel": "WARN"}}}});
+    api.patch("my-sf", &PatchParams::default(), &Patch::Merge(&changed)).await?;
+    let warns = |deployment: Option<&k8s_openapi::api::apps::v1::Deployment>| {
+        let pod = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
+        let level = pod.and_then(|pod| pod.containers[0].env.as_ref()?[0].value.clone());
+        level.as_deref() == Some("warn")
+    };
+    await_condition(launchers, "nodepool-launcher", warns).await?;
+    assert_eq!(site.ok("ci -n sf builder-ssh-key"), printed);
     Ok(())
 }
 

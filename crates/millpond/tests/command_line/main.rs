@@ -1,6 +1,7 @@
 //! The binary as people meet it: what it says when something is wrong, and the guides, run as they are written.
 
 mod ci;
+mod ci_builder;
 mod convert;
 mod examples;
 mod guides;

@@ -21,7 +21,7 @@ pub use glance::GlanceImages;
 use super::files::Checksums;
 use crate::config::{Driver, Provider, ProviderDetails};
 pub use crate::openstack::CloudError;
-use crate::openstack::Clouds as CloudSource;
+use crate::openstack::{Clouds as CloudSource, CloudsFile};
 
 /// The property with the build's id.
 pub const BUILD_ID: &str = "nodepool_build_id";
@@ -79,6 +79,11 @@ pub trait Clouds: Send + Sync + 'static {
 
     /// The images of a provider. Simulated ones are kept in the images directory.
     fn open(&self, provider: &Provider, images_dir: &Path) -> Result<Arc<dyn ImageCloud>, CloudError>;
+
+    /// The file with credentials as it is found now: clouds are made anew when it changes.
+    fn credentials(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// The clouds that Millpond has: OpenStack's of `clouds.yaml`, and simulated ones.
@@ -112,6 +117,10 @@ impl Clouds for ProviderClouds {
             }
             _ => Err(no_images(provider)),
         }
+    }
+
+    fn credentials(&self) -> Option<PathBuf> {
+        CloudsFile::usual_file()
     }
 }
 

@@ -39,6 +39,7 @@ done
 
 struct TestClouds {
     images: PathBuf,
+    credentials: PathBuf,
 }
 
 impl Clouds for TestClouds {
@@ -50,6 +51,10 @@ impl Clouds for TestClouds {
         // Several builders have one cloud.
         let _ = images_dir;
         Ok(Arc::new(FakeImages::new(&self.images, &provider.name)))
+    }
+
+    fn credentials(&self) -> Option<PathBuf> {
+        Some(self.credentials.clone())
     }
 }
 
@@ -97,7 +102,7 @@ impl Fixture {
     }
 
     fn builder(&self) -> (Arc<Builder>, Arc<Session>) {
-        let clouds = Arc::new(TestClouds { images: self.images() });
+        let clouds = Arc::new(TestClouds { images: self.images(), credentials: self.path("clouds.yaml") });
         let source = Source::open(&self.path("nodepool.yaml"), None, Path::new("/package"), clouds).unwrap();
         let store = self.memory.session();
         let now = Arc::clone(&self.now);

@@ -236,7 +236,7 @@ async fn secrets_are_not_logged() {
     let fixture = Fixture::new(ONE);
     fixture.script("dib", "#!/bin/sh\necho \"the token is $TOKEN\"\nexit 1\n");
     std::fs::write(fixture.path("secure.conf"), "diskimages: [{name: test, env-vars: {TOKEN: hunter2}}]\n").unwrap();
-    let clouds = Arc::new(TestClouds { images: fixture.images() });
+    let clouds = Arc::new(TestClouds { images: fixture.images(), credentials: fixture.path("clouds.yaml") });
     let source =
         Source::open(&fixture.path("nodepool.yaml"), Some(&fixture.path("secure.conf")), Path::new("/package"), clouds);
     let settings = Settings {
@@ -286,7 +286,7 @@ async fn several_builders_build_once() {
         let text = std::fs::read_to_string(fixture.path("nodepool.yaml")).unwrap();
         let text = text.replace(&fixture.images().display().to_string(), &other.display().to_string());
         std::fs::write(fixture.path("other.yaml"), text).unwrap();
-        let clouds = Arc::new(TestClouds { images: fixture.images() });
+        let clouds = Arc::new(TestClouds { images: fixture.images(), credentials: fixture.path("clouds.yaml") });
         let now = Arc::clone(&fixture.now);
         let settings = Settings {
             source: Source::open(&fixture.path("other.yaml"), None, Path::new("/package"), clouds).unwrap(),
@@ -305,4 +305,44 @@ async fn several_builders_build_once() {
     a.unwrap();
     b.unwrap();
     assert_eq!(fixture.builds(), [BuildState::Ready]);
+}
+
+#[tokio::test]
+async fn changed_credentials_make_the_clouds_anew() {
+    let fixture = Fixture::new(ONE);
+    let (builder, _) = fixture.builder();
+    let before = builder.source.current();
+    assert!(Arc::ptr_eq(&before, &builder.source.current()));
+    std::fs::write(fixture.path("clouds.yaml"), "clouds: {}\n").unwrap();
+    let after = builder.source.current();
+    assert!(!Arc::ptr_eq(&before.clouds["fake-one"], &after.clouds["fake-one"]));
+    assert!(Arc::ptr_eq(&after, &builder.source.current()));
+}
+
+#[tokio::test]
+async fn metrics_have_the_names_of_software_factory() {
+    let fixture = Fixture::new(ONE);
+    let (builder, _) = fixture.builder();
+    settle(&builder).await;
+    let text = builder.metrics();
+    for line in [
+        r#"nodepool_dib_image_build_status_rc{diskimage="test"} 0"#,
+        r#"nodepool_dib_image_build_status_duration{diskimage="test"} 0"#,
+        r#"nodepool_dib_image_build_status_last_build{diskimage="test"} 1000000"#,
+        r#"nodepool_dib_image_build_size{diskimage="test",ext="qcow2"} 14"#,
+        r#"nodepool_image_update_count{image="test",provider="fake-one"} 1"#,
+        "nodepool_image_build_requests 0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
+    // The code of a command that fails, and of one that leaves no image.
+    for (script, code) in [("#!/bin/sh\nexit 7\n", 7), ("#!/bin/sh\n", 1)] {
+        fixture.script("dib", script);
+        fixture.memory.session().write(Write::RequestBuild { image: "test".to_owned() }).await.unwrap();
+        fixture.pass(7200.0);
+        settle(&builder).await;
+        let line = format!("nodepool_dib_image_build_status_rc{{diskimage=\"test\"}} {code}\n");
+        assert!(builder.metrics().contains(&line), "{}", builder.metrics());
+    }
+    assert!(builder.metrics().contains("nodepool_image_build_requests 1\n"));
 }

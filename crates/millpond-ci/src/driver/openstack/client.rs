@@ -11,6 +11,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::DriverError;
+use super::shortages::Shortages;
 use crate::config::{CORES, INSTANCES, RAM, Resources};
 use crate::openstack::{Answer, CloudError, CloudSettings, Clouds, Service, Session};
 
@@ -33,6 +34,8 @@ pub(super) struct Cloud {
     flavors: Remembered<Vec<Flavor>>,
     networks: Remembered<Vec<Network>>,
     images: Remembered<BTreeMap<String, String>>,
+    /// Zones without a host for a flavor.
+    pub(super) shortages: Shortages,
 }
 
 /// A server, as far as nodes need it.
@@ -128,6 +131,7 @@ impl Cloud {
             flavors: Remembered::default(),
             networks: Remembered::default(),
             images: Remembered::default(),
+            shortages: Shortages::default(),
         }
     }
 

@@ -14,6 +14,7 @@
 mod addresses;
 mod client;
 mod request;
+mod shortages;
 #[cfg(test)]
 mod tests;
 
@@ -76,10 +77,14 @@ impl OpenStack {
         let server = match self.active(&id).await {
             Ok(server) => server,
             Err(error) => {
+                if matches!(error, DriverError::Capacity(_)) {
+                    self.cloud.shortages.lacking(&plan.flavor, &plan.zone, Instant::now());
+                }
                 self.log_console(label, &id).await;
                 return Err(error);
             }
         };
+        self.cloud.shortages.found(&plan.flavor, &plan.zone);
         let addresses = self.addresses(&server, &pool).await?;
         let mut launched = self.describe(&server, &addresses);
         launched.resources = Some(plan.resources);

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::super::template;
 use super::client::{Cloud, Flavor};
@@ -21,6 +22,10 @@ pub(super) struct Plan {
     pub(super) resources: Resources,
     /// How its image is used.
     pub(super) image: Image,
+    /// Nova's id of its flavor.
+    pub(super) flavor: String,
+    /// Its zone; empty where Nova chooses.
+    pub(super) zone: String,
 }
 
 /// An image and how to log in to its servers.
@@ -84,7 +89,8 @@ impl Plan {
         if let Some(data) = &label.userdata {
             server["user_data"] = STANDARD.encode(data).into();
         }
-        if let Some(zone) = zone(pool, launch) {
+        let zone = zone(cloud, pool, launch, flavor).unwrap_or_default();
+        if !zone.is_empty() {
             server["availability_zone"] = zone.into();
         }
         if !pool.security_groups.is_empty() {
@@ -94,7 +100,8 @@ impl Plan {
         if !wanted.is_empty() {
             server["networks"] = networks(cloud, wanted).await?;
         }
-        Ok(Self { server: json!({"server": server}), resources: resources(flavor, label), image })
+        let (flavor, resources) = (flavor.id.clone(), resources(flavor, label));
+        Ok(Self { server: json!({"server": server}), resources, image, flavor, zone: zone.to_owned() })
     }
 }
 
@@ -190,11 +197,12 @@ fn metadata(image: &Image, label: &OpenStackLabel, launch: &Launch) -> Result<Ma
     Ok(metadata)
 }
 
-/// The zone of a node. Nodes of one request share it, so that they can reach each other.
-fn zone<'a>(pool: &'a OpenStackPool, launch: &Launch) -> Option<&'a str> {
+/// The zone of a node. Nodes of one request share it, so that they can reach each other; a zone that had no host for the
+/// flavor a moment ago comes last.
+fn zone<'a>(cloud: &Cloud, pool: &'a OpenStackPool, launch: &Launch, flavor: &Flavor) -> Option<&'a str> {
     let key = launch.request.as_ref().map_or(&launch.node_id, |(id, _)| id);
     let sum = key.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    pool.availability_zones.get(sum.checked_rem(pool.availability_zones.len())?).map(String::as_str)
+    cloud.shortages.choose(&flavor.id, &pool.availability_zones, sum, Instant::now())
 }
 
 async fn networks(cloud: &Cloud, wanted: &[String]) -> Result<Value, DriverError> {

@@ -176,6 +176,10 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::of(CONFIG).await
+    }
+
+    async fn of(config: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let state = State::default();
@@ -190,7 +194,7 @@ impl World {
                 );
             }
         });
-        let config = config::read(File { name: "nodepool.yaml", text: CONFIG }, None, &|_| None).valid().unwrap();
+        let config = config::read(File { name: "nodepool.yaml", text: config }, None, &|_| None).valid().unwrap();
         let (secret, clouds) = watch::channel(Some(Self::clouds(&base, "me")));
         let driver = OpenStack::new(&config.providers[0], Clouds::of_secret(clouds)).unwrap();
         Self { state, config, driver, secret, base }
@@ -309,6 +313,21 @@ async fn what_the_cloud_lacks_is_told_apart() {
     assert!(matches!(&broken, DriverError::Transient(text) if text.contains("the hypervisor broke")), "{broken}");
     let huge = world.driver.launch(&world.launch("4", "huge")).await.unwrap_err();
     assert_eq!(huge, DriverError::Permanent("the cloud has no flavor of 99999 MiB or more".to_owned()));
+}
+
+#[tokio::test]
+async fn a_zone_without_a_host_comes_last() {
+    let world = World::of(&CONFIG.replace("[a]", "[a, b, c]")).await;
+    let zone = |index: usize| world.state.lock().created[index]["server"]["availability_zone"].clone();
+    world.state.lock().fault = Some("No valid host was found. There are not enough hosts available.");
+    world.driver.launch(&world.launch("1", "vm")).await.unwrap_err();
+    world.state.lock().fault = None;
+    // Nodes of one request share a zone, but for one that is full.
+    for node in ["2", "3"] {
+        world.driver.launch(&world.launch(node, "vm")).await.unwrap();
+    }
+    assert_ne!(zone(0), zone(1));
+    assert_eq!(zone(1), zone(2));
 }
 
 #[tokio::test]

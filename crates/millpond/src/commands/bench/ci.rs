@@ -1,10 +1,12 @@
-//! `millpond bench ci`: how soon a launcher fulfils requests through a real ZooKeeper.
+//! `millpond bench ci`: how soon a launcher fulfils requests through a real ZooKeeper, and as objects of the embedded API.
 //!
 //! The launcher runs in this process, on static hosts that are never contacted; the requestor has a session of its own,
-//! and does what Zuul does. Everything happens below a chroot that is removed afterwards.
+//! and does what Zuul does. In ZooKeeper everything happens below a chroot that is removed afterwards.
+
+mod objects;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,12 +33,13 @@ const LABEL: &str = "bench";
 /// Arguments of `millpond bench ci`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  millpond bench ci -c nodepool.yaml                    500 hosts, 500 requests at once
+  millpond bench ci -c nodepool.yaml                    500 hosts, 500 requests at once; with and without ZooKeeper
+  millpond bench ci                                     without ZooKeeper alone
   millpond bench ci -c nodepool.yaml --hosts 100        fewer of both")]
 pub(crate) struct CiBenchArgs {
-    /// A nodepool.yaml whose `zookeeper-servers` and `zookeeper-tls` are used
+    /// A nodepool.yaml whose `zookeeper-servers` and `zookeeper-tls` are used; without it only the embedded API is measured
     #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
     /// Static hosts, and requests for one of them each
     #[arg(long, value_name = "N", default_value_t = 500)]
     hosts: usize,
@@ -44,26 +47,43 @@ pub(crate) struct CiBenchArgs {
 
 /// Runs the benchmark and prints its figures.
 pub(crate) fn run(args: &CiBenchArgs) -> anyhow::Result<()> {
-    let (config, errors) = Files { main: args.config.clone(), secure: None }.read();
-    let mut zookeeper = config.with_context(|| errors.join("\n"))?.zookeeper;
-    ensure!(!zookeeper.servers.is_empty(), "`{}` names no `zookeeper-servers`", args.config.display());
-    let root = format!("/millpond-bench-{}", std::process::id());
-    let plain = zookeeper.clone();
-    for server in &mut zookeeper.servers {
-        let outer = server.chroot.as_deref().unwrap_or_default().trim_end_matches('/');
-        server.chroot = Some(format!("{outer}{root}"));
-    }
+    let zookeeper = args.config.as_deref().map(zookeeper_of).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let report = runtime.context("start the runtime")?.block_on(async {
-        let measured = measure(zookeeper, args.hosts).await;
-        remove(&plain, &root).await?;
-        measured
+        let mut report = Report::default();
+        // First, so that the memory is that of a launcher in ZooKeeper.
+        if let Some(zookeeper) = zookeeper {
+            in_zookeeper(zookeeper, args.hosts, &mut report).await?;
+        }
+        objects::measure(args.hosts, &mut report).await?;
+        anyhow::Ok(report)
     })?;
     std::io::stdout().write_all(report.table().as_bytes()).context("cannot write to stdout")
 }
 
+/// The servers that a file names.
+fn zookeeper_of(file: &Path) -> anyhow::Result<ZooKeeper> {
+    let (config, errors) = Files { main: file.to_owned(), secure: None }.read();
+    let zookeeper = config.with_context(|| errors.join("\n"))?.zookeeper;
+    ensure!(!zookeeper.servers.is_empty(), "`{}` names no `zookeeper-servers`", file.display());
+    Ok(zookeeper)
+}
+
+/// Measures below a chroot of its own.
+async fn in_zookeeper(plain: ZooKeeper, hosts: usize, report: &mut Report) -> anyhow::Result<()> {
+    let root = format!("/millpond-bench-{}", std::process::id());
+    let mut zookeeper = plain.clone();
+    for server in &mut zookeeper.servers {
+        let outer = server.chroot.as_deref().unwrap_or_default().trim_end_matches('/');
+        server.chroot = Some(format!("{outer}{root}"));
+    }
+    let measured = measure(zookeeper, hosts, report).await;
+    remove(&plain, &root).await?;
+    measured
+}
+
 /// Static hosts in Nodepool's own words.
-fn configuration(zookeeper: ZooKeeper, hosts: usize) -> anyhow::Result<Config> {
+fn configuration(hosts: usize) -> anyhow::Result<Config> {
     let mut text =
         format!("labels: [{{name: {LABEL}}}]\nproviders:\n  - name: bench\n    driver: static\n    pools:\n");
     text += "      - name: main\n        nodes:\n";
@@ -72,16 +92,14 @@ fn configuration(zookeeper: ZooKeeper, hosts: usize) -> anyhow::Result<Config> {
         text += &format!("          - {{name: {name}, labels: {LABEL}, host-key-checking: false}}\n");
     }
     let read = config::read(File { name: "bench", text: &text }, None, &|_| None).valid();
-    let config = read.map_err(|errors| anyhow::anyhow!("the benchmark's configuration is wrong: {errors:?}"))?;
-    Ok(Config { zookeeper, ..config })
+    read.map_err(|errors| anyhow::anyhow!("the benchmark's configuration is wrong: {errors:?}"))
 }
 
-async fn measure(zookeeper: ZooKeeper, hosts: usize) -> anyhow::Result<Report> {
-    let config = configuration(zookeeper, hosts)?;
+async fn measure(zookeeper: ZooKeeper, hosts: usize, report: &mut Report) -> anyhow::Result<()> {
+    let config = Config { zookeeper, ..configuration(hosts)? };
     let requestor = Requestor { store: Store::start(&config.zookeeper)? };
     requestor.store.ready(PATIENCE).await.map_err(anyhow::Error::msg)?;
 
-    let mut report = Report::default();
     let began = Instant::now();
     let ends = CancellationToken::new();
     let (store, launcher) = launcher(config)?;
@@ -118,7 +136,7 @@ async fn measure(zookeeper: ZooKeeper, hosts: usize) -> anyhow::Result<Report> {
     running.await.context("the launcher has failed")?;
     store.close().await;
     requestor.store.close().await;
-    Ok(report)
+    Ok(())
 }
 
 fn launcher(config: Config) -> anyhow::Result<(Store, Launcher)> {
@@ -126,14 +144,19 @@ fn launcher(config: Config) -> anyhow::Result<(Store, Launcher)> {
     let identity =
         Identity { hostname: "bench".to_owned(), version: "bench".to_owned(), kind: ComponentKind::Launcher };
     store.serve_as(identity);
-    let settings = Settings {
-        backend: Arc::new(store.clone()),
+    let launcher = launcher_on(Arc::new(store.clone()), config);
+    Ok((store, launcher))
+}
+
+/// A launcher with static hosts alone.
+fn launcher_on(backend: Arc<dyn Backend>, config: Config) -> Launcher {
+    Launcher::new(Settings {
+        backend,
         config: watch::Sender::new(Arc::new(config)).subscribe(),
         drivers: Arc::new(|_| Drivers::new()),
         hostname: "bench".to_owned(),
         uploads: None,
-    };
-    Ok((store, Launcher::new(settings)))
+    })
 }
 
 fn ready(records: &Records) -> usize {
@@ -160,18 +183,7 @@ impl Requestor {
     }
 
     async fn until(&self, wanted: impl Fn(&Records) -> bool) -> anyhow::Result<()> {
-        let mut changes = self.store.changes();
-        let wait = async {
-            loop {
-                changes.borrow_and_update();
-                let records = self.store.records();
-                if records.is_complete && wanted(&records) {
-                    return Ok(());
-                }
-                changes.changed().await?;
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.context("the launcher takes too long")?
+        until(&self.store, wanted).await
     }
 
     /// Locks the node, deletes the request, uses the node, gives it back.
@@ -191,6 +203,22 @@ impl Requestor {
         }
         Ok(())
     }
+}
+
+/// Waits until the records of a store are as wanted.
+async fn until(store: &dyn Backend, wanted: impl Fn(&Records) -> bool) -> anyhow::Result<()> {
+    let mut changes = store.changes();
+    let wait = async {
+        loop {
+            changes.borrow_and_update();
+            let records = store.records();
+            if records.is_complete && wanted(&records) {
+                return Ok(());
+            }
+            changes.changed().await?;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.context("the launcher takes too long")?
 }
 
 /// Removes everything below a path.

@@ -13,7 +13,7 @@ use millpond_ci::builder::ansible::Ansible;
 use millpond_ci::builder::cloud::ProviderClouds;
 use millpond_ci::builder::files::Identity;
 use millpond_ci::builder::objects::ObjectStore;
-use millpond_ci::builder::ssh::{MOUNT, SshFolder};
+use millpond_ci::builder::ssh::{MOUNTS, SshFolder};
 use millpond_ci::builder::web;
 use millpond_ci::builder::zookeeper::ZooKeeperStore;
 use millpond_ci::builder::{Builder, ImageStore, Settings, Source};
@@ -42,7 +42,7 @@ pub(super) struct BuilderArgs {
     /// How many images are uploaded at a time
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     upload_workers: usize,
-    /// Serve build logs below /nodepool/builds/ on this loopback address
+    /// Serve build logs below /nodepool/builds/, and /metrics, on this loopback address
     #[arg(long, value_name = "ADDRESS:PORT")]
     log_address: Option<SocketAddr>,
     #[command(flatten)]
@@ -108,12 +108,9 @@ async fn build(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<()> {
         store
     };
     let ssh = builder.ssh.folder(Some(&config)).context("no folder for SSH keys")?;
-    let home = ssh.0.parent().unwrap_or(Path::new("/"));
-    ssh.adopt(Path::new(MOUNT), home)?;
-    if let Some(client) = &client {
-        builder_keys::bring(client, args.namespace(), &ssh).await?;
-        tasks.spawn(follow_keys(client.clone(), args.namespace().to_owned(), ssh.clone(), stop.clone()));
-    }
+    let keys = KeySource { client: client.clone(), namespace: args.namespace().to_owned(), ssh: ssh.clone() };
+    keys.bring().await?;
+    tasks.spawn(keys.follow(stop.clone()));
     let config_dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
     let settings = Settings {
         source,
@@ -136,8 +133,9 @@ async fn build(args: &CommonArgs, builder: &BuilderArgs) -> anyhow::Result<()> {
     ))?;
     if let Some(listener) = listener {
         say(&format!("  log pages   http://{}{}\n", listener.local_addr()?, web::PATH))?;
-        let logs = Arc::clone(&works);
-        tasks.spawn(web::serve(listener, Arc::new(move || logs.logs()), stop.clone()));
+        let (logs, metrics) = (Arc::clone(&works), Arc::clone(&works));
+        let pages = web::Pages { logs: Arc::new(move || logs.logs()), metrics: Arc::new(move || metrics.metrics()) };
+        tasks.spawn(web::serve(listener, pages, stop.clone()));
     }
     let work = tokio::spawn(works.run(stop.clone()));
     signals.next().await;
@@ -168,23 +166,40 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 /// The cluster with records, or at least with the key pair. With ZooKeeper no cluster is needed.
 async fn connect(args: &CommonArgs, in_zookeeper: bool) -> anyhow::Result<Option<Client>> {
     let is_named = args.kubeconfig.is_some() || args.context.is_some();
-    let is_inside = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    if in_zookeeper && !is_named && !is_inside {
+    if in_zookeeper && !is_named && !cluster::has_service_account() {
         return Ok(None);
     }
     let client = cluster::connect_controllers(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     Ok(Some(client))
 }
 
-/// Host keys that are accepted while the builder runs.
-async fn follow_keys(client: Client, namespace: String, ssh: SshFolder, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(KEYS_AGAIN) => {}
+/// Where the key pair and accepted host keys come from: mounts of a deployment, and the API of the cluster if it is used.
+struct KeySource {
+    client: Option<Client>,
+    namespace: String,
+    ssh: SshFolder,
+}
+
+impl KeySource {
+    async fn bring(&self) -> anyhow::Result<()> {
+        let home = self.ssh.0.parent().unwrap_or(Path::new("/"));
+        self.ssh.adopt(MOUNTS.map(Path::new), home)?;
+        match &self.client {
+            Some(client) => builder_keys::bring(client, &self.namespace, &self.ssh).await,
+            None => Ok(()),
         }
-        if let Err(error) = builder_keys::bring(&client, &namespace, &ssh).await {
-            tracing::warn!("SSH keys are read again later: {error:#}");
+    }
+
+    /// Brings what is accepted while the builder runs.
+    async fn follow(self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(KEYS_AGAIN) => {}
+            }
+            if let Err(error) = self.bring().await {
+                tracing::warn!("SSH keys are read again later: {error:#}");
+            }
         }
     }
 }

@@ -64,8 +64,7 @@ impl KeyLocation {
         let config = args.configuration(messages)?;
         let is_named = args.kubeconfig.is_some() || args.context.is_some();
         let in_zookeeper = config.as_ref().is_some_and(|config| !config.zookeeper.servers.is_empty());
-        let is_inside = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        if in_zookeeper && !is_named && !is_inside {
+        if in_zookeeper && !is_named && !cluster::has_service_account() {
             let folder = ssh.folder(config.as_ref()).context("`--ssh-dir DIR` names the folder of keys")?;
             return Ok(Self::Folder(folder));
         }
@@ -172,19 +171,8 @@ pub(super) async fn bring(client: &Client, namespace: &str, folder: &SshFolder) 
     folder.write(&pair).map_err(explain)?;
     let accepted = read_known_hosts(client, namespace).await?;
     let local = folder.known_hosts().map_err(explain)?;
-    let text = merge(&accepted, &local);
+    let text = ssh::merge(&accepted, &local);
     folder.write_known_hosts(&text).map_err(explain)
-}
-
-/// Accepted keys, and local ones of other hosts.
-fn merge(accepted: &str, local: &str) -> String {
-    let host = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
-    let known: Vec<String> = accepted.lines().map(host).collect();
-    let mut text: String = accepted.lines().map(|line| format!("{line}\n")).collect();
-    for line in local.lines().filter(|line| !line.trim().is_empty() && !known.contains(&host(line))) {
-        text.push_str(&format!("{line}\n"));
-    }
-    text
 }
 
 /// Prints the public key, made if there is none.

@@ -3,14 +3,15 @@
 use std::io::Write;
 
 use anyhow::Context as _;
-use millpond_ci::config::Driver;
-use millpond_ci::records::{info, list_builds, list_nodes, list_requests, list_status, list_uploads};
+use millpond_ci::builder::cloud::ProviderClouds;
+use millpond_ci::records::{info, list_aliens, list_builds, list_nodes, list_requests, list_status, list_uploads};
 use millpond_ci::view::{Listing, NODE_FIELDS};
 use serde_json::json;
 
 use super::source::Store;
 use super::{CommonArgs, Output, Verb};
 use crate::commands::{as_json, as_yaml, print};
+use crate::failure::Failure;
 
 /// A list of the original.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +53,7 @@ pub(super) async fn run(
         List::Uploads => (list_uploads(source).await?, None),
         List::Builds => (list_builds(source).await?, None),
         List::Status => (list_status(source).await?, None),
-        List::Aliens(provider) => (aliens(store, provider, messages)?, None),
+        List::Aliens(provider) => (aliens(store, provider, messages).await?, None),
         List::Info(provider) => return show_info(args, store, provider, out).await,
     };
     print_listing(args, &listing, fields, out)
@@ -84,15 +85,20 @@ fn print_listing(
 }
 
 /// Images of clouds that carry the mark of a build and belong to none.
-fn aliens(store: &Store, provider: Option<&str>, messages: &mut impl Write) -> anyhow::Result<Listing> {
-    let providers = store.config.iter().flat_map(|config| &config.providers);
-    for known in providers.filter(|known| provider.is_none_or(|name| known.name == name)) {
-        if matches!(known.driver, Driver::OpenStack | Driver::Fake) {
-            writeln!(messages, "warning: images of `{}` are not listed: its driver cannot list them", known.name)?;
-        }
+async fn aliens(store: &Store, provider: Option<&str>, messages: &mut impl Write) -> anyhow::Result<Listing> {
+    let config = store.config.as_ref().ok_or_else(|| Failure {
+        message: "no configuration names providers".to_owned(),
+        code: None,
+        hint: Some("`-c FILE` names the configuration".to_owned()),
+    })?;
+    if let Some(name) = provider.filter(|name| config.providers.iter().all(|known| known.name != **name)) {
+        writeln!(messages, "warning: the configuration has no provider `{name}`")?;
     }
-    let columns = &[("provider", "Provider"), ("name", "Name"), ("image_id", "Image ID")];
-    Ok(Listing { columns, rows: Vec::new() })
+    let (listing, problems) = list_aliens(&*store.source, config, &ProviderClouds::new(), provider).await?;
+    for problem in problems {
+        writeln!(messages, "warning: {problem}")?;
+    }
+    Ok(listing)
 }
 
 async fn show_info(args: &CommonArgs, store: &Store, provider: &str, out: &mut impl Write) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use clap::Args;
 use millpond_api::ci::NodepoolSpec;
-use millpond_ci::deployment::{CONFIG, Deployment, LAUNCHER_PORT, manifests};
+use millpond_ci::deployment::{Deployment, configuration, manifests};
 use serde_json::{Value, json};
 
 use super::Output;
@@ -38,10 +38,10 @@ pub(crate) struct CiArgs {
 
 /// Prints the manifests.
 pub(super) fn run(args: &CiArgs, out: &mut impl Write) -> anyhow::Result<()> {
-    super::print_objects(&objects(args)?, args.output, out)
+    super::print_objects(&objects(args), args.output, out)
 }
 
-fn objects(args: &CiArgs) -> anyhow::Result<Vec<Value>> {
+fn objects(args: &CiArgs) -> Vec<Value> {
     let deployment = Deployment {
         namespace: args.namespace.clone(),
         image: args.image.clone(),
@@ -52,30 +52,18 @@ fn objects(args: &CiArgs) -> anyhow::Result<Vec<Value>> {
         builder: !args.without_builder,
     };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": args.namespace}});
-    let mut objects = vec![namespace, config(args)?];
+    let mut objects = vec![namespace, configuration(&args.namespace, &servers(args))];
     objects.extend(manifests(&deployment));
-    Ok(objects)
+    objects
 }
 
-/// The configuration that a deployment needs; what the config repository has comes behind it.
-fn config(args: &CiArgs) -> anyhow::Result<Value> {
-    let servers = args.zookeeper.iter().map(|server| match server.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() => json!({"host": host, "port": port.parse::<u16>().ok()}),
-        _ => json!({"host": server, "port": 2281}),
-    });
-    let base = json!({
-        "webapp": {"port": LAUNCHER_PORT, "listen_address": "0.0.0.0"},
-        "zookeeper-servers": servers.collect::<Vec<_>>(),
-        "zookeeper-tls": {"ca": "/tls/client/ca.crt", "cert": "/tls/client/tls.crt", "key": "/tls/client/tls.key"},
-        "images-dir": "/var/lib/nodepool/dib",
-        "build-log-dir": "/var/lib/nodepool/builds/logs",
-    });
-    let text = crate::commands::as_yaml(&base)?;
-    Ok(json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": CONFIG, "namespace": args.namespace},
-        "data": {"nodepool.yaml": text, "nodepool-builder.yaml": text},
-    }))
+/// Servers as they are named in arguments; one without a port has the usual one.
+fn servers(args: &CiArgs) -> Vec<(String, u16)> {
+    let split = |server: &String| {
+        let named = server.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        named.unwrap_or_else(|| (server.clone(), 2281))
+    };
+    args.zookeeper.iter().map(split).collect()
 }
 
 #[cfg(test)]
@@ -93,7 +81,7 @@ mod tests {
 
     fn made(line: &str) -> Vec<Value> {
         let words = format!("ci --image=millpond:1 {line}");
-        objects(&Cli::parse_from(words.split_whitespace()).args).unwrap()
+        objects(&Cli::parse_from(words.split_whitespace()).args)
     }
 
     #[test]

@@ -25,14 +25,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README, then every guide.
+/// Pages that are beside what they speak of.
+const OTHERS: [&str; 2] = ["README.md", "examples/ci/README.md"];
+
+/// The README and other pages, then every guide.
 fn pages() -> Vec<(String, String)> {
     let folder = root().join("docs/guides");
     let entries = std::fs::read_dir(&folder).expect("there are guides");
     let mut names: Vec<_> =
         entries.map(|entry| format!("docs/guides/{}", entry.expect("a guide").file_name().display())).collect();
     names.sort();
-    names.insert(0, "README.md".to_owned());
+    names.splice(0..0, OTHERS.map(ToOwned::to_owned));
     let read = |name: &String| std::fs::read_to_string(root().join(name)).expect("a page is text");
     names.iter().map(|name| (name.clone(), read(name))).collect()
 }

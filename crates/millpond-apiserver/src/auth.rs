@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use crate::authz::{self, Decision};
 use crate::server::{Caller, Server};
-use crate::service_account::{self, ISSUER};
+use crate::service_account::{self, ISSUER, InvalidToken};
 use crate::status::ApiError;
 
 /// The group whose members may do everything.
@@ -169,7 +169,7 @@ pub(crate) fn end_of_certificate(der: &[u8]) -> Option<Timestamp> {
 
 /// The identity that a token stands for, and which of the wanted audiences it is valid for; the error says why it is
 /// invalid.
-pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), String> {
+pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), InvalidToken> {
     let known = || server.tokens.identity(token).or_else(|| bootstrap_token::identity(server, token));
     match known() {
         Some(identity) => Ok((identity.authenticated(), wanted.to_vec())),

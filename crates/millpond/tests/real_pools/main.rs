@@ -8,9 +8,11 @@
 //! | `stack` | the cluster, the controllers, and what watches tell of both |
 //! | `table` | what settings of pools do, each in short |
 //! | `kills` | controllers that are killed while nodes come and go |
+//! | `waves` | pods of one `kubectl apply` that come over seconds |
 
 mod gate;
 mod kills;
 mod rights;
 mod stack;
 mod table;
+mod waves;

@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use crate::authz::{self, Decision};
 use crate::server::{Caller, Server};
-use crate::service_account::{self, ISSUER};
+use crate::service_account::{self, ISSUER, InvalidToken};
 use crate::status::ApiError;
 
 /// The group whose members have all rights.
@@ -168,7 +168,7 @@ pub(crate) fn end_of_certificate(der: &[u8]) -> Option<Timestamp> {
 }
 
 /// The user of a token, and the wanted audiences that it is valid for. The error says why it is invalid.
-pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), String> {
+pub(crate) fn whose(server: &Server, token: &str, wanted: &[String]) -> Result<(Identity, Vec<String>), InvalidToken> {
     let known = || server.tokens.identity(token).or_else(|| bootstrap_token::identity(server, token));
     match known() {
         Some(identity) => Ok((identity.authenticated(), wanted.to_vec())),

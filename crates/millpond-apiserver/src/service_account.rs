@@ -76,25 +76,57 @@ impl TokenSigner {
         Ok(token)
     }
 
-    /// The claims of a token that this key has signed.
-    fn open(&self, token: &str) -> Option<Claims> {
-        let (signed, signature) = token.rsplit_once('.')?;
-        let (header, claims) = signed.split_once('.')?;
-        let header: Header = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
-        if header.alg != "ES256" || header.kid != self.id {
-            return None;
+    /// The claims of a token that this key has signed. Refusals have the words of kube-apiserver, whose tokens are read by
+    /// go-jose.
+    fn open(&self, token: &str) -> Result<Claims, InvalidToken> {
+        let (header, claims, signature) = parts(token).ok_or(InvalidToken::Unknown)?;
+        let signed = &token[..token.rfind('.').unwrap_or_default()];
+        let issuer: Issuer = serde_json::from_slice(&claims).map_err(|_| InvalidToken::Unknown)?;
+        if issuer.iss != ISSUER {
+            return Err(InvalidToken::Unknown);
         }
-        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        let header: Header = serde_json::from_slice(&header).map_err(|_| InvalidToken::Unknown)?;
+        if !header.kid.is_empty() && header.kid != self.id {
+            return Err(InvalidToken::Refused("invalid signature, no keys found".to_owned()));
+        }
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key());
-        public.verify(signed.as_bytes(), &signature).ok()?;
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+        if header.alg != "ES256" || public.verify(signed.as_bytes(), &signature).is_err() {
+            return Err(InvalidToken::Refused("go-jose/go-jose: error in cryptographic primitive".to_owned()));
+        }
+        serde_json::from_slice(&claims).map_err(|_| InvalidToken::Unknown)
     }
+}
+
+/// Header, claims and signature of a token.
+fn parts(token: &str) -> Option<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+    let (signed, signature) = token.rsplit_once('.')?;
+    let (header, claims) = signed.split_once('.')?;
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+    Some((decode(header)?, decode(claims)?, decode(signature)?))
+}
+
+/// Why a bearer token is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidToken {
+    /// It is none of this cluster's.
+    #[error("invalid bearer token")]
+    Unknown,
+    /// It says that it is.
+    #[error("[invalid bearer token, {0}]")]
+    Refused(String),
 }
 
 #[derive(Deserialize)]
 struct Header {
     alg: String,
+    #[serde(default)]
     kid: String,
+}
+
+#[derive(Deserialize)]
+struct Issuer {
+    #[serde(default)]
+    iss: String,
 }
 
 /// The claims of a token.
@@ -163,25 +195,24 @@ pub(crate) fn verify(
     token: &str,
     wanted: &[String],
     now: Timestamp,
-) -> Result<(Identity, Vec<String>), String> {
-    let claims = server.token_signer.open(token).filter(|claims| claims.iss == ISSUER);
-    let claims = claims.ok_or("token lookup failed")?;
+) -> Result<(Identity, Vec<String>), InvalidToken> {
+    let claims = server.token_signer.open(token)?;
     let audiences: Vec<String> = claims.aud.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
     if audiences.is_empty() {
-        return Err(format!(
+        return Err(InvalidToken::Refused(format!(
             "token audiences {} is invalid for the target audiences {}",
             quoted(&claims.aud),
             quoted(wanted)
-        ));
+        )));
     }
     // The same clock has set the times, so there is no leeway.
     if now.as_second() >= claims.exp {
-        return Err("service account token has expired".to_owned());
+        return Err(InvalidToken::Refused("service account token has expired".to_owned()));
     }
     if now.as_second() < claims.nbf {
-        return Err("service account token is not valid yet".to_owned());
+        return Err(InvalidToken::Refused("service account token is not valid yet".to_owned()));
     }
-    check_bound(server, &claims.kubernetes, now)?;
+    check_bound(server, &claims.kubernetes, now).map_err(InvalidToken::Refused)?;
     Ok((identity(&claims), audiences))
 }
 
@@ -279,17 +310,24 @@ mod tests {
         let signer = TokenSigner::ephemeral().unwrap();
         let claims = some_claims();
         let token = signer.sign(&claims).unwrap();
-        assert_eq!(signer.open(&token), Some(claims.clone()));
-        assert_eq!(TokenSigner::ephemeral().unwrap().open(&token), None, "another key");
+        assert_eq!(signer.open(&token), Ok(claims.clone()));
+        let said = |signer: &TokenSigner, token: &str| signer.open(token).unwrap_err().to_string();
+        let other_key = said(&TokenSigner::ephemeral().unwrap(), &token);
+        assert_eq!(other_key, "[invalid bearer token, invalid signature, no keys found]");
 
+        // What kube-apiserver 1.36 says.
+        let broken = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]";
         let parts: Vec<&str> = token.split('.').collect();
         let forged = serde_json::to_string(&Claims { exp: i64::MAX, ..claims }).unwrap();
-        assert_eq!(signer.open(&format!("{}.{}.{}", parts[0], URL_SAFE_NO_PAD.encode(forged), parts[2])), None);
-        let none = URL_SAFE_NO_PAD.encode(json!({"alg": "none", "kid": signer.id}).to_string());
-        assert_eq!(signer.open(&format!("{none}.{}.", parts[1])), None);
-        assert_eq!(signer.open(&format!("{none}.{}.{}", parts[1], parts[2])), None);
-        for wrong in ["", ".", "..", "a.b.c", &token[..token.len() - 2], &format!("{token}."), &format!("{token}AA")] {
-            assert_eq!(signer.open(wrong), None, "{wrong}");
+        assert_eq!(said(&signer, &format!("{}.{}.{}", parts[0], URL_SAFE_NO_PAD.encode(forged), parts[2])), broken);
+        let none = URL_SAFE_NO_PAD.encode(json!({"alg": "none"}).to_string());
+        assert_eq!(said(&signer, &format!("{none}.{}.", parts[1])), broken);
+        assert_eq!(said(&signer, &format!("{none}.{}.{}", parts[1], parts[2])), broken);
+        assert_eq!(said(&signer, &format!("{}.{}.AAAA", parts[0], parts[1])), broken);
+        let elsewhere = URL_SAFE_NO_PAD.encode(json!({"iss": "https://elsewhere.example"}).to_string());
+        let elsewhere = format!("{none}.{elsewhere}.AAAA");
+        for wrong in ["", ".", "..", "a.b.c", "malformed", &elsewhere, &format!("{token}.")] {
+            assert_eq!(signer.open(wrong), Err(InvalidToken::Unknown), "{wrong}");
         }
     }
 }

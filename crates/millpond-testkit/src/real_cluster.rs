@@ -105,7 +105,7 @@ impl RealClusterBuilder {
         let port = free_port()?;
         let token = token()?;
         let tokens = scratch.path().join("tokens.csv");
-        write_private(&tokens, format!("{token},admin,admin,\"system:masters\"\n").as_bytes())?;
+        write_private(&tokens, format!("{token},admin,,\"system:masters\"\n").as_bytes())?;
         let access = Access {
             server: format!("https://{address}:{port}"),
             ca_pem: pki.ca_pem.clone(),

@@ -24,8 +24,8 @@ use crate::{cargo, ginkgo, tree};
 use self::suite::{Selection, Suite};
 use self::wide::Wide;
 
-/// The specs of API machinery that need no container and no webhook.
-const FOCUS: &str = r"\[sig-api-machinery\].*(Watchers|FieldValidation|CustomResourceDefinition resources|Servers with support for Table|ServerSideApply|Garbage|Namespaces|Discovery|chunking).*\[Conformance\]";
+/// The specs of API machinery with validating policies, of access reviews, certificates and service accounts that need no container and no webhook.
+const FOCUS: &str = r"\[sig-api-machinery\].*(Watchers|FieldValidation|CustomResourceDefinition resources|Servers with support for Table|ServerSideApply|Garbage|Namespaces|Discovery|chunking|ValidatingAdmissionPolicy).*\[Conformance\]|\[sig-auth\] (Certificates API|SubjectReview|ServiceAccounts should (create a serviceAccountToken|guarantee|run through|update)).*\[Conformance\]";
 
 /// Specs that cannot run here, or that would take most of the time.
 const SKIP: &str = r"Webhook|Slow";

@@ -56,10 +56,9 @@ fn check_binding(call: &Call, binding: &Value) -> Result<(), ApiError> {
         return Ok(());
     }
     let namespace = call.resource.namespaced.then(|| call.namespace());
-    let rules = call.server.authorizer.role(kind, name, namespace).map_err(|_| {
-        let singular = kind.to_lowercase();
-        ApiError::not_found(GROUP, &singular, name)
-    })?;
+    // As from kube-apiserver: the kind is that of the binding, the name that of the role.
+    let missing = |_| ApiError::not_found(GROUP, &call.resource.plural, name);
+    let rules = call.server.authorizer.role(kind, name, namespace).map_err(missing)?;
     confirm(call, binding, &rules)
 }
 

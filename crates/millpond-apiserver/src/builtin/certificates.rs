@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
+use x509_parser::pem::Pem;
 
 use super::check::{Errors, ReportError};
 use super::hooks::{self, PLAIN};
@@ -48,9 +49,9 @@ pub(super) const SIGNING_REQUEST: BuiltinKind = BuiltinKind {
     },
     validate_status: |new, old| {
         let mut errors = request(new);
+        new_certificate(new, old, &mut errors);
         kept_conditions(new, old, &SETTLED, &mut errors);
         unchanged_decisions(new, old, &mut errors);
-        let certificate = |request: &Value| request.at("status").text("certificate").to_owned();
         if !certificate(old).is_empty() && certificate(new) != certificate(old) {
             let detail = "updates may not modify existing certificate content";
             errors.forbidden(STATUS.child("certificate"), detail);
@@ -184,12 +185,45 @@ pub fn prepare_approval(new: &mut Value, old: &Value, now: jiff::Timestamp) {
 /// A change through `/approval`.
 pub fn validate_approval(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = request(new);
+    new_certificate(new, old, &mut errors);
     kept_conditions(new, old, &SETTLED, &mut errors);
-    let certificate = |request: &Value| request.at("status").text("certificate").to_owned();
     if certificate(new) != certificate(old) {
         errors.forbidden(STATUS.child("certificate"), "updates may not set certificate content");
     }
     errors
+}
+
+/// The issued certificates, as text.
+fn certificate(request: &Value) -> &str {
+    request.at("status").text("certificate")
+}
+
+/// What a signer sets must be certificates, unless what was there before is none either.
+fn new_certificate(new: &Value, old: &Value, errors: &mut Errors) {
+    if certificate(new) == certificate(old) || certificate_problem(certificate(old)).is_some() {
+        return;
+    }
+    if let Some(problem) = certificate_problem(certificate(new)) {
+        errors.invalid(STATUS.child("certificate"), "<certificate data>", problem);
+    }
+}
+
+fn certificate_problem(encoded: &str) -> Option<String> {
+    let pem = BASE64.decode(encoded).unwrap_or_default();
+    if pem.is_empty() {
+        return None;
+    }
+    let mut blocks = 0;
+    for block in Pem::iter_from_buffer(&pem).filter_map(Result::ok) {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        if block.parse_x509().is_err() {
+            return Some("x509: malformed certificate".to_owned());
+        }
+        blocks += 1;
+    }
+    (blocks == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
 fn stamp(conditions: &mut Value, old: &Value, now: jiff::Timestamp) {
@@ -398,5 +432,23 @@ mod tests {
             told((SIGNING_REQUEST.validate_status)(&with(&["Approved"]), &with(&[]))),
             ["status.conditions: Forbidden: updates may not add a condition of type \"Approved\""]
         );
+    }
+
+    /// What kube-apiserver 1.36 says.
+    #[test]
+    fn a_signer_sets_certificates_and_nothing_else() {
+        let with = |certificate: &str| json!({"spec": {"usages": ["any"], "signerName": "a.b/c"}, "status": {"certificate": BASE64.encode(certificate)}});
+        let said = |new: &str, old: &str| -> Vec<String> {
+            let errors = (SIGNING_REQUEST.validate_status)(&with(new), &with(old));
+            errors.iter().skip(1).map(ToString::to_string).collect()
+        };
+        let refused = |why: &str| format!("status.certificate: Invalid value: \"<certificate data>\": {why}");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
+        assert_eq!(said(&certificate, ""), [""; 0]);
+        assert_eq!(said("no certificate", ""), [refused("must contain at least one CERTIFICATE PEM block")]);
+        let block = "only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\"";
+        assert_eq!(said(&key.serialize_pem(), ""), [refused(block)]);
+        assert_eq!(said("odd", "odd"), [""; 0], "it was there before");
     }
 }

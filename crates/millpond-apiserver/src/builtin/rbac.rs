@@ -1,6 +1,6 @@
 //! Roles and their bindings.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::{self, Errors, ReportError};
 use super::hooks::UPSERTED;
@@ -102,7 +102,9 @@ fn binding(new: &Value, old: Option<&Value>, kinds: &[&str], namespaced: bool) -
         subject_of(subject, namespaced, list.index(index), &mut errors);
     }
     if old.is_some_and(|old| old.at("roleRef") != role) {
-        errors.invalid(path, role.clone(), "cannot change roleRef");
+        // Shown with the names of its fields in Go.
+        let shown = json!({"APIGroup": role.text("apiGroup"), "Kind": role.text("kind"), "Name": role.text("name")});
+        errors.invalid(path, shown, "cannot change roleRef");
     }
     errors
 }

@@ -12,6 +12,7 @@ mod ownership;
 mod plain;
 pub(crate) mod read;
 mod respond;
+mod review_selectors;
 mod reviews;
 mod subresource;
 pub(crate) mod update;

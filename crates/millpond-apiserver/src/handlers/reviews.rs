@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::decode;
 use super::respond::{self, ApiResponse};
+use super::review_selectors;
 use crate::admission::node_restriction;
 use crate::auth::{Attributes, Identity, whose};
 use crate::authz::Decision;
@@ -41,7 +42,13 @@ pub(crate) fn answer(call: &Call, mut review: Value) -> Result<ApiResponse, ApiE
         _ => return Err(ApiError::method_not_allowed()),
     };
     review["status"] = status;
-    review["metadata"]["creationTimestamp"] = json!(null);
+    if !review["metadata"].is_object() {
+        review["metadata"] = json!({});
+    }
+    // The one review that is dated.
+    if &*call.resource.kind == "SelfSubjectReview" {
+        review["metadata"]["creationTimestamp"] = json!(rfc3339(call.server.clock.now()));
+    }
     Ok(respond::encoded(call, StatusCode::CREATED, &review))
 }
 
@@ -77,6 +84,9 @@ fn access(call: &Call, review: &Value) -> Result<Value, ApiError> {
     let mut status = json!({"allowed": allowed});
     if !reason.is_empty() {
         status["reason"] = json!(reason);
+    }
+    if let Some(ignored) = review_selectors::ignored(resource) {
+        status["evaluationError"] = json!(ignored);
     }
     Ok(status)
 }
@@ -116,13 +126,16 @@ fn field_selector(selector: &Value) -> String {
 fn access_problems(call: &Call, review: &Value) -> Vec<FieldError> {
     let spec = &review["spec"];
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    // Shown with the names of its fields in Go.
+    let shown =
+        |attributes: &Value| json!({"Path": text_of(&attributes["path"]), "Verb": text_of(&attributes["verb"])});
     let mut errors = Vec::new();
     let mut refuse = |field: &str, value: &Value, detail: &str| {
         errors.push(FieldError::invalid(field, value.clone(), detail));
     };
     if resource.is_object() && other.is_object() {
         let detail = "cannot be specified in combination with resourceAttributes";
-        refuse("spec.nonResourceAttributes", other, detail);
+        refuse("spec.nonResourceAttributes", &shown(other), detail);
     }
     if !resource.is_object() && !other.is_object() {
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -140,10 +153,15 @@ fn access_problems(call: &Call, review: &Value) -> Vec<FieldError> {
             refuse("spec.resourceAttributes.namespace", &json!(namespace), "must match metadata.namespace");
         }
         if other.is_object() {
-            refuse("spec.nonResourceAttributes", other, "disallowed on this kind of request");
+            refuse("spec.nonResourceAttributes", &shown(other), "disallowed on this kind of request");
         }
     }
+    errors.extend(review_selectors::problems(resource));
     errors
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn texts(list: &Value) -> Vec<String> {
@@ -194,7 +212,7 @@ fn token_review(call: &Call, review: &Value) -> Result<Value, ApiError> {
         Ok((identity, audiences)) => {
             json!({"authenticated": true, "user": user_info(&identity), "audiences": audiences})
         }
-        Err(why) => json!({"user": {}, "error": format!("[invalid bearer token, {why}]")}),
+        Err(why) => json!({"user": {}, "error": why.to_string()}),
     })
 }
 

@@ -216,7 +216,7 @@ async fn users_grant_only_what_they_have() {
     let (code, answer) = ask(&api.server, &joe, "POST", &bindings, &unknown).await;
     assert_eq!(
         (code, answer["message"].as_str().unwrap()),
-        (404, "clusterrole.rbac.authorization.k8s.io \"nowhere\" not found")
+        (404, "rolebindings.rbac.authorization.k8s.io \"nowhere\" not found")
     );
     assert_eq!(ask(&api.server, &joe, "POST", &bindings, &binding("own", "plain", to_user("ann"))).await.0, 201);
     role(&api, "binder", json!([{"verbs": ["bind"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["view"]}])).await;

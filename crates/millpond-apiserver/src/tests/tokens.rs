@@ -13,7 +13,7 @@ use super::Api;
 use crate::clock::Clock;
 use crate::pki::Pki;
 use crate::server::{Server, ServerOptions};
-use crate::service_account::{ISSUER, verify};
+use crate::service_account::{ISSUER, InvalidToken, verify};
 use crate::store::Store;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
@@ -65,8 +65,9 @@ async fn a_token_ends_at_the_time_that_it_tells() {
     let at = |time| verify(&api.server, token.as_str().unwrap(), &[ISSUER.to_owned()], time).map(|_| ());
     let second = SignedDuration::from_secs(1);
     assert_eq!(at(end - second), Ok(()));
-    assert_eq!(at(end), Err("service account token has expired".to_owned()));
-    assert_eq!(at(start - second), Err("service account token is not valid yet".to_owned()));
+    let refused = |why: &str| Err(InvalidToken::Refused(why.to_owned()));
+    assert_eq!(at(end), refused("service account token has expired"));
+    assert_eq!(at(start - second), refused("service account token is not valid yet"));
 }
 
 #[tokio::test]

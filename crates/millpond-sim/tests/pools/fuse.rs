@@ -20,6 +20,8 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 use tower_service::Service;
 
+use crate::write_log::WriteLog;
+
 /// When the next of a number of pods reaches the API.
 #[derive(Debug)]
 struct Pace {
@@ -58,6 +60,7 @@ pub(crate) struct Fuse {
     pace: Option<Arc<Mutex<Pace>>>,
     /// New claims that were refused.
     refused_claims: Option<Arc<AtomicI64>>,
+    log: Option<WriteLog>,
 }
 
 impl Fuse {
@@ -77,6 +80,7 @@ impl Fuse {
             mutes_claims: false,
             pace: None,
             refused_claims: None,
+            log: None,
         }
     }
 
@@ -109,6 +113,16 @@ impl Fuse {
     /// Claims that are there are never changed: the request is on its way for ever.
     pub(crate) fn mutes_claims() -> Self {
         Self { mutes_claims: true, ..Self::none() }
+    }
+
+    /// Keeps a log of all writes.
+    pub(crate) fn with_log(self) -> Self {
+        Self { log: Some(WriteLog::default()), ..self }
+    }
+
+    /// The log of [`Self::with_log`].
+    pub(crate) fn log(&self) -> WriteLog {
+        self.log.clone().expect("a fuse with a log")
     }
 
     pub(crate) fn is_blown(&self) -> bool {
@@ -170,11 +184,23 @@ impl Service<Request<Body>> for Fused {
         let changes_claim = request.method() == Method::PATCH && request.uri().path().contains("/nodeclaims/");
         let is_muted = self.fuse.mutes_claims && changes_claim;
         let mut service = self.service.clone();
+        let log = self.fuse.log.clone().filter(|_| writes && !blown && !is_muted);
         let answer = async move {
+            let (request, logged) = match log {
+                Some(log) => {
+                    let (request, place) = log.add(request).await;
+                    (request, Some((log, place)))
+                }
+                None => (request, None),
+            };
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
-            service.call(request).await
+            let answer = service.call(request).await;
+            if let Some((log, place)) = logged {
+                log.answered(place);
+            }
+            answer
         };
         // A request that is under way arrives, even if its sender no longer waits for the answer.
         let answer: Pin<Box<dyn Future<Output = _> + Send>> = if delay.is_zero() {

@@ -75,22 +75,24 @@ fn assert_even(basin: &Basin, app: &str, topology_key: &str) {
     assert!(most - least <= 1, "{app} is spread unevenly: {counts:?}");
 }
 
-/// Nodes of a round that may stay without pods.
-const MOST_IDLE: usize = 2;
-
-/// One round of nodes, and few of them in vain.
+/// One round of nodes, and none of them in vain.
 fn assert_one_round(basin: &Basin, made: &Mutex<BTreeMap<String, i64>>) {
     let made = made.lock();
     let times: BTreeSet<i64> = made.values().copied().collect();
     let (first, last) = (times.first().expect("claims"), times.last().expect("claims"));
     assert!(last - first <= ONE_ROUND_MS, "several rounds of claims: {made:?}");
-    let idle = basin.nodes().into_iter().filter(|node| {
-        let name = node.metadata.name.as_deref().expect("a name");
-        basin.cluster().pods.indexed(name).is_empty()
-    });
-    // kube-scheduler deals spread pods out by itself, so that a node may open after its pods were bound elsewhere.
-    let idle = idle.count();
-    assert!(idle <= MOST_IDLE, "{idle} nodes without pods");
+    assert_eq!(cores(basin, |node| is_idle(basin, node)), 0, "nodes without pods");
+}
+
+fn is_idle(basin: &Basin, node: &str) -> bool {
+    basin.cluster().pods.indexed(node).is_empty()
+}
+
+/// The cores of some nodes, by name.
+fn cores(basin: &Basin, some: impl Fn(&str) -> bool) -> u64 {
+    let nodes = basin.nodes();
+    let some = nodes.iter().filter(|node| some(node.metadata.name.as_deref().expect("a name")));
+    some.map(|node| label(node, "karpenter.kwok.sh/instance-cpu").parse::<u64>().expect("a number of cores")).sum()
 }
 
 /// Three Deployments with a hundred pods each, large pods, and a few that may not share a node.
@@ -108,14 +110,25 @@ async fn workload(basin: &Basin, large: i32) -> [(&'static str, usize); 5] {
     [("small", 100), ("medium", 100), ("large", 100), ("huge", usize::try_from(large).expect("a count")), ("apart", 5)]
 }
 
+/// The plan at least cost has nodes of many sizes here, and capacity to spare would cost more than a quarter
+/// (`provision/slack.rs`). kube-scheduler mixes the pods otherwise, so that some are left over: what is bought for them is
+/// less than that quarter, and hardly any of it stays without pods.
 #[tokio::test(start_paused = true)]
-async fn pods_that_spread_over_zones_come_up_in_one_round() {
-    let basin = Basin::start().await;
+async fn pods_that_spread_over_zones_need_little_more_than_the_first_round() {
+    let basin = Basin::bare().await;
+    // Nodes of a second round cannot be taken for those of the first.
+    basin.class("default", json!({"sim": {"registrationDelay": "2s"}})).await;
+    basin.pool("default", json!({})).await;
     let made = rounds(&basin);
     let apps = workload(&basin, 8).await;
-    all_run(&basin, &apps, Duration::from_secs(10)).await;
-    assert_one_round(&basin, &made);
+    all_run(&basin, &apps, Duration::from_secs(30)).await;
     apps.iter().for_each(|(app, _)| assert_even(&basin, app, ZONE));
+    let begun = *made.lock().values().min().expect("claims");
+    let is_first = |node: &str| made.lock().get(node).is_some_and(|at| at - begun <= ONE_ROUND_MS);
+    let (first, all) = (cores(&basin, is_first), cores(&basin, |_| true));
+    let idle = cores(&basin, |node| is_idle(&basin, node));
+    assert!((all - first) * 4 <= first, "{first} cores in the first round, {all} in all");
+    assert!(idle * 50 <= all, "{idle} of {all} cores without pods");
     basin.until_quiet().await;
     let before = basin.server.store().revision();
     basin.pass(Duration::from_mins(10)).await;

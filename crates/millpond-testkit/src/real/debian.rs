@@ -35,6 +35,8 @@ const NODE: &[&str] = &[
     "libip4tc2",
     "libip6tc2",
     "libxtables12",
+    "libnftnl11",
+    "libmnl0",
     "libseccomp2",
 ];
 

@@ -1,6 +1,7 @@
 //! What `millpond install controller` prints, applied to a real cluster: two replicas on a real kubelet, under the service
 //! account that comes with them, from an image with the binary of this build and nothing else.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,11 +10,14 @@ use millpond_testkit::machines::Network;
 use millpond_testkit::{Access, Image, Kubectl, Process, RealCluster, RealNode};
 use serde_json::{Value, json};
 
+use crate::audit::{AuditLog, granted};
 use crate::objects::{BOOTSTRAP_TOKEN, apply, bootstrap_token};
 use crate::{MILLPOND, PATIENCE, READY};
 
 const IMAGE: &str = "localhost/millpond:test";
 const NAMESPACE: &str = "millpond-system";
+/// The service account that comes with the deployment.
+const ACCOUNT: &str = "system:serviceaccount:millpond-system:millpond-controller";
 /// The address of the Service `kubernetes` in the clusters of the test kit.
 const KUBERNETES: &str = "10.0.0.1:443";
 
@@ -134,12 +138,43 @@ fn metrics_are_for_those_who_may(kubectl: &Kubectl, node: &RealNode) -> Result<(
     Ok(())
 }
 
+/// Rules of the ClusterRole that only a deployed controller needs; the others are counted on a cluster without nodes
+/// (`real_pools`), where all settings of pools are played.
+const OF_A_DEPLOYMENT: [(&str, &str, &str); 2] =
+    [("authentication.k8s.io", "tokenreviews", "create"), ("authorization.k8s.io", "subjectaccessreviews", "create")];
+/// Rules of the Role that this suite does not use: there is no GPUInfo that reserves.
+const NOT_PLAYED: [(&str, &str, &str); 1] = [("", "pods", "create")];
+
+/// No request was forbidden, and the deployed controllers used each rule that no other suite counts.
+fn rights_are_exact(audit: &AuditLog) -> Result<()> {
+    let own = |right: &(&str, &str, &str)| (right.0.to_owned(), right.1.to_owned(), right.2.to_owned());
+    let used = audit.rights()?;
+    let printed: Value =
+        serde_json::from_str(&printed(&["install", "controller", "--image", IMAGE, "--output", "json"])?)?;
+    let (of_role, of_cluster_role) = (granted(&printed, "Role"), granted(&printed, "ClusterRole"));
+    let not_played: BTreeSet<_> = NOT_PLAYED.iter().map(own).collect();
+    ensure!(not_played.is_subset(&of_role), "exceptions for rules that are not there: {not_played:?}");
+    let expected: BTreeSet<_> = OF_A_DEPLOYMENT.iter().map(own).collect();
+    ensure!(expected.is_subset(&of_cluster_role), "the ClusterRole lacks some of {expected:?}");
+    let counted = of_role.difference(&not_played).chain(&expected);
+    let unused: Vec<_> = counted.filter(|right| !used.contains(*right)).collect();
+    ensure!(unused.is_empty(), "`millpond install controller` has rules that no request used: {unused:#?}");
+    let stray: Vec<_> =
+        used.iter().filter(|right| !of_role.contains(*right) && !of_cluster_role.contains(*right)).collect();
+    ensure!(stray.is_empty(), "requests that other roles allowed: {stray:#?}");
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs the real parts"]
 fn real_deployment_acts_under_its_service_account() {
     let network = Network::new().unwrap();
+    let audit = AuditLog::of(ACCOUNT).unwrap();
+    let [policy, log_path] = audit.flags();
     let cluster = RealCluster::builder()
         .address(network.address())
+        .apiserver_arg(policy)
+        .apiserver_arg(log_path)
         .service_accounts()
         .controller_manager("*")
         .scheduler()
@@ -152,6 +187,7 @@ fn real_deployment_acts_under_its_service_account() {
     metrics_are_for_those_who_may(&kubectl, &node).with_context(|| log(&node)).unwrap();
     let budget = ["-n", NAMESPACE, "get", "pdb", "millpond-controller", "-o", "jsonpath={.status.currentHealthy}"];
     assert_eq!(kubectl.run(&budget).unwrap(), "2");
+    rights_are_exact(&audit).unwrap();
     let said = log(&node);
     assert!(!said.contains("is forbidden") && !said.contains("403"), "a right is missing: {said}");
     node.ensure_running().unwrap();

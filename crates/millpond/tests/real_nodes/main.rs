@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `embedded` | a kubelet that joins `millpond up` with a token, and the pods on it |
 //! | `deployed` | `millpond install controller` on a real cluster, from an image of this build |
+//! | `audit` | what an API server answered to one user |
 //! | `objects` | what both need |
 //!
 //! They need root, as all tests with machines do.
 
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get ends it")]
 
+mod audit;
 mod deployed;
 mod embedded;
 mod objects;

@@ -9,6 +9,7 @@
 //! | `table` | what settings of pools do, each in short |
 //! | `kills` | controllers that are killed while nodes come and go |
 //! | `gpu_jobs` | the Deployment of the GPUInfo tutorial: its controller, account and environment, on this cluster |
+//! | `waves` | pods of one `kubectl apply` that come over seconds |
 
 mod gate;
 mod gpu_jobs;
@@ -16,3 +17,4 @@ mod kills;
 mod rights;
 mod stack;
 mod table;
+mod waves;

@@ -158,6 +158,14 @@ impl Stack {
         Ok(())
     }
 
+    /// One `kubectl apply`.
+    pub(crate) async fn apply(&self, list: Value) -> Result<()> {
+        let kubectl = self.cluster.kubectl()?;
+        // The gate goes on meanwhile.
+        let applying = move || kubectl.run_with_input(&["apply", "-f", "-"], &list.to_string()).map(drop);
+        tokio::task::spawn_blocking(applying).await.context("kubectl apply")?
+    }
+
     pub(crate) async fn patch(&self, of: (&str, &str, &str), patch: Value) -> Result<()> {
         let (version, kind, name) = of;
         let api = api(&self.client, version, kind);

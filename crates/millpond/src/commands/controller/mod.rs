@@ -2,6 +2,9 @@
 
 pub(crate) mod access;
 mod endpoints;
+mod exposition;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -190,19 +193,4 @@ async fn options(args: &ControllerArgs) -> anyhow::Result<Options> {
     };
     let node_groups = GroupOptions { management, ..args.node_groups.options() };
     Ok(Options { advise: args.advise, node_groups, ..Options::default() })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn liveness_names_the_loops_that_ended_or_hang() {
-        assert_eq!(loops(&Stuck::default()).failure, None);
-        let stuck = Stuck { stopped: vec!["events"], hanging: vec![("provisioner", Duration::from_mins(16))] };
-        let failure = loops(&stuck).failure.unwrap();
-        assert_eq!(failure, "events has ended, provisioner hangs for 16 min");
-    }
 }

@@ -22,6 +22,7 @@ use millpond_api::selector::LabelValues;
 use millpond_api::time::Time;
 use millpond_runtime::clock::Clock;
 use millpond_runtime::events::{EventRecorder, Sender};
+use millpond_runtime::history::History;
 use millpond_runtime::kinds::Kind;
 use millpond_runtime::meta::{Key, controller_uid, has_ended, node_name};
 use millpond_runtime::mirror::{Mirror, Writer};
@@ -74,6 +75,8 @@ pub struct Options {
     /// Runtime handle and client for latency-critical work (pod watch, planning, launches). Defaults to the main
     /// runtime.
     pub urgent: Option<Urgent>,
+    /// Where decisions are written down.
+    pub history: History,
 }
 
 /// A runtime handle, and a client whose own tasks run on it.
@@ -104,6 +107,7 @@ impl Default for Options {
             node_groups: GroupOptions::default(),
             urgent: None,
             leads: Leads::default(),
+            history: History::default(),
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::buffers::Fills;
 use crate::clouds::Clouds;
 use crate::cluster::Cluster;
+use crate::decisions;
 use crate::events::DedupingRecorder;
 use crate::health::Health;
 use crate::kinds::{NodeClaim, NodeClass, NodePool};
@@ -205,6 +206,11 @@ impl Context {
         self.launch_backoff.mark(&mut snapshot);
         self.cluster.machines.planned_placements.apply_to(&mut snapshot);
         snapshot
+    }
+
+    /// What made a pod, such as `Deployment/web`.
+    pub fn owner_of(&self, namespace: &str, pod: &str) -> Option<String> {
+        decisions::owner(&self.cluster, &Key::new(namespace, pod))
     }
 
     /// The market of a snapshot taken by [`Self::snapshot`].

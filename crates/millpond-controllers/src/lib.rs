@@ -28,6 +28,7 @@ pub mod classes;
 pub mod clouds;
 pub mod cluster;
 pub mod context;
+mod decisions;
 pub mod disruption;
 pub mod events;
 pub mod garbage_collection;

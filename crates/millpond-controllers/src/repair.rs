@@ -23,6 +23,7 @@ use serde_json::json;
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
 use crate::context::Context;
+use crate::decisions;
 use crate::kinds::NodeClaim;
 use crate::metrics::disrupted_by;
 use crate::nodes;
@@ -134,6 +135,7 @@ impl Repair {
         self.context.events.record(claim, REPAIRED, format!("Disrupting NodeClaim: {why}"));
         self.context.events.record(node, REPAIRED, format!("Disrupting Node: {why}"));
         self.context.metrics.claim_disrupted(claim, disrupted_by::UNHEALTHY);
+        decisions::repaired(cluster, claim, &why);
         turn.delete(cluster, claim).await
     }
 }

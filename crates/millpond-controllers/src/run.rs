@@ -20,6 +20,7 @@ use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, Options};
 use crate::context::Context;
+use crate::decisions;
 use crate::disruption::{ClaimConditions, Disruptor, Hashes};
 use crate::garbage_collection::GarbageCollector;
 use crate::interrupt;
@@ -107,6 +108,7 @@ impl Controllers {
         Overlays::listen(&context, &queue);
         controllers.work(Overlays::new(Arc::clone(&context)), queue, POOLS_AT_A_TIME, stop);
         metrics::listen(&context);
+        decisions::listen(&context);
         let collector = GarbageCollector::new(Arc::clone(&context));
         controllers.run_loop("garbage collection", collector, stop, |it, stop| it.run(stop).boxed());
         for provider in context.providers() {

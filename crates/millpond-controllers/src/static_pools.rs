@@ -25,6 +25,7 @@ use millpond_runtime::worker::Reconcile;
 
 use crate::cluster::{Cluster, is_our_class, is_ours, pool_name};
 use crate::context::Context;
+use crate::decisions;
 use crate::disruption::command::replaces;
 use crate::kinds::{NodeClaim, NodePool};
 use crate::limits;
@@ -125,6 +126,7 @@ impl StaticPools {
         }
         let created = limits::create(&self.context, turn, claims, created_for::REPLICAS).await?;
         let written = created.iter().flatten().count();
+        decisions::resized(&self.context.cluster, pool.name(), "create", created.iter().flatten());
         tracing::info!(pool = pool.name(), missing, written, "nodes for a pool of fixed size");
         Ok((written < missing).then_some(RETRY))
     }
@@ -145,6 +147,7 @@ impl StaticPools {
             return Ok(None);
         }
         tracing::info!(pool = pool.name(), claims = ?names, "too many nodes for a pool of fixed size");
+        decisions::resized(&self.context.cluster, pool.name(), "delete", &names);
         let claims = counted.iter().filter(|claim| names.contains(claim.name())).cloned();
         let delete = |claim: Arc<NodeClaim>| async move {
             turn.delete(&self.context.cluster, &claim).await?;

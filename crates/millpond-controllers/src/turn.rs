@@ -11,6 +11,7 @@ use millpond_runtime::error::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::cluster::Cluster;
+use crate::decisions;
 use crate::kinds::NodeClaim;
 
 /// Hands out the turn.
@@ -59,6 +60,7 @@ pub(crate) enum Fact {
 /// Deletes a claim because of something that has happened.
 pub(crate) async fn delete_after(fact: Fact, cluster: &Cluster, claim: &NodeClaim) -> Result<()> {
     tracing::debug!(claim = claim.name(), ?fact, "claim deleted");
+    decisions::deleted_after(cluster, fact, claim);
     cluster.claims.delete(claim, None).await
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{DisruptionReason, Labels, Nanos, NodeId, PodId, PoolId, Snapshot, TypeId};
 use crate::pack;
 
@@ -258,7 +260,7 @@ pub struct Outcome {
 }
 
 /// How a plan is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The policy to plan by.
     pub policy: Policy,
@@ -277,7 +279,7 @@ impl Default for Settings {
 }
 
 /// The rules that a plan is made by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Policy {
     /// Least cost over all pools.
     Millpond,

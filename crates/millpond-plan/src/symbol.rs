@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A text in a [`Symbols`] table. Two symbols of one table are equal exactly if their texts are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Symbol(u32);
 
 impl Symbol {
@@ -114,6 +115,23 @@ impl Symbols {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// As the list of its texts: a symbol is the place of its text in the list.
+impl Serialize for Symbols {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.len()).map(|index| self.text_at(index)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Symbols {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut symbols = Self::new();
+        for text in Vec::<String>::deserialize(deserializer)? {
+            symbols.intern(&text);
+        }
+        Ok(symbols)
     }
 }
 

@@ -3,10 +3,12 @@
 //! The rules are kube-scheduler's: `NoSchedule` and `NoExecute` forbid a place, `PreferNoSchedule` only makes it
 //! less welcome.
 
+use serde::{Deserialize, Serialize};
+
 use crate::symbol::{Symbol, Symbols};
 
 /// The effect of a taint on pods that do not tolerate it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Effect {
     /// They are not placed there.
     NoSchedule,
@@ -24,7 +26,7 @@ impl Effect {
 }
 
 /// A taint of a node or of the template of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
     pub key: Symbol,
@@ -35,7 +37,7 @@ pub struct Taint {
 }
 
 /// How a toleration compares the value of a taint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Comparison {
     /// Any value.
     Exists,
@@ -48,7 +50,7 @@ pub enum Comparison {
 }
 
 /// A toleration of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Toleration {
     /// The key of the tolerated taints; `None` for all keys.
     pub key: Option<Symbol>,

@@ -14,6 +14,7 @@
 pub mod clock;
 pub mod error;
 pub mod events;
+pub mod history;
 pub mod kinds;
 pub mod meta;
 pub mod mirror;

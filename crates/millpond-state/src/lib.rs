@@ -21,6 +21,7 @@ pub mod groups;
 mod lower;
 pub mod objects;
 mod read;
+pub mod saved;
 mod snapshot;
 mod state;
 

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    agent, bench, catalog, ci, completion, controller, convert, explain, gpu, host, install, node, plan, pool,
+    agent, bench, catalog, ci, completion, controller, convert, explain, gpu, history, host, install, node, plan, pool,
     reference, store, up,
 };
 
@@ -63,6 +63,19 @@ pub(crate) enum Command {
   millpond explain pool/gpu-pool -o json
   millpond explain request/build-7")]
     Explain(Box<explain::ExplainArgs>),
+    /// Show what was decided, why, and what came of it, also for nodes that are gone
+    ///
+    /// Every decision that was carried out or refused is kept in the data directory of
+    /// `millpond up`, with the times of each step, and for the last ones the snapshot
+    /// that they were made from: `millpond plan -f` makes the same plan of it again.
+    #[command(after_help = "Examples:
+  millpond history
+  millpond history node/general-x7
+  millpond history pod/shop/web-0 --since 24h
+  millpond history d-12 --save d-12.json
+  millpond history --kind drift,expire -o json
+  millpond history --watch")]
+    History(history::HistoryArgs),
     /// Print the manifests that Millpond needs in a cluster
     #[command(
         subcommand,

@@ -72,6 +72,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Host(command) => commands::host::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Plan(_) | Command::Ci(_) | Command::Gpu(_) => Ok(()),
         Command::Explain(args) => commands::explain::run(&args, &mut out, &mut std::io::stderr().lock()),
+        Command::History(args) => commands::history::run(&args, &mut out),
         Command::Install(command) => commands::install::run(&command, &mut out),
         Command::Pool(command) => commands::pool::run(&command, &mut out, &mut std::io::stderr().lock()),
         Command::Node(command) => commands::node::run(&command, &mut out, &mut std::io::stderr().lock()),

@@ -33,6 +33,7 @@ use serde_json::json;
 use crate::clouds;
 use crate::cluster::{Cluster, is_our_class};
 use crate::context::Context;
+use crate::decisions;
 use crate::kinds::{NodeClaim, NodeClass};
 use crate::termination::has_finalizer;
 use crate::turn::{Fact, delete_after};
@@ -166,6 +167,7 @@ impl Claims {
     ) -> Result<Option<Duration>> {
         tracing::info!(claim = claim.name(), reason = event_reason.reason, why, "claim given up");
         self.context.cluster.recorder.record(claim, event_reason, why);
+        decisions::launch_failed(&self.context.cluster, claim, why);
         delete_after(Fact::Failed, &self.context.cluster, claim).await?;
         self.context.metrics.claim_disrupted(claim, reason);
         Ok(None)

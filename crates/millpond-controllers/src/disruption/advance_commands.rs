@@ -20,6 +20,7 @@ use super::{Disruptor, RETRY, earlier, events};
 use crate::blocking::run_blocking;
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
+use crate::decisions;
 use crate::kinds::NodeClaim;
 use crate::turn::Turn;
 
@@ -153,6 +154,7 @@ impl Disruptor {
         for claim in command.candidates.iter().filter_map(|candidate| standing(&cluster, candidate)) {
             tracing::info!(claim = claim.name(), why, "command undone, node stays");
             events::undone(&cluster, &claim, why);
+            decisions::undone(&cluster, &claim, why);
             if let Some(node) = node_name_of(&cluster, &claim) {
                 self.backoffs.add(&node, after);
             }

@@ -8,7 +8,9 @@ use futures::stream;
 use millpond_plan::disruption::{BudgetLedger, REASONS};
 use millpond_plan::fallback_offers;
 use millpond_plan::model::{DisruptionReason, NodeId, PoolId, Snapshot};
+use millpond_plan::plan::Settings;
 use millpond_runtime::error::{Error, Result};
+use millpond_runtime::history::Decision;
 use millpond_runtime::meta::{Key, is_leaving};
 use tokio::time::Instant;
 
@@ -22,6 +24,7 @@ use super::{Disruptor, PATIENCE, SHARE, SOONEST_AGAIN, earlier, events};
 use crate::blocking::run_blocking;
 use crate::claims::claim_of;
 use crate::cluster::is_our_class;
+use crate::decisions;
 use crate::kinds::NodeClaim;
 use crate::limits;
 use crate::metrics::DISRUPTION;
@@ -36,6 +39,8 @@ struct Start {
     /// Nodes that it depends on.
     nodes: BTreeSet<String>,
     savings: i128,
+    /// What the history is told once it is under way.
+    decision: Decision,
 }
 
 impl Start {
@@ -65,7 +70,9 @@ impl Disruptor {
         }
         let starts = self.starts(&evaluation);
         if !starts.is_empty() {
-            self.start(starts).await;
+            let decided = self.start(starts).await;
+            let settings = Settings { consolidate: true, ..Settings::default() };
+            decisions::keep_snapshot(&self.context, decided, Arc::new(evaluation.snapshot), settings);
         }
     }
 
@@ -156,7 +163,10 @@ impl Disruptor {
         }
         let nodes = draft.nodes.iter().map(|(node, _)| node).chain(&draft.receivers);
         let nodes = nodes.map(|node| snapshot.nodes[node.index()].name.clone()).collect();
-        Some(Start { candidates, replacements, nodes, savings: draft.savings })
+        let going = draft.nodes.iter().zip(&candidates).map(|(&(node, reason), claim)| (node, reason, &*claim.name));
+        let coming = replacements.len();
+        let decision = decisions::disrupted(&self.context.cluster, snapshot, going, coming, draft.savings);
+        Some(Start { candidates, replacements, nodes, savings: draft.savings, decision })
     }
 
     /// The claim behind a node that goes; `None` if the node belongs to another controller's claim.
@@ -171,7 +181,9 @@ impl Disruptor {
     }
 
     /// Writes replacements and marks, for what has not changed since it was planned.
-    async fn start(&mut self, mut starts: Vec<Start>) {
+    /// Gives back the numbers of what was decided.
+    async fn start(&mut self, mut starts: Vec<Start>) -> Vec<u64> {
+        let mut decided = Vec::new();
         let context = Arc::clone(&self.context);
         let turn = context.turns.take().await;
         starts.retain(|start| !self.watch.is_stale(start.nodes.iter().map(String::as_str)));
@@ -181,7 +193,7 @@ impl Disruptor {
         }
         for (reason, starts) in by_reason {
             match self.replace(&turn, &reason, starts).await {
-                Ok(started) => self.mark_started(started).await,
+                Ok(started) => decided.extend(self.mark_started(started).await),
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "replacements not written, will plan again");
                     self.plan_due = earlier(self.plan_due, Some(Instant::now() + super::RETRY));
@@ -190,6 +202,7 @@ impl Disruptor {
         }
         // The watch will report what was written; then the commands advance.
         self.commands_due = Some(Instant::now());
+        decided
     }
 
     /// Writes the replacements of commands; gives back those commands that have all of theirs.
@@ -225,10 +238,12 @@ impl Disruptor {
     }
 
     /// Marks the nodes of commands whose replacements were written, or that need none.
-    async fn mark_started(&mut self, started: Vec<Start>) {
+    async fn mark_started(&mut self, started: Vec<Start>) -> Vec<u64> {
         let cluster = Arc::clone(&self.context.cluster);
+        let mut decided = Vec::new();
         for start in &started {
             self.report(start);
+            decided.push(decisions::started(&cluster, start.decision.clone(), &start.replacements));
             if !start.replacements.is_empty() {
                 self.replaced.extend(start.candidates.iter().map(|candidate| candidate.name.clone()));
             }
@@ -250,6 +265,7 @@ impl Disruptor {
             let command = Command { candidates: start.candidates, replacements: Vec::new(), wanted: 0 };
             self.going.push(RunningCommands { command, since: Instant::now() });
         }
+        decided
     }
 
     fn report(&self, start: &Start) {

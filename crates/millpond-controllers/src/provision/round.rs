@@ -25,6 +25,7 @@ use crate::buffers::Fill;
 use crate::capi::autoscale::{ObservedSizes, is_group, scale_up};
 use crate::claims::claim_of;
 use crate::context::Context;
+use crate::decisions;
 use crate::kinds::NodeClaim;
 use crate::metrics::{PROVISIONER, created_for};
 use crate::nominations::{NOMINATED_PODS_ANNOTATION, annotation_value};
@@ -60,7 +61,8 @@ impl<'c> Round<'c> {
         let metrics = &self.context.metrics;
         let begun = Instant::now();
         let sizes = ObservedSizes::now(&cluster.machines);
-        let RoundPlan { snapshot, market, outcome, planned_pods, claims, taken, bought } = run_blocking(|| self.plan());
+        let RoundPlan { snapshot, market, outcome, settings, planned_pods, claims, taken, bought } =
+            run_blocking(|| self.plan());
         let planned = begun.elapsed();
         metrics.planned(PROVISIONER, planned);
         if !outcome.plan.new_nodes.is_empty() && self.pending.has_outrun(begun) {
@@ -75,6 +77,8 @@ impl<'c> Round<'c> {
         );
         let created = created?;
         cluster.machines.planned_placements.remember(&snapshot, &outcome);
+        let mut decisions = Vec::new();
+        decisions.extend(decisions::provisioned(self.context, &snapshot, &outcome, &created, &planned_pods.new));
         let scaled_up = scale_up(self.context, &turn, &sizes, &snapshot, &outcome, &planned_pods.new).await;
         if !outcome.plan.new_nodes.is_empty() {
             tracing::info!(
@@ -96,6 +100,7 @@ impl<'c> Round<'c> {
         let short = fills.values().any(|fill| fill.lacking > 0);
         self.context.fills.set(fills);
         let changed = self.pending.end(unschedulable(&snapshot, &outcome), expected(&snapshot, &outcome), short);
+        decisions.extend(decisions::refused(self.context, &snapshot, &outcome, &changed));
         for (key, why) in changed {
             if let Some(pod) = cluster.pods.get(&key) {
                 cluster.recorder.record(&*pod, FAILED, why);
@@ -108,7 +113,10 @@ impl<'c> Round<'c> {
         let all = begun.elapsed();
         let written = all.saturating_sub(planned);
         tracing::debug!(pods = outcome.report.pods, ?taken, ?bought, ?planned, ?written, "a round ended");
-        Ok(Some(UnprovedPlan { snapshot, market }))
+        let snapshot = Arc::new(snapshot);
+        let decided = decisions.first().copied();
+        decisions::keep_snapshot(self.context, decisions, Arc::clone(&snapshot), settings);
+        Ok(Some(UnprovedPlan { snapshot, market, decided }))
     }
 
     /// Makes the plan and its claims. No I/O.
@@ -117,11 +125,11 @@ impl<'c> Round<'c> {
         let snapshot = self.context.snapshot_for_pods();
         let taken = begun.elapsed();
         let market = self.context.market(&snapshot);
-        let outcome = super::slack::plan(&snapshot, &market, self.budget);
+        let (outcome, settings) = super::slack::plan(&snapshot, &market, self.budget);
         let bought = begun.elapsed();
         let planned_pods = planned_pods(&snapshot, &outcome);
         let claims = self.claims(&snapshot, &market, &outcome, &planned_pods);
-        RoundPlan { snapshot, market, outcome, planned_pods, claims, taken, bought }
+        RoundPlan { snapshot, market, outcome, settings, planned_pods, claims, taken, bought }
     }
 
     /// A claim for each planned node, in the plan's order, with its pods in the annotation.
@@ -180,16 +188,23 @@ impl<'c> Round<'c> {
 
 /// A plan whose bound is not proved yet.
 pub(super) struct UnprovedPlan {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     market: Arc<Market>,
+    /// The decision that was made by it, in the history.
+    decided: Option<u64>,
 }
 
 impl UnprovedPlan {
     /// Proves the plan's lower bound, for the metrics. That takes longer than the plan, and uses all threads.
     pub(super) fn prove_bound(self, context: &Context) {
         let metrics = Arc::clone(&context.metrics);
+        let history = context.cluster.options.history.clone();
         spawn_blocking(move || {
-            metrics.plan_proved(&millpond_plan::plan_on(&self.snapshot, &self.market, &Settings::default()).report);
+            let proved = millpond_plan::plan_on(&self.snapshot, &self.market, &Settings::default()).report;
+            metrics.plan_proved(&proved);
+            if let Some(number) = self.decided {
+                history.set_bound(number, i64::try_from(proved.bound).unwrap_or(i64::MAX));
+            }
         });
     }
 }
@@ -199,6 +214,7 @@ struct RoundPlan {
     snapshot: Snapshot,
     market: Arc<Market>,
     outcome: Outcome,
+    settings: Settings,
     planned_pods: PlannedPods,
     claims: Vec<Option<NodeClaim>>,
     taken: Duration,

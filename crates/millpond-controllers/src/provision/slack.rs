@@ -18,17 +18,18 @@ use millpond_plan::symbol::Symbol;
 /// otherwise.
 const WORTH_PERCENT: u128 = 125;
 
-/// The plan at least cost, unless it leaves the scheduler a choice that it cannot be trusted with.
-pub(super) fn plan(snapshot: &Snapshot, market: &Market, budget: Budget) -> Outcome {
+/// The plan at least cost, unless it leaves the scheduler a choice that it cannot be trusted with; with the settings that
+/// give it again.
+pub(super) fn plan(snapshot: &Snapshot, market: &Market, budget: Budget) -> (Outcome, Settings) {
     // The bound is proved later, in the background, when no pod waits for it.
     let settings = Settings { prove: false, budget, ..Settings::default() };
     let least = millpond_plan::plan_on(snapshot, market, &settings);
     if !is_loose(snapshot, &least) {
-        return least;
+        return (least, settings);
     }
-    let settings = Settings { policy: Policy::Karpenter, ..settings };
-    let slack = millpond_plan::plan_on(snapshot, market, &settings);
-    if is_worth_it(&least, &slack) { slack } else { least }
+    let loose = Settings { policy: Policy::Karpenter, ..settings };
+    let slack = millpond_plan::plan_on(snapshot, market, &loose);
+    if is_worth_it(&least, &slack) { (slack, loose) } else { (least, settings) }
 }
 
 fn is_worth_it(least: &Outcome, slack: &Outcome) -> bool {

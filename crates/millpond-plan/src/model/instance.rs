@@ -3,12 +3,14 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Nanos, Resources};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 
 /// How capacity is bought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CapacityType {
     /// Paid for in advance, in a limited number.
     Reserved,
@@ -38,7 +40,7 @@ impl CapacityType {
 }
 
 /// One way to buy an instance type: zone, capacity type and price.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offering {
     /// The zone.
     pub zone: Symbol,
@@ -53,7 +55,7 @@ pub struct Offering {
 }
 
 /// A kind of machine, as a pool would run it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InstanceType {
     /// Name, such as `m5.large`.
     pub name: Symbol,
@@ -73,7 +75,7 @@ pub struct InstanceType {
 
 /// The types of a snapshot. Snapshots are taken often and types hardly ever change, so copies share one list until one of
 /// them is changed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Types(Arc<Vec<InstanceType>>);
 
 impl Types {

@@ -28,6 +28,8 @@ pub use resources::{CPU, MEMORY, PODS, ResourceId, ResourceTable, Resources, STO
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::requirement::Requirements;
 use crate::symbol::{Symbol, Symbols};
 
@@ -39,7 +41,7 @@ pub type Nanos = u64;
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub struct $name(pub u32);
 
         impl $name {
@@ -79,7 +81,7 @@ index!(
 );
 
 /// Labels with exactly one value each, sorted by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Labels(Box<[(Symbol, Symbol)]>);
 
 impl Labels {
@@ -137,7 +139,7 @@ impl FromIterator<(Symbol, Symbol)> for Labels {
 }
 
 /// Symbols of the labels that the planner itself asks for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct LabelNames {
     /// `kubernetes.io/hostname`.
     pub hostname: Symbol,
@@ -180,7 +182,7 @@ impl LabelNames {
 }
 
 /// A PodDisruptionBudget with the evictions that it allows now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodDisruptionBudget {
     /// `namespace/name`.
     pub name: String,
@@ -195,7 +197,7 @@ pub struct PodDisruptionBudget {
 }
 
 /// All that a plan depends on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Identifies the state that the snapshot was taken from; a plan names it.
     pub revision: String,

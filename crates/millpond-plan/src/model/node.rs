@@ -1,12 +1,14 @@
 //! Existing nodes, and nodes that are starting or leaving.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Labels, Nanos, PoolId, Resources, Seconds};
 use crate::model::CapacityType;
 use crate::symbol::Symbol;
 use crate::taint::Taint;
 
 /// The phase of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NodeState {
     /// It takes and runs pods.
     Running,
@@ -21,7 +23,7 @@ pub enum NodeState {
 pub const DRIFT_SETTLES: Seconds = 10;
 
 /// A node that differs from what its pool would launch today.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     /// How it differs.
     pub why: String,
@@ -42,7 +44,7 @@ impl Drift {
 }
 
 /// When a node expires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Expiry {
     /// At the age that its pool sets.
     #[default]
@@ -54,7 +56,7 @@ pub enum Expiry {
 }
 
 /// A node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Node {
     /// Its name.
     pub name: String,

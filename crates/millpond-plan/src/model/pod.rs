@@ -1,12 +1,14 @@
 //! Pods, and the classes that they share.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ClassId, Labels, NodeId, PODS, Resources, Seconds};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 use crate::taint::Toleration;
 
 /// A pod that has not finished.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// Its name; its namespace is the class's.
     pub name: Box<str>,
@@ -23,7 +25,7 @@ pub struct Pod {
 }
 
 /// The phase of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PodState {
     /// It needs a node. If [`Pod::node`] is set, the pod is nominated for that node (kube-scheduler preempted others,
     /// or a plan chose it): its resources count as used there, and nothing is bought for it while the node stays.
@@ -37,7 +39,7 @@ pub enum PodState {
 }
 
 /// What created a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum PodKind {
     /// A controller that makes a new one where one goes.
     #[default]
@@ -54,7 +56,7 @@ pub enum PodKind {
 }
 
 /// Whether a voluntary disruption may evict a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum DoNotDisrupt {
     /// It may be evicted.
     #[default]
@@ -66,7 +68,7 @@ pub enum DoNotDisrupt {
 }
 
 /// Everything that scheduling looks at in a pod. Pods that share all of it share one class.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodClass {
     /// The namespace.
     pub namespace: Symbol,
@@ -163,7 +165,7 @@ impl PodClass {
 }
 
 /// A problem of a pod that no node can solve.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Problem {
     /// It names a PersistentVolumeClaim that does not exist.
     ClaimMissing(Box<str>),
@@ -182,7 +184,7 @@ pub enum Problem {
 }
 
 /// Whether nodes that a pod could not use count as domains of its spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum InclusionPolicy {
     /// Only nodes that the pod could use count.
     Honor,
@@ -191,7 +193,7 @@ pub enum InclusionPolicy {
 }
 
 /// A topology spread constraint.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Spread {
     /// The label whose values are the domains.
     pub key: Symbol,
@@ -210,7 +212,7 @@ pub struct Spread {
 }
 
 /// Namespaces of an affinity term.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Namespaces {
     /// All namespaces.
     All,
@@ -229,7 +231,7 @@ impl Namespaces {
 }
 
 /// A term of pod affinity or anti-affinity.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AffinityTerm {
     /// The topology key: nodes with an equal value of this label are near each other.
     pub key: Symbol,
@@ -240,7 +242,7 @@ pub struct AffinityTerm {
 }
 
 /// The protocol of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -251,7 +253,7 @@ pub enum Protocol {
 }
 
 /// A host port that a pod uses.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
     /// The protocol.
     pub protocol: Protocol,

@@ -1,12 +1,14 @@
 //! Pools: what may be bought, how much of it, and when it may be taken away.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Nanos, ResourceId, Seconds, TypeId};
 use crate::requirement::Requirements;
 use crate::symbol::Symbol;
 use crate::taint::Taint;
 
 /// A pool of nodes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pool {
     /// Its name.
     pub name: String,
@@ -66,7 +68,7 @@ impl Pool {
 }
 
 /// Limits on the sum of nodes, including those that are starting.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Limits on capacity, by resource.
     pub resources: Vec<(ResourceId, i64)>,
@@ -84,7 +86,7 @@ impl Limits {
 }
 
 /// Which nodes consolidation considers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Consolidation {
     /// Nodes without pods.
     WhenEmpty,
@@ -96,7 +98,7 @@ pub enum Consolidation {
 }
 
 /// When the nodes of a pool may be disrupted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disruption {
     /// Which nodes consolidation considers.
     pub policy: Consolidation,
@@ -122,7 +124,7 @@ impl Default for Disruption {
 }
 
 /// How many nodes of a pool may be taken away at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// How many nodes it allows at a time.
     pub nodes: Nodes,
@@ -133,7 +135,7 @@ pub struct Budget {
 }
 
 /// A number of nodes, or a share of the pool's nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Nodes {
     /// A number of nodes.
     Count(u64),
@@ -142,7 +144,7 @@ pub enum Nodes {
 }
 
 /// When a budget holds: from every time that the schedule names, for so long.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Five fields of cron, or `@daily` and the like.
     pub cron: String,
@@ -153,7 +155,7 @@ pub struct Schedule {
 }
 
 /// Why a node is disrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DisruptionReason {
     /// It has no pods.
     Empty,

@@ -1,9 +1,11 @@
 //! Amounts of resources as dense vectors.
 
+use serde::{Deserialize, Serialize};
+
 use crate::symbol::{Symbol, Symbols};
 
 /// The index of a resource in every [`Resources`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ResourceId(pub u16);
 
 impl ResourceId {
@@ -24,7 +26,7 @@ pub const STORAGE: ResourceId = ResourceId(3);
 
 /// The names of the resources. The first four are always there; the others (extended resources, huge pages in
 /// bytes, volumes that a CSI driver can still attach) get their place when they are first met.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ResourceTable {
     names: Vec<Box<str>>,
 }
@@ -85,7 +87,7 @@ impl Default for ResourceTable {
 }
 
 /// Amounts by resource. What lies beyond its end is zero.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources(Vec<i64>);
 
 impl Resources {

@@ -51,7 +51,7 @@ pub struct Row {
 ///
 /// Work is counted, never timed, so that a result does not depend on the speed of the machine, nor
 /// on the number of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Budget {
     /// Patterns that may be built to improve on the first plan. Zero gives the first plan.
     pub evaluations: u64,

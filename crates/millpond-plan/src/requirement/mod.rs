@@ -20,13 +20,15 @@ mod set;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::symbol::{Symbol, Symbols};
 
 pub use operator::{InvalidRequirement, Operator};
 pub use set::Requirement;
 
 /// Requirements on several labels, all of which must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Requirements {
     by_key: BTreeMap<Symbol, Requirement>,
 }

@@ -211,6 +211,21 @@ fn no_cluster() -> anyhow::Error {
     anyhow::Error::new(Failure { message, code: Some(Code::NotFound), hint })
 }
 
+/// All objects that planning looks at, with what `--save-snapshot` adds to them.
+pub(crate) async fn read_everything(client: &Client) -> Result<Vec<serde_json::Value>, kube::Error> {
+    let mut listing = Listing::default();
+    let read = async {
+        for list in EVERYTHING {
+            read_list(client, list, &mut listing).await?;
+        }
+        super::input::kept(&listing.texts, true)
+    };
+    read.await.map_err(|error| match error.downcast::<kube::Error>() {
+        Ok(error) => error,
+        Err(error) => kube::Error::Service(error.into()),
+    })
+}
+
 async fn read_list(client: &Client, list: &List, listing: &mut Listing) -> anyhow::Result<()> {
     let path = list.path;
     let mut next = String::new();

@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::Args;
 use millpond_plan::model::Snapshot;
-use millpond_state::{LIMIT_BYTES, Options, PODS_LISTED, Reader, Severity, State};
+use millpond_plan::plan::Settings;
+use millpond_state::{LIMIT_BYTES, Options, PODS_LISTED, Reader, Severity, State, saved};
 use serde_json::{Value, json};
 
 use super::catalog::Source;
@@ -135,6 +136,27 @@ impl Input {
     pub(crate) fn saved(&self) -> Value {
         json!({ "apiVersion": "v1", "kind": "List", "items": self.objects })
     }
+}
+
+/// The snapshot of a decision, if the one file that was named is one.
+pub(crate) fn saved_decision(args: &InputArgs) -> anyhow::Result<Option<(Snapshot, Settings)>> {
+    let [path] = &*args.objects.place.filename else { return Ok(None) };
+    if path == Path::new("-") || !path.is_file() {
+        return Ok(None);
+    }
+    let mut head = Vec::new();
+    // What cannot be read is told by the reader of objects.
+    let Ok(file) = std::fs::File::open(path) else { return Ok(None) };
+    if file.take(saved::HEAD as u64).read_to_end(&mut head).is_err() || !saved::is_saved(&head) {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let read = saved::load(&text).map_err(|error| {
+        let message = format!("`{}` cannot be planned with", path.display());
+        let hint = Some("`millpond history ID --save FILE` writes it again".to_owned());
+        anyhow::Error::new(error).context(Failure { message, code: None, hint })
+    });
+    read.map(Some)
 }
 
 /// Reads everything and takes a snapshot; what is odd is said, what is wrong fails.
@@ -280,7 +302,7 @@ fn collect(path: &Path, depth: usize, texts: &mut Vec<(String, Vec<u8>)>) -> any
 
 /// All objects, to be saved. The pods of a live cluster are complete, so no further pods are created for its workloads
 /// later.
-fn kept(texts: &[(String, Vec<u8>)], live: bool) -> anyhow::Result<Vec<Value>> {
+pub(crate) fn kept(texts: &[(String, Vec<u8>)], live: bool) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for (name, bytes) in texts {
         objects.extend(values(name, bytes)?);

@@ -127,7 +127,8 @@ impl Monitor {
         *self.0.lock() = phase;
     }
 
-    fn context(&self) -> Option<Arc<Context>> {
+    /// What the controllers act with; none while another process leads.
+    pub(crate) fn context(&self) -> Option<Arc<Context>> {
         match &*self.0.lock() {
             Phase::Leads(context) => context.upgrade(),
             Phase::Starting | Phase::Follows => None,

@@ -14,11 +14,12 @@ pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod controller;
 pub(crate) mod convert;
+pub(crate) mod dashboard;
 pub(crate) mod dialects;
 pub(crate) mod explain;
 pub(crate) mod file;
-pub(crate) mod format;
 pub(crate) mod gpu;
+pub(crate) mod history;
 pub(crate) mod host;
 mod http2;
 pub(crate) mod identities;
@@ -29,7 +30,6 @@ pub(crate) mod lead;
 pub(crate) mod list_output;
 pub(crate) mod node;
 pub(crate) mod node_groups;
-pub(crate) mod node_totals;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod reference;
@@ -40,6 +40,8 @@ pub(crate) mod table;
 pub(crate) mod threads;
 pub(crate) mod up;
 pub(crate) mod version;
+
+pub(crate) use millpond_view::{format, totals as node_totals};
 
 /// A value as JSON, with a line break at its end.
 pub(crate) fn as_json(value: &impl Serialize) -> anyhow::Result<String> {

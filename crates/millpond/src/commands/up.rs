@@ -15,6 +15,7 @@ use millpond_apiserver::{Embedded, EmbeddedOptions, IdleKind, LifecycleOptions, 
 use millpond_controllers::cluster::{Options as ControllerOptions, Urgent};
 use millpond_hosts::stock::ApiServer;
 use millpond_providers::sim::Cloud;
+use millpond_runtime::history::History;
 use millpond_runtime::panics;
 use millpond_sim::demo::{self, DemoOptions};
 use millpond_sim::options::Providers;
@@ -24,9 +25,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::autoscaler_pod;
+use super::dashboard::{self, DashboardArgs};
 use super::dialects::ci::CiDialectArgs;
 use super::dialects::fake_vcenter;
 use super::dialects::gpu::GpuArgs;
+use super::history::FOLDER;
 use super::identities;
 use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult};
 use super::node_groups::NodeGroupArgs;
@@ -76,6 +79,8 @@ pub(crate) struct UpArgs {
     fake_vcenter: bool,
     #[command(flatten)]
     ci: CiDialectArgs,
+    #[command(flatten)]
+    dashboard: DashboardArgs,
 }
 
 /// The image of launchers and builders of SoftwareFactory objects: nothing runs it here but stand-ins.
@@ -129,6 +134,8 @@ pub(crate) fn run(mut args: UpArgs) -> anyhow::Result<()> {
 async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let ci = args.ci.options()?;
+    // A port that is taken fails the start before anything is written.
+    let ui = if args.bare { None } else { args.dashboard.bind().await? };
     let mut options = EmbeddedOptions::new(&args.data_dir);
     options.memory = args.memory;
     options.address = args.bind;
@@ -157,8 +164,10 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         let client = own_client(of_stand_ins, identities::stand_ins());
         of_stand_ins.spawn(keep_stand_ins(client, stop.clone()))
     });
+    let history = history(&args);
     let options = ControllerOptions {
         advise: args.advise,
+        history: history.clone(),
         node_groups: args.node_groups.options(),
         urgent: Some(Urgent {
             client: own_client(threads.urgent(), identities::controller()),
@@ -167,6 +176,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         ..ControllerOptions::default()
     };
     let (mut crew, mut standing) = (None, ElectionResult::Leads);
+    let mut served = None;
     if !args.bare {
         let of_controllers = own_client(threads.controllers(), identities::controller());
         let mut office = ControllerRunner::new(of_controllers, cloud(&args), options);
@@ -176,6 +186,10 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
         office.dialects.ci_image = Some(args.ci.image().unwrap_or_else(|| CI_IMAGE.to_owned()));
         let monitor = office.monitor();
         let log = monitor.clone();
+        if let Some(listener) = ui {
+            let shown = (monitor.clone(), history, args.advise);
+            served = Some(dashboard::serve(&args.dashboard, listener, embedded.server(), shown, stop.clone())?);
+        }
         embedded.server().add_metrics(move || monitor.metrics());
         embedded
             .server()
@@ -199,6 +213,9 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     let demo = args.demo.then(|| tokio::spawn(demo::run(client, DemoOptions::default(), stop.clone())));
     let more = ci.as_ref().map(super::dialects::ci::CiOptions::greeting).unwrap_or_default();
     say(&greeting(&args, &embedded.address().to_string(), embedded.kubeconfig(), &more))?;
+    if let Some(served) = &served {
+        say(&format!("\nDashboard: {} (logs you in once, within ten minutes)\n", served.address))?;
+    }
     if standing == ElectionResult::Waits {
         say("Another controller leads on this API; the ones in this process wait.\n")?;
     }
@@ -209,7 +226,7 @@ async fn up(args: UpArgs, threads: &Threads, of_stand_ins: &Handle) -> anyhow::R
     say("\nStopping: requests in flight are answered first; Ctrl-C again ends at once.\n")?;
     stop.cancel();
     tokio::select! {
-        () = wind_down(demo, crew, stand_ins, embedded) => {
+        () = wind_down(demo, crew, stand_ins, served.map(|served| served.serving), embedded) => {
             drop(fake_vcenter);
             say("Stopped.\n")
         }
@@ -239,8 +256,12 @@ async fn wind_down(
     demo: Option<JoinHandle<()>>,
     crew: Option<Crew>,
     stand_ins: Option<JoinHandle<()>>,
+    dashboard: Option<JoinHandle<()>>,
     embedded: Embedded,
 ) {
+    if let Some(dashboard) = dashboard {
+        let _ = dashboard.await;
+    }
     if let Some(demo) = demo {
         let _ = demo.await;
     }
@@ -260,6 +281,17 @@ fn cloud(args: &UpArgs) -> CloudLocation {
     } else {
         CloudLocation::Directory(args.data_dir.clone())
     }
+}
+
+/// The decision history: it lives as long as the objects do. It is never worth failing for.
+fn history(args: &UpArgs) -> History {
+    let folder = args.data_dir.join(FOLDER);
+    let opened = if args.memory { History::start_anew(&folder) } else { History::open(&folder) };
+    opened.unwrap_or_else(|error| {
+        let error = anyhow::Error::new(error);
+        tracing::warn!(error = format!("{error:#}"), "the decision history is kept in memory only");
+        History::in_memory()
+    })
 }
 
 /// How own hosts reach the embedded API.

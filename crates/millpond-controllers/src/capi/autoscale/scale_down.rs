@@ -20,6 +20,7 @@ use super::replicas::Resized;
 use super::scale_up::ObservedSizes;
 use super::unneeded::{self, Unneeded, UnneededSince};
 use crate::context::Context;
+use crate::decisions;
 use crate::kinds::Machine;
 use crate::turn::Turn;
 
@@ -151,6 +152,8 @@ impl ScaleDown {
         let pods: usize = nodes.iter().map(|node| node.pods).sum();
         self.context.metrics.group_scaled_down(of, from - to, "unneeded");
         tracing::info!(group = %of, from, to, nodes = ?names, pods, "a node group shrinks");
+        let machines = names.iter().filter_map(|node| Some((group.machines.get(*node)?.as_str(), *node)));
+        decisions::group_shrinks(cluster, of, from, to, machines);
         let note = format!("replicas {from} → {to}: {} unneeded", names.join(", "));
         cluster.machines.record_event(of, SCALED_DOWN, &note, false);
         for node in nodes {

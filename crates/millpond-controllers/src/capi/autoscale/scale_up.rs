@@ -12,6 +12,7 @@ use millpond_state::groups::GroupRef;
 use super::Machines;
 use super::replicas::Resized;
 use crate::context::Context;
+use crate::decisions;
 use crate::turn::Turn;
 
 const SCALED_UP: EventReason =
@@ -95,6 +96,7 @@ async fn scale_up_group(context: &Context, turn: &Turn<'_>, seen: &ObservedSizes
     }
     let from = from.unwrap_or(0);
     context.metrics.group_scaled_up(&of, nodes);
+    decisions::group_grows(cluster, &of, from, to, &pods);
     tracing::info!(group = %of, from, to, pods = pods.len(), "a node group grows");
     machines.record_event(&of, SCALED_UP, &format!("replicas {from} → {to}, pending pods: {}", pods.len()), false);
     for pod in pods.iter().take(MAX_EVENTS_PER_GROUP).filter_map(|pod| cluster.pods.get(pod)) {

@@ -17,12 +17,14 @@ use kube::Client;
 use millpond_controllers::capi::autoscale::GroupOptions;
 use millpond_controllers::cluster::{Options, Urgent};
 use millpond_hosts::stock::ApiServer;
+use millpond_runtime::history::History;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::endpoints::{Check, EndpointArgs, Endpoints, Report};
 use super::dialects::ci::CiDialectArgs;
 use super::dialects::gpu::GpuArgs;
+use super::history::FOLDER;
 use super::kinds;
 use super::lead::{self, CloudLocation, ControllerRunner, ElectionResult, Monitor, Readiness, Stuck};
 use super::node_groups::NodeGroupArgs;
@@ -61,6 +63,9 @@ pub(crate) struct ControllerArgs {
     /// The cluster that Cluster API's machines are in, if it is not the one that their nodes are in
     #[arg(long, value_name = "FILE")]
     management_kubeconfig: Option<PathBuf>,
+    /// Keep the decision history in this directory, for `millpond history --data-dir DIR`; without it, in memory
+    #[arg(long, value_name = "DIR")]
+    history_dir: Option<PathBuf>,
 }
 
 /// Runs until Ctrl-C or SIGTERM.
@@ -192,5 +197,9 @@ async fn options(args: &ControllerArgs) -> anyhow::Result<Options> {
         None => None,
     };
     let node_groups = GroupOptions { management, ..args.node_groups.options() };
-    Ok(Options { advise: args.advise, node_groups, ..Options::default() })
+    let history = match &args.history_dir {
+        Some(directory) => History::open(&directory.join(FOLDER)).context("cannot keep the decision history")?,
+        None => History::default(),
+    };
+    Ok(Options { advise: args.advise, node_groups, history, ..Options::default() })
 }

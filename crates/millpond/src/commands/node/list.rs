@@ -5,16 +5,17 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use millpond_api::selector::{self, LabelValues, Requirement};
-use millpond_plan::disruption::{DisruptionBlocker, NodeVerdicts, node_verdicts};
+use millpond_plan::disruption::node_verdicts;
 use millpond_plan::model::{CPU, MEMORY, Node, NodeId, PoolId, Snapshot};
 use millpond_plan::plan::Settings;
 use millpond_plan::symbol::Symbol;
+use millpond_view::nodes::NodeRow;
 use serde_json::{Value, json};
 
-use crate::commands::format::{memory, percent, span};
+use crate::commands::format::percent;
 use crate::commands::input::Input;
 use crate::commands::list_output::{self, Grid, List, ListArgs};
-use crate::commands::node_totals::{Load, Totals, loads, moment, price, share, state};
+use crate::commands::node_totals::{Load, Totals, loads};
 use crate::commands::table::Side::{Left, Right};
 use crate::failure::Failure;
 
@@ -72,7 +73,7 @@ fn nodes(args: &NodeListArgs, input: &Input) -> anyhow::Result<Nodes> {
     let mut ids: Vec<NodeId> = (0..snapshot.nodes.len()).map(NodeId::from).filter(wanted).collect();
     sort(&mut ids, args.sort, snapshot, &loads);
     let verdicts = node_verdicts(snapshot, &Settings { consolidate: true, ..Settings::default() });
-    let row = |id: &NodeId| Row::new(snapshot, &verdicts, *id, &loads[id.index()]);
+    let row = |id: &NodeId| NodeRow::new(snapshot, &verdicts, *id, &loads[id.index()]);
     let rows = ids.iter().map(row).collect();
     Ok(Nodes { rows, sum: Totals::of(snapshot, &loads, ids) })
 }
@@ -103,100 +104,8 @@ fn sort(ids: &mut [NodeId], by: Sort, snapshot: &Snapshot, loads: &[Load]) {
 
 /// Nodes and what they add up to.
 struct Nodes {
-    rows: Vec<Row>,
+    rows: Vec<NodeRow>,
     sum: Totals,
-}
-
-/// The facts of a node.
-struct Row {
-    name: String,
-    pool: Option<String>,
-    instance_type: Option<String>,
-    zone: Option<String>,
-    capacity_type: Option<&'static str>,
-    price: Option<u64>,
-    created: i64,
-    age: i64,
-    cpu_percent: Option<i64>,
-    memory_percent: Option<i64>,
-    cpu: i64,
-    memory: i64,
-    pods: usize,
-    state: String,
-    is_disruptable: bool,
-    why: String,
-    blocker: Option<&'static str>,
-}
-
-impl Row {
-    fn new(snapshot: &Snapshot, verdicts: &NodeVerdicts, id: NodeId, load: &Load) -> Self {
-        let node = &snapshot.nodes[id.index()];
-        let verdict = verdicts.of(id);
-        let text = |symbol: Option<Symbol>| symbol.map(|symbol| snapshot.text(symbol).to_owned());
-        Self {
-            name: node.name.clone(),
-            pool: node.pool.map(|pool| snapshot.pools[pool.index()].name.clone()),
-            instance_type: text(node.instance_type),
-            zone: text(node.zone),
-            capacity_type: node.capacity_type.map(millpond_plan::model::CapacityType::name),
-            price: node.price,
-            created: node.created,
-            age: snapshot.now - node.created,
-            cpu_percent: percent(load.requests.get(CPU), node.allocatable.get(CPU)),
-            memory_percent: percent(load.requests.get(MEMORY), node.allocatable.get(MEMORY)),
-            cpu: node.capacity.get(CPU),
-            memory: node.capacity.get(MEMORY),
-            pods: load.pods,
-            state: state(node),
-            is_disruptable: verdict.is_disruptable(),
-            why: verdict.why(snapshot),
-            blocker: verdict.blocker.map(DisruptionBlocker::name),
-        }
-    }
-
-    fn cells(&self, wide: bool) -> Vec<String> {
-        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let mut cells = vec![
-            self.name.clone(),
-            or_dash(&self.pool),
-            or_dash(&self.instance_type),
-            or_dash(&self.zone),
-            self.capacity_type.unwrap_or("-").to_owned(),
-            price(self.price),
-            if self.created == 0 { "?".to_owned() } else { span(self.age) },
-        ];
-        if wide {
-            cells.extend([millpond_api::quantity::cores(self.cpu.max(0) as u64), memory(self.memory)]);
-        }
-        let why = if self.is_disruptable { format!("disruptable: {}", self.why) } else { self.why.clone() };
-        cells.extend([
-            share(self.cpu_percent),
-            share(self.memory_percent),
-            self.pods.to_string(),
-            self.state.clone(),
-            why,
-        ]);
-        cells
-    }
-
-    fn view(&self) -> Value {
-        json!({
-            "name": self.name,
-            "pool": self.pool,
-            "instanceType": self.instance_type,
-            "zone": self.zone,
-            "capacityType": self.capacity_type,
-            "pricePerHour": self.price.map(millpond_api::money::dollars),
-            "created": moment(self.created).filter(|_| self.created != 0),
-            "cpuPercent": self.cpu_percent,
-            "memoryPercent": self.memory_percent,
-            "pods": self.pods,
-            "state": self.state,
-            "disruptable": self.is_disruptable,
-            "blocker": self.blocker,
-            "why": self.why,
-        })
-    }
 }
 
 impl List for Nodes {
@@ -219,7 +128,7 @@ impl List for Nodes {
     }
 
     fn view(&self) -> Value {
-        let items: Vec<Value> = self.rows.iter().map(Row::view).collect();
+        let items: Vec<Value> = self.rows.iter().map(NodeRow::view).collect();
         json!({ "items": items, "total": self.sum.view() })
     }
 

@@ -7,10 +7,10 @@ use millpond_plan::plan::{Outcome, Policy, Settings};
 use serde::Serialize;
 
 use super::text::time;
-use super::view::dollars;
 use super::{Output, verify};
 use crate::commands::table::{Side, Table};
 use crate::commands::{as_json, as_yaml};
+use millpond_view::plan::dollars;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

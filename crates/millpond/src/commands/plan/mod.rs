@@ -5,7 +5,6 @@ mod advice;
 mod compare;
 mod nodes;
 mod text;
-mod view;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,6 +16,7 @@ use millpond_plan::check::{Violation, check, check_rules};
 use millpond_plan::model::Snapshot;
 use millpond_plan::pack::Budget;
 use millpond_plan::plan::{Outcome, Policy, Settings};
+use millpond_view::plan as view;
 
 use super::file::{self, Readers};
 use super::format::plural;
@@ -119,6 +119,9 @@ pub(crate) fn schema() -> anyhow::Result<String> {
 /// Runs the command: data to `out`, messages to `messages`. Returns whether the plan changes anything and the flags ask to
 /// know by the exit code.
 pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, messages: &mut impl Write) -> anyhow::Result<Changes> {
+    if let Some(saved) = input::saved_decision(&args.input)? {
+        return run_saved(args, saved, out, messages);
+    }
     let purpose = if args.save_snapshot.is_some() { Purpose::PlanAndSave } else { Purpose::Plan };
     let input = input::load(&args.input, purpose, messages)?;
     if let Some(path) = &args.save_snapshot {
@@ -141,15 +144,44 @@ pub(crate) fn run(args: &PlanArgs, out: &mut impl Write, messages: &mut impl Wri
         verify(snapshot, &outcome, &settings)?;
         writeln!(messages, "checked: the plan keeps every rule and limit")?;
     }
-    let text = render(args, &input, &outcome, seconds)?;
+    let text = render(args, args.policy, snapshot, &outcome, seconds)?;
     emit(args, &text, out)?;
+    Ok(changes(args, &outcome))
+}
+
+/// Plans again for a decision of the history, with the settings that it was made with.
+fn run_saved(
+    args: &PlanArgs,
+    (snapshot, settings): (Snapshot, Settings),
+    out: &mut impl Write,
+    messages: &mut impl Write,
+) -> anyhow::Result<Changes> {
+    if args.compare || args.save_snapshot.is_some() {
+        let message = "the snapshot of a decision is planned as it was, and holds no objects".to_owned();
+        let hint = Some("leave `--compare` and `--save-snapshot` out".to_owned());
+        return Err(Failure { message, code: Some(Code::Usage), hint }.into());
+    }
+    let start = Instant::now();
+    let outcome = millpond_plan::plan(&snapshot, &settings);
+    let seconds = start.elapsed().as_secs_f64();
+    if args.check {
+        verify(&snapshot, &outcome, &settings)?;
+        writeln!(messages, "checked: the plan keeps every rule and limit")?;
+    }
+    let text = render(args, settings.policy, &snapshot, &outcome, seconds)?;
+    emit(args, &text, out)?;
+    Ok(changes(args, &outcome))
+}
+
+/// What `--detailed-exitcode` tells.
+fn changes(args: &PlanArgs, outcome: &Outcome) -> Changes {
     let changes = !outcome.plan.new_nodes.is_empty() || !outcome.plan.removals.is_empty();
-    Ok(match (args.detailed_exitcode, changes) {
+    match (args.detailed_exitcode, changes) {
         (false, _) => Changes::NotAsked,
         (true, _) if !outcome.report.unplaced.is_empty() => Changes::Unplaced,
         (true, true) => Changes::Pending,
         (true, false) => Changes::None,
-    })
+    }
 }
 
 /// Whether a plan changes anything, for `--detailed-exitcode`.
@@ -173,8 +205,13 @@ impl Changes {
     }
 }
 
-fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64) -> anyhow::Result<String> {
-    let snapshot = &input.snapshot;
+fn render(
+    args: &PlanArgs,
+    policy: Policy,
+    snapshot: &Snapshot,
+    outcome: &Outcome,
+    seconds: f64,
+) -> anyhow::Result<String> {
     if args.as_kind == Some(AsKind::ScalingAdvice) {
         let advice = advice::scaling_advice(snapshot, outcome);
         return if args.output == Output::Json { as_json(&advice) } else { as_yaml(&advice) };
@@ -182,10 +219,10 @@ fn render(args: &PlanArgs, input: &input::Input, outcome: &Outcome, seconds: f64
     Ok(match args.output {
         Output::Table | Output::Wide => {
             let wide = args.output == Output::Wide;
-            text::page(snapshot, outcome, &text::TextOptions { policy: args.policy, seconds, wide })
+            text::page(snapshot, outcome, &text::TextOptions { policy, seconds, wide })
         }
-        Output::Json => as_json(&view::view(snapshot, outcome, args.policy))?,
-        Output::Yaml => as_yaml(&view::view(snapshot, outcome, args.policy))?,
+        Output::Json => as_json(&view::view(snapshot, outcome, policy))?,
+        Output::Yaml => as_yaml(&view::view(snapshot, outcome, policy))?,
         Output::Nodes => as_yaml(&nodes::list(snapshot, outcome))?,
         Output::Name => {
             let names = (0..outcome.plan.new_nodes.len()).map(|node| outcome.plan.node_name(snapshot, node));

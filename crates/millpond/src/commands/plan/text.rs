@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use millpond_plan::model::{PodId, Snapshot};
 use millpond_plan::plan::{Outcome, Policy, Preference, Target};
 
-use super::view::{dollars, pods_by_target};
 use crate::commands::format::{grouped, plural};
 use crate::commands::table::{Side, Table};
+use millpond_view::plan::{dollars, pods_by_target};
 
 /// Hours of a month, as clouds count them.
 const HOURS_PER_MONTH: f64 = 730.0;

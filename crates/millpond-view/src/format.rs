@@ -1,12 +1,12 @@
 //! Formats numbers and durations for sentences and tables.
 
 /// A number with its noun: `1 pod`, `2 pods`.
-pub(crate) fn plural(count: usize, noun: &str) -> String {
+pub fn plural(count: usize, noun: &str) -> String {
     format!("{} {noun}{}", grouped(count as f64, 0), if count == 1 { "" } else { "s" })
 }
 
 /// A number with a comma between thousands.
-pub(crate) fn grouped(number: f64, digits: usize) -> String {
+pub fn grouped(number: f64, digits: usize) -> String {
     let text = format!("{:.digits$}", number.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let mut out = String::new();
@@ -20,7 +20,7 @@ pub(crate) fn grouped(number: f64, digits: usize) -> String {
 }
 
 /// A span of time as kubectl writes ages: the two greatest units where the second still matters.
-pub(crate) fn span(seconds: i64) -> String {
+pub fn span(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;
@@ -44,7 +44,7 @@ pub(crate) fn span(seconds: i64) -> String {
 }
 
 /// Memory in the greatest unit that leaves a number above one, with a digit where it is not whole.
-pub(crate) fn memory(bytes: i64) -> String {
+pub fn memory(bytes: i64) -> String {
     let (mut amount, mut unit) = (bytes as f64, "");
     for next in ["Ki", "Mi", "Gi", "Ti", "Pi"] {
         if amount < 1024.0 {
@@ -57,7 +57,7 @@ pub(crate) fn memory(bytes: i64) -> String {
 }
 
 /// An amount of a resource as people write it.
-pub(crate) fn amount(resource: &str, amount: i64) -> String {
+pub fn amount(resource: &str, amount: i64) -> String {
     match resource {
         "cpu" => millpond_api::quantity::cores(u64::try_from(amount).unwrap_or(0)),
         "memory" | "ephemeral-storage" => memory(amount),
@@ -66,7 +66,7 @@ pub(crate) fn amount(resource: &str, amount: i64) -> String {
 }
 
 /// A part of a whole in percent, rounded down; `None` if the whole is zero.
-pub(crate) fn percent(part: i64, whole: i64) -> Option<i64> {
+pub fn percent(part: i64, whole: i64) -> Option<i64> {
     let hundredths = i128::from(part) * 100 / i128::from(whole).max(1);
     (whole > 0).then(|| i64::try_from(hundredths).unwrap_or(i64::MAX))
 }

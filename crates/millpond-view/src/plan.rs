@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(title = "Plan")]
-pub(super) struct View {
+pub struct View {
     /// By whose rules the plan was made.
     #[schemars(extend("enum" = Policy::ALL.map(Policy::name)))]
     policy: &'static str,
@@ -140,17 +140,18 @@ fn capacity_types() -> Vec<Option<&'static str>> {
 }
 
 /// The JSON Schema of the object.
-pub(super) fn schema() -> Schema {
+pub fn schema() -> Schema {
     // Of what is written, not of what could be read: fields that may be null are always there.
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<View>()
 }
 
 /// Dollars of nano-dollars.
-pub(super) fn dollars(nanos: u128) -> f64 {
+pub fn dollars(nanos: u128) -> f64 {
     nanos as f64 / 1e9
 }
 
-pub(super) fn view(snapshot: &Snapshot, outcome: &Outcome, policy: Policy) -> View {
+/// A plan as the object.
+pub fn view(snapshot: &Snapshot, outcome: &Outcome, policy: Policy) -> View {
     let report = &outcome.report;
     View {
         policy: policy.name(),
@@ -173,7 +174,7 @@ pub(super) fn view(snapshot: &Snapshot, outcome: &Outcome, policy: Policy) -> Vi
 }
 
 /// The name of a node of a plan.
-pub(super) fn target_name(snapshot: &Snapshot, outcome: &Outcome, target: Target) -> String {
+pub fn target_name(snapshot: &Snapshot, outcome: &Outcome, target: Target) -> String {
     match target {
         Target::Existing(node) => snapshot.nodes[node.index()].name.clone(),
         Target::New(index) => outcome.plan.node_name(snapshot, index as usize),
@@ -181,7 +182,7 @@ pub(super) fn target_name(snapshot: &Snapshot, outcome: &Outcome, target: Target
 }
 
 /// Names of the pods that each new node gets.
-pub(super) fn pods_by_target(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<Target, Vec<String>> {
+pub fn pods_by_target(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<Target, Vec<String>> {
     let mut pods: BTreeMap<Target, Vec<String>> = BTreeMap::new();
     for &(pod, target) in &outcome.plan.placements {
         pods.entry(target).or_default().push(snapshot.pod_name(pod));

@@ -3,22 +3,22 @@
 use millpond_plan::model::{CPU, MEMORY, Node, NodeId, NodeState, PodState, Resources, Snapshot};
 use serde_json::{Value, json};
 
-use super::format::{grouped, percent, plural};
+use crate::format::{grouped, percent, plural};
 
 /// Hours of a month, as clouds count them.
 const HOURS_PER_MONTH: f64 = 730.0;
 
 /// The pods of a node.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Load {
+pub struct Load {
     /// Pods, those that are going away included.
-    pub(crate) pods: usize,
+    pub pods: usize,
     /// The sum of their requests.
-    pub(crate) requests: Resources,
+    pub requests: Resources,
 }
 
 /// The load of each node, in the order of the snapshot's nodes.
-pub(crate) fn loads(snapshot: &Snapshot) -> Vec<Load> {
+pub fn loads(snapshot: &Snapshot) -> Vec<Load> {
     let mut loads = vec![Load::default(); snapshot.nodes.len()];
     for pod in &snapshot.pods {
         if let (Some(node), PodState::Bound | PodState::Terminating) = (pod.node, pod.state) {
@@ -32,21 +32,26 @@ pub(crate) fn loads(snapshot: &Snapshot) -> Vec<Load> {
 
 /// Sums over nodes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Totals {
-    pub(crate) nodes: usize,
-    pub(crate) pods: usize,
+pub struct Totals {
+    /// Nodes.
+    pub nodes: usize,
+    /// Their pods.
+    pub pods: usize,
     /// Nano-dollars per hour.
-    pub(crate) price: u128,
+    pub price: u128,
     /// Nodes whose price is not known.
-    pub(crate) unpriced: usize,
-    pub(crate) capacity: Resources,
-    allocatable: Resources,
-    requests: Resources,
+    pub unpriced: usize,
+    /// What they report.
+    pub capacity: Resources,
+    /// What pods can use of those that stay.
+    pub allocatable: Resources,
+    /// What the pods of those that stay request.
+    pub requests: Resources,
 }
 
 impl Totals {
     /// Of these nodes.
-    pub(crate) fn of(snapshot: &Snapshot, loads: &[Load], nodes: impl IntoIterator<Item = NodeId>) -> Self {
+    pub fn of(snapshot: &Snapshot, loads: &[Load], nodes: impl IntoIterator<Item = NodeId>) -> Self {
         let mut sum = Self::default();
         for id in nodes {
             let (node, load) = (&snapshot.nodes[id.index()], &loads[id.index()]);
@@ -64,20 +69,23 @@ impl Totals {
         sum
     }
 
-    pub(crate) fn cpu_percent(&self) -> Option<i64> {
+    /// How much of cpu is requested.
+    pub fn cpu_percent(&self) -> Option<i64> {
         percent(self.requests.get(CPU), self.allocatable.get(CPU))
     }
 
-    pub(crate) fn memory_percent(&self) -> Option<i64> {
+    /// How much of memory is requested.
+    pub fn memory_percent(&self) -> Option<i64> {
         percent(self.requests.get(MEMORY), self.allocatable.get(MEMORY))
     }
 
-    pub(crate) fn dollars(&self) -> f64 {
+    /// Dollars per hour.
+    pub fn dollars(&self) -> f64 {
         self.price as f64 / 1e9
     }
 
     /// One line below a table.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let (hour, month) = (grouped(self.dollars(), 4), grouped(self.dollars() * HOURS_PER_MONTH, 2));
         let unpriced = match self.unpriced {
             0 => String::new(),
@@ -91,7 +99,7 @@ impl Totals {
     }
 
     /// The same for scripts.
-    pub(crate) fn view(&self) -> Value {
+    pub fn view(&self) -> Value {
         json!({
             "nodes": self.nodes,
             "pods": self.pods,
@@ -104,7 +112,7 @@ impl Totals {
 }
 
 /// Where a node is in its life, in one word or two.
-pub(crate) fn state(node: &Node) -> String {
+pub fn state(node: &Node) -> String {
     let word = match node.state {
         NodeState::Leaving => "Leaving",
         NodeState::Starting => "Starting",
@@ -116,16 +124,16 @@ pub(crate) fn state(node: &Node) -> String {
 }
 
 /// A share in a table.
-pub(crate) fn share(percent: Option<i64>) -> String {
+pub fn share(percent: Option<i64>) -> String {
     percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
 }
 
 /// Dollars in a table.
-pub(crate) fn price(nanos: Option<u64>) -> String {
+pub fn price(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| "?".to_owned(), |nanos| format!("{:.4}", nanos as f64 / 1e9))
 }
 
 /// A moment for scripts.
-pub(crate) fn moment(seconds: i64) -> Option<String> {
+pub fn moment(seconds: i64) -> Option<String> {
     jiff::Timestamp::from_second(seconds).ok().map(|moment| moment.to_string())
 }

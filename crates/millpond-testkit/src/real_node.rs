@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use crate::kubeconfig::Access;
-use crate::machines::{KERNEL, Machine, Network};
+use crate::machines::{KERNEL, Machine, Network, own_hosts};
 use crate::oci::Image;
 use crate::process::{Process, Waited};
 use crate::real::{NODE_PARTS, Parts, debian};
@@ -70,6 +70,7 @@ impl NodePrograms {
         symlink(self.on_machine(&self.debian.join("usr/sbin/runc"))?, bin.join("runc")).context("link runc")?;
         self.iptables(&bin.join("iptables"))?;
         let plugins = self.on_machine(&self.debian.join("usr/lib/cni"))?;
+        machine.write("etc/hosts", &own_hosts(machine.name(), machine.address()))?;
         machine.write("etc/containerd/config.toml", &containerd_config(&plugins))?;
         machine.write("etc/cni/net.d/10-pods.conflist", &pod_network(machine.address())?)
     }

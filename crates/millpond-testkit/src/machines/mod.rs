@@ -141,6 +141,12 @@ impl Drop for Network {
     }
 }
 
+/// `/etc/hosts` of a machine that knows its own name. Without it, kubelet asks name servers that do not answer, for twenty
+/// seconds, before it registers.
+pub(crate) fn own_hosts(name: &str, address: &str) -> String {
+    format!("127.0.0.1 localhost\n{address} {name}\n")
+}
+
 fn remove_stale_bridges() {
     for entry in fs::read_dir("/sys/class/net").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -159,6 +159,7 @@ impl Network {
         }
         machine.write("etc/machine-id", &format!("{number:032x}\n"))?;
         machine.write("etc/hostname", &format!("{name}\n"))?;
+        machine.write("etc/hosts", &super::own_hosts(name, machine.address()))?;
         machine.write("opt/machine/settings", SETTINGS)?;
         for (name, value) in KERNEL {
             machine.write(&format!("opt/machine/sysctl/{name}"), &format!("{value}\n"))?;

@@ -1,0 +1,66 @@
+// One decision: what was chosen and why, what it cost, and what came of it.
+
+import { html, useState } from '../core/html.js';
+import { send } from '../core/api.js';
+import { count, known, moment, money, plural, quoted, span } from '../core/format.js';
+import { useResource } from '../core/resource.js';
+import { link } from '../core/router.js';
+import { Facts } from '../parts/bars.js';
+import { CopyButton, save } from '../parts/copy.js';
+import { Delta, Kind, outcome } from '../parts/decisions.js';
+import { Loaded, Note } from '../parts/notices.js';
+
+/** @param {{id: string}} props */
+export function DecisionPage({ id }) {
+  const decision = useResource(`/decisions/${encodeURIComponent(id)}`, { decision: (data, event) => (event.id === id ? undefined : data) });
+  return html`<p class="crumbs"><a href="/timeline">Timeline</a></p><${Loaded} of=${decision}>${(/** @type {any} */ data) => html`<${Decision} decision=${data} />`}<//>`;
+}
+
+/** @param {{decision: any}} props */
+function Decision({ decision }) {
+  const [problem, setProblem] = useState('');
+  const download = async () => {
+    try {
+      const answer = await send('GET', `/decisions/${encodeURIComponent(decision.id)}/snapshot`);
+      save(`${decision.id}.json`, await answer.blob(), 'application/json');
+    } catch (refused) {
+      setProblem(refused.message);
+    }
+  };
+  const above = known(decision.boundNanos) && known(decision.costAfterNanos) && decision.boundNanos > 0 ? decision.costAfterNanos / decision.boundNanos - 1 : null;
+  return html`<header class="title"><h1>${decision.sentence}</h1></header>
+    <p class="line"><${Kind} kind=${decision.kind} />${outcome(decision) && html`<span class="badge bad">${outcome(decision)}</span>`}<span class="dim">${decision.id}</span><span class="grow"></span>
+      <button disabled=${!decision.hasSnapshot} title=${decision.hasSnapshot ? 'the same plan again: millpond plan -f FILE' : 'snapshots of the last 64 decisions are kept, and of those that failed'} onClick=${download}>Download the snapshot</button>
+      <${CopyButton} text=${decision.command ?? `millpond history ${quoted(decision.id)}`} label="Copy as command" /></p>
+    ${problem && html`<${Note} kind="error">${problem}<//>`}
+    <${Facts} items=${[
+      ['Time', moment(decision.at)], ['By', decision.by ?? '?'], ['Revision', html`<code>${decision.revision ?? '?'}</code>`],
+      ['Cost before', `${money(decision.costBeforeNanos)}/h`], ['Cost after', `${money(decision.costAfterNanos)}/h`], ['Difference', html`<${Delta} nanos=${decision.deltaPerHourNanos} />`],
+      ['Cheapest possible', known(decision.boundNanos) ? `${money(decision.boundNanos)}/h` : 'not proved'], above !== null && ['Above it', `${(above * 100).toFixed(2)} %`],
+    ]} />
+    <section class="card"><h2>Actions <span class="dim">${count(decision.actions.length)}</span></h2>
+      ${decision.actions.length ? html`<ol class="actions">${decision.actions.map((/** @type {any} */ action, /** @type {number} */ at) => html`<${Action} key=${at} action=${action} />`)}</ol>` : html`<p class="hint">Nothing was done.</p>`}</section>
+    ${decision.unplaced?.length ? html`<section class="card"><h2>Left without a place</h2><ul class="plain-list">${decision.unplaced.map((/** @type {any} */ row, /** @type {number} */ at) => html`<li key=${at}><b>${plural(row.pods, 'pod')}</b> ${row.sentence}</li>`)}</ul></section>` : ''}
+    ${decision.podsOf?.length ? html`<section class="card"><h2>Pods</h2><p class="names">${decision.podsOf.map((/** @type {string} */ pod) => html`<a key=${pod} href=${link('timeline', [], { object: `pod/${pod}` })}>${pod}</a>`)}${decision.morePods ? html`<span class="dim">and ${count(decision.morePods)} more</span>` : ''}</p></section>` : ''}`;
+}
+
+const STEPS = [['created', 'created'], ['launched', 'launched'], ['registered', 'registered'], ['ready', 'ready'], ['drained', 'drained'], ['gone', 'gone']];
+
+/** @param {{action: any}} props */
+function Action({ action }) {
+  const facts = [action.instanceType, action.zone, action.capacityType, known(action.priceNanos) && `${money(action.priceNanos)}/h`].filter(Boolean).join(' · ');
+  const isNode = action.object.kind === 'NodeClaim' || action.object.kind === 'Node';
+  return html`<li><p><span class="verb">${action.verb}</span> ${action.object.kind} ${isNode ? html`<a href=${link('nodes', action.object.name)}>${action.object.name}</a>` : html`<b>${action.object.name}</b>`}
+      ${' '}${action.pool && html`<span class="dim">pool ${action.pool}</span>`} <span class="dim">${facts}</span></p>
+    ${action.reason && html`<p class="reason">${action.reason}</p>`}
+    <${Life} outcome=${action.outcome ?? {}} />
+    ${action.pods?.length ? html`<p class="names">${action.pods.slice(0, 12).map((/** @type {string} */ pod) => html`<span key=${pod}>${pod}</span>`)}${action.pods.length > 12 ? html`<span class="dim">and ${count(action.pods.length - 12)} more</span>` : ''}</p>` : ''}</li>`;
+}
+
+/** Steps with the time since the one before. @param {{outcome: any}} props */
+function Life({ outcome }) {
+  const seen = STEPS.filter(([key]) => known(outcome[key]));
+  if (!seen.length && !outcome.failed) return html`<p class="hint">No outcome yet.</p>`;
+  return html`<ol class="life">${seen.map(([key, word], at) => html`<li key=${key} title=${moment(outcome[key])}><i></i>${word}<span class="dim">${at ? `+${span(outcome[key] - outcome[seen[at - 1][0]])}` : moment(outcome[key]).slice(11)}</span></li>`)}
+    ${outcome.failed && html`<li class="bad"><i></i>failed<span>${outcome.failed}</span></li>`}</ol>`;
+}

@@ -1,0 +1,47 @@
+// What stands where no data is: loading, nothing yet, filtered away, not allowed, not observed.
+
+import { html } from '../core/html.js';
+import { Command } from './copy.js';
+import { Icon } from './icons.js';
+
+/** @param {{title: string, children?: any, command?: string|string[], kind?: string}} props */
+export function Empty({ title, children, command, kind = 'info' }) {
+  const commands = [command ?? []].flat();
+  return html`<section class="empty">
+    <${Icon} name=${kind} />
+    <h2>${title}</h2>
+    ${children && html`<p>${children}</p>`}
+    ${commands.map((text) => html`<${Command} text=${text} key=${text} />`)}
+  </section>`;
+}
+
+/** @param {{message?: string}} props */
+export function Denied({ message }) {
+  return html`<${Empty} title="Not allowed" kind="lock">
+    ${message || 'Your account may not see this.'} What the server keeps is not zero: it is not shown to you.
+  <//>`;
+}
+
+/** @param {{error: any, retry?: () => void}} props */
+export function Failed({ error, retry }) {
+  const isMissing = error?.code === 404;
+  return html`<section class="empty" role=${isMissing ? undefined : 'alert'}>
+    <${Icon} name=${isMissing ? 'info' : 'warning'} />
+    <h2>${isMissing ? 'Not here' : error?.code === 503 ? 'Not ready yet' : 'This could not be read'}</h2>
+    <p>${error?.message ?? 'Not known why.'}</p>
+    ${retry && !isMissing && html`<button onClick=${retry}>Try again</button>`}
+  </section>`;
+}
+
+/** Shows what a resource has, or says why there is nothing. @param {{of: any, children: (data: any) => any}} props */
+export function Loaded({ of, children }) {
+  if (of.state === 'denied') return html`<${Denied} message=${of.error?.message} />`;
+  if (of.state === 'failed') return html`<${Failed} error=${of.error} retry=${of.reload} />`;
+  if (of.state === 'loading') return html`<p class="loading" role="status">Reading …</p>`;
+  return children(of.data);
+}
+
+/** A line of a finding or an outcome. @param {{kind: 'error'|'warning'|'info'|'check', children: any}} props */
+export function Note({ kind, children }) {
+  return html`<p class="note ${kind}" role=${kind === 'error' ? 'alert' : 'status'}><${Icon} name=${kind} /><span>${children}</span></p>`;
+}

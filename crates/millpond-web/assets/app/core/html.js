@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../ven
 import { batch, computed, effect, signal, untracked } from '../../vendor/signals/signals.js';
 import htm from '../../vendor/htm/htm.js';
 
-/** Templates: text in `${}` is always text, never markup. */
+/** Templates: text in `${}` is always text, never markup. @type {(parts: TemplateStringsArray, ...values: any[]) => any} */
 const html = htm.bind(h);
 
 export {

@@ -52,8 +52,11 @@ export function poolLink(id) {
 export function open(target) {
   if (target === location.pathname + location.search) return;
   history.pushState(null, '', target);
+  const before = route.value.page;
   route.value = parse(location);
   scrollTo(0, 0);
+  // Another page begins at its beginning, for readers of the screen too; inside a page the focus stays.
+  if (route.value.page !== before) document.getElementById('main')?.focus({ preventScroll: true });
 }
 
 /** Goes to a page. @type {(page: string, parts?: string|string[], query?: Record<string, any>) => void} */

@@ -13,7 +13,7 @@ import { Loaded, Note } from '../parts/notices.js';
 /** @param {{id: string}} props */
 export function DecisionPage({ id }) {
   const decision = useResource(`/decisions/${encodeURIComponent(id)}`, { decision: (data, event) => (event.id === id ? undefined : data) });
-  return html`<p class="crumbs"><a href="/timeline">Timeline</a></p><${Loaded} of=${decision}>${(/** @type {any} */ data) => html`<${Decision} decision=${data} />`}<//>`;
+  return html`<p class="crumbs"><a href="/timeline">Timeline</a></p><${Loaded} of=${decision} title=${id}>${(/** @type {any} */ data) => html`<${Decision} decision=${data} />`}<//>`;
 }
 
 /** @param {{decision: any}} props */

@@ -43,7 +43,7 @@ function Rows({ data, name, command, empty }) {
   const all = useMemo(() => data.columns.map(column), [data.columns.join()]);
   const facets = useMemo(() => all.filter((/** @type {any} */ one) => /^(state|pool|label|provider|model)$/.test(one.id)).map((/** @type {any} */ one) => ({ id: one.id, title: one.title, of: one.value })), [all]);
   const { shown, columns, clear } = useListing(data.rows, all, facets);
-  if (!data.rows.length) return html`<${Empty} ...${empty}>${empty.text}<//>`;
+  if (!data.rows.length) return html`<${Empty} ...${empty}>${empty.text}${data.message ? html` <span class="dim">The server says: ${data.message}.</span>` : ''}<//>`;
   return html`<${Tools} name=${name} rows=${data.rows} shown=${shown} columns=${columns} facets=${facets} clear=${clear} command=${command} />
     ${shown.length ? html`<${Table} label=${name} tall rows=${shown} columns=${columns} keyOf=${(/** @type {any} */ row) => row.join('\u0000')} />` : html`<${FilteredAway} number=${data.rows.length} clear=${clear} />`}`;
 }

@@ -20,7 +20,7 @@ export function NodePage({ name }) {
     return touches ? undefined : data;
   };
   const node = useResource(`/nodes/${encodeURIComponent(name)}`, { nodes: isAbout });
-  return html`<p class="crumbs"><a href="/nodes">Nodes</a></p><${Loaded} of=${node}>${(/** @type {any} */ data) => (data.gone ? html`<${Gone} node=${data} />` : html`<${Node} node=${data} reload=${node.reload} />`)}<//>`;
+  return html`<p class="crumbs"><a href="/nodes">Nodes</a></p><${Loaded} of=${node} title=${name}>${(/** @type {any} */ data) => (data.gone ? html`<${Gone} node=${data} />` : html`<${Node} node=${data} reload=${node.reload} />`)}<//>`;
 }
 
 /** @param {{node: any}} props */

@@ -22,7 +22,7 @@ const COLUMNS = [
   { id: 'pool', title: 'Pool', width: 'minmax(76px, 110px)', value: (node) => node.pool || null, cell: (node) => node.pool || html`<span class="dim">none</span>` },
   { id: 'type', title: 'Type', width: 'minmax(96px, 120px)', value: (node) => node.type || null },
   { id: 'zone', title: 'Zone', width: '82px', value: (node) => node.zone || null },
-  { id: 'capacity', title: 'Capacity', width: '80px', value: (node) => node.capacityType || null },
+  { id: 'capacity', title: 'Capacity', rare: true, width: '80px', value: (node) => node.capacityType || null },
   { id: 'cpu', title: 'CPU', width: '88px', help: 'requested of allocatable', value: (node) => node.cpu, cell: (node) => html`<${Bar} permille=${node.cpu} title=${amount(node.cpu, node.cpuTotal, (/** @type {number} */ milli) => `${milli / 1000} cpu`)} />` },
   { id: 'memory', title: 'Memory', width: '88px', help: 'requested of allocatable', value: (node) => node.mem, cell: (node) => html`<${Bar} permille=${node.mem} tone="second" title=${amount(node.mem, node.memTotal, (/** @type {number} */ mebi) => bytes(mebi * 2 ** 20))} />` },
   { id: 'pods', title: 'Pods', width: '40px', align: 'right', value: (node) => node.pods },
@@ -58,7 +58,7 @@ function select(name) {
 
 export function NodesPage() {
   const nodes = useResource('/nodes', { nodes: apply }, fromColumns);
-  return html`<${Loaded} of=${nodes}>${(/** @type {any} */ data) => html`<${NodeList} nodes=${data} />`}<//>`;
+  return html`<${Loaded} of=${nodes} title="Nodes">${(/** @type {any} */ data) => html`<${NodeList} nodes=${data} />`}<//>`;
 }
 
 /** @param {{nodes: import('../core/nodes.js').Nodes}} props */

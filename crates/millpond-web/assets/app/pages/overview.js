@@ -13,7 +13,7 @@ import { Empty, Loaded } from '../parts/notices.js';
 
 export function OverviewPage() {
   const overview = useResource('/overview', { overview: replace });
-  return html`<${Loaded} of=${overview}>${(/** @type {any} */ data) => html`
+  return html`<${Loaded} of=${overview} title="Overview">${(/** @type {any} */ data) => html`
     <h1 class="headline" id="headline">${data.sentence}</h1>
     <${Tiles} data=${data} />
     ${data.pools === 0 && html`<${FirstSteps} />`}

@@ -45,7 +45,7 @@ function merged(data, event) {
 /** @param {{open: string}} props the id of the open group */
 export function PendingPage({ open: opened }) {
   const pending = useResource('/pending', { pending: merged });
-  return html`<${Loaded} of=${pending}>${(/** @type {any} */ data) => html`<${Board} data=${data} opened=${opened} />`}<//>`;
+  return html`<${Loaded} of=${pending} title="Pending">${(/** @type {any} */ data) => html`<${Board} data=${data} opened=${opened} />`}<//>`;
 }
 
 /** @param {{data: any, opened: string}} props */

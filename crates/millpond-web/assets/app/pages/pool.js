@@ -17,7 +17,7 @@ import { difference } from '../core/patch.js';
 export function PoolPage({ id }) {
   const path = `/pools/${id.map(encodeURIComponent).join('/')}`;
   const pool = useResource(path, { pools: reread, decision: reread });
-  return html`<p class="crumbs"><a href="/pools">Pools</a></p><${Loaded} of=${pool}>${(/** @type {any} */ data) => html`<${Pool} pool=${data} />`}<//>`;
+  return html`<p class="crumbs"><a href="/pools">Pools</a></p><${Loaded} of=${pool} title=${id[2]}>${(/** @type {any} */ data) => html`<${Pool} pool=${data} />`}<//>`;
 }
 
 /** @param {{pool: any}} props */

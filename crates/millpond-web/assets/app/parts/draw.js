@@ -24,6 +24,43 @@ export function draw(canvas, map, how) {
   };
   drawAreas(context, map.areas.filter(isSeen), how);
   drawBoxes(context, map.boxes.filter(isSeen), how);
+  keep(canvas, how);
+}
+
+/** The last whole picture of a canvas, and the view that it shows. @type {WeakMap<HTMLCanvasElement, {picture: HTMLCanvasElement, view: any}>} */
+const pictures = new WeakMap();
+
+/** @param {HTMLCanvasElement} canvas @param {{x: number, y: number, scale: number}} view */
+function keep(canvas, view) {
+  if (!canvas.width || !canvas.height) return;
+  const picture = pictures.get(canvas)?.picture ?? document.createElement('canvas');
+  if (picture.width !== canvas.width || picture.height !== canvas.height) {
+    picture.width = canvas.width;
+    picture.height = canvas.height;
+  }
+  const context = picture.getContext('2d');
+  context?.clearRect(0, 0, picture.width, picture.height);
+  context?.drawImage(canvas, 0, 0);
+  pictures.set(canvas, { picture, view: { x: view.x, y: view.y, scale: view.scale } });
+}
+
+/**
+ * Shows the last picture moved and scaled to a view. Returns false if there is none, or the view has not changed: then it is drawn.
+ * @param {HTMLCanvasElement} canvas @param {{x: number, y: number, scale: number}} view @param {Record<string, string>} colors
+ */
+export function slide(canvas, view, colors) {
+  const kept = pictures.get(canvas);
+  const context = canvas.getContext('2d');
+  if (!kept || !context) return false;
+  const { picture, view: before } = kept;
+  if (before.x === view.x && before.y === view.y && before.scale === view.scale) return false;
+  const ratio = devicePixelRatio || 1;
+  const factor = view.scale / before.scale;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.fillStyle = colors.surface;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(picture, (view.x - before.x * factor) * ratio, (view.y - before.y * factor) * ratio, picture.width * factor, picture.height * factor);
+  return true;
 }
 
 /** @param {CanvasRenderingContext2D} context @param {any[]} areas @param {any} how */
@@ -105,8 +142,9 @@ function drawBoxes(context, boxes, how) {
   stroke('plain', 'line-strong');
   stroke('starting', 'info', 1.5, [3, 2]);
   stroke('ghost', 'muted', 1, [2, 2]);
-  stroke('draining', 'warn', 1.2);
-  stroke('cordoned', 'warn', 1.8);
+  const isFar = boxes.length > 2000;
+  stroke('draining', 'warn', isFar ? 1 : 1.2);
+  stroke('cordoned', 'warn', isFar ? 1 : 1.8);
   stroke('bad', 'bad', 1.8);
   fill('corner', 'bad');
   fill('lock', 'ink');
@@ -114,6 +152,8 @@ function drawBoxes(context, boxes, how) {
   writeLabels(context, labels, colors);
 }
 
+/** Below this width lines inside a box run together. */
+const SMALL = 13;
 /** From this width on a box has its name above its bars. */
 const NAMED = 64;
 /** Height of three lines of text. */
@@ -137,7 +177,7 @@ function state(paths, node, left, top, wide, high) {
   const outline = { s: 'starting', c: 'cordoned', d: 'draining', n: 'bad' }[node.state] ?? 'plain';
   paths[outline].rect(left + 0.5, top + 0.5, wide - 1, high - 1);
   if (node.state === 'd') {
-    for (let at = 4; at < wide + high; at += Math.max(4, wide / 5)) {
+    for (let at = wide < SMALL ? wide : 4; at < wide + high; at += wide < SMALL ? 99 : Math.max(4, wide / 5)) {
       paths.draining.moveTo(left + Math.max(0, at - high), top + Math.min(high, at));
       paths.draining.lineTo(left + Math.min(wide, at), top + Math.max(0, at - wide));
     }
@@ -149,7 +189,7 @@ function state(paths, node, left, top, wide, high) {
     paths.corner.lineTo(left + wide, top + corner);
     paths.corner.closePath();
   }
-  if (node.state === 'c') paths.cordoned.rect(left + 0.5, top + 0.5, wide / 2, high - 1);
+  if (node.state === 'c' && wide >= SMALL) paths.cordoned.rect(left + 0.5, top + 0.5, wide / 2, high - 1);
   if (node.doNotDisrupt && wide > 7) {
     const radius = Math.min(3, wide / 8);
     const x = left + wide - 2 * radius - 3;

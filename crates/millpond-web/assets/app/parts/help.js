@@ -3,6 +3,7 @@
 import { html } from '../core/html.js';
 import { Dialog } from './dialog.js';
 
+/** Titles with their keys. @type {Array<[string, string[][]]>} */
 const GROUPS = [
   ['Everywhere', [['Ctrl K', 'go to a page, node, pool or group'], ['?', 'this sheet'], ['/', 'filter'], ['Esc', 'close, leave a field']]],
   ['Pages', [['g o', 'overview'], ['g p', 'pools'], ['g n', 'nodes'], ['g w', 'pending'], ['g f', 'what if'], ['g t', 'timeline'],

@@ -5,6 +5,10 @@ const CORE = 11;
 const LEAST = 9;
 const MOST = 64;
 const GAP = 2;
+/** From here on boxes are put in plain rows. */
+const MANY = 300;
+/** How much of the canvas boxes cover, more or less: the rest is titles and gaps. */
+const COVERED = 0.55;
 /** What is not known is drawn as a middling machine. */
 const UNKNOWN_CORES = 4;
 
@@ -39,9 +43,34 @@ function pack(things, width, gap) {
   return { w: widest, h: deepest };
 }
 
+/**
+ * Puts things in rows; for many things of falling size it wastes hardly more than a skyline, and is much faster.
+ * @template {{x: number, y: number, w: number, h: number}} T
+ * @param {T[]} things @param {number} width @param {number} gap
+ */
+function shelve(things, width, gap) {
+  let x = 0;
+  let y = 0;
+  let row = 0;
+  let widest = 0;
+  for (const thing of things) {
+    if (x > 0 && x + thing.w > width) {
+      x = 0;
+      y += row + gap;
+      row = 0;
+    }
+    thing.x = x;
+    thing.y = y;
+    x += thing.w + gap;
+    row = Math.max(row, thing.h);
+    widest = Math.max(widest, x - gap);
+  }
+  return { w: widest, h: y + row };
+}
+
 /** Where something of this width lies highest. @param {Array<{x: number, y: number, w: number}>} skyline @param {number} width */
 function lowest(skyline, width) {
-  let best = null;
+  let best = /** @type {{x: number, y: number}|null} */ (null);
   for (let from = 0; from < skyline.length; from += 1) {
     let y = 0;
     let left = width;
@@ -85,7 +114,8 @@ function packWell(things, least, gap, aspect) {
   const area = things.reduce((sum, thing) => sum + (thing.w + gap) * (thing.h + gap), 0);
   const narrowest = Math.max(least, ...things.map((thing) => thing.w));
   let best = { width: narrowest, cost: Infinity };
-  for (const factor of things.length > 400 ? [1] : [0.6, 0.75, 0.9, 1, 1.15, 1.35, 1.6, 2]) {
+  if (things.length > MANY) return shelve(things, Math.max(narrowest, Math.sqrt(area * aspect)), gap);
+  for (const factor of [0.6, 0.75, 0.9, 1, 1.15, 1.35, 1.6, 2]) {
     const width = Math.max(narrowest, Math.sqrt(area * aspect) * factor);
     const size = pack(things, width, gap);
     const shape = size.w / Math.max(1, size.h) / aspect;
@@ -93,6 +123,15 @@ function packWell(things, least, gap, aspect) {
     if (cost < best.cost) best = { width, cost };
   }
   return pack(things, best.width, gap);
+}
+
+/**
+ * How large a unit of the map will be on a canvas, before the map is made.
+ * @param {any[]} nodes @param {number} width @param {number} height
+ */
+export function expectedScale(nodes, width, height) {
+  const area = nodes.reduce((sum, node) => sum + (side(node.cpuTotal) + GAP) ** 2, 1);
+  return Math.sqrt((width * height * COVERED) / area);
 }
 
 /** @param {any[]} things @param {(thing: any) => string} key */

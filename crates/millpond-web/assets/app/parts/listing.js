@@ -13,6 +13,18 @@ import { textOf } from './table.js';
  * @typedef {{id: string, title: string, of: (row: any) => string|null}} Facet
  */
 
+/** Texts of rows in lower case: a row that changes is another object. @type {WeakMap<any, {columns: Column[], text: string}>} */
+const haystacks = new WeakMap();
+
+/** @param {any} row @param {Column[]} columns */
+function haystack(row, columns) {
+  const kept = haystacks.get(row);
+  if (kept?.columns === columns) return kept.text;
+  const text = columns.map((column) => column.value(row) ?? '').join('\u0000').toLowerCase();
+  haystacks.set(row, { columns, text });
+  return text;
+}
+
 /**
  * Rows that have every word of the filter; `-word` leaves rows out, `column:word` looks at one column.
  * @param {any[]} rows @param {Column[]} columns @param {string} filter
@@ -26,6 +38,12 @@ export function matching(rows, columns, filter) {
     return { isNot, text: only ? text.slice(cut + 1) : text, columns: only ? [only] : columns };
   });
   if (!words.length) return rows;
+  if (words.every((word) => word.columns === columns)) {
+    return rows.filter((row) => {
+      const text = haystack(row, columns);
+      return words.every((word) => text.includes(word.text) !== word.isNot);
+    });
+  }
   const has = (/** @type {any} */ row, /** @type {any} */ word) => word.columns.some((/** @type {Column} */ column) => {
     const value = column.value(row);
     return value !== null && value !== undefined && String(value).toLowerCase().includes(word.text);
@@ -42,8 +60,8 @@ export function useListing(rows, columns, facets = []) {
   const chosen = facets.map(({ id }) => query(id));
   const hidden = query('hide');
   const shown = useMemo(() => {
-    const active = facets.map((facet, at) => [facet, chosen[at]]).filter(([, value]) => value);
-    const kept = active.length ? rows.filter((row) => active.every(([facet, value]) => (facet.of(row) ?? 'none') === value)) : rows;
+    const active = facets.map((facet, at) => ({ facet, value: chosen[at] })).filter(({ value }) => value);
+    const kept = active.length ? rows.filter((row) => active.every(({ facet, value }) => (facet.of(row) ?? 'none') === value)) : rows;
     return matching(kept, columns, filter);
   }, [rows, columns, filter, chosen.join('\n')]);
   const visible = useMemo(() => {

@@ -5,11 +5,14 @@ import { money, wholePercent } from '../core/format.js';
 import { stateName } from '../core/nodes.js';
 import { theme } from '../core/theme.js';
 import { color } from './chart.js';
-import { draw } from './draw.js';
-import { layout, neighbour } from './layout.js';
+import { draw, slide } from './draw.js';
+import { expectedScale, layout, neighbour } from './layout.js';
 
 /** A few nodes must not fill the screen with one box each. */
 const LARGEST_SCALE = 3;
+/** Maps of more boxes take longer to draw than a frame lasts. */
+const SLID = 1500;
+const WHEN_RESTING = 90;
 /** Between the map and the edge of the canvas. */
 const EDGE = 10;
 const TITLE_PIXELS = 16;
@@ -28,9 +31,8 @@ export function NodeMap({ nodes, planned, structure, by, selected, select, open 
   const map = useMemo(() => {
     if (!size.w) return null;
     const aspect = size.w / Math.max(1, size.h);
-    // Titles have one height on the screen: the first layout says how much the map shrinks.
-    const first = layout(nodes, planned, by, aspect, TITLE_PIXELS);
-    const scale = Math.min(LARGEST_SCALE, size.w / first.width, size.h / first.height);
+    // Titles have one height on the screen, whatever the map is shrunk by.
+    const scale = Math.min(LARGEST_SCALE, expectedScale(nodes, size.w, size.h));
     return layout(nodes, planned, by, aspect, Math.min(60, TITLE_PIXELS / scale));
   }, [structure, by.join(), size.w, size.h, planned.length]);
   const live = useMemo(() => new Map(nodes.map((node) => [node.name, node])), [nodes]);
@@ -50,8 +52,17 @@ export function NodeMap({ nodes, planned, structure, by, selected, select, open 
   useEffect(() => {
     const element = canvas.current;
     if (!element || !map || !size.w) return undefined;
-    const frame = requestAnimationFrame(() => draw(element, map, { live, colors, selected, current, ...seen }));
-    return () => cancelAnimationFrame(frame);
+    const whole = () => draw(element, map, { live, colors, selected, current, ...seen });
+    let timer = /** @type {any} */ (null);
+    const frame = requestAnimationFrame(() => {
+      // While a large map is dragged, its last picture is moved; it is drawn anew when the hand rests.
+      if (map.boxes.length > SLID && slide(element, seen, colors)) timer = setTimeout(whole, WHEN_RESTING);
+      else whole();
+    });
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
   }, [map, live, colors, selected, current, seen.x, seen.y, seen.scale, size]);
 
   const boxAt = (/** @type {{offsetX: number, offsetY: number}} */ event) => {

@@ -33,12 +33,16 @@ export function Failed({ error, retry }) {
   </section>`;
 }
 
-/** Shows what a resource has, or says why there is nothing. @param {{of: any, children: (data: any) => any}} props */
-export function Loaded({ of, children }) {
-  if (of.state === 'denied') return html`<${Denied} message=${of.error?.message} />`;
-  if (of.state === 'failed') return html`<${Failed} error=${of.error} retry=${of.reload} />`;
-  if (of.state === 'loading') return html`<p class="loading" role="status">Reading …</p>`;
-  return children(of.data);
+/**
+ * Shows what a resource has, or says why there is nothing.
+ * @param {{of: any, title?: string, children: (data: any) => any}} props `title`: the heading, where it comes with the data
+ */
+export function Loaded({ of, title, children }) {
+  if (of.state === 'ready') return children(of.data);
+  return html`${title && html`<h1>${title}</h1>`}
+    ${of.state === 'denied' ? html`<${Denied} message=${of.error?.message} />`
+      : of.state === 'failed' ? html`<${Failed} error=${of.error} retry=${of.reload} />`
+        : html`<p class="loading" role="status">Reading …</p>`}`;
 }
 
 /** A line of a finding or an outcome. @param {{kind: 'error'|'warning'|'info'|'check', children: any}} props */

@@ -4,10 +4,10 @@ import { effect, html, render, untracked, useEffect, useState } from './core/htm
 import { bearer, get } from './core/api.js';
 import { useResource } from './core/resource.js';
 import { route } from './core/router.js';
-import { me, start, whyNot } from './core/session.js';
+import { hasCode, me, start, whyNot } from './core/session.js';
 import { run, stop } from './core/stream.js';
 import { Frame } from './frame.js';
-import { Denied, Empty, Failed } from './parts/notices.js';
+import { Boundary, Denied, Empty, Failed } from './parts/notices.js';
 import { CatalogPage } from './pages/catalog.js';
 import { CiPage } from './pages/ci.js';
 import { DecisionPage } from './pages/decision.js';
@@ -44,6 +44,11 @@ function pageOf({ page, parts }) {
   }
 }
 
+/** Pages begin anew for another object; groups of waiting pods open inside their page. @param {import('./core/router.js').Route} here */
+function keyOf({ page, parts }) {
+  return page === 'pending' ? page : [page, ...parts].join('/');
+}
+
 function Inside() {
   const pending = useResource('/pending', { pending: (_, event) => event });
   const [title, page] = pageOf(route.value);
@@ -52,14 +57,19 @@ function Inside() {
   }, [title]);
   const waiting = pending.data ? pending.data.groups?.length ?? pending.data.groups : null;
   const isBarred = me.value?.can.view === false && route.value.page !== 'health';
-  return html`<${Frame} waiting=${waiting}>${isBarred ? html`<${Denied} message=${whyNot('view')} />` : page}<//>`;
+  return html`<${Frame} waiting=${waiting}>${isBarred ? html`<${Denied} message=${whyNot('view')} />` : html`<${Boundary} key=${keyOf(route.value)}>${page}<//>`}<//>`;
 }
 
 function App() {
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const [isStarted, setStarted] = useState(false);
   useEffect(() => {
-    start().catch(setProblem).finally(() => setStarted(true));
+    const begin = () => start().catch(setProblem).finally(() => setStarted(true));
+    begin();
+    // An address with a code that is opened in a tab which has the page already.
+    const again = () => { if (hasCode()) begin(); };
+    addEventListener('hashchange', again);
+    return () => removeEventListener('hashchange', again);
   }, []);
   // A server that was away at the start is asked until it answers.
   useEffect(() => {

@@ -1,6 +1,6 @@
 // The vendored libraries under one roof: everything else imports them from here.
 
-import { Fragment, h, render } from '../../vendor/preact/preact.js';
+import { Component, Fragment, h, render } from '../../vendor/preact/preact.js';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../vendor/preact/hooks.js';
 import { batch, computed, effect, signal, untracked } from '../../vendor/signals/signals.js';
 import htm from '../../vendor/htm/htm.js';
@@ -9,6 +9,6 @@ import htm from '../../vendor/htm/htm.js';
 const html = htm.bind(h);
 
 export {
-  Fragment, batch, computed, effect, h, html, render, signal, untracked,
+  Component, Fragment, batch, computed, effect, h, html, render, signal, untracked,
   useEffect, useLayoutEffect, useMemo, useRef, useState,
 };

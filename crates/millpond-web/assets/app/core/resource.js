@@ -8,6 +8,9 @@ import { listen, seed } from './stream.js';
 /** Events come up to four times a second; what is read again whole needs that less often. */
 const AT_MOST_EVERY = 1000;
 
+/** Answers whose revision is the server's newest; a decision has the one that it was made of. */
+const STATE = /^\/(overview|nodes|pools|pending)/;
+
 /**
  * @typedef {{state: 'loading'|'ready'|'denied'|'failed', data: any, error: any}} Loaded
  */
@@ -58,7 +61,7 @@ function createStore(path, topics, convert) {
     try {
       const answer = await get(path, mine.signal);
       setServerTime(answer?.now);
-      seed(answer?.revision);
+      if (STATE.test(path)) seed(answer?.revision);
       loaded.value = { state: 'ready', data: convert(answer), error: null };
     } catch (error) {
       if (mine.signal.aborted) return;

@@ -62,6 +62,11 @@ function takeCode() {
   return found[1];
 }
 
+/** True if the address has a code. */
+export function hasCode() {
+  return location.hash.startsWith('#code=');
+}
+
 /** Restores a session or uses the code of the address. */
 export async function start() {
   const code = takeCode();

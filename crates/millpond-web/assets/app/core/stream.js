@@ -23,6 +23,9 @@ let abort = /** @type {AbortController|null} */ (null);
 let attempts = 0;
 let wake = () => {};
 let seeded = () => {};
+let hiding = /** @type {ReturnType<typeof setTimeout>|undefined} */ (undefined);
+/** A tab that is not seen for longer gives its connection back: a browser has six for each server, over all tabs. */
+const WHILE_HIDDEN = 60_000;
 /** A page that reads nothing with a revision must not keep the stream waiting. */
 const LONGEST_SEED_WAIT = 1500;
 
@@ -163,7 +166,8 @@ async function pause(why) {
   attempts = Math.min(attempts + 1, 8);
   enter('lost', why, Date.now() + wait);
   await new Promise((resolve) => {
-    const timer = setTimeout(resolve, wait);
+    // A hidden tab waits until it is seen again.
+    const timer = document.hidden ? undefined : setTimeout(resolve, wait);
     wake = () => {
       clearTimeout(timer);
       resolve(undefined);
@@ -186,5 +190,7 @@ export function stop() {
 addEventListener('online', retryNow);
 addEventListener('offline', () => abort?.abort());
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) retryNow();
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(() => abort?.abort(), WHILE_HIDDEN);
+  else retryNow();
 });

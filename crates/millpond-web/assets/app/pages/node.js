@@ -1,11 +1,12 @@
 // One node: what runs there, why it stays, what would happen if it went.
 
 import { html, useState } from '../core/html.js';
+import { planFor } from '../core/change.js';
 import { now } from '../core/clock.js';
 import { age, count, known, moment, quoted } from '../core/format.js';
 import { useKeys } from '../core/keys.js';
 import { useResource } from '../core/resource.js';
-import { go, link, poolLink } from '../core/router.js';
+import { link, poolLink } from '../core/router.js';
 import { ActionButton, ActionDialog, mayDo } from '../parts/actions.js';
 import { Bar, Facts, NodeState } from '../parts/bars.js';
 import { CopyButton } from '../parts/copy.js';
@@ -32,7 +33,7 @@ function Gone({ node }) {
 /** @param {{node: any, reload: () => void}} props */
 function Node({ node, reload }) {
   const [verb, setVerb] = useState('');
-  const whatIf = () => go('plan', [], { change: JSON.stringify({ remove: [node.name] }) });
+  const whatIf = () => planFor({ remove: [node.name] });
   const isCordoned = node.stateLetter === 'c';
   useKeys({ c: () => mayDo('cordon') && setVerb('cordon'), u: () => mayDo('uncordon') && setVerb('uncordon'), r: () => mayDo('drain') && setVerb('drain'), w: whatIf });
   const isHeld = node.blocker === 'DoNotDisrupt' || node.doNotDisrupt;

@@ -1,6 +1,7 @@
 // Nodes as a map and as a table of the same rows.
 
 import { html, signal, useMemo, useState } from '../core/html.js';
+import { planFor } from '../core/change.js';
 import { bytes, count, known, money, quoted, span } from '../core/format.js';
 import { now } from '../core/clock.js';
 import { useKeys } from '../core/keys.js';
@@ -67,7 +68,7 @@ function NodeList({ nodes }) {
   const [action, setAction] = useState(/** @type {{verb: string, name: string}|null} */ (null));
   const view = query('view') || 'map';
   const chosen = useMemo(() => [...selection.value].filter((name) => nodes.byName.has(name)), [selection.value, nodes]);
-  const whatIf = () => chosen.length && go('plan', [], { change: JSON.stringify({ remove: chosen }) });
+  const whatIf = () => chosen.length && planFor({ remove: chosen });
   const onOne = (/** @type {string} */ verb) => chosen.length === 1 && mayDo(verb) && setAction({ verb, name: chosen[0] });
   useKeys({
     m: () => setQuery({ view: view === 'map' ? 'table' : 'map' }), w: whatIf,

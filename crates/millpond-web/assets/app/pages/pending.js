@@ -1,10 +1,11 @@
 // Groups of equal pods that wait: why, in a sentence, and what would help, tried.
 
 import { html } from '../core/html.js';
+import { planFor } from '../core/change.js';
 import { now } from '../core/clock.js';
 import { age, count, plural, quoted } from '../core/format.js';
 import { reread, useResource } from '../core/resource.js';
-import { go, link, open, poolLink, query } from '../core/router.js';
+import { link, open, poolLink, query } from '../core/router.js';
 import { Funnel } from '../parts/funnel.js';
 import { State } from '../parts/bars.js';
 import { CopyButton } from '../parts/copy.js';
@@ -105,7 +106,7 @@ function Fix({ fix }) {
   const body = fix.whatIf ?? (fix.patch ? { patches: [fix.patch] } : null);
   return html`<li><span class="tried ${fix.tried ? 'yes' : ''}"><${Icon} name=${fix.tried ? 'check' : 'info'} />${fix.tried ? 'tried' : 'not tried'}</span>
     <span class="what">${fix.sentence}</span>
-    ${body && html`<button class="primary" onClick=${() => go('plan', [], { change: JSON.stringify(body) })}>Preview</button>`}
+    ${body && html`<button class="primary" onClick=${() => planFor(body)}>Preview</button>`}
     ${fix.yaml && html`<${CopyButton} text=${fix.yaml} label="Copy patch" />`}</li>`;
 }
 

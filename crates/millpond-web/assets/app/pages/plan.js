@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from '../core/html.js';
 import { post } from '../core/api.js';
+import { fromQuery, toQuery } from '../core/change.js';
 import { query, setQuery } from '../core/router.js';
 import { ChangeEditor } from '../parts/change.js';
 import { Empty, Note } from '../parts/notices.js';
@@ -14,13 +15,7 @@ const WHEN_BUSY = 1000;
 
 /** The change of the address: the body of `POST /what-if`. @returns {any} */
 function changeOf() {
-  const text = query('change');
-  let change = {};
-  try {
-    change = text ? JSON.parse(text) : {};
-  } catch {
-    // A cut-off address: the change begins anew.
-  }
+  const change = fromQuery(query('change'));
   return query('consolidate') ? { ...change, consolidate: true } : change;
 }
 
@@ -87,7 +82,7 @@ export function PlanPage() {
     }
     setBusy(false);
   };
-  const set = (/** @type {any} */ next) => setQuery({ consolidate: '', change: isNothing(next) ? '' : JSON.stringify(next) });
+  const set = (/** @type {any} */ next) => setQuery({ consolidate: '', change: isNothing(next) ? '' : toQuery(next) });
   return html`<header class="title"><h1>What if</h1><p class="sentence">A change is planned on a copy of the cluster. Nothing is written until you apply it.</p></header>
     <div class="what-if">
       <${ChangeEditor} change=${change} set=${set} />

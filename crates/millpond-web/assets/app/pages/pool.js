@@ -1,8 +1,9 @@
 // One pool: what it may buy, what it has, and what it would be after a change.
 
 import { html, useState } from '../core/html.js';
+import { planFor } from '../core/change.js';
 import { count, known, moment, percent, quoted } from '../core/format.js';
-import { go, link } from '../core/router.js';
+import { link } from '../core/router.js';
 import { may, whyNot } from '../core/session.js';
 import { reread, useResource } from '../core/resource.js';
 import { Badge, Bar, Facts, ShareBar, State, dialectName } from '../parts/bars.js';
@@ -77,7 +78,7 @@ function Editor({ pool }) {
       return;
     }
     const { apiVersion, kind } = pool.object;
-    go('plan', [], { change: JSON.stringify({ patches: [{ apiVersion, kind, namespace: pool.namespace, name: pool.name, patch: { spec: patch } }] }) });
+    planFor({ patches: [{ apiVersion, kind, namespace: pool.namespace, name: pool.name, patch: { spec: patch } }] });
   };
   if (!pool.yaml && !spec) return null;
   return html`<section class="card"><h2>Object

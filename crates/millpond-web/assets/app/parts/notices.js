@@ -1,6 +1,6 @@
 // What stands where no data is: loading, nothing yet, filtered away, not allowed, not observed.
 
-import { html } from '../core/html.js';
+import { Component, html } from '../core/html.js';
 import { Command } from './copy.js';
 import { Icon } from './icons.js';
 
@@ -43,6 +43,27 @@ export function Loaded({ of, title, children }) {
     ${of.state === 'denied' ? html`<${Denied} message=${of.error?.message} />`
       : of.state === 'failed' ? html`<${Failed} error=${of.error} retry=${of.reload} />`
         : html`<p class="loading" role="status">Reading …</p>`}`;
+}
+
+/** Keeps a page that fails from taking the frame with it. */
+export class Boundary extends /** @type {any} */ (Component) {
+  /** @param {any} props */
+  constructor(props) {
+    super(props);
+    this.state = { problem: null };
+  }
+
+  /** @param {Error} problem */
+  componentDidCatch(problem) {
+    this.setState({ problem });
+    console.error(problem);
+  }
+
+  render() {
+    const { problem } = this.state;
+    return problem ? html`<${Failed} error=${{ message: `The page could not show this answer: ${problem.message}` }} retry=${() => this.setState({ problem: null })} />`
+      : this.props.children;
+  }
 }
 
 /** A line of a finding or an outcome. @param {{kind: 'error'|'warning'|'info'|'check', children: any}} props */

@@ -38,23 +38,25 @@ function Decision({ decision }) {
       ['Cost before', `${money(decision.costBeforeNanos)}/h`], ['Cost after', `${money(decision.costAfterNanos)}/h`], ['Difference', html`<${Delta} nanos=${decision.deltaPerHourNanos} />`],
       ['Cheapest possible', known(decision.boundNanos) ? `${money(decision.boundNanos)}/h` : 'not proved'], above !== null && ['Above it', `${(above * 100).toFixed(2)} %`],
     ]} />
-    <section class="card"><h2>Actions <span class="dim">${count(decision.actions.length)}</span></h2>
+    <section class="card"><h2>Actions <span class="dim">${count(decision.actions.length + (decision.moreActions ?? 0))}</span></h2>
       ${decision.actions.length ? html`<ol class="actions">${decision.actions.map((/** @type {any} */ action, /** @type {number} */ at) => html`<${Action} key=${at} action=${action} />`)}</ol>` : html`<p class="hint">Nothing was done.</p>`}</section>
     ${decision.unplaced?.length ? html`<section class="card"><h2>Left without a place</h2><ul class="plain-list">${decision.unplaced.map((/** @type {any} */ row, /** @type {number} */ at) => html`<li key=${at}><b>${plural(row.pods, 'pod')}</b> ${row.sentence}</li>`)}</ul></section>` : ''}
     ${decision.podsOf?.length ? html`<section class="card"><h2>Pods</h2><p class="names">${decision.podsOf.map((/** @type {string} */ pod) => html`<a key=${pod} href=${link('timeline', [], { object: `pod/${pod}` })}>${pod}</a>`)}${decision.morePods ? html`<span class="dim">and ${count(decision.morePods)} more</span>` : ''}</p></section>` : ''}`;
 }
 
-const STEPS = [['created', 'created'], ['launched', 'launched'], ['registered', 'registered'], ['ready', 'ready'], ['drained', 'drained'], ['gone', 'gone']];
+/** Names of pods beside an action. */
+const SHOWN = 12;
+const STEPS = [['created', 'created'], ['launched', 'launched'], ['registered', 'registered'], ['ready', 'ready'], ['leaving', 'drain began'], ['drained', 'drained'], ['gone', 'gone']];
 
 /** @param {{action: any}} props */
 function Action({ action }) {
   const facts = [action.instanceType, action.zone, action.capacityType, known(action.priceNanos) && `${money(action.priceNanos)}/h`].filter(Boolean).join(' · ');
-  const isNode = action.object.kind === 'NodeClaim' || action.object.kind === 'Node';
-  return html`<li><p><span class="verb">${action.verb}</span> ${action.object.kind} ${isNode ? html`<a href=${link('nodes', action.object.name)}>${action.object.name}</a>` : html`<b>${action.object.name}</b>`}
+  const node = action.node ?? (/^Node(Claim)?$/.test(action.object.kind) ? action.object.name : null);
+  return html`<li><p><span class="verb">${action.verb}</span> ${action.object.kind} ${node ? html`<a href=${link('nodes', node)}>${action.object.name}</a>` : html`<b>${action.object.name}</b>`}
       ${' '}${action.pool && html`<span class="dim">pool ${action.pool}</span>`} <span class="dim">${facts}</span></p>
     ${action.reason && html`<p class="reason">${action.reason}</p>`}
     <${Life} outcome=${action.outcome ?? {}} />
-    ${action.pods?.length ? html`<p class="names">${action.pods.slice(0, 12).map((/** @type {string} */ pod) => html`<span key=${pod}>${pod}</span>`)}${action.pods.length > 12 ? html`<span class="dim">and ${count(action.pods.length - 12)} more</span>` : ''}</p>` : ''}</li>`;
+    ${action.pods?.length ? html`<p class="names">${action.pods.slice(0, SHOWN).map((/** @type {string} */ pod) => html`<span key=${pod}>${pod}</span>`)}${action.pods.length > SHOWN || action.morePods ? html`<span class="dim">and ${count(Math.max(0, action.pods.length - SHOWN) + (action.morePods ?? 0))} more</span>` : ''}</p>` : ''}</li>`;
 }
 
 /** Steps with the time since the one before. @param {{outcome: any}} props */

@@ -33,7 +33,7 @@ function column(title, at) {
  */
 export function TextList({ path, name, command, topics = { overview: reread }, empty }) {
   const list = useResource(path, topics);
-  if (list.state === 'failed' && list.error?.code === 404) return html`<${Empty} ...${empty}>${empty.text} ${list.error.message ? html`<span class="dim">The server says: ${list.error.message}.</span>` : ''}<//>`;
+  if (list.state === 'failed' && list.error?.code === 404) return html`<${Empty} title=${list.error.message || empty.title} command=${[command, ...[empty.command].flat()]}>${empty.text}<//>`;
   if (list.state === 'failed') return html`<${Failed} error=${list.error} retry=${list.reload} />`;
   return html`<${Loaded} of=${list}>${(/** @type {any} */ data) => html`<${Rows} data=${data} name=${name} command=${command} empty=${empty} />`}<//>`;
 }

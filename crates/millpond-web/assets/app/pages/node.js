@@ -36,7 +36,7 @@ function Node({ node, reload }) {
   const whatIf = () => planFor({ remove: [node.name] });
   const isCordoned = node.stateLetter === 'c';
   useKeys({ c: () => mayDo('cordon') && setVerb('cordon'), u: () => mayDo('uncordon') && setVerb('uncordon'), r: () => mayDo('drain') && setVerb('drain'), w: whatIf });
-  const isHeld = node.blocker === 'DoNotDisrupt' || node.doNotDisrupt;
+  const isHeld = node.doNotDisrupt ?? node.blocker === 'NodeDoNotDisrupt';
   return html`<header class="title"><h1>${node.name}</h1><${NodeState} letter=${node.stateLetter} /><span class="grow"></span>
       <${CopyButton} text=${`millpond explain node/${quoted(node.name)}`} label="Copy as command" />
       <button onClick=${whatIf} title="plan without this node (w)">What if it goes</button>

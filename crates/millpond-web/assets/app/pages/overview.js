@@ -4,7 +4,7 @@ import { html, useMemo } from '../core/html.js';
 import { count, known, money, percent, plural } from '../core/format.js';
 import { link, query, setQuery } from '../core/router.js';
 import { now } from '../core/clock.js';
-import { replace, reread, useResource } from '../core/resource.js';
+import { reread, useResource } from '../core/resource.js';
 import { Bar } from '../parts/bars.js';
 import { Chart } from '../parts/chart.js';
 import { DecisionList, kindOf } from '../parts/decisions.js';
@@ -12,7 +12,11 @@ import { Icon } from '../parts/icons.js';
 import { Empty, Loaded } from '../parts/notices.js';
 
 export function OverviewPage() {
-  const overview = useResource('/overview', { overview: replace });
+  const overview = useResource('/overview', {
+    // The event has no decisions: they come by themselves.
+    overview: (data, event) => ({ ...data, ...event }),
+    decision: (data, decision) => ({ ...data, decisions: [decision, ...data.decisions.filter((/** @type {any} */ one) => one.id !== decision.id)].sort((a, b) => b.at - a.at).slice(0, 10) }),
+  });
   return html`<${Loaded} of=${overview} title="Overview">${(/** @type {any} */ data) => html`
     <h1 class="headline" id="headline">${data.sentence}</h1>
     <${Tiles} data=${data} />

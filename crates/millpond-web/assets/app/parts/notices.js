@@ -50,7 +50,7 @@ export class Boundary extends /** @type {any} */ (Component) {
   /** @param {any} props */
   constructor(props) {
     super(props);
-    this.state = { problem: null };
+    this.state = /** @type {any} */ ({ problem: null });
   }
 
   /** @param {Error} problem */
